@@ -1,0 +1,98 @@
+//! Why a store operation failed.
+
+use std::{error, fmt, io, path::PathBuf, sync::Arc};
+
+use sievedb_format::Corruption;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a store operation failed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant's doc names its fields")]
+pub enum Error {
+    /// The operating system refused `op` on `path`.
+    Io { op: &'static str, path: PathBuf, source: Arc<io::Error> },
+    /// The file's bytes break its format near `offset`. Never the caller's fault.
+    Corrupt { path: PathBuf, offset: u64, source: Corruption },
+    /// Another process, or this one, has the store at `path` open.
+    Locked { path: PathBuf },
+    /// `cause` made it unsafe to write on; reads go on. Reopening the store recovers.
+    ReadOnly { cause: Arc<Error> },
+    /// The key has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
+    KeyTooLong { bytes: usize, bytes_max: usize },
+    /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
+    ValueTooLong { bytes: usize, bytes_max: usize },
+    /// The option `name` is out of range; `allowed` says what is in range.
+    InvalidOption { name: &'static str, allowed: &'static str },
+    /// The name of a keyspace is empty, longer than 255 bytes, or reserved.
+    InvalidKeyspaceName { name: String },
+    /// The keyspace `name` was dropped; the handle is of no use any more.
+    KeyspaceDropped { name: String },
+    /// The batch holds a keyspace of another store.
+    ForeignKeyspace { name: String },
+    /// The store was closed: its last handle was dropped while the call was under way.
+    Closed,
+}
+
+impl Error {
+    /// Wraps what the operating system said about `op` on `path`.
+    pub(crate) fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::Io { op, path: path.into(), source: Arc::new(source) }
+    }
+
+    /// Adds the place to what a decoder said.
+    pub(crate) fn corrupt(path: impl Into<PathBuf>, offset: u64, source: Corruption) -> Self {
+        Self::Corrupt { path: path.into(), offset, source }
+    }
+
+    /// Whether the disk, or a quota on it, is full: a state that passes.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, Self::Io { source, .. } if full.contains(&source.kind()))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `source()` tells the cause; a message that repeats it prints it twice.
+        match self {
+            Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
+            Self::Corrupt { path, offset, .. } => {
+                write!(f, "{} is corrupt near byte {offset}", path.display())
+            }
+            Self::Locked { path } => write!(f, "{} is open elsewhere", path.display()),
+            Self::ReadOnly { .. } => write!(f, "the store is read-only until it is reopened"),
+            Self::KeyTooLong { bytes, bytes_max } => {
+                write!(f, "a key of {bytes} bytes is too long: at most {bytes_max} are allowed")
+            }
+            Self::ValueTooLong { bytes, bytes_max } => {
+                write!(f, "a value of {bytes} bytes is too long: at most {bytes_max} are allowed")
+            }
+            Self::InvalidOption { name, allowed } => {
+                write!(f, "the option {name} is out of range: {allowed}")
+            }
+            Self::InvalidKeyspaceName { name } => {
+                write!(f, "{name:?} cannot name a keyspace: 1 to 255 bytes are allowed")
+            }
+            Self::KeyspaceDropped { name } => write!(f, "the keyspace {name:?} was dropped"),
+            Self::ForeignKeyspace { name } => {
+                write!(f, "the keyspace {name:?} belongs to another store")
+            }
+            Self::Closed => write!(f, "the store was closed"),
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Corrupt { source, .. } => Some(source),
+            Self::ReadOnly { cause } => Some(cause),
+            _ => None,
+        }
+    }
+}

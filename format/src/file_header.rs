@@ -1,0 +1,176 @@
+//! The 64 bytes every file begins with.
+//!
+//! | offset | bytes | field      | meaning                                                      |
+//! |--------|-------|------------|--------------------------------------------------------------|
+//! | 0      | 8     | `magic`    | which [`FileKind`]                                           |
+//! | 8      | 2     | `version`  | format version, at least 1                                   |
+//! | 10     | 1     | `envelope` | 0: the bytes are stored as they are; others are reserved     |
+//! | 11     | 5     |            | zero                                                         |
+//! | 16     | 16    | `store_id` | random number of the store, so files of two never mix        |
+//! | 32     | 8     | `file_id`  | number in the file's name; for `CURRENT`, of the manifest    |
+//! | 40     | 20    |            | zero                                                         |
+//! | 60     | 4     | `checksum` | CRC-32 of the bytes before it                                |
+
+use crate::{Annotation, Corruption, Decoder, checksum::crc32};
+
+/// Length of a file header, in bytes.
+pub const HEADER_BYTES: usize = 64;
+
+/// The format version that this release writes, and the newest that it reads.
+pub const FORMAT_VERSION: u16 = 1;
+
+const CHECKED_BYTES: usize = HEADER_BYTES - size_of::<u32>();
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A segment of the write-ahead log.
+    Log,
+    /// A log of version edits.
+    Manifest,
+    /// A sorted table of entries.
+    Table,
+    /// The file that names the manifest.
+    Current,
+}
+
+impl FileKind {
+    const ALL: [Self; 4] = [Self::Log, Self::Manifest, Self::Table, Self::Current];
+
+    const fn magic(self) -> [u8; 8] {
+        *match self {
+            Self::Log => b"SieveLog",
+            Self::Manifest => b"SieveMan",
+            Self::Table => b"SieveSST",
+            Self::Current => b"SieveCur",
+        }
+    }
+}
+
+/// The decoded header of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileHeader {
+    /// What the file holds.
+    pub kind: FileKind,
+    /// Random number of the store.
+    pub store_id: u128,
+    /// Number of the file; never used for another file of the store.
+    pub file_id: u64,
+}
+
+impl FileHeader {
+    /// The header as bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&self.kind.magic());
+        bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.store_id.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.file_id.to_le_bytes());
+        let checksum = crc32(&[&bytes[..CHECKED_BYTES]]);
+        bytes[CHECKED_BYTES..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header at the start of a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the bytes are short or a field breaks the table above.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let mut decoder = Decoder::new(bytes);
+        let header = decoder.take("file header", HEADER_BYTES)?;
+        let mut decoder = Decoder::new(header);
+        let magic = decoder.u64("magic")?;
+        let kind = FileKind::ALL.into_iter().find(|kind| kind.magic() == magic.to_le_bytes());
+        let kind = kind.ok_or(Corruption::Magic { what: "file", found: magic })?;
+        let mut end = Decoder::new(&header[CHECKED_BYTES..]);
+        let stored = end.u32("checksum")?;
+        let computed = crc32(&[&header[..CHECKED_BYTES]]);
+        if stored != computed {
+            let (stored, computed) = (stored.into(), computed.into());
+            return Err(Corruption::Checksum { what: "file header", stored, computed });
+        }
+        let version = u16::from_le_bytes([header[8], header[9]]);
+        if version != FORMAT_VERSION {
+            return Err(Corruption::Unsupported { what: "format version", value: version.into() });
+        }
+        if header[10] != 0 {
+            return Err(Corruption::Unsupported { what: "envelope", value: header[10].into() });
+        }
+        decoder.take("version and envelope", 8)?;
+        Ok(Self { kind, store_id: decoder.u128("store id")?, file_id: decoder.u64("file id")? })
+    }
+
+    /// Reads a header and compares it with what the place that names the file says.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode), and [`Corruption::Mismatch`] for a file that belongs elsewhere.
+    pub fn check(&self, bytes: &[u8]) -> Result<(), Corruption> {
+        let found = Self::decode(bytes)?;
+        if found.kind != self.kind {
+            let magic = u64::from_le_bytes(found.kind.magic());
+            return Err(Corruption::Magic { what: "file", found: magic });
+        }
+        if found.store_id != self.store_id {
+            let (expected, found) = (self.store_id as u64, found.store_id as u64);
+            return Err(Corruption::Mismatch { what: "store id", expected, found });
+        }
+        if found.file_id != self.file_id {
+            let (expected, found) = (self.file_id, found.file_id);
+            return Err(Corruption::Mismatch { what: "file id", expected, found });
+        }
+        Ok(())
+    }
+
+    /// Adds the header's fields to `annotation`.
+    pub fn describe(&self, annotation: &mut Annotation) {
+        annotation.field(0..8, "magic", format_args!("{:?}", self.kind));
+        annotation.field(8..10, "version", FORMAT_VERSION);
+        annotation.field(10..11, "envelope", 0);
+        annotation.field(16..32, "store_id", format_args!("{:032x}", self.store_id));
+        annotation.field(32..40, "file_id", self.file_id);
+        annotation.field(60..64, "checksum", "ok");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: FileHeader =
+        FileHeader { kind: FileKind::Table, store_id: 0x0123_4567_89ab_cdef, file_id: 42 };
+
+    #[test]
+    fn header_returns() {
+        for kind in FileKind::ALL {
+            let header = FileHeader { kind, ..HEADER };
+            assert_eq!(FileHeader::decode(&header.encode()), Ok(header));
+            assert_eq!(header.check(&header.encode()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn header_refuses_every_flipped_byte_and_every_cut() {
+        let good = HEADER.encode();
+        for at in 0..good.len() {
+            assert!(FileHeader::decode(&good[..at]).is_err(), "cut at {at}");
+            let mut bytes = good;
+            bytes[at] ^= 0x10;
+            assert!(FileHeader::decode(&bytes).is_err(), "flipped at {at}");
+        }
+    }
+
+    #[test]
+    fn header_of_another_place_is_refused() {
+        let cases = [
+            ("kind", FileHeader { kind: FileKind::Log, ..HEADER }),
+            ("store", FileHeader { store_id: 1, ..HEADER }),
+            ("file", FileHeader { file_id: 43, ..HEADER }),
+        ];
+        for (name, other) in cases {
+            assert!(HEADER.check(&other.encode()).is_err(), "{name}");
+        }
+    }
+}

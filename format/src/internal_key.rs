@@ -1,0 +1,186 @@
+//! How versions of a key are ordered.
+//!
+//! An internal key is a user key with a [`Trailer`]: the sequence number and the kind of the write.
+//! Internal keys compare field by field: user key ascending, sequence number descending, kind
+//! descending. So the newest version of a key comes first. They are never compared as one
+//! concatenated string: `"a"` followed by a trailer could then sort behind `"aa"`.
+
+use std::cmp::Ordering;
+
+use crate::Corruption;
+
+/// Position of a write in the history of a store. Each entry of a batch has its own.
+///
+/// From 1 to [`SEQUENCE_MAX`]; 0 stands for "before every write".
+pub type SequenceNumber = u64;
+
+/// The largest sequence number: 56 bits.
+pub const SEQUENCE_MAX: SequenceNumber = (1 << 56) - 1;
+
+/// The longest user key, in bytes.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+
+/// The longest value, in bytes.
+pub const VALUE_BYTES_MAX: usize = 256 << 20;
+
+/// What a write does to its key.
+///
+/// All kinds that the design foresees are reserved here; the engine refuses those it cannot apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The key has this value.
+    Put = 1,
+    /// The key is gone.
+    Tombstone = 2,
+    /// A merge operand; reserved.
+    Merge = 3,
+    /// The value lies in a blob file; reserved.
+    BlobReference = 4,
+    /// The key has this value until a time of the store clock; reserved.
+    PutWithExpiry = 5,
+    /// Every key from this one up to the value, exclusive, is gone.
+    RangeTombstone = 6,
+}
+
+impl Kind {
+    /// Every kind, in the order of its byte.
+    pub const ALL: [Self; 6] = [
+        Self::Put,
+        Self::Tombstone,
+        Self::Merge,
+        Self::BlobReference,
+        Self::PutWithExpiry,
+        Self::RangeTombstone,
+    ];
+
+    /// Reads a stored kind.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption::Unsupported`] if this release does not know it.
+    pub fn decode(byte: u8) -> Result<Self, Corruption> {
+        let index = usize::from(byte).wrapping_sub(1);
+        let known = Self::ALL.get(index).copied();
+        known.ok_or(Corruption::Unsupported { what: "kind of an entry", value: byte.into() })
+    }
+}
+
+/// Sequence number and kind of a write, packed into 64 bits: `sequence << 8 | kind`.
+///
+/// Orders as a number: a larger trailer is a newer write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Trailer(u64);
+
+impl Trailer {
+    /// Sorts behind every version of a user key.
+    pub const OLDEST: Self = Self(0);
+
+    /// The trailer of a write.
+    ///
+    /// # Panics
+    ///
+    /// If `sequence` is above [`SEQUENCE_MAX`].
+    #[must_use]
+    pub const fn new(sequence: SequenceNumber, kind: Kind) -> Self {
+        assert!(sequence <= SEQUENCE_MAX, "a sequence number has 56 bits");
+        Self(sequence << 8 | kind as u64)
+    }
+
+    /// Sorts before every version that a reader at `sequence` may see, and behind all newer ones.
+    ///
+    /// For comparison only: it has no [`kind`](Self::kind).
+    #[must_use]
+    pub const fn seek(sequence: SequenceNumber) -> Self {
+        Self(sequence << 8 | 0xff)
+    }
+
+    /// Position of the write in the history.
+    #[must_use]
+    pub const fn sequence(self) -> SequenceNumber {
+        self.0 >> 8
+    }
+
+    /// What the write does.
+    ///
+    /// # Panics
+    ///
+    /// If this is [`OLDEST`](Self::OLDEST) or comes from [`seek`](Self::seek): no entry has these.
+    #[must_use]
+    pub fn kind(self) -> Kind {
+        Kind::decode(self.0 as u8).expect("the trailer of an entry has a known kind")
+    }
+}
+
+/// A user key and the trailer of one of its versions. Borrowed: copies are cheap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InternalKey<'a> {
+    /// The key as the user gave it.
+    pub user_key: &'a [u8],
+    /// Which version.
+    pub trailer: Trailer,
+}
+
+impl<'a> InternalKey<'a> {
+    /// The version of `user_key` that `trailer` names.
+    #[must_use]
+    pub const fn new(user_key: &'a [u8], trailer: Trailer) -> Self {
+        Self { user_key, trailer }
+    }
+
+    /// Where a reader at `sequence` starts to look for `user_key`.
+    #[must_use]
+    pub const fn seek(user_key: &'a [u8], sequence: SequenceNumber) -> Self {
+        Self { user_key, trailer: Trailer::seek(sequence) }
+    }
+}
+
+impl Ord for InternalKey<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.user_key.cmp(other.user_key).then_with(|| other.trailer.cmp(&self.trailer))
+    }
+}
+
+impl PartialOrd for InternalKey<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_ascend_and_versions_descend() {
+        let put = |key, sequence| InternalKey::new(key, Trailer::new(sequence, Kind::Put));
+        let sorted = [
+            put(b"", 7),
+            put(b"a", SEQUENCE_MAX),
+            InternalKey::seek(b"a", 9),
+            put(b"a", 9),
+            put(b"a", 3),
+            InternalKey::new(b"a", Trailer::OLDEST),
+            put(b"a\0", 9),
+            put(b"aa", 1),
+            put(b"\xff", 1),
+        ];
+        for pair in sorted.array_windows::<2>() {
+            assert!(pair[0] < pair[1], "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn every_kind_survives_its_byte() {
+        for byte in 0..=u8::MAX {
+            match Kind::decode(byte) {
+                Ok(kind) => assert_eq!(kind as u8, byte),
+                Err(error) => assert_eq!(
+                    error,
+                    Corruption::Unsupported { what: "kind of an entry", value: byte.into() }
+                ),
+            }
+        }
+        assert_eq!(Kind::ALL.map(|kind| Trailer::new(5, kind).kind()), Kind::ALL);
+    }
+}
