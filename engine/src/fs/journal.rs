@@ -2,7 +2,10 @@
 
 use std::{fmt, ops::Range, sync::Arc};
 
-use super::memory::{File, NameId, Node};
+use super::{
+    disk::{NameId, Node},
+    disk_file::File,
+};
 
 /// One operation of the journal, for reading. Paths are as [`MemoryFs`](super::MemoryFs) keeps them;
 /// of a file's data operations, `path` is the name that it was created under.

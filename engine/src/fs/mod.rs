@@ -34,6 +34,8 @@
 //! to write (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). Readers
 //! may still see the bytes, from memory. Write them again to another file.
 
+mod disk;
+mod disk_file;
 mod journal;
 mod memory;
 mod real;
