@@ -34,8 +34,10 @@
 //! to write (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). Readers
 //! may still see the bytes, from memory. Write them again to another file.
 
+mod crash;
 mod disk;
 mod disk_file;
+mod fault;
 mod journal;
 mod memory;
 mod real;
@@ -46,6 +48,8 @@ use std::{fmt::Debug, io, path::Path, sync::Arc};
 
 use bytes::Bytes;
 
+pub use crash::Loss;
+pub use fault::{Call, Failure, Fault, FaultFs, Times};
 pub use journal::Operation;
 pub use memory::MemoryFs;
 pub use real::RealFs;
