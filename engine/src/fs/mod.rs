@@ -62,7 +62,8 @@ pub use real::RealFs;
 ///
 /// What the operating system says. The kinds that callers tell apart: `NotFound`, `AlreadyExists`
 /// and, for [`lock`](Self::lock), `WouldBlock`. A call that fails has changed nothing that is seen,
-/// with the exception of [`create_folder`](Self::create_folder), which may have made some parents.
+/// except that [`create_folder`](Self::create_folder) may have made some parents, and that POSIX
+/// leaves open what an `EIO` has changed.
 pub trait Fs: Debug + Send + Sync {
     /// Creates `path` and its missing parents. A folder that exists is fine.
     fn create_folder(&self, path: &Path) -> io::Result<()>;

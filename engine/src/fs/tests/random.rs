@@ -127,7 +127,7 @@ fn check_plausible(found: &BTreeMap<Arc<str>, Bytes>, account: &Account, what: &
 fn random_scripts_crash_as_the_account_says() {
     let first = env::var("SIEVE_SEED").ok().map(|seed| seed.parse().unwrap());
     for seed in first.map_or(0..SCRIPTS, |seed| seed..seed + 1) {
-        println!("SIEVE_SEED={seed}");
+        eprintln!("SIEVE_SEED={seed}");
         let mut lots = SplitMix64(seed);
         let mut fs = MemoryFs::new();
         fs.create_folder(Path::new("x")).unwrap();
