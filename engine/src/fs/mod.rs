@@ -38,6 +38,8 @@ mod crash;
 mod disk;
 mod disk_file;
 mod fault;
+mod fault_plan;
+mod image;
 mod journal;
 mod memory;
 mod real;
@@ -49,7 +51,8 @@ use std::{fmt::Debug, io, path::Path, sync::Arc};
 use bytes::Bytes;
 
 pub use crash::Loss;
-pub use fault::{Call, Failure, Fault, FaultFs, Times};
+pub use fault::FaultFs;
+pub use fault_plan::{Call, Failure, Fault, Times};
 pub use journal::Operation;
 pub use memory::MemoryFs;
 pub use real::RealFs;

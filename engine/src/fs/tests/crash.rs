@@ -189,7 +189,7 @@ fn torn_appends_keep_a_prefix_or_sectors() {
                 NEW if written == NEW => "whole",
                 NEW if new.iter().all(|byte| *byte == 0) => "zeros",
                 // At the end of a sector it could be either.
-                len if written == len && bytes.len() % 512 != 0 => "prefix",
+                len if written == len && !bytes.len().is_multiple_of(512) => "prefix",
                 _ => {
                     let sectors = bytes.chunks(512).enumerate();
                     for (number, sector) in sectors {
