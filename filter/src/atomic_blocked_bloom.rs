@@ -1,0 +1,125 @@
+//! Blocked Bloom filter that many threads fill and ask at once, without a lock.
+//!
+//! Sets the same bits as [`BlockedBloom`](crate::BlockedBloom). The filter of a memtable: its size
+//! is fixed before the number of keys is known.
+//!
+//! # Memory order
+//!
+//! Every access is relaxed. Bits are only ever set, each by an atomic read-modify-write, so no
+//! thread undoes the bit of another. A thread that learned of an insertion through a
+//! synchronising edge (a release store after it, read with acquire) sees its bits. A thread that
+//! asks without such an edge may still get "no": it cannot tell this from having asked earlier.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::line::{LINE_BITS, LINE_BYTES, PROBES_MAX, bits, line_index, prefetch};
+
+const LINE_WORDS: usize = (LINE_BITS / u64::BITS) as usize;
+
+/// 512 bits, of which bit `b` is bit `b % 64` of word `b / 64`.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct AtomicLine([AtomicU64; LINE_WORDS]);
+
+/// A blocked Bloom filter with insertion through a shared reference.
+#[derive(Debug)]
+pub struct AtomicBlockedBloom {
+    /// Never empty.
+    lines: Box<[AtomicLine]>,
+    probes: u8,
+}
+
+impl AtomicBlockedBloom {
+    /// An empty filter of `bytes` bytes, rounded up to whole lines of [`LINE_BYTES`], at least one,
+    /// with `probes` bits per key.
+    ///
+    /// # Panics
+    ///
+    /// If `probes` is not from 1 to [`PROBES_MAX`].
+    #[must_use]
+    pub fn with_bytes(bytes: usize, probes: u8) -> Self {
+        assert!((1..=PROBES_MAX).contains(&probes), "probes is {probes}");
+        let lines = bytes.div_ceil(LINE_BYTES).max(1);
+        Self { lines: (0..lines).map(|_| AtomicLine::default()).collect(), probes }
+    }
+
+    /// Adds a key. Writes nothing if its bits are set already, so that a hot key does not take its
+    /// line from the caches of other threads.
+    #[inline]
+    pub fn insert_hash(&self, hash: u64) {
+        // One write for all bits of a word: a read-modify-write costs more than a probe.
+        let mut masks = [0; LINE_WORDS];
+        for bit in bits(hash, self.probes) {
+            masks[bit as usize / 64] |= 1 << (bit % 64);
+        }
+        for (word, mask) in self.line(hash).0.iter().zip(masks) {
+            if word.load(Relaxed) & mask != mask {
+                word.fetch_or(mask, Relaxed);
+            }
+        }
+    }
+
+    /// Returns `false` only if no insertion of this hash happened before (see
+    /// [memory order](self#memory-order)).
+    #[inline]
+    #[must_use]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
+        let line = self.line(hash);
+        // Looks at every bit: leaving at the first missing one costs more, in mispredicted branches.
+        bits(hash, self.probes)
+            .fold(1, |found, bit| found & (line.0[bit as usize / 64].load(Relaxed) >> (bit % 64)))
+            == 1
+    }
+
+    /// Starts to load the line that [`may_contain_hash`](Self::may_contain_hash) will read.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(self.line(hash));
+    }
+
+    /// Bytes of the lines.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.lines.len() * LINE_BYTES
+    }
+
+    #[inline]
+    fn line(&self, hash: u64) -> &AtomicLine {
+        &self.lines[line_index(hash, self.lines.len())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BlockedBloom;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bits_are_those_of_the_immutable_filter(
+            hashes in proptest::collection::vec(any::<u64>(), 0..200),
+            lines in 1_usize..5,
+            probes in 1..=PROBES_MAX,
+        ) {
+            let atomic = AtomicBlockedBloom::with_bytes(lines * LINE_BYTES, probes);
+            for &hash in &hashes {
+                atomic.insert_hash(hash);
+            }
+            let frozen = BlockedBloom::with_shape(&hashes, lines, probes);
+            for (atomic, frozen) in atomic.lines.iter().zip(frozen.lines()) {
+                let words = atomic.0.iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
+                prop_assert!(words.eq(frozen.to_bytes()));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_rounded_up_to_lines() {
+        for (asked, given) in [(0, 64), (1, 64), (64, 64), (65, 128), (1 << 20, 1 << 20)] {
+            let filter = AtomicBlockedBloom::with_bytes(asked, 6);
+            assert_eq!(filter.memory_bytes(), given, "{asked} bytes");
+            assert_eq!(filter.lines.as_ptr().addr() % LINE_BYTES, 0);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Blocked Bloom filter: a key sets and tests bits within one 64-byte line.
+//!
+//! A question reads 64 adjacent bytes, at the price of more false positives than an unblocked filter
+//! of the same size: 0.97 % instead of 0.82 % at 10 bits per key. For the bits of a key see
+//! `line.rs`, for the rate and the choice of probes [`crate::params`], for the stored form
+//! [`crate::filter_block`].
+
+use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Tester, line_index, prefetch};
+use crate::params::{BITS_PER_KEY_MAX, blocked_bloom_fpr_of, blocked_bloom_probes};
+
+/// An immutable blocked Bloom filter.
+#[derive(Debug, Clone)]
+pub struct BlockedBloom {
+    /// Never empty.
+    lines: Box<[Line]>,
+    probes: u8,
+    tester: Tester,
+    key_count: u64,
+}
+
+impl BlockedBloom {
+    /// A filter over keys with these hashes, of `bits_per_key` bits for each, rounded up to whole
+    /// lines, at least one.
+    ///
+    /// A hash that equals its predecessor is counted once: versions of a key are neighbours.
+    /// Fractions of a bit are honoured. About 3 ns a key while the filter fits the L2 cache.
+    ///
+    /// # Panics
+    ///
+    /// If `bits_per_key` is not in `0 < bits_per_key <= `[`BITS_PER_KEY_MAX`].
+    #[must_use]
+    pub fn build(hashes: &[u64], bits_per_key: f64) -> Self {
+        assert!(
+            bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
+            "bits_per_key is {bits_per_key}"
+        );
+        let keys = hashes.chunk_by(|left, right| left == right).count();
+        let bits = keys as f64 * bits_per_key;
+        // At most 40 bits for each of the hashes in memory: no float comes near `usize::MAX`.
+        let lines = ((bits / f64::from(LINE_BITS)).ceil() as usize).max(1);
+        // For the bits that a key really gets: rounding up to whole lines is a gift to small sets.
+        let received = lines as f64 * f64::from(LINE_BITS) / keys.max(1) as f64;
+        Self::with_shape(hashes, lines, blocked_bloom_probes(received))
+    }
+
+    /// A filter over keys with these hashes, of `lines` lines and `probes` bits per key.
+    ///
+    /// For experiments; [`build`](Self::build) chooses well.
+    ///
+    /// # Panics
+    ///
+    /// If `lines` is 0 or `probes` is not from 1 to [`PROBES_MAX`].
+    #[must_use]
+    pub fn with_shape(hashes: &[u64], lines: usize, probes: u8) -> Self {
+        /// So many lines are on their way from memory while one is filled.
+        const PREFETCH_DISTANCE: usize = 16;
+
+        let mut filter = Self::from_lines(vec![Line::EMPTY; lines].into(), probes, 0);
+        for (i, &hash) in hashes.iter().enumerate() {
+            if let Some(&ahead) = hashes.get(i + PREFETCH_DISTANCE) {
+                filter.prefetch(ahead);
+            }
+            if i == 0 || hash != hashes[i - 1] {
+                filter.lines[line_index(hash, lines)].insert(hash, probes);
+                filter.key_count += 1;
+            }
+        }
+        filter
+    }
+
+    pub(crate) fn from_lines(lines: Box<[Line]>, probes: u8, key_count: u64) -> Self {
+        assert!(!lines.is_empty(), "a filter has lines");
+        assert!((1..=PROBES_MAX).contains(&probes), "probes is {probes}");
+        Self { lines, probes, tester: Tester::detect(), key_count }
+    }
+
+    /// Returns `false` only if no key with this hash was added.
+    ///
+    /// Reads one cache line and has no branch that depends on the answer.
+    #[inline]
+    #[must_use]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
+        let line = &self.lines[line_index(hash, self.lines.len())];
+        self.tester.contains(line, hash, self.probes)
+    }
+
+    /// Starts to load the line that [`may_contain_hash`](Self::may_contain_hash) will read.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.lines[line_index(hash, self.lines.len())]);
+    }
+
+    /// Bytes of the lines.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.lines.len() * LINE_BYTES
+    }
+
+    /// Expected false-positive rate, from 0 to 1; see [`blocked_bloom_fpr_of`].
+    #[must_use]
+    pub fn expected_fpr(&self) -> f64 {
+        blocked_bloom_fpr_of(self.key_count, self.lines.len() as u64, self.probes)
+    }
+
+    /// Keys that were added, without equal neighbours.
+    #[must_use]
+    pub fn key_count(&self) -> u64 {
+        self.key_count
+    }
+
+    /// Bits set per key, from 1 to [`PROBES_MAX`].
+    #[must_use]
+    pub fn probes(&self) -> u8 {
+        self.probes
+    }
+
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_fraction_of_a_bit_is_honoured() {
+        let hashes: Vec<u64> =
+            (0..51_200_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let cases = [(0.001, 1), (0.01, 1), (0.5, 50), (1.0, 100), (7.25, 725), (40.0, 4000)];
+        for (bits_per_key, lines) in cases {
+            let filter = BlockedBloom::build(&hashes, bits_per_key);
+            assert_eq!(filter.memory_bytes(), lines * LINE_BYTES, "{bits_per_key} bits per key");
+            assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
+        }
+    }
+
+    #[test]
+    fn equal_neighbours_count_once() {
+        let cases: [(&str, &[u64], u64); 4] = [
+            ("none", &[], 0),
+            ("versions of a key", &[5, 5, 5], 1),
+            ("two keys", &[5, 5, 9, 9], 2),
+            ("apart", &[5, 9, 5], 3),
+        ];
+        for (name, hashes, keys) in cases {
+            let filter = BlockedBloom::build(hashes, 10.0);
+            assert_eq!(filter.key_count(), keys, "{name}");
+            assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_keys_give_no_maybe() {
+        let filter = BlockedBloom::build(&[], 10.0);
+        assert_eq!(filter.memory_bytes(), LINE_BYTES);
+        assert!(filter.expected_fpr() < 1e-12);
+        assert!((0..1000).all(|hash: u64| !filter.may_contain_hash(hash << 54 | hash)));
+    }
+
+    #[test]
+    fn a_handful_of_keys_uses_the_whole_line() {
+        assert_eq!(BlockedBloom::build(&[1, 2, 3], 10.0).probes(), PROBES_MAX);
+    }
+
+    #[test]
+    fn lines_are_cache_lines() {
+        let filter = BlockedBloom::build(&[1; 3], 10.0);
+        assert_eq!(filter.lines.as_ptr().addr() % LINE_BYTES, 0);
+        assert_eq!(size_of::<Line>(), LINE_BYTES);
+    }
+}

@@ -1,0 +1,76 @@
+//! Any filter of a table, told apart by an enum.
+//!
+//! An enum, not a trait object: a lookup asks one filter per candidate table, and the branch over a
+//! handful of kinds is cheaper than an indirect call.
+
+use crate::blocked_bloom::BlockedBloom;
+use crate::decode_error::DecodeError;
+use crate::filter_block::{self, Expected, FilterKind};
+
+/// A table's filter in memory.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum TableFilter {
+    /// One cache line per question.
+    BlockedBloom(BlockedBloom),
+}
+
+impl TableFilter {
+    /// Reads a filter block; the same as [`filter_block::decode`].
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the filter must not be used. It then means "maybe" for every key.
+    pub fn decode(bytes: &[u8], expected: Expected) -> Result<Self, DecodeError> {
+        filter_block::decode(bytes, expected)
+    }
+
+    /// Returns `false` only if the table holds no key with this hash.
+    #[inline]
+    #[must_use]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
+        match self {
+            Self::BlockedBloom(filter) => filter.may_contain_hash(hash),
+        }
+    }
+
+    /// Starts to load what [`may_contain_hash`](Self::may_contain_hash) will read.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        match self {
+            Self::BlockedBloom(filter) => filter.prefetch(hash),
+        }
+    }
+
+    /// Bytes that the filter keeps in memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Self::BlockedBloom(filter) => filter.memory_bytes(),
+        }
+    }
+
+    /// Expected false-positive rate, from 0 to 1.
+    #[must_use]
+    pub fn expected_fpr(&self) -> f64 {
+        match self {
+            Self::BlockedBloom(filter) => filter.expected_fpr(),
+        }
+    }
+
+    /// Keys that it was built over.
+    #[must_use]
+    pub fn key_count(&self) -> u64 {
+        match self {
+            Self::BlockedBloom(filter) => filter.key_count(),
+        }
+    }
+
+    /// What the filter is.
+    #[must_use]
+    pub fn kind(&self) -> FilterKind {
+        match self {
+            Self::BlockedBloom(_) => FilterKind::BlockedBloom,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The stored bytes of filters are those of the golden files.
+//!
+//! A file holds cases: `encode` with its arguments above `----`, the bytes and their meaning below.
+//! `REWRITE=1` writes what this release produces.
+#![expect(clippy::disallowed_methods, reason = "golden files lie outside any database")]
+
+use std::fmt::Write;
+use std::{env, fs, path::Path};
+
+use sievedb_filter::filter_block::{self, Field};
+use sievedb_filter::{BlockedBloom, Expected, TableFilter, key_hash};
+
+#[test]
+fn filter_blocks_are_pinned() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/filter_block");
+    let golden = fs::read_to_string(&path).expect("the golden file is there");
+    let found: Vec<String> = golden
+        .split("\n\n")
+        .map(|case| {
+            let (input, _) = case.split_once("----").expect("`----` follows the command");
+            format!("{input}----\n{}", run(input).trim_end())
+        })
+        .collect();
+    let found = found.join("\n\n") + "\n";
+    if env::var_os("REWRITE").is_some() {
+        fs::write(&path, &found).expect("the golden file can be written");
+        return;
+    }
+    assert_eq!(found, golden, "rerun with REWRITE=1 if the change is meant");
+}
+
+/// Runs `encode millibits=N seed=N salt=N KEY...` and describes the bytes.
+fn run(input: &str) -> String {
+    let command = input.lines().find(|line| !line.starts_with('#')).expect("a command");
+    let mut words = command.split(' ');
+    assert_eq!(words.next(), Some("encode"), "{command}");
+    let mut argument = |name: &str| -> u64 {
+        let word = words.next().and_then(|word| word.strip_prefix(name)).expect("an argument");
+        word.trim_start_matches('=').parse().expect("a number")
+    };
+    let (millibits, hash_seed, salt) = (argument("millibits"), argument("seed"), argument("salt"));
+    let hashes: Vec<u64> = words.map(|key| key_hash(key.as_bytes(), hash_seed)).collect();
+
+    let built = BlockedBloom::build(&hashes, millibits as f64 / 1e3);
+    let bytes = filter_block::encode(&built, hash_seed, salt, millibits);
+    let read = TableFilter::decode(&bytes, Expected { hash_seed, salt });
+    let read = read.expect("what was just written can be read");
+    assert!(hashes.iter().all(|&hash| read.may_contain_hash(hash)));
+
+    let mut text = String::new();
+    for Field { place, name, meaning } in filter_block::describe(&bytes) {
+        let start = usize::try_from(place.start).expect("the block is in memory");
+        let end = usize::try_from(place.end).expect("the block is in memory");
+        for (i, row) in bytes[start..end].chunks(16).enumerate() {
+            let hex = row.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+            let at = start + i * 16;
+            let shown = if i == 0 { format!("  {name:13}  {meaning}") } else { String::new() };
+            writeln!(text, "{}", format!("{at:03x}  {hex:32}{shown}").trim_end()).expect("memory");
+        }
+    }
+    text
+}

@@ -1,0 +1,8 @@
+//! Tests of the filters through their public interface.
+
+mod concurrency;
+mod false_positive_rate;
+mod golden;
+mod hostile_bytes;
+mod no_false_negative;
+mod random;
