@@ -7,6 +7,7 @@
 //! | [`checksum`]          | which checksum covers what                                    |
 //! | [`file_header`]       | the 64 bytes every file begins with                           |
 //! | [`corruption`]        | what can be wrong with stored bytes                           |
+//! | [`range_tombstone`]   | which deletion of a key range covers a key                    |
 //! | [`annotation`]        | bytes and their meaning side by side, for `sieve dump`        |
 //!
 //! Integers are little-endian everywhere. Nothing here touches a file.
@@ -17,6 +18,7 @@ pub mod codec;
 pub mod corruption;
 pub mod file_header;
 pub mod internal_key;
+pub mod range_tombstone;
 
 pub use annotation::Annotation;
 pub use codec::{Decoder, Encode};
@@ -25,3 +27,4 @@ pub use file_header::{FileHeader, FileKind};
 pub use internal_key::{
     InternalKey, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber, Trailer, VALUE_BYTES_MAX,
 };
+pub use range_tombstone::{RangeTombstone, RangeTombstoneSource, RangeTombstones};
