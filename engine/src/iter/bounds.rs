@@ -1,0 +1,77 @@
+//! Which keys a range holds.
+
+use std::ops::{Bound, RangeBounds};
+
+use bytes::Bytes;
+
+/// The two ends of a range of user keys, owned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyBounds {
+    /// Where it starts.
+    pub(crate) start: Bound<Bytes>,
+    /// Where it ends.
+    pub(crate) end: Bound<Bytes>,
+}
+
+impl KeyBounds {
+    /// Every key.
+    pub(crate) const ALL: Self = Self { start: Bound::Unbounded, end: Bound::Unbounded };
+
+    /// The keys in `range`.
+    pub(crate) fn new<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Self {
+        Self::copy(range.start_bound().map(K::as_ref), range.end_bound().map(K::as_ref))
+    }
+
+    /// The keys from `start` to `end`.
+    pub(crate) fn copy(start: Bound<&[u8]>, end: Bound<&[u8]>) -> Self {
+        let copy = |bound: Bound<&[u8]>| bound.map(Bytes::copy_from_slice);
+        Self { start: copy(start), end: copy(end) }
+    }
+
+    /// The keys that begin with `prefix`.
+    pub(crate) fn prefix(prefix: &[u8]) -> Self {
+        // The first key behind them all: the prefix with its last byte raised, after the bytes that
+        // cannot be raised are cut off. Nothing is behind a prefix of such bytes only.
+        let kept = prefix.iter().rposition(|&byte| byte < u8::MAX);
+        let end = kept.map_or(Bound::Unbounded, |last| {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            Bound::Excluded(end.into())
+        });
+        Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
+    }
+
+    /// Whether the bounds leave no room for a key, as inverted ones do.
+    pub(crate) fn is_empty(&self) -> bool {
+        match (&self.start, &self.end) {
+            (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end))
+            | (Bound::Excluded(start), Bound::Included(end)) => start >= end,
+        }
+    }
+
+    /// The two ends, borrowed.
+    pub(crate) fn as_slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (self.start.as_ref().map(AsRef::as_ref), self.end.as_ref().map(AsRef::as_ref))
+    }
+}
+
+/// Whether `key` satisfies the lower bound `start`.
+pub(crate) fn is_above(key: &[u8], start: Bound<&[u8]>) -> bool {
+    match start {
+        Bound::Included(start) => key >= start,
+        Bound::Excluded(start) => key > start,
+        Bound::Unbounded => true,
+    }
+}
+
+/// Whether `key` satisfies the upper bound `end`.
+pub(crate) fn is_below(key: &[u8], end: Bound<&[u8]>) -> bool {
+    match end {
+        Bound::Included(end) => key <= end,
+        Bound::Excluded(end) => key < end,
+        Bound::Unbounded => true,
+    }
+}

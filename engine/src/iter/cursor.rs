@@ -1,0 +1,72 @@
+//! How every sorted source is moved.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use sievedb_format::{Corruption, InternalKey, Kind};
+
+use crate::{Error, Result};
+
+/// A place in a sequence of entries with strictly ascending internal keys, or no place at all.
+///
+/// A new cursor is unpositioned. Stepping over either end, a search without a hit and an error leave
+/// it unpositioned; any of the four searches positions it again. Entries that are added to a memtable
+/// while a cursor stands in it may or may not be met: they are newer than what its reader may see.
+pub(crate) trait Cursor {
+    /// Moves to the first entry.
+    ///
+    /// # Errors
+    ///
+    /// This and every other move: whatever reading the source fails with.
+    fn seek_to_first(&mut self) -> Result<()>;
+
+    /// Moves to the last entry.
+    fn seek_to_last(&mut self) -> Result<()>;
+
+    /// Moves to the first entry at or after `target`.
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<()>;
+
+    /// Moves to the last entry before `target`.
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
+
+    /// Moves to the next entry. Only when positioned.
+    fn next(&mut self) -> Result<()>;
+
+    /// Moves to the previous entry. Only when positioned.
+    fn prev(&mut self) -> Result<()>;
+
+    /// The current internal key; `None` when unpositioned.
+    fn key(&self) -> Option<InternalKey<'_>>;
+
+    /// The current value, without a copy. Only when positioned.
+    fn value(&self) -> Bytes;
+
+    /// The file that holds the current entry, for error messages; the folder of the store for an
+    /// entry in memory. Only when positioned.
+    fn path(&self) -> PathBuf;
+}
+
+/// Whether a version of `kind` gives its key a value.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] with [`Corruption::Unsupported`] for a kind that this release reserves but
+/// cannot apply: to skip it would answer with an older value. `path` names the file it stands in.
+pub(crate) fn has_value(kind: Kind, path: impl FnOnce() -> PathBuf) -> Result<bool> {
+    match kind {
+        Kind::Put => Ok(true),
+        Kind::Tombstone => Ok(false),
+        Kind::Merge | Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => {
+            let source = Corruption::Unsupported { what: "kind of an entry", value: kind as u64 };
+            Err(Error::corrupt(path(), 0, source))
+        }
+    }
+}
+
+/// What a cursor met that steps back where it must step on.
+///
+/// Checked where a comparison is made anyway: a table that is out of order then ends a scan with an
+/// error, and never makes it run in circles.
+pub(crate) fn out_of_order(cursor: &impl Cursor) -> Error {
+    Error::corrupt(cursor.path(), 0, Corruption::Order { what: "an entry" })
+}

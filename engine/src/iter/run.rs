@@ -1,0 +1,183 @@
+//! How the tables of one sorted run become one source.
+
+use std::{fmt, ops::Range, path::PathBuf};
+
+use bytes::Bytes;
+use sievedb_format::InternalKey;
+
+use super::{
+    bounds::{KeyBounds, is_above, is_below},
+    cursor::Cursor,
+};
+use crate::Result;
+
+/// The tables of a sorted run: in key order, no two with a user key in common.
+pub(crate) trait SortedRun {
+    /// Walks one table.
+    type Cursor: Cursor;
+
+    /// Number of tables.
+    fn tables(&self) -> usize;
+
+    /// Smallest user key of the table at `index`.
+    fn smallest(&self, index: usize) -> &[u8];
+
+    /// Largest user key of the table at `index`.
+    fn largest(&self, index: usize) -> &[u8];
+
+    /// A cursor over the table at `index`.
+    ///
+    /// # Errors
+    ///
+    /// Whatever opening the table fails with.
+    fn cursor(&self, index: usize) -> Result<Self::Cursor>;
+}
+
+/// The entries of a sorted run, one table after the other.
+///
+/// A table's cursor is made when the walk reaches the table, and at most one is alive.
+pub(crate) struct RunCursor<R: SortedRun> {
+    run: R,
+    /// The tables to walk; the others have no key within the bounds.
+    window: Range<usize>,
+    /// The table reached last, with its cursor. `None` after an error and before the first search.
+    open: Option<(usize, R::Cursor)>,
+}
+
+impl<R: SortedRun> RunCursor<R> {
+    /// An unpositioned cursor over the tables of `run` that may have keys within `bounds`.
+    ///
+    /// Keys of these tables outside the bounds are met too; the other tables are not opened.
+    pub(crate) fn new(run: R, bounds: &KeyBounds) -> Self {
+        let (start, end) = bounds.as_slices();
+        let tables = 0..run.tables();
+        let first = partition_point(&tables, |index| !is_above(run.largest(index), start));
+        let behind = partition_point(&tables, |index| is_below(run.smallest(index), end));
+        Self { run, window: first..behind.max(first), open: None }
+    }
+
+    /// Searches the table at `index` with `search`, and goes on with the first entry of the tables
+    /// behind it while there is none.
+    fn search_up(
+        &mut self,
+        index: usize,
+        search: impl FnOnce(&mut R::Cursor) -> Result<()>,
+    ) -> Result<()> {
+        if !self.window.contains(&index) {
+            self.open = None;
+            return Ok(());
+        }
+        self.search_table(index, search)?;
+        for behind in index + 1..self.window.end {
+            if self.key().is_some() {
+                break;
+            }
+            self.search_table(behind, R::Cursor::seek_to_first)?;
+        }
+        Ok(())
+    }
+
+    /// Searches the last table of `tables` with `search`, and goes on with the last entry of the
+    /// tables before it while there is none.
+    fn search_down(
+        &mut self,
+        tables: Range<usize>,
+        search: impl FnOnce(&mut R::Cursor) -> Result<()>,
+    ) -> Result<()> {
+        let Some(index) = tables.clone().next_back() else {
+            self.open = None;
+            return Ok(());
+        };
+        self.search_table(index, search)?;
+        for before in (tables.start..index).rev() {
+            if self.key().is_some() {
+                break;
+            }
+            self.search_table(before, R::Cursor::seek_to_last)?;
+        }
+        Ok(())
+    }
+
+    /// Searches one table, with the cursor at hand if it is over this table.
+    fn search_table(
+        &mut self,
+        index: usize,
+        search: impl FnOnce(&mut R::Cursor) -> Result<()>,
+    ) -> Result<()> {
+        let mut cursor = match self.open.take() {
+            Some((open, cursor)) if open == index => cursor,
+            _ => self.run.cursor(index)?,
+        };
+        search(&mut cursor)?;
+        self.open = Some((index, cursor));
+        Ok(())
+    }
+
+    /// The table with the current entry. Only when positioned.
+    fn current(&self) -> &(usize, R::Cursor) {
+        self.open.as_ref().expect("only a positioned cursor is stepped and read")
+    }
+}
+
+impl<R: SortedRun> Cursor for RunCursor<R> {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.search_up(self.window.start, R::Cursor::seek_to_first)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.search_down(self.window.clone(), R::Cursor::seek_to_last)
+    }
+
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+        let run = &self.run;
+        let index = partition_point(&self.window, |index| run.largest(index) < target.user_key);
+        self.search_up(index, |cursor| cursor.seek(target))
+    }
+
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+        let run = &self.run;
+        let behind = partition_point(&self.window, |index| run.smallest(index) <= target.user_key);
+        self.search_down(self.window.start..behind, |cursor| cursor.seek_before(target))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.search_up(self.current().0, R::Cursor::next)
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.search_down(self.window.start..self.current().0 + 1, R::Cursor::prev)
+    }
+
+    fn key(&self) -> Option<InternalKey<'_>> {
+        self.open.as_ref()?.1.key()
+    }
+
+    fn value(&self) -> Bytes {
+        self.current().1.value()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.current().1.path()
+    }
+}
+
+impl<R: SortedRun> fmt::Debug for RunCursor<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = self.open.as_ref().map(|(index, _)| index);
+        f.debug_struct("RunCursor").field("window", &self.window).field("open", &open).finish()
+    }
+}
+
+/// The first index of `range` that is not `before`, given that all those before it are.
+fn partition_point(range: &Range<usize>, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (range.start, range.end);
+    while low < high {
+        let middle = low.midpoint(high);
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}

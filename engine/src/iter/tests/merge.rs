@@ -1,0 +1,132 @@
+//! The merge against the sorted list of all entries.
+
+use std::rc::Rc;
+
+use proptest::prelude::*;
+use sievedb_format::{InternalKey, SequenceNumber, Trailer};
+
+use super::model::{Entry, History, Moves, any_history, any_key, check, entries};
+use crate::iter::{cursor::Cursor, merge::MergeCursor, tests::model::VecCursor};
+
+/// A move of a cursor.
+#[derive(Debug, Clone)]
+pub(crate) enum Move {
+    First,
+    Last,
+    Seek(Vec<u8>, SequenceNumber),
+    SeekBefore(Vec<u8>, SequenceNumber),
+    Next,
+    Prev,
+}
+
+pub(crate) fn any_move() -> impl Strategy<Value = Move> {
+    prop_oneof![
+        1 => Just(Move::First),
+        1 => Just(Move::Last),
+        2 => (any_key(), 0..40_u64).prop_map(|(key, sequence)| Move::Seek(key, sequence)),
+        2 => (any_key(), 0..40_u64).prop_map(|(key, sequence)| Move::SeekBefore(key, sequence)),
+        8 => Just(Move::Next),
+        8 => Just(Move::Prev),
+    ]
+}
+
+/// Moves `cursor` and the index into `sorted` alike, and compares them after each move.
+pub(crate) fn follow(
+    cursor: &mut impl Cursor,
+    sorted: &[Entry],
+    moves: &[Move],
+) -> Result<(), TestCaseError> {
+    let mut at: Option<usize> = None;
+    let first_at = |target: InternalKey<'_>| sorted.partition_point(|e| e.key() < target);
+    for step in moves {
+        match step {
+            Move::First => (cursor.seek_to_first().unwrap(), at = Some(0)).0,
+            Move::Last => (cursor.seek_to_last().unwrap(), at = sorted.len().checked_sub(1)).0,
+            Move::Seek(key, sequence) => {
+                let target = InternalKey::seek(key, *sequence);
+                cursor.seek(target).unwrap();
+                at = Some(first_at(target));
+            }
+            Move::SeekBefore(key, sequence) => {
+                let target = InternalKey::seek(key, *sequence);
+                cursor.seek_before(target).unwrap();
+                at = first_at(target).checked_sub(1);
+            }
+            Move::Next | Move::Prev if at.is_none() => continue,
+            Move::Next => (cursor.next().unwrap(), at = at.map(|at| at + 1)).0,
+            Move::Prev => (cursor.prev().unwrap(), at = at.and_then(|at| at.checked_sub(1))).0,
+        }
+        at = at.filter(|&at| at < sorted.len());
+        let want = at.map(|at| &sorted[at]);
+        prop_assert_eq!(cursor.key(), want.map(Entry::key), "after {:?}", step);
+        if let Some(want) = want {
+            prop_assert_eq!(cursor.value(), &want.value);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn any_moves_meet_the_entries_of_the_sorted_list() {
+    let moves = prop::collection::vec(any_move(), 0..60);
+    check(2000, &(any_history(40, 5), moves), |(history, moves)| {
+        follow(&mut history.merge(&Rc::default()), &history.sorted(), &moves)
+    });
+}
+
+#[test]
+fn no_sources_and_empty_sources_have_no_entry() {
+    let moves = Rc::<Moves>::default();
+    for sources in [0, 1, 3] {
+        let cursors = (0..sources).map(|_| VecCursor::new(Vec::new(), &moves)).collect();
+        let mut merge = MergeCursor::new(cursors);
+        merge.seek_to_first().unwrap();
+        assert_eq!(merge.key(), None);
+        merge.seek_before(InternalKey::new(b"k", Trailer::OLDEST)).unwrap();
+        assert_eq!(merge.key(), None);
+    }
+}
+
+#[test]
+fn a_step_moves_one_source() {
+    let history = History::new(
+        entries("a@1 b@2 c@3 d@4").into_iter().enumerate().map(|(n, e)| (n % 2, e)).collect(),
+        Vec::new(),
+    );
+    let moves = Rc::<Moves>::default();
+    let mut merge = history.merge(&moves);
+    merge.seek_to_first().unwrap();
+    let count = moves.count.get();
+    merge.next().unwrap();
+    merge.next().unwrap();
+    assert_eq!(moves.count.get(), count + 2);
+}
+
+#[test]
+fn an_error_leaves_the_merge_unpositioned_until_the_next_search() {
+    let history = History::new(
+        entries("a@1 b@2 c@3 d@4 e@5").into_iter().enumerate().map(|(n, e)| (n % 2, e)).collect(),
+        Vec::new(),
+    );
+    let script = [Move::First, Move::Next, Move::Prev, Move::Next, Move::Last, Move::Prev];
+    let walk = |merge: &mut MergeCursor<VecCursor>| {
+        script.iter().try_for_each(|step| match step {
+            Move::First => merge.seek_to_first(),
+            Move::Last => merge.seek_to_last(),
+            Move::Next => merge.next(),
+            _ => merge.prev(),
+        })
+    };
+    let clean = Rc::<Moves>::default();
+    walk(&mut history.merge(&clean)).unwrap();
+    assert!(clean.count.get() > script.len());
+    for fail_at in 0..clean.count.get() {
+        let moves = Rc::<Moves>::default();
+        moves.fail_at.set(Some(fail_at));
+        let mut merge = history.merge(&moves);
+        assert!(walk(&mut merge).is_err(), "move {fail_at}");
+        assert_eq!(merge.key(), None, "move {fail_at}");
+        let again = [Move::First, Move::Next, Move::Next, Move::Prev, Move::Last, Move::Next];
+        follow(&mut merge, &history.sorted(), &again).unwrap();
+    }
+}

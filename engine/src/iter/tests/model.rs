@@ -1,0 +1,274 @@
+//! A cursor over entries in a vector, a random history, and the plainest reader of it.
+
+use std::{cell::Cell, collections::BTreeMap, env, io, ops::Bound, path::PathBuf, rc::Rc};
+
+use bytes::Bytes;
+use proptest::{
+    prelude::*,
+    sample::select,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
+
+use crate::{
+    Error, Result,
+    iter::{bounds::KeyBounds, cursor::Cursor, merge::MergeCursor},
+};
+
+/// One version of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) user_key: Vec<u8>,
+    pub(crate) trailer: Trailer,
+    pub(crate) value: Bytes,
+}
+
+impl Entry {
+    pub(crate) fn new(user_key: &[u8], sequence: SequenceNumber, kind: Kind) -> Self {
+        let value = match kind {
+            Kind::Put => Bytes::from(format!("v{sequence}")),
+            _ => Bytes::new(),
+        };
+        Self { user_key: user_key.to_vec(), trailer: Trailer::new(sequence, kind), value }
+    }
+
+    pub(crate) fn key(&self) -> InternalKey<'_> {
+        InternalKey::new(&self.user_key, self.trailer)
+    }
+}
+
+/// Entries written as `"a@7 a@5- b@6"`: key, sequence number, `-` for a tombstone, `?` for a merge
+/// operand.
+pub(crate) fn entries(text: &str) -> Vec<Entry> {
+    let entry = |word: &str| {
+        let (key, version) = word.split_once('@').expect("key@sequence");
+        let sequence = version.trim_end_matches(['-', '?']).parse().expect("a sequence number");
+        let kind = match version.as_bytes().last() {
+            Some(b'-') => Kind::Tombstone,
+            Some(b'?') => Kind::Merge,
+            _ => Kind::Put,
+        };
+        Entry::new(key.as_bytes(), sequence, kind)
+    };
+    text.split_whitespace().map(entry).collect()
+}
+
+/// How often a cursor was moved, and which move fails.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    pub(crate) count: Cell<usize>,
+    pub(crate) fail_at: Cell<Option<usize>>,
+}
+
+/// Walks sorted entries.
+#[derive(Debug)]
+pub(crate) struct VecCursor {
+    entries: Rc<Vec<Entry>>,
+    at: Option<usize>,
+    moves: Rc<Moves>,
+}
+
+impl VecCursor {
+    pub(crate) fn new(entries: impl Into<Rc<Vec<Entry>>>, moves: &Rc<Moves>) -> Self {
+        Self { entries: entries.into(), at: None, moves: Rc::clone(moves) }
+    }
+
+    fn go(&mut self, at: Option<usize>) -> Result<()> {
+        self.at = None;
+        let count = self.moves.count.get();
+        self.moves.count.set(count + 1);
+        if self.moves.fail_at.get() == Some(count) {
+            return Err(failure());
+        }
+        self.at = at.filter(|&at| at < self.entries.len());
+        Ok(())
+    }
+
+    fn first_at(&self, target: InternalKey<'_>) -> usize {
+        self.entries.partition_point(|entry| entry.key() < target)
+    }
+
+    fn entry(&self) -> &Entry {
+        &self.entries[self.at.expect("positioned")]
+    }
+}
+
+/// What a move fails with that is told to fail.
+pub(crate) fn failure() -> Error {
+    Error::io("read", "model.sst", io::Error::other("told to fail"))
+}
+
+impl Cursor for VecCursor {
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.go(Some(0))
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.go(self.entries.len().checked_sub(1))
+    }
+
+    fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.go(Some(self.first_at(target)))
+    }
+
+    fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.go(self.first_at(target).checked_sub(1))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.go(Some(self.at.expect("positioned") + 1))
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.go(self.at.expect("positioned").checked_sub(1))
+    }
+
+    fn key(&self) -> Option<InternalKey<'_>> {
+        self.at.map(|at| self.entries[at].key())
+    }
+
+    fn value(&self) -> Bytes {
+        self.entry().value.clone()
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from("model.sst")
+    }
+}
+
+/// The entries, each in one of several sources.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    /// Sorted.
+    pub(crate) sources: Vec<Rc<Vec<Entry>>>,
+    pub(crate) range_tombstones: Vec<RangeTombstone>,
+}
+
+impl History {
+    /// Spreads `entries` over sources.
+    pub(crate) fn new(entries: Vec<(usize, Entry)>, range_tombstones: Vec<RangeTombstone>) -> Self {
+        let count = entries.iter().map(|(source, _)| source + 1).max().unwrap_or(0);
+        let mut sources = vec![Vec::new(); count];
+        for (source, entry) in entries {
+            sources[source].push(entry);
+        }
+        for source in &mut sources {
+            source.sort_by(|left, right| left.key().cmp(&right.key()));
+        }
+        Self { sources: sources.into_iter().map(Rc::new).collect(), range_tombstones }
+    }
+
+    /// Every entry, sorted.
+    pub(crate) fn sorted(&self) -> Vec<Entry> {
+        let mut all: Vec<_> = self.sources.iter().flat_map(|source| source.to_vec()).collect();
+        all.sort_by(|left, right| left.key().cmp(&right.key()));
+        all
+    }
+
+    pub(crate) fn merge(&self, moves: &Rc<Moves>) -> MergeCursor<VecCursor> {
+        let cursor = |source: &Rc<Vec<Entry>>| VecCursor::new(Rc::clone(source), moves);
+        MergeCursor::new(self.sources.iter().map(cursor).collect())
+    }
+
+    /// What a reader at `sequence` sees.
+    pub(crate) fn read(&self, sequence: SequenceNumber) -> BTreeMap<Vec<u8>, Bytes> {
+        read(&self.sorted(), &self.range_tombstones, sequence)
+    }
+}
+
+/// What a reader at `at` sees: the writes up to there applied one after the other.
+pub(crate) fn read(
+    entries: &[Entry],
+    range_tombstones: &[RangeTombstone],
+    at: SequenceNumber,
+) -> BTreeMap<Vec<u8>, Bytes> {
+    enum Write<'a> {
+        Point(&'a Entry),
+        Range(&'a RangeTombstone),
+    }
+    let points = entries.iter().map(|entry| (entry.trailer.sequence(), Write::Point(entry)));
+    let ranges = range_tombstones.iter().map(|range| (range.sequence, Write::Range(range)));
+    let mut writes: Vec<_> = points.chain(ranges).filter(|&(sequence, _)| sequence <= at).collect();
+    writes.sort_by_key(|&(sequence, _)| sequence);
+    let mut state = BTreeMap::new();
+    for (_, write) in writes {
+        match write {
+            Write::Point(entry) if entry.trailer.kind() == Kind::Put => {
+                state.insert(entry.user_key.clone(), entry.value.clone());
+            }
+            Write::Point(entry) => drop(state.remove(&entry.user_key)),
+            Write::Range(range) => {
+                state.retain(|key, _| **key < *range.start || **key >= *range.end);
+            }
+        }
+    }
+    state
+}
+
+/// Keys that are near to each other: few, short, prefixes of one another, one of them often.
+pub(crate) fn any_key() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = select(vec![0, b'a', b'b', u8::MAX]);
+    prop_oneof![1 => Just(b"a".to_vec()), 3 => prop::collection::vec(bytes, 0..3)]
+}
+
+/// Bounds of every form, inverted ones too.
+pub(crate) fn any_bounds() -> impl Strategy<Value = KeyBounds> {
+    let bound = || {
+        prop_oneof![
+            any_key().prop_map(Bound::Included),
+            any_key().prop_map(Bound::Excluded),
+            Just(Bound::Unbounded),
+        ]
+    };
+    (bound(), bound()).prop_map(|(start, end)| KeyBounds {
+        start: start.map(Bytes::from),
+        end: end.map(Bytes::from),
+    })
+}
+
+/// Up to `writes_max` writes over `sources_max` sources, numbered from 1.
+pub(crate) fn any_history(writes_max: usize, sources_max: usize) -> impl Strategy<Value = History> {
+    #[derive(Debug, Clone)]
+    enum Write {
+        Point(usize, Vec<u8>, Kind),
+        Range(Vec<u8>, Vec<u8>),
+    }
+    let kind = prop_oneof![3 => Just(Kind::Put), 2 => Just(Kind::Tombstone)];
+    let point = (0..sources_max, any_key(), kind);
+    let write = prop_oneof![
+        12 => point.prop_map(|(source, key, kind)| Write::Point(source, key, kind)),
+        1 => (any_key(), any_key()).prop_map(|(start, end)| Write::Range(start, end)),
+    ];
+    prop::collection::vec(write, 0..writes_max).prop_map(|writes| {
+        let (mut points, mut ranges) = (Vec::new(), Vec::new());
+        for (write, sequence) in writes.iter().zip(1..) {
+            match write {
+                Write::Point(source, key, kind) => {
+                    points.push((*source, Entry::new(key, sequence, *kind)));
+                }
+                Write::Range(start, end) if start < end => {
+                    ranges.push(RangeTombstone::new(start, end, sequence));
+                }
+                Write::Range(..) => {}
+            }
+        }
+        History::new(points, ranges)
+    })
+}
+
+/// Checks `test` on `cases` random values. The seed is printed with a failure; `SIEVE_SEED` sets it.
+pub(crate) fn check<S: Strategy>(
+    cases: u32,
+    strategy: &S,
+    test: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
+    let seed = env::var("SIEVE_SEED").ok().map(|seed| seed.parse().expect("SIEVE_SEED is a u64"));
+    let seed = seed.unwrap_or_else(|| getrandom::u64().expect("the system has random numbers"));
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    if let Err(error) = TestRunner::new_with_rng(config, rng).run(strategy, test) {
+        panic!("SIEVE_SEED={seed}\n{error}");
+    }
+}
