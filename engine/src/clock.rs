@@ -1,1 +1,111 @@
-//! Placeholder.
+//! Time that passes, injected so that a test decides how fast.
+
+use std::{
+    fmt::Debug,
+    thread,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+/// A monotonic clock.
+pub trait Clock: Debug + Send + Sync {
+    /// Time since a fixed point of this clock's own choice. Never goes back; says nothing about the
+    /// date, and stands still or not while the machine sleeps, as the system likes.
+    fn now(&self) -> Duration;
+
+    /// Waits until [`now`](Self::now) has grown by at least `duration`.
+    fn sleep(&self, duration: Duration);
+}
+
+/// The clock of the machine, zero at its creation.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClock {
+    origin: Instant,
+}
+
+impl SystemClock {
+    /// A clock that starts at zero.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that is injected")]
+    pub fn new() -> Self {
+        Self { origin: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        thread::sleep(duration);
+    }
+}
+
+/// A clock that moves only when told, for tests. Zero at its creation.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    now: Mutex<Duration>,
+}
+
+impl ManualClock {
+    /// A clock at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves the clock forward.
+    ///
+    /// # Panics
+    ///
+    /// If the sum does not fit a [`Duration`].
+    pub fn advance(&self, by: Duration) {
+        *self.now.lock() += by;
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        *self.now.lock()
+    }
+
+    /// Moves the clock forward by `duration` and returns at once, so that a test with one thread
+    /// never waits for itself.
+    fn sleep(&self, duration: Duration) {
+        self.advance(duration);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_grow_by_what_they_slept() {
+        let step = Duration::from_millis(2);
+        let clocks: [&dyn Clock; 2] = [&SystemClock::new(), &ManualClock::new()];
+        for clock in clocks {
+            let before = clock.now();
+            clock.sleep(step);
+            assert!(clock.now() >= before + step, "{clock:?}");
+        }
+    }
+
+    #[test]
+    fn manual_clock_moves_only_when_told() {
+        let clock = ManualClock::new();
+        assert_eq!(clock.now(), Duration::ZERO);
+        clock.advance(Duration::from_secs(3));
+        clock.sleep(Duration::from_secs(4));
+        assert_eq!(clock.now(), Duration::from_secs(7));
+        assert_eq!(clock.now(), Duration::from_secs(7));
+    }
+}

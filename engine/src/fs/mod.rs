@@ -1,1 +1,166 @@
-//! Placeholder.
+//! Files: the one door through which the engine touches a disk.
+//!
+//! | implementation | for                                                                        |
+//! |----------------|----------------------------------------------------------------------------|
+//! | [`RealFs`]     | the file system of the machine                                             |
+//! | [`MemoryFs`]   | tests: a disk in memory that can be cut from power after every operation   |
+//! | [`FaultFs`]    | tests: any of the others, with calls that fail on demand                   |
+//!
+//! # What each call makes durable
+//!
+//! A file is two things that reach the disk apart: its data, and the entry of its name in a folder.
+//!
+//! | call                                     | seen by readers | survives a power cut               |
+//! |------------------------------------------|-----------------|------------------------------------|
+//! | [`AppendFile::append`]                   | at return       | after [`AppendFile::sync_data`]    |
+//! | [`Fs::create`], [`Fs::lock`] of a new name, [`Fs::rename`], [`Fs::link`], [`Fs::unlink`] | at return | after [`Fs::sync_folder`] of its folder |
+//! | [`Fs::create_folder`]                    | at return       | after [`Fs::sync_folder`] of each parent |
+//!
+//! Before its sync each of these is kept or lost by itself, in any combination and order: a lost
+//! append before a kept one leaves zeros, a rename can survive while the data of its file does not.
+//! A sync of a file does not keep its name, and a sync of a folder does not keep the data of its
+//! files nor the folder's own name. [`Fs::rename`] is one step: after a cut the new name holds the
+//! old file or the new one.
+//!
+//! This is what POSIX promises and no more (`fsync`, `rename`; Linux `fsync(2)`: the entry in the
+//! folder needs an `fsync` of its own). File systems differ in how much more they give: Pillai et
+//! al., "All File Systems Are Not Created Equal", OSDI 2014. Code that is right on [`MemoryFs`]
+//! relies on none of it.
+//!
+//! # After a failed sync
+//!
+//! Nothing that the sync was to make durable may be taken as durable, now or after another sync of
+//! the same file that succeeds: the kernel marks failed pages clean, so the second sync has nothing
+//! to write (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). Readers
+//! may still see the bytes, from memory. Write them again to another file.
+
+mod disk;
+mod disk_file;
+mod journal;
+mod memory;
+mod real;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt::Debug, io, path::Path, sync::Arc};
+
+use bytes::Bytes;
+
+pub use journal::Operation;
+pub use memory::MemoryFs;
+pub use real::RealFs;
+
+/// A file system.
+///
+/// Every call may be made from any thread. The module says what survives a power cut.
+///
+/// # Errors
+///
+/// What the operating system says. The kinds that callers tell apart: `NotFound`, `AlreadyExists`
+/// and, for [`lock`](Self::lock), `WouldBlock`. A call that fails has changed nothing that is seen,
+/// with the exception of [`create_folder`](Self::create_folder), which may have made some parents.
+pub trait Fs: Debug + Send + Sync {
+    /// Creates `path` and its missing parents. A folder that exists is fine.
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// Names of the files in `folder`, sorted. Folders in it, and names that are not UTF-8 and so
+    /// none of ours, are left out.
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+
+    /// Whether a file or folder has this name.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Creates an empty file for appending. `AlreadyExists` if the name is taken: no file is ever
+    /// opened for writing twice.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>>;
+
+    /// Opens a file for reading. It stays readable through the handle after it is unlinked.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// Gives the file `from` the name `to` in the same folder; replaces the file that has it.
+    ///
+    /// `InvalidInput` across folders: after a cut either of the two folders could be behind.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes the name of a file. Its bytes go when the last name and the last handle are gone.
+    fn unlink(&self, path: &Path) -> io::Result<()>;
+
+    /// Gives the file `from` a second name `to`, in any folder of the same file system.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Makes the entries of `path` as they are now durable.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// Locks the file `path`, which is created if missing. `WouldBlock` if it is locked already, by
+    /// another process or by this one. Drop unlocks, and so does the end of the process.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+}
+
+/// A new file that grows at its end.
+pub trait AppendFile: Debug + Send + Sync {
+    /// Writes `bytes` at the end.
+    ///
+    /// One append at a time: concurrent ones may mix their bytes.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says; `StorageFull` or `QuotaExceeded` if there is no room. Any
+    /// prefix of `bytes` may have been written.
+    fn append(&self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes every append that returned before the call durable. May run beside an append, which is
+    /// then covered or not.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says. The error is final for this file, see the module.
+    fn sync_data(&self) -> io::Result<()>;
+}
+
+/// A file open for reading.
+pub trait ReadFile: Debug + Send + Sync {
+    /// Length of the file now, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file has no bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`len`](Self::len).
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Fills `buf` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` if the file ends before; the content of `buf` is then unspecified. Else what
+    /// the operating system says.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// The bytes of the file as it is now, without a copy. Slices keep the whole map alive.
+    ///
+    /// A read error or a truncation by someone else kills the process (`SIGBUS`) when the bytes are
+    /// touched. Use [`read_at`](Self::read_at) unless the user accepts that.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
+    fn map(&self) -> io::Result<Bytes>;
+}
+
+/// A held lock; drop unlocks.
+pub trait FileLock: Debug + Send + Sync {}
+
+/// Refuses a rename across folders.
+fn check_same_folder(from: &Path, to: &Path) -> io::Result<()> {
+    if from.parent() == to.parent() {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "a rename stays within one folder"))
+}

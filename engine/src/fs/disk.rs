@@ -1,0 +1,281 @@
+//! The names of a [`MemoryFs`](super::MemoryFs) and its journal.
+
+use std::{
+    collections::HashMap,
+    io, mem,
+    path::{Component, Path},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use super::{
+    Operation,
+    disk_file::File,
+    journal::{Change, Record},
+};
+
+/// Index into [`Disk::names`]; a parent's is smaller than its child's.
+pub(super) type NameId = usize;
+
+pub(super) const ROOT: NameId = 0;
+
+/// What a name points to.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    Folder,
+    File(Arc<File>),
+}
+
+/// A path that something has or had, so that the journal and the crashes can work with numbers.
+pub(super) struct Name {
+    pub(super) path: Arc<str>,
+    pub(super) folder: NameId,
+    /// If this is a folder: the operations on its entries that no sync covers yet.
+    unsynced: Vec<usize>,
+}
+
+impl Name {
+    /// The path without its folder.
+    pub(super) fn last(&self) -> &str {
+        self.path.rsplit_once('/').map_or(&*self.path, |(_, last)| last)
+    }
+}
+
+/// Everything a [`MemoryFs`](super::MemoryFs) holds.
+pub(super) struct Disk {
+    pub(super) names: Vec<Name>,
+    ids: HashMap<Arc<str>, NameId>,
+    /// What each name pointed to before the first operation. Shorter than `names` if some are new.
+    pub(super) base: Vec<Option<Node>>,
+    /// What each name points to now.
+    live: Vec<Option<Node>>,
+    pub(super) journal: Vec<Record>,
+    /// Number of files that ever were, each of which has a number below it.
+    pub(super) file_count: usize,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self::with_capacity(1)
+    }
+}
+
+impl Disk {
+    /// Only the root, with room for `names` names.
+    pub(super) fn with_capacity(names: usize) -> Self {
+        let mut disk = Self {
+            names: Vec::with_capacity(names),
+            ids: HashMap::with_capacity(names),
+            base: Vec::with_capacity(names),
+            live: Vec::with_capacity(names),
+            journal: Vec::new(),
+            file_count: 0,
+        };
+        disk.add_base("".into(), ROOT, Node::Folder);
+        disk
+    }
+
+    /// Adds a name that is there, durably, before the first operation.
+    pub(super) fn add_base(&mut self, path: Arc<str>, folder: NameId, node: Node) -> NameId {
+        let name = self.add_name(path, folder);
+        self.live[name] = Some(node.clone());
+        self.base.push(Some(node));
+        name
+    }
+
+    fn add_name(&mut self, path: Arc<str>, folder: NameId) -> NameId {
+        let name = self.names.len();
+        self.ids.insert(path.clone(), name);
+        self.names.push(Name { path, folder, unsynced: Vec::new() });
+        self.live.push(None);
+        name
+    }
+
+    pub(super) fn new_file(&mut self, created_as: Arc<str>, bytes: Bytes) -> Arc<File> {
+        let number = self.file_count;
+        self.file_count += 1;
+        Arc::new(File::new(number, created_as, bytes))
+    }
+
+    /// Forgets the journal.
+    pub(super) fn settle(&mut self) {
+        self.base.clone_from(&self.live);
+        for record in self.journal.drain(..) {
+            // Also files without a name: a handle may still append to them.
+            if let Change::Append { file, .. } = record.change {
+                file.settle();
+            }
+        }
+        self.names.iter_mut().for_each(|name| name.unsynced.clear());
+    }
+
+    /// The name `path` and what it points to.
+    pub(super) fn find(&self, path: &Path) -> io::Result<(NameId, &Node)> {
+        let name = self.ids.get(normal(path)?.as_str()).copied();
+        let found = name.and_then(|name| Some((name, self.live[name].as_ref()?)));
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    pub(super) fn file(&self, path: &Path) -> io::Result<&Arc<File>> {
+        match self.find(path)?.1 {
+            Node::File(file) => Ok(file),
+            Node::Folder => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    pub(super) fn folder(&self, path: &Path) -> io::Result<NameId> {
+        match self.find(path)? {
+            (name, Node::Folder) => Ok(name),
+            (_, Node::File(_)) => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    /// Whether `name` points to `file`.
+    pub(super) fn holds(&self, name: NameId, file: &Arc<File>) -> bool {
+        matches!(&self.live[name], Some(Node::File(held)) if Arc::ptr_eq(held, file))
+    }
+
+    /// The name for `path`, which a file may have: its folder exists and it is no folder itself.
+    pub(super) fn place(&mut self, path: &Path) -> io::Result<NameId> {
+        let folder = self.folder(path.parent().unwrap_or(Path::new("")))?;
+        let path = normal(path)?;
+        let name = match self.ids.get(path.as_str()) {
+            Some(&name) => name,
+            None => self.add_name(path.into(), folder),
+        };
+        if matches!(self.live[name], Some(Node::Folder)) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(name)
+    }
+
+    /// As [`place`](Self::place), of a name that nothing has.
+    pub(super) fn free_place(&mut self, path: &Path) -> io::Result<NameId> {
+        if self.find(path).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.place(path)
+    }
+
+    /// Carries out a change of the entry `name`.
+    pub(super) fn change_entry(&mut self, name: NameId, change: Change) {
+        match &change {
+            Change::Enter { name, node, .. } => self.live[*name] = Some(node.clone()),
+            Change::Rename { from, to, node } => {
+                self.live[*from] = None;
+                self.live[*to] = Some(node.clone());
+            }
+            Change::Leave { name } => self.live[*name] = None,
+            _ => unreachable!("{change:?} is not about an entry"),
+        }
+        let folder = self.names[name].folder;
+        self.names[folder].unsynced.push(self.journal.len());
+        self.journal.push(Record::new(change));
+    }
+
+    pub(super) fn enter(&mut self, name: NameId, node: Node, linked_from: Option<NameId>) {
+        self.change_entry(name, Change::Enter { name, node, linked_from });
+    }
+
+    /// Creates a folder and its missing parents.
+    pub(super) fn create_folder(&mut self, path: &Path) -> io::Result<()> {
+        let path = normal(path)?;
+        let mut folder = ROOT;
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        for end in ends.filter(|end| *end > 0) {
+            let name = match self.ids.get(&path[..end]) {
+                Some(&name) => name,
+                None => self.add_name(path[..end].into(), folder),
+            };
+            match self.live[name] {
+                Some(Node::Folder) => {}
+                Some(Node::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
+                None => self.enter(name, Node::Folder, None),
+            }
+            folder = name;
+        }
+        Ok(())
+    }
+
+    /// The files that have a name, once for each name.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Name, &Arc<File>)> {
+        self.names.iter().zip(&self.live).filter_map(|(name, node)| match node {
+            Some(Node::File(file)) => Some((name, file)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn create(&mut self, path: &Path) -> io::Result<Arc<File>> {
+        let name = self.free_place(path)?;
+        let file = self.new_file(self.names[name].path.clone(), Bytes::new());
+        self.enter(name, Node::File(file.clone()), None);
+        Ok(file)
+    }
+
+    pub(super) fn append(&mut self, file: &Arc<File>, bytes: &[u8]) {
+        let bytes = file.append(bytes, self.journal.len());
+        self.journal.push(Record::new(Change::Append { file: file.clone(), bytes }));
+    }
+
+    pub(super) fn sync_data(&mut self, file: &Arc<File>) {
+        self.sync(&file.take_unsynced(), Change::SyncData { file: file.clone() });
+    }
+
+    pub(super) fn sync_folder(&mut self, folder: NameId) {
+        let unsynced = mem::take(&mut self.names[folder].unsynced);
+        self.sync(&unsynced, Change::SyncFolder { folder });
+    }
+
+    /// Adds a sync that makes the operations `unsynced` durable.
+    fn sync(&mut self, unsynced: &[usize], change: Change) {
+        if unsynced.is_empty() {
+            return;
+        }
+        let sync = self.journal.len();
+        for &operation in unsynced {
+            self.journal[operation].synced_by = sync;
+        }
+        self.journal.push(Record::new(change));
+    }
+
+    /// What `record` says, with paths.
+    pub(super) fn operation(&self, record: &Record) -> Operation {
+        let path = |name: &NameId| self.names[*name].path.clone();
+        match &record.change {
+            Change::Enter { name, node: Node::Folder, .. } => {
+                Operation::CreateFolder { path: path(name) }
+            }
+            Change::Enter { name, linked_from: None, .. } => Operation::Create { path: path(name) },
+            Change::Enter { name, linked_from: Some(from), .. } => {
+                Operation::Link { from: path(from), to: path(name) }
+            }
+            Change::Rename { from, to, .. } => Operation::Rename { from: path(from), to: path(to) },
+            Change::Leave { name } => Operation::Unlink { path: path(name) },
+            Change::Append { file, bytes } => {
+                Operation::Append { path: file.created_as.clone(), bytes: bytes.clone() }
+            }
+            Change::SyncData { file } => Operation::SyncData { path: file.created_as.clone() },
+            Change::SyncFolder { folder } => Operation::SyncFolder { path: path(folder) },
+        }
+    }
+}
+
+/// The form of `path` that all its spellings share.
+fn normal(path: &Path) -> io::Result<String> {
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not a plain UTF-8 path");
+    let mut normal = String::with_capacity(path.as_os_str().len());
+    for component in path.components() {
+        match component {
+            Component::RootDir | Component::CurDir => {}
+            Component::Normal(part) => {
+                if !normal.is_empty() {
+                    normal.push('/');
+                }
+                normal.push_str(part.to_str().ok_or_else(refused)?);
+            }
+            Component::ParentDir | Component::Prefix(_) => return Err(refused()),
+        }
+    }
+    Ok(normal)
+}

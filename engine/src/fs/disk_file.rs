@@ -1,0 +1,166 @@
+//! The files of a [`MemoryFs`](super::MemoryFs), and handles on them.
+
+use std::{
+    fmt::{self, Debug},
+    io, mem,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::{AppendFile, FileLock, ReadFile, disk::Disk};
+
+/// A file, whatever its names.
+pub(super) struct File {
+    /// Unlike that of every other file of its disk.
+    pub(super) number: usize,
+    pub(super) created_as: Arc<str>,
+    content: Mutex<Content>,
+    locked: AtomicBool,
+}
+
+/// The bytes of a file. It only grows, so each of its earlier states is a prefix.
+#[derive(Default)]
+struct Content {
+    /// Length before the first operation of the journal.
+    base_bytes: usize,
+    whole: Bytes,
+    /// Bytes behind `whole`.
+    tail: Vec<u8>,
+    /// The appends that no sync covers yet.
+    unsynced: Vec<usize>,
+}
+
+impl Content {
+    fn len(&self) -> usize {
+        self.whole.len() + self.tail.len()
+    }
+}
+
+impl File {
+    /// A file that has `bytes` before the first operation of the journal.
+    pub(super) fn new(number: usize, created_as: Arc<str>, bytes: Bytes) -> Self {
+        let content = Content { base_bytes: bytes.len(), whole: bytes, ..Content::default() };
+        Self { number, created_as, content: Mutex::new(content), locked: AtomicBool::new(false) }
+    }
+
+    /// All bytes in one piece. Copies them only if the file grew since the last call.
+    pub(super) fn bytes(&self) -> Bytes {
+        let mut content = self.content.lock();
+        if !content.tail.is_empty() {
+            content.whole = [&content.whole[..], &content.tail].concat().into();
+            content.tail = Vec::new();
+        }
+        content.whole.clone()
+    }
+
+    /// Length before the first operation of the journal.
+    pub(super) fn base_bytes(&self) -> usize {
+        self.content.lock().base_bytes
+    }
+
+    /// Adds `bytes`, as the journal's `operation`; returns their place.
+    pub(super) fn append(&self, bytes: &[u8], operation: usize) -> Range<usize> {
+        let mut content = self.content.lock();
+        content.tail.extend_from_slice(bytes);
+        content.unsynced.push(operation);
+        content.len() - bytes.len()..content.len()
+    }
+
+    /// The appends since the last call.
+    pub(super) fn take_unsynced(&self) -> Vec<usize> {
+        mem::take(&mut self.content.lock().unsynced)
+    }
+
+    /// Takes the file as it is for its state before the first operation.
+    pub(super) fn settle(&self) {
+        let mut content = self.content.lock();
+        content.base_bytes = content.len();
+        content.unsynced.clear();
+    }
+
+    /// Locks the file; `None` if it is locked.
+    pub(super) fn lock(self: Arc<Self>) -> Option<DiskLock> {
+        let was_locked = self.locked.swap(true, Ordering::Acquire);
+        (!was_locked).then_some(DiskLock { file: self })
+    }
+}
+
+impl Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("File").field(&self.created_as).finish()
+    }
+}
+
+/// Appends to a file and writes the disk's journal.
+pub(super) struct DiskAppend {
+    pub(super) disk: Arc<Mutex<Disk>>,
+    pub(super) file: Arc<File>,
+}
+
+impl Debug for DiskAppend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DiskAppend").field(&self.file).finish()
+    }
+}
+
+impl AppendFile for DiskAppend {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        if !bytes.is_empty() {
+            self.disk.lock().append(&self.file, bytes);
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.lock().sync_data(&self.file);
+        Ok(())
+    }
+}
+
+impl ReadFile for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.content.lock().len() as u64)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let content = self.content.lock();
+        let end = usize::try_from(offset).ok().and_then(|start| start.checked_add(buf.len()));
+        let Some(end) = end.filter(|end| *end <= content.len()) else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        let start = end - buf.len();
+        let in_whole = content.whole.get(start..).unwrap_or_default();
+        let (left, right) = buf.split_at_mut(in_whole.len().min(buf.len()));
+        left.copy_from_slice(&in_whole[..left.len()]);
+        let in_tail = (start + left.len()).saturating_sub(content.whole.len());
+        right.copy_from_slice(&content.tail[in_tail..][..right.len()]);
+        Ok(())
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        Ok(self.bytes())
+    }
+}
+
+/// A held lock.
+#[derive(Debug)]
+pub(super) struct DiskLock {
+    file: Arc<File>,
+}
+
+impl FileLock for DiskLock {}
+
+impl Drop for DiskLock {
+    fn drop(&mut self) {
+        self.file.locked.store(false, Ordering::Release);
+    }
+}

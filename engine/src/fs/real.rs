@@ -1,0 +1,137 @@
+//! The file system of the machine.
+//!
+//! `sync_data` is `fdatasync`: it covers the data and the length, not the times. A folder is synced
+//! by `fsync` on a handle of it. A lock is `flock`: each open has a lock of its own, so it excludes
+//! other openers in this process too, and the kernel drops it with the process.
+
+#![expect(clippy::disallowed_methods, reason = "this is what the fs trait stands for")]
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use memmap2::Mmap;
+
+use super::{AppendFile, FileLock, Fs, ReadFile, check_same_folder};
+
+/// The file system of the machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealFs;
+
+impl Fs for RealFs {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(named(folder))? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        fs::exists(named(path))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let file = File::open(path)?;
+        // A folder opens well and fails at the first read.
+        if file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        check_same_folder(from, to)?;
+        fs::rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        File::open(named(path))?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// The parent of `"data"` is `""`, which the operating system does not take for the current folder.
+fn named(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl AppendFile for RealFile {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.0).write_all(bytes)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+impl ReadFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        if self.is_empty()? {
+            // An empty map is an error on some systems.
+            return Ok(Bytes::new());
+        }
+        // SAFETY: bytes behind the map must not change while it lives. Through this trait they
+        // cannot: files are made new, only grow, and are never truncated, and what they grow by
+        // lies behind the map. The store's lock keeps other engines out; a foreign program that
+        // writes to the store's files is outside what we promise, see `ReadFile::map`.
+        let map = unsafe { Mmap::map(&self.0) }?;
+        Ok(Bytes::from_owner(map))
+    }
+}
+
+/// Holds the handle whose close gives the lock back.
+#[derive(Debug)]
+struct RealLock {
+    _file: File,
+}
+
+impl FileLock for RealLock {}

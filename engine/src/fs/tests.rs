@@ -1,0 +1,210 @@
+//! What every implementation must do, run over each of them.
+
+use std::{io::ErrorKind, path::PathBuf, sync::Arc, thread};
+
+use super::*;
+
+/// Runs `test` over each implementation, in an empty folder.
+fn each_fs(test: impl Fn(&str, &Arc<dyn Fs>, PathBuf)) {
+    let folder = tempfile::tempdir().unwrap();
+    let real: Arc<dyn Fs> = Arc::new(RealFs);
+    let memory: Arc<dyn Fs> = Arc::new(MemoryFs::new());
+    let cases = [("real", real, folder.path().to_owned()), ("memory", memory, PathBuf::from("db"))];
+    for (name, fs, folder) in cases {
+        fs.create_folder(&folder).unwrap();
+        test(name, &fs, folder);
+    }
+}
+
+fn write(fs: &dyn Fs, path: &Path, bytes: &[u8]) -> Arc<dyn AppendFile> {
+    let file = fs.create(path).unwrap();
+    file.append(bytes).unwrap();
+    file
+}
+
+fn read(fs: &dyn Fs, path: &Path) -> Vec<u8> {
+    read_all(&*fs.open(path).unwrap())
+}
+
+fn read_all(file: &dyn ReadFile) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn kind<T>(result: io::Result<T>) -> Option<ErrorKind> {
+    result.err().map(|error| error.kind())
+}
+
+#[test]
+fn appended_bytes_are_read_back() {
+    each_fs(|name, fs, folder| {
+        let path = folder.join("a");
+        let file = write(&**fs, &path, b"one");
+        let reader = fs.open(&path).unwrap();
+        assert_eq!(reader.map().unwrap(), "one", "{name}");
+        file.append(b"").unwrap();
+        file.append(b"two").unwrap();
+        file.sync_data().unwrap();
+        fs.sync_folder(&folder).unwrap();
+        file.append(b"three").unwrap();
+        assert_eq!(reader.len().unwrap(), 11, "{name}: an open reader sees the file grow");
+        assert_eq!(read(&**fs, &path), b"onetwothree", "{name}");
+
+        let cases: [(u64, &[u8]); 7] = [
+            (0, b"one"),
+            (1, b"netwo"),
+            (3, b"two"),
+            (7, b"hree"),
+            (10, b"e"),
+            (11, b""),
+            (12, b""),
+        ];
+        for (offset, want) in cases {
+            let mut buf = vec![0; want.len()];
+            reader.read_at(&mut buf, offset).unwrap();
+            assert_eq!(buf, want, "{name} at {offset}");
+        }
+        for (offset, bytes) in [(0, 12), (10, 2), (11, 1), (12, 1), (i64::MAX as u64, 1)] {
+            let found = kind(reader.read_at(&mut vec![0; bytes], offset));
+            let want = [ErrorKind::UnexpectedEof, ErrorKind::InvalidInput];
+            assert!(
+                found.is_some_and(|kind| want.contains(&kind)),
+                "{name} at {offset}: {found:?}"
+            );
+        }
+        assert_eq!(reader.map().unwrap(), "onetwothree", "{name}");
+    });
+}
+
+#[test]
+fn an_empty_file_reads_as_empty() {
+    each_fs(|name, fs, folder| {
+        let path = folder.join("a");
+        fs.create(&path).unwrap();
+        let reader = fs.open(&path).unwrap();
+        assert!(reader.is_empty().unwrap(), "{name}");
+        assert_eq!(reader.map().unwrap(), "", "{name}");
+    });
+}
+
+#[test]
+fn names_change_as_posix_says() {
+    each_fs(|name, fs, folder| {
+        let [a, b, c] = ["a", "b", "c"].map(|name| folder.join(name));
+        write(&**fs, &b, b"old");
+        write(&**fs, &a, b"new");
+        let old = fs.open(&b).unwrap();
+        fs.rename(&a, &b).unwrap();
+        assert_eq!(read(&**fs, &b), b"new", "{name}: rename replaces");
+        assert!(!fs.exists(&a).unwrap(), "{name}");
+        assert_eq!(read_all(&*old), b"old", "{name}: the replaced file stays readable");
+
+        fs.link(&b, &c).unwrap();
+        fs.rename(&b, &c).unwrap();
+        assert_eq!(fs.list(&folder).unwrap(), ["b", "c"], "{name}: two names of one file stay");
+        let open = fs.open(&b).unwrap();
+        fs.unlink(&b).unwrap();
+        assert_eq!(read(&**fs, &c), b"new", "{name}: the other name stays");
+        fs.unlink(&c).unwrap();
+        assert_eq!(read_all(&*open), b"new", "{name}: an unlinked file stays readable");
+        assert!(fs.list(&folder).unwrap().is_empty(), "{name}");
+    });
+}
+
+#[test]
+fn list_names_files_in_order() {
+    each_fs(|name, fs, folder| {
+        for file in ["b", "a.log", "B"] {
+            fs.create(&folder.join(file)).unwrap();
+        }
+        fs.create_folder(&folder.join("x/y")).unwrap();
+        fs.create_folder(&folder.join("x")).unwrap();
+        fs.create(&folder.join("x/inner")).unwrap();
+        assert_eq!(fs.list(&folder).unwrap(), ["B", "a.log", "b"], "{name}");
+        assert_eq!(fs.list(&folder.join("x")).unwrap(), ["inner"], "{name}");
+        for (path, want) in [("b", true), ("x", true), ("x/y", true), ("y", false)] {
+            assert_eq!(fs.exists(&folder.join(path)).unwrap(), want, "{name} {path}");
+        }
+    });
+}
+
+#[test]
+fn refused_calls_name_the_reason() {
+    each_fs(|name, fs, folder| {
+        let at = |path: &str| folder.join(path);
+        fs.create_folder(&at("x")).unwrap();
+        fs.create(&at("a")).unwrap();
+        fs.create(&at("b")).unwrap();
+        let cases = [
+            ("create taken", kind(fs.create(&at("a"))), ErrorKind::AlreadyExists),
+            ("create over a folder", kind(fs.create(&at("x"))), ErrorKind::AlreadyExists),
+            ("create nowhere", kind(fs.create(&at("y/a"))), ErrorKind::NotFound),
+            ("create in a file", kind(fs.create(&at("a/b"))), ErrorKind::NotADirectory),
+            ("open missing", kind(fs.open(&at("c"))), ErrorKind::NotFound),
+            ("open a folder", kind(fs.open(&at("x"))), ErrorKind::IsADirectory),
+            ("list missing", kind(fs.list(&at("y"))), ErrorKind::NotFound),
+            ("list a file", kind(fs.list(&at("a"))), ErrorKind::NotADirectory),
+            ("rename missing", kind(fs.rename(&at("c"), &at("a"))), ErrorKind::NotFound),
+            ("rename to a folder", kind(fs.rename(&at("a"), &at("x"))), ErrorKind::IsADirectory),
+            ("rename across", kind(fs.rename(&at("a"), &at("x/a"))), ErrorKind::InvalidInput),
+            ("unlink missing", kind(fs.unlink(&at("c"))), ErrorKind::NotFound),
+            ("unlink a folder", kind(fs.unlink(&at("x"))), ErrorKind::IsADirectory),
+            ("link to taken", kind(fs.link(&at("a"), &at("b"))), ErrorKind::AlreadyExists),
+            ("link from missing", kind(fs.link(&at("c"), &at("d"))), ErrorKind::NotFound),
+            ("sync missing", kind(fs.sync_folder(&at("y"))), ErrorKind::NotFound),
+            ("folder over a file", kind(fs.create_folder(&at("a"))), ErrorKind::AlreadyExists),
+            ("lock nowhere", kind(fs.lock(&at("y/l"))), ErrorKind::NotFound),
+        ];
+        for (case, found, want) in cases {
+            assert_eq!(found, Some(want), "{name}: {case}");
+        }
+        assert_eq!(fs.list(&folder).unwrap(), ["a", "b"], "{name}: nothing changed");
+    });
+}
+
+#[test]
+fn lock_excludes_until_it_is_dropped() {
+    each_fs(|name, fs, folder| {
+        let path = folder.join("LOCK");
+        let held = fs.lock(&path).unwrap();
+        assert_eq!(kind(fs.lock(&path)), Some(ErrorKind::WouldBlock), "{name}");
+        drop(held);
+        fs.lock(&path).unwrap();
+        assert!(read(&**fs, &path).is_empty(), "{name}");
+    });
+}
+
+#[test]
+fn calls_may_come_from_many_threads() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 25;
+    each_fs(|name, fs, folder| {
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let folder = &folder;
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let path = folder.join(format!("{thread}-{round}"));
+                        let file = write(&**fs, &path, &[1; 100]);
+                        file.sync_data().unwrap();
+                        fs.sync_folder(folder).unwrap();
+                        assert_eq!(read(&**fs, &path), [1; 100]);
+                    }
+                });
+            }
+        });
+        assert_eq!(fs.list(&folder).unwrap().len(), THREADS * ROUNDS, "{name}");
+    });
+}
+
+#[test]
+fn the_current_folder_has_an_empty_name() {
+    for fs in [&RealFs as &dyn Fs, &MemoryFs::new()] {
+        for path in ["", "."] {
+            fs.sync_folder(Path::new(path)).unwrap();
+            fs.list(Path::new(path)).unwrap();
+            assert!(fs.exists(Path::new(path)).unwrap(), "{fs:?}");
+        }
+    }
+}
