@@ -100,9 +100,24 @@ mod tests {
     #[test]
     fn only_canonical_names_parse() {
         let foreign = [
-            "", "12.log", "0000012.log", "+00012.log", "000012.LOG", "000012.log ", "00001a.sst",
-            "-00012.sst", ".log", "MANIFEST-", "MANIFEST-12", "manifest-000012", "current",
-            "LOCK2", "18446744073709551616.log", "000012", "notes.txt", "٠٠٠٠١٢.log",
+            "",
+            "12.log",
+            "0000012.log",
+            "+00012.log",
+            "000012.LOG",
+            "000012.log ",
+            "00001a.sst",
+            "-00012.sst",
+            ".log",
+            "MANIFEST-",
+            "MANIFEST-12",
+            "manifest-000012",
+            "current",
+            "LOCK2",
+            "18446744073709551616.log",
+            "000012",
+            "notes.txt",
+            "٠٠٠٠١٢.log",
         ];
         for name in foreign {
             assert_eq!(FileName::parse(name), None, "{name}");

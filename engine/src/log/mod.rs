@@ -13,6 +13,7 @@
 //! | [`start`]   | what the first record of a file says                                   |
 //! | [`writer`]  | appends records                                                        |
 //! | [`reader`]  | reads them back, and what vouches for bytes that do not read back      |
+//! | [`dump`]    | the bytes of a file and their meaning                                  |
 //!
 //! # Torn or damaged
 //!
@@ -23,6 +24,7 @@
 //! and the log ends before it.
 #![allow(dead_code, reason = "the engine is put on top of this module in a later commit")]
 
+pub(crate) mod dump;
 pub(crate) mod fields;
 pub(crate) mod payload;
 pub(crate) mod reader;

@@ -133,6 +133,11 @@ impl Reader {
         self.file_id
     }
 
+    /// Length of the file when it was opened.
+    pub(crate) const fn file_bytes(&self) -> u64 {
+        self.window.file_bytes()
+    }
+
     /// Where the last good record ends.
     pub(crate) const fn offset(&self) -> u64 {
         self.offset
@@ -185,7 +190,7 @@ impl Reader {
     /// [`Error::Io`] if the file cannot be read.
     pub(crate) fn scan(&mut self) -> Result<Scan> {
         let mut scan = Scan { newest_mark: self.newest_mark, records: 0 };
-        let mut offset = self.offset.next_multiple_of(RECORD_ALIGN as u64);
+        let mut offset = self.offset;
         loop {
             let place = self.window.load(offset, RECORD_HEADER_BYTES)?;
             let Some(bytes) = self.window.bytes(place).first_chunk() else {

@@ -50,7 +50,7 @@ impl Start {
         let (mut manifest, mut previous) = (None, None);
         let mut fields = Fields::new("start record", payload);
         while let Some(field) = fields.next()? {
-            let mut position = |what, slot: &mut Option<Position>| {
+            let position = |what, slot: &mut Option<Position>| {
                 let [file_id, offset] = field.varints(what)?;
                 set_once(slot, Position { file_id, offset }, what)
             };
@@ -60,7 +60,8 @@ impl Start {
                 _ => field.skip("field of a start record")?,
             }
         }
-        let manifest = manifest.ok_or(Corruption::Missing { what: "manifest of a start record" })?;
+        let manifest =
+            manifest.ok_or(Corruption::Missing { what: "manifest of a start record" })?;
         Ok(Self { manifest, previous })
     }
 
@@ -71,7 +72,10 @@ impl Start {
             let place = at + field.place.0 as u64..at + field.place.1 as u64;
             let pair = |prefix: &str| {
                 let pair = field.varints("start record").map(|[id, end]| (id, end));
-                pair.map_or_else(|e| e.to_string(), |(id, end)| format!("{prefix} {id} up to {end}"))
+                pair.map_or_else(
+                    |e| e.to_string(),
+                    |(id, end)| format!("{prefix} {id} up to {end}"),
+                )
             };
             match field.tag {
                 MANIFEST => annotation.field(place, "manifest", pair("id")),

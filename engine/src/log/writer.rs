@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use sievedb_format::{Corruption, Encode, FileHeader, SequenceNumber, checksum::crc32};
 
 use super::{
-    payload::{PendingRecord, TOTAL_BYTES},
+    payload::PendingRecord,
     record::{FRAGMENT_BYTES_MAX, Position, RECORD_ALIGN, RecordHeader, RecordType},
     start::Start,
 };
@@ -191,8 +191,7 @@ impl Writer {
         let bytes: usize = payload.iter().map(|part| part.len()).sum();
         let payload_bytes = u32::try_from(bytes).expect("a fragment has at most 1 MiB");
         let payload_checksum = checksum.unwrap_or_else(|| crc32(payload));
-        let header =
-            RecordHeader { record_type, payload_bytes, payload_checksum, sequence, mark };
+        let header = RecordHeader { record_type, payload_bytes, payload_checksum, sequence, mark };
         let offset = self.written + self.buffer.len() as u64;
         self.buffer.put(&header.encode(Position { file_id: self.file_id, offset }));
         for part in payload {
