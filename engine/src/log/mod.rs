@@ -37,4 +37,4 @@ pub(crate) use payload::{Payload, PendingRecord};
 pub(crate) use reader::{Next, Reader, Record};
 pub(crate) use record::{FRAGMENT_BYTES_MAX, Position, RecordType};
 pub(crate) use start::Start;
-pub(crate) use writer::Writer;
+pub(crate) use writer::{SYNC, Writer};

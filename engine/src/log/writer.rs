@@ -18,6 +18,9 @@ use crate::{
 /// same again as a buffer.
 const APPEND_BYTES_MAX: usize = 8 * FRAGMENT_BYTES_MAX;
 
+/// What [`Error::Io`] says was refused when a sync failed, which is final.
+pub(crate) const SYNC: &str = "sync";
+
 /// The buffer that is kept between groups.
 const BUFFER_BYTES_KEPT: usize = 2 * FRAGMENT_BYTES_MAX;
 
@@ -123,7 +126,7 @@ impl Writer {
     ///
     /// [`Error::Io`] as [`AppendFile::sync_data`]; final for the file.
     pub(crate) fn sync_data(&self) -> Result<()> {
-        self.file.sync_data().map_err(|e| Error::io("sync", &self.path, e))
+        self.file.sync_data().map_err(|e| Error::io(SYNC, &self.path, e))
     }
 
     /// The file, for a sync beside appends.

@@ -8,7 +8,7 @@ use crate::{
     Error, Result,
     file_name::FileName,
     fs::Fs,
-    log::{Position, Start, Writer},
+    log::{Position, SYNC, Start, Writer},
 };
 
 /// What is told to a new segment.
@@ -43,12 +43,12 @@ impl NewSegment {
         let writer = Writer::create(fs, path.clone(), &header, &start, &[], self.mark);
         let writer = writer.inspect_err(|error| {
             if error.is_no_space() {
-                // Only to free the room. If it stays, recovery finds that it leads nowhere.
+                // Nothing was synced. Only to free the room. If it stays, recovery finds that it leads nowhere.
                 let _ = fs.unlink(&path);
             }
         })?;
         writer.sync_data()?;
-        fs.sync_folder(folder).map_err(|e| Error::io("sync", folder, e))?;
+        fs.sync_folder(folder).map_err(|e| Error::io(SYNC, folder, e))?;
         Ok(writer)
     }
 }
