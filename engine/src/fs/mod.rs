@@ -34,8 +34,12 @@
 //! to write (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). Readers
 //! may still see the bytes, from memory. Write them again to another file.
 
+mod crash;
 mod disk;
 mod disk_file;
+mod fault;
+mod fault_plan;
+mod image;
 mod journal;
 mod memory;
 mod real;
@@ -46,6 +50,9 @@ use std::{fmt::Debug, io, path::Path, sync::Arc};
 
 use bytes::Bytes;
 
+pub use crash::Loss;
+pub use fault::FaultFs;
+pub use fault_plan::{Call, Failure, Fault, Times};
 pub use journal::Operation;
 pub use memory::MemoryFs;
 pub use real::RealFs;
@@ -58,7 +65,8 @@ pub use real::RealFs;
 ///
 /// What the operating system says. The kinds that callers tell apart: `NotFound`, `AlreadyExists`
 /// and, for [`lock`](Self::lock), `WouldBlock`. A call that fails has changed nothing that is seen,
-/// with the exception of [`create_folder`](Self::create_folder), which may have made some parents.
+/// except that [`create_folder`](Self::create_folder) may have made some parents, and that POSIX
+/// leaves open what an `EIO` has changed.
 pub trait Fs: Debug + Send + Sync {
     /// Creates `path` and its missing parents. A folder that exists is fine.
     fn create_folder(&self, path: &Path) -> io::Result<()>;

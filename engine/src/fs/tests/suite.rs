@@ -1,15 +1,25 @@
 //! What every implementation must do, run over each of them.
 
-use std::{io::ErrorKind, path::PathBuf, sync::Arc, thread};
+use std::{
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+};
 
-use super::*;
+use super::super::{AppendFile, FaultFs, Fs, MemoryFs, ReadFile, RealFs};
 
 /// Runs `test` over each implementation, in an empty folder.
 fn each_fs(test: impl Fn(&str, &Arc<dyn Fs>, PathBuf)) {
     let folder = tempfile::tempdir().unwrap();
     let real: Arc<dyn Fs> = Arc::new(RealFs);
     let memory: Arc<dyn Fs> = Arc::new(MemoryFs::new());
-    let cases = [("real", real, folder.path().to_owned()), ("memory", memory, PathBuf::from("db"))];
+    let fault: Arc<dyn Fs> = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+    let cases = [
+        ("real", real, folder.path().to_owned()),
+        ("memory", memory, PathBuf::from("db")),
+        ("fault", fault, PathBuf::from("db")),
+    ];
     for (name, fs, folder) in cases {
         fs.create_folder(&folder).unwrap();
         test(name, &fs, folder);

@@ -1,0 +1,217 @@
+//! What a power cut leaves of a [`MemoryFs`].
+//!
+//! The journal is replayed up to the cut, without the operations that are lost. Only an operation
+//! that no sync covers can be lost; which ones are is the [`Loss`]. What is replayed:
+//!
+//! | operation                          | kept                          | lost                        |
+//! |------------------------------------|-------------------------------|-----------------------------|
+//! | append                             | the bytes are in their place  | zeros if the file goes on behind them, else the file is shorter |
+//! | create, create folder, rename, link | the name points to the file, whatever happened to earlier names of it | the name points to what it did before |
+//! | unlink, the old name of a rename   | the name is gone              | the name still points to the file |
+//!
+//! A folder that is lost takes everything in it along, synced or not.
+//!
+//! A torn append leaves a prefix, or some of its sectors with zeros for the others, or its length
+//! with zeros only. Not simulated: foreign bytes in place of zeros, and the loss of synced data.
+
+use std::{fmt::Write, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{
+    MemoryFs,
+    disk::{Disk, NameId, Node, ROOT},
+    image::{Fate, Image},
+    journal::{Change, Record},
+};
+
+/// Which of the operations that no sync covers a crash takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// None: what a kill of the process leaves.
+    Nothing,
+    /// All.
+    Everything,
+    /// Only the one with this number, from 0 on in the order of the journal.
+    Alone(usize),
+    /// Each by lot. The same `seed` draws the same lots.
+    Random {
+        /// Chooses the lots, and how many lose.
+        seed: u64,
+        /// Whether appends may also be torn.
+        torn: bool,
+    },
+}
+
+impl MemoryFs {
+    /// Number of operations that a crash after the first `at` operations can lose.
+    ///
+    /// # Panics
+    ///
+    /// If `at` is above [`operations`](Self::operations).
+    #[must_use]
+    pub fn unsynced(&self, at: usize) -> usize {
+        let disk = self.disk.lock();
+        disk.journal[..at].iter().filter(|record| record.is_unsynced(at)).count()
+    }
+
+    /// The disk as a power cut right after the first `at` operations leaves it. All of it is
+    /// durable, its journal is empty, and nothing is locked. This disk stays as it is.
+    ///
+    /// Costs a few steps per operation; bytes are copied only of files with a hole or a torn end.
+    ///
+    /// # Panics
+    ///
+    /// If `at` is above [`operations`](Self::operations), or the number of a [`Loss::Alone`] is not
+    /// below [`unsynced(at)`](Self::unsynced).
+    #[must_use]
+    pub fn crash(&self, at: usize, loss: &Loss) -> Self {
+        let disk = self.disk.lock();
+        let mut nodes: Vec<_> = disk.base.iter().map(Option::as_ref).collect();
+        nodes.resize(disk.names.len(), None);
+        let mut images: Vec<Image> = Vec::new();
+        images.resize_with(disk.file_count, Image::default);
+        for (_, record, fate) in fates(&disk, at, loss) {
+            if let Change::Append { file, bytes } = &record.change {
+                images[file.number].apply(file, bytes.clone(), fate);
+            } else if fate == Fate::Kept {
+                enter(&mut nodes, &record.change);
+            }
+        }
+        let disk = rebuild(&disk, &nodes, &mut images);
+        Self { disk: Arc::new(Mutex::new(disk)) }
+    }
+
+    /// A copy of the disk as it is, with nothing left to lose and an empty journal.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        self.crash(self.operations(), &Loss::Nothing)
+    }
+
+    /// What [`crash`](Self::crash) does with the same arguments, one line per operation, for the
+    /// message of a failing test.
+    ///
+    /// # Panics
+    ///
+    /// As [`crash`](Self::crash).
+    #[must_use]
+    pub fn trace(&self, at: usize, loss: &Loss) -> String {
+        let disk = self.disk.lock();
+        let mut trace = format!("crash after {at} operations, {loss:?}\n");
+        for (number, record, fate) in fates(&disk, at, loss) {
+            let operation = disk.operation(record);
+            let outcome = match fate {
+                Fate::Kept if record.is_unsynced(at) => "  kept".to_owned(),
+                Fate::Kept => String::new(),
+                Fate::Lost => "  LOST".to_owned(),
+                Fate::Prefix(bytes) => format!("  TORN behind {bytes} bytes"),
+                Fate::Sectors(_) => "  TORN into sectors".to_owned(),
+                Fate::Zeros => "  ZEROED".to_owned(),
+            };
+            writeln!(trace, "{number:>5}  {operation}{outcome}").expect("a string takes all");
+        }
+        trace
+    }
+}
+
+/// The first `at` operations with their numbers and what becomes of them.
+fn fates<'a>(
+    disk: &'a Disk,
+    at: usize,
+    loss: &Loss,
+) -> impl Iterator<Item = (usize, &'a Record, Fate)> {
+    let mut lots = match *loss {
+        Loss::Random { seed, .. } => SplitMix64(seed),
+        _ => SplitMix64(0),
+    };
+    // Crashes that keep nearly all, and that lose nearly all, find other faults than even ones.
+    let lost_in_8 = 1 + lots.below(7);
+    let mut unsynced = 0;
+    let loss = *loss;
+    if let Loss::Alone(number) = loss {
+        let count = disk.journal[..at].iter().filter(|record| record.is_unsynced(at)).count();
+        assert!(number < count, "only {count} operations are unsynced after {at}");
+    }
+    disk.journal[..at].iter().enumerate().map(move |(number, record)| {
+        if !record.is_unsynced(at) {
+            return (number, record, Fate::Kept);
+        }
+        unsynced += 1;
+        let fate = match loss {
+            Loss::Nothing => Fate::Kept,
+            Loss::Everything => Fate::Lost,
+            Loss::Alone(lost) if unsynced - 1 == lost => Fate::Lost,
+            Loss::Alone(_) => Fate::Kept,
+            Loss::Random { .. } if lots.below(8) < lost_in_8 => Fate::Lost,
+            Loss::Random { torn, .. } => match &record.change {
+                Change::Append { bytes, .. } if torn => torn_fate(bytes.len(), &mut lots),
+                _ => Fate::Kept,
+            },
+        };
+        (number, record, fate)
+    })
+}
+
+/// What becomes of an append of `bytes` bytes that is not lost as a whole.
+fn torn_fate(bytes: usize, lots: &mut SplitMix64) -> Fate {
+    match lots.below(6) {
+        0 => Fate::Prefix(lots.below(bytes)),
+        1 => Fate::Sectors(lots.next()),
+        2 => Fate::Zeros,
+        _ => Fate::Kept,
+    }
+}
+
+/// Carries out a change of the entries.
+fn enter<'a>(nodes: &mut [Option<&'a Node>], change: &'a Change) {
+    match change {
+        Change::Enter { name, node, .. } => nodes[*name] = Some(node),
+        Change::Rename { from, to, node } => {
+            nodes[*from] = None;
+            nodes[*to] = Some(node);
+        }
+        Change::Leave { name } => nodes[*name] = None,
+        Change::Append { .. } | Change::SyncData { .. } | Change::SyncFolder { .. } => {}
+    }
+}
+
+/// A fresh disk with what the names reach.
+fn rebuild(old: &Disk, nodes: &[Option<&Node>], images: &mut [Image]) -> Disk {
+    let mut disk = Disk::with_capacity(1 + nodes.iter().flatten().count());
+    let mut new_names: Vec<Option<NameId>> = vec![None; nodes.len()];
+    new_names[ROOT] = Some(ROOT);
+    // A folder comes before what is in it, so its fate is known by then.
+    for (name, node) in nodes.iter().enumerate().skip(1) {
+        let (Some(node), Some(folder)) = (node, new_names[old.names[name].folder]) else {
+            continue;
+        };
+        let path = &old.names[name].path;
+        let node = match node {
+            Node::Folder => Node::Folder,
+            Node::File(file) => Node::File(images[file.number].build(file, path, &mut disk)),
+        };
+        new_names[name] = Some(disk.add_base(path.clone(), folder, node));
+    }
+    disk
+}
+
+/// A small generator of random numbers: each crash needs a few hundred, and the same ones again.
+///
+/// Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
+pub(super) struct SplitMix64(pub(super) u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        // The remainder is below `bound`, so it fits; its bias does not matter here.
+        (self.next() % bound as u64) as usize
+    }
+}

@@ -1,0 +1,194 @@
+//! Calls that fail on demand, for tests.
+//!
+//! A call that fails does not reach the file system below, with one exception: an append may write
+//! a prefix first. After a failed [`AppendFile::sync_data`] the later ones of the same handle
+//! succeed without reaching the file system below either: that is the kernel's lie that
+//! [`fs`](super) tells of, so a retry that is believed shows as lost data at the next crash.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::{
+    AppendFile, Call, Failure, Fault, FileLock, Fs, ReadFile, Times,
+    fault_plan::{Faults, Strike},
+};
+
+/// A file system whose calls fail on demand.
+#[derive(Debug)]
+pub struct FaultFs {
+    inner: Arc<dyn Fs>,
+    faults: Arc<Mutex<Faults>>,
+}
+
+impl FaultFs {
+    /// Passes every call on to `inner` until a fault is injected.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Fs>) -> Self {
+        Self { inner, faults: Arc::default() }
+    }
+
+    /// Number of calls so far, of this and of the handles that it gave out.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.faults.lock().calls
+    }
+
+    /// Makes the call with number `call`, counted from now with 0 for the next one, fail with this
+    /// error of the operating system. Adds to the faults that were injected before.
+    pub fn fail_at(&self, call: usize, raw_os_error: i32, times: Times) {
+        self.inject(Fault::new(raw_os_error, times).after(call));
+    }
+
+    /// Adds a fault to those that were injected before.
+    pub fn inject(&self, fault: Fault) {
+        self.faults.lock().armed.push(fault);
+    }
+
+    /// Takes all faults back. The syncs of a file whose sync failed go on lying.
+    pub fn heal(&self) {
+        self.faults.lock().armed.clear();
+    }
+
+    /// Number of calls that were made to fail.
+    #[must_use]
+    pub fn failures(&self) -> usize {
+        self.faults.lock().failures
+    }
+
+    /// The first call that was made to fail, for the message of a failing test.
+    #[must_use]
+    pub fn first_failure(&self) -> Option<Failure> {
+        self.faults.lock().first.clone()
+    }
+
+    fn check(&self, call: Call, path: &Path) -> Result<(), Strike> {
+        self.faults.lock().check(call, path)
+    }
+}
+
+impl Fs for FaultFs {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.check(Call::CreateFolder, path)?;
+        self.inner.create_folder(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.check(Call::List, folder)?;
+        self.inner.list(folder)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.check(Call::Exists, path)?;
+        self.inner.exists(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.check(Call::Create, path)?;
+        let inner = self.inner.create(path)?;
+        let (path, faults) = (path.to_owned(), self.faults.clone());
+        Ok(Arc::new(FaultAppend { inner, path, faults, lies: AtomicBool::new(false) }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.check(Call::Open, path)?;
+        let inner = self.inner.open(path)?;
+        Ok(Arc::new(FaultRead { inner, path: path.to_owned(), faults: self.faults.clone() }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Call::Rename, to)?;
+        self.inner.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.check(Call::Unlink, path)?;
+        self.inner.unlink(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Call::Link, to)?;
+        self.inner.link(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.check(Call::SyncFolder, path)?;
+        self.inner.sync_folder(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.check(Call::Lock, path)?;
+        self.inner.lock(path)
+    }
+}
+
+#[derive(Debug)]
+struct FaultAppend {
+    inner: Arc<dyn AppendFile>,
+    path: PathBuf,
+    faults: Arc<Mutex<Faults>>,
+    /// Whether a sync failed, so that later ones do nothing and say they did.
+    lies: AtomicBool,
+}
+
+impl AppendFile for FaultAppend {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        // The lock must not be held while the call goes on, or a slow sync would stop all others.
+        let checked = self.faults.lock().check(Call::Append, &self.path);
+        if let Err(strike) = checked {
+            self.inner.append(&bytes[..strike.written_bytes.min(bytes.len())])?;
+            return Err(strike.error);
+        }
+        self.inner.append(bytes)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let checked = self.faults.lock().check(Call::SyncData, &self.path);
+        if let Err(strike) = checked {
+            self.lies.store(true, Ordering::Relaxed);
+            return Err(strike.error);
+        }
+        if self.lies.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.inner.sync_data()
+    }
+}
+
+#[derive(Debug)]
+struct FaultRead {
+    inner: Arc<dyn ReadFile>,
+    path: PathBuf,
+    faults: Arc<Mutex<Faults>>,
+}
+
+impl FaultRead {
+    fn check(&self, call: Call) -> Result<(), Strike> {
+        self.faults.lock().check(call, &self.path)
+    }
+}
+
+impl ReadFile for FaultRead {
+    fn len(&self) -> io::Result<u64> {
+        self.check(Call::Len)?;
+        self.inner.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.check(Call::ReadAt)?;
+        self.inner.read_at(buf, offset)
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        self.check(Call::Map)?;
+        self.inner.map()
+    }
+}

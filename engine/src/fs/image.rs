@@ -1,0 +1,116 @@
+//! The bytes of one file after a crash.
+
+use std::{mem, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{crash::SplitMix64, disk::Disk, disk_file::File};
+
+/// The unit that a disk writes whole or not at all, in bytes.
+const SECTOR_BYTES: usize = 512;
+
+/// What becomes of an unsynced operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Kept,
+    Lost,
+    /// Of an append, this many bytes are written.
+    Prefix(usize),
+    /// Of an append, those sectors are written whose lot, drawn with this seed, says so.
+    Sectors(u64),
+    /// Of an append, the length is written, and zeros for its bytes.
+    Zeros,
+}
+
+/// The bytes of a file on the disk, while the journal is replayed.
+#[derive(Default)]
+pub(super) struct Image {
+    extent: Extent,
+    /// The file on the fresh disk, so that its names share it.
+    built: Option<Arc<File>>,
+}
+
+#[derive(Default)]
+enum Extent {
+    /// As before the first operation.
+    #[default]
+    Base,
+    /// The first bytes of the file, this many.
+    Prefix(usize),
+    /// Anything else.
+    Patched(Vec<u8>),
+}
+
+impl Extent {
+    /// How many of the first bytes of `file` this is, if it is nothing else.
+    fn prefix(&self, file: &File) -> Option<usize> {
+        match self {
+            Self::Base => Some(file.base_bytes()),
+            Self::Prefix(end) => Some(*end),
+            Self::Patched(_) => None,
+        }
+    }
+}
+
+impl Image {
+    /// Replays the append of `bytes` to `file`.
+    pub(super) fn apply(&mut self, file: &File, bytes: Range<usize>, fate: Fate) {
+        match fate {
+            Fate::Lost => {}
+            Fate::Kept => self.write(file, bytes),
+            Fate::Prefix(kept) => self.write(file, bytes.start..bytes.start + kept),
+            Fate::Zeros => self.patch(file).resize(bytes.end, 0),
+            Fate::Sectors(seed) => {
+                let mut lots = SplitMix64(seed);
+                let mut start = bytes.start;
+                while start < bytes.end {
+                    let end = bytes.end.min((start / SECTOR_BYTES + 1) * SECTOR_BYTES);
+                    if lots.below(2) == 0 {
+                        self.write(file, start..end);
+                    }
+                    start = end;
+                }
+            }
+        }
+    }
+
+    /// Puts the bytes of `file` at `bytes` in their place, with zeros before them where others are
+    /// missing.
+    fn write(&mut self, file: &File, bytes: Range<usize>) {
+        if bytes.is_empty() {
+            return;
+        }
+        if self.extent.prefix(file) == Some(bytes.start) {
+            self.extent = Extent::Prefix(bytes.end);
+            return;
+        }
+        let patched = self.patch(file);
+        patched.resize(bytes.start, 0);
+        patched.extend_from_slice(&file.bytes()[bytes]);
+    }
+
+    /// The bytes so far, in a form that can become other than a prefix.
+    fn patch(&mut self, file: &File) -> &mut Vec<u8> {
+        if let Some(end) = self.extent.prefix(file) {
+            self.extent = Extent::Patched(file.bytes()[..end].to_vec());
+        }
+        match &mut self.extent {
+            Extent::Patched(patched) => patched,
+            Extent::Base | Extent::Prefix(_) => unreachable!("it was patched just now"),
+        }
+    }
+
+    /// The file of the fresh disk.
+    pub(super) fn build(&mut self, file: &File, path: &Arc<str>, disk: &mut Disk) -> Arc<File> {
+        let extent = &mut self.extent;
+        let built = self.built.get_or_insert_with(|| {
+            let bytes = match extent {
+                Extent::Base => file.bytes().slice(..file.base_bytes()),
+                Extent::Prefix(end) => file.bytes().slice(..*end),
+                Extent::Patched(bytes) => Bytes::from(mem::take(bytes)),
+            };
+            disk.new_file(path.clone(), bytes)
+        });
+        built.clone()
+    }
+}
