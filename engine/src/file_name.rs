@@ -1,1 +1,126 @@
-//! Placeholder.
+//! Names of the files in a store's folder.
+//!
+//! | name              | what the file is                                              |
+//! |-------------------|---------------------------------------------------------------|
+//! | `000012.log`      | segment 12 of the write-ahead log                             |
+//! | `000012.sst`      | table 12                                                      |
+//! | `MANIFEST-000012` | manifest 12                                                   |
+//! | `CURRENT`         | names the manifest that counts                                |
+//! | `LOCK`            | held by the process that has the store open                   |
+//! | `*.tmp`           | not finished: to be renamed, or left behind by a crash        |
+//!
+//! Numbers come from one counter and are never used twice. They have at least six digits, so that
+//! folders list in order; only the name that [`FileName`] itself would write is recognised.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// The name of a file that belongs to a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum FileName<'a> {
+    /// A segment of the write-ahead log.
+    Log(u64),
+    /// A table.
+    Table(u64),
+    /// A manifest.
+    Manifest(u64),
+    /// The file that names the manifest.
+    Current,
+    /// The file that is locked.
+    Lock,
+    /// A file that is not finished; the name without `.tmp`.
+    Temporary(&'a str),
+}
+
+impl<'a> FileName<'a> {
+    /// Recognises the name of a file of a store; `None` for every other file.
+    pub(crate) fn parse(name: &'a str) -> Option<Self> {
+        let id = |digits: &str| digits.parse().ok();
+        let parsed = match name {
+            "CURRENT" => Self::Current,
+            "LOCK" => Self::Lock,
+            _ if name.ends_with(".tmp") => Self::Temporary(name.strip_suffix(".tmp")?),
+            _ if name.ends_with(".log") => Self::Log(id(name.strip_suffix(".log")?)?),
+            _ if name.ends_with(".sst") => Self::Table(id(name.strip_suffix(".sst")?)?),
+            _ => Self::Manifest(id(name.strip_prefix("MANIFEST-")?)?),
+        };
+        // A second spelling ("+12", "0000012") would name a file that nobody opens.
+        (parsed.to_string() == name).then_some(parsed)
+    }
+
+    /// The number in the name, if it has one.
+    pub(crate) const fn id(self) -> Option<u64> {
+        match self {
+            Self::Log(id) | Self::Table(id) | Self::Manifest(id) => Some(id),
+            Self::Current | Self::Lock | Self::Temporary(_) => None,
+        }
+    }
+
+    /// The file's path in `folder`.
+    pub(crate) fn path(self, folder: &Path) -> PathBuf {
+        folder.join(self.to_string())
+    }
+}
+
+impl fmt::Display for FileName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(id) => write!(f, "{id:06}.log"),
+            Self::Table(id) => write!(f, "{id:06}.sst"),
+            Self::Manifest(id) => write!(f, "MANIFEST-{id:06}"),
+            Self::Current => write!(f, "CURRENT"),
+            Self::Lock => write!(f, "LOCK"),
+            Self::Temporary(stem) => write!(f, "{stem}.tmp"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_return() {
+        let cases = [
+            (FileName::Log(12), "000012.log"),
+            (FileName::Table(1_234_567), "1234567.sst"),
+            (FileName::Manifest(u64::MAX), "MANIFEST-18446744073709551615"),
+            (FileName::Current, "CURRENT"),
+            (FileName::Lock, "LOCK"),
+            (FileName::Temporary("CURRENT"), "CURRENT.tmp"),
+        ];
+        for (name, text) in cases {
+            assert_eq!(name.to_string(), text);
+            assert_eq!(FileName::parse(text), Some(name), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_canonical_names_parse() {
+        let foreign = [
+            "",
+            "12.log",
+            "0000012.log",
+            "+00012.log",
+            "000012.LOG",
+            "000012.log ",
+            "00001a.sst",
+            "-00012.sst",
+            ".log",
+            "MANIFEST-",
+            "MANIFEST-12",
+            "manifest-000012",
+            "current",
+            "LOCK2",
+            "18446744073709551616.log",
+            "000012",
+            "notes.txt",
+            "٠٠٠٠١٢.log",
+        ];
+        for name in foreign {
+            assert_eq!(FileName::parse(name), None, "{name}");
+        }
+    }
+}

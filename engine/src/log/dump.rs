@@ -1,0 +1,64 @@
+//! The bytes of a file of records and their meaning.
+
+use std::ops::Range;
+
+use sievedb_format::{Annotation, FileHeader};
+
+use super::{
+    reader::{Reader, Stop},
+    record::{RECORD_HEADER_BYTES, RecordHeader, RecordType},
+    start::Start,
+};
+use crate::Result;
+
+/// Adds every record of `reader`, which has read nothing yet, to `annotation`.
+///
+/// `payload` describes what a full record holds: it gets the header, the payload and its place. A
+/// bad record ends the description with the reason. The whole annotation is held in memory.
+///
+/// # Errors
+///
+/// [`Error::Io`](crate::Error::Io) if the file cannot be read, [`Error::Corrupt`](crate::Error) if
+/// it has no valid header.
+pub(crate) fn describe(
+    reader: &mut Reader,
+    mut payload: impl FnMut(&RecordHeader, &[u8], &mut Annotation),
+) -> Result<Annotation> {
+    let mut annotation = Annotation::new();
+    let header = FileHeader::decode(reader.header()?);
+    header.map_err(|source| reader.corrupt(0, source))?.describe(&mut annotation);
+    let mut offset = reader.offset();
+    while offset < reader.file_bytes() {
+        let record = match reader.raw_record(offset) {
+            Ok(record) => record,
+            Err(Stop::Torn(reason)) => {
+                annotation.rebase(offset);
+                annotation.field(0..reader.file_bytes() - offset, "not a record", reason);
+                return Ok(annotation);
+            }
+            Err(Stop::Failed(error)) => return Err(error),
+        };
+        let header = record.header;
+        annotation.rebase(offset);
+        header.describe(&mut annotation);
+        let bytes = reader.raw_payload(&record);
+        match header.record_type {
+            RecordType::Start => Start::describe(bytes, PAYLOAD_START, &mut annotation),
+            RecordType::Full => payload(&header, bytes, &mut annotation),
+            RecordType::First | RecordType::Middle | RecordType::Last => {
+                let meaning = format_args!("{} bytes", bytes.len());
+                annotation.field(payload_place(0..bytes.len()), "fragment", meaning);
+            }
+            RecordType::Seal => return Ok(annotation),
+        }
+        offset += header.record_bytes() as u64;
+    }
+    Ok(annotation)
+}
+
+const PAYLOAD_START: u64 = RECORD_HEADER_BYTES as u64;
+
+/// Place in the record of bytes of its payload.
+pub(crate) const fn payload_place(range: Range<usize>) -> Range<u64> {
+    PAYLOAD_START + range.start as u64..PAYLOAD_START + range.end as u64
+}

@@ -1,0 +1,125 @@
+//! A payload with its checksums, made ready before any lock is taken.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use sievedb_format::{SequenceNumber, checksum::crc32};
+use smallvec::SmallVec;
+
+use super::record::{FRAGMENT_BYTES_MAX, RecordType, record_bytes};
+
+/// Bytes of the length at the start of the first fragment.
+pub(crate) const TOTAL_BYTES: usize = size_of::<u64>();
+
+/// A payload and the checksum of each fragment it will be written in.
+///
+/// Costs one pass over the bytes; the log only copies them afterwards.
+#[derive(Debug, Clone)]
+pub(crate) struct Payload {
+    bytes: Bytes,
+    checksums: SmallVec<[u32; 1]>,
+}
+
+/// A payload that has its place in the history.
+#[derive(Debug, Clone)]
+pub(crate) struct PendingRecord {
+    /// In the log: of the batch's first entry. In a manifest: the number of the edit.
+    pub(crate) sequence: SequenceNumber,
+    /// What to write.
+    pub(crate) payload: Payload,
+}
+
+/// One record's part of a payload.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fragment {
+    pub(super) record_type: RecordType,
+    /// Which bytes of the payload.
+    pub(super) range: Range<usize>,
+}
+
+impl Fragment {
+    /// Length of the record's payload: the first fragment also holds the length of the whole.
+    pub(super) fn payload_bytes(&self) -> usize {
+        let total = if self.record_type == RecordType::First { TOTAL_BYTES } else { 0 };
+        self.range.len() + total
+    }
+}
+
+impl Payload {
+    /// Computes the checksums of `bytes`.
+    pub(crate) fn new(bytes: Bytes) -> Self {
+        let total = (bytes.len() as u64).to_le_bytes();
+        let checksum = |fragment: Fragment| {
+            let part = &bytes[fragment.range.clone()];
+            if fragment.record_type == RecordType::First {
+                crc32(&[&total, part])
+            } else {
+                crc32(&[part])
+            }
+        };
+        let checksums = fragments(bytes.len()).map(checksum).collect();
+        Self { bytes, checksums }
+    }
+
+    /// The bytes.
+    pub(crate) const fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Bytes that the payload's records take in the file.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        fragments(self.bytes.len()).map(|part| record_bytes(part.payload_bytes()) as u64).sum()
+    }
+
+    /// The parts with their checksums, in order.
+    pub(super) fn fragments(&self) -> impl Iterator<Item = (Fragment, u32)> + '_ {
+        fragments(self.bytes.len()).zip(self.checksums.iter().copied())
+    }
+}
+
+/// How a payload of `bytes` bytes is split.
+fn fragments(bytes: usize) -> impl Iterator<Item = Fragment> {
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let start = next?;
+        let first_max = FRAGMENT_BYTES_MAX - TOTAL_BYTES;
+        let (record_type, end) = match start {
+            0 if bytes <= FRAGMENT_BYTES_MAX => (RecordType::Full, bytes),
+            0 => (RecordType::First, first_max),
+            _ if bytes - start <= FRAGMENT_BYTES_MAX => (RecordType::Last, bytes),
+            _ => (RecordType::Middle, start + FRAGMENT_BYTES_MAX),
+        };
+        next = (end < bytes).then_some(end);
+        Some(Fragment { record_type, range: start..end })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_split_at_the_limit() {
+        use RecordType::{First, Full, Last, Middle};
+        const MAX: usize = FRAGMENT_BYTES_MAX;
+        let cases: [(&str, usize, &[(RecordType, usize)]); 6] = [
+            ("nothing", 0, &[(Full, 0)]),
+            ("one byte", 1, &[(Full, 1)]),
+            ("the limit", MAX, &[(Full, MAX)]),
+            ("one more", MAX + 1, &[(First, MAX), (Last, 9)]),
+            ("two full", 2 * MAX - 8, &[(First, MAX), (Last, MAX)]),
+            ("three", 2 * MAX, &[(First, MAX), (Middle, MAX), (Last, 8)]),
+        ];
+        for (name, bytes, want) in cases {
+            let parts: Vec<_> = fragments(bytes).collect();
+            let got: Vec<_> = parts.iter().map(|p| (p.record_type, p.payload_bytes())).collect();
+            assert_eq!(got, want, "{name}");
+            let mut end = 0;
+            for part in parts {
+                assert_eq!(part.range.start, end, "{name}");
+                end = part.range.end;
+            }
+            assert_eq!(end, bytes, "{name}");
+        }
+    }
+}

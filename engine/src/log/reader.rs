@@ -1,0 +1,336 @@
+//! Reads records back, and finds what vouches for bytes that do not read back.
+
+use std::{ops::Range, path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_format::{Corruption, FileHeader, SequenceNumber, file_header::HEADER_BYTES};
+
+use super::{
+    payload::TOTAL_BYTES,
+    record::{Bad, Position, RECORD_ALIGN, RECORD_HEADER_BYTES, RecordHeader, RecordType},
+    window::Window,
+};
+use crate::{Error, Result, fs::ReadFile};
+
+/// Reads the records of one file in order, in windows of at most about 1 MiB.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    window: Window,
+    file_id: u64,
+    /// The logical end: nothing beyond is read as a record.
+    limit: u64,
+    /// Where the next record starts.
+    offset: u64,
+    sealed: bool,
+    newest_mark: Position,
+}
+
+/// A record with its payload put together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Where its first byte lies.
+    pub(crate) offset: u64,
+    /// Full for every payload, fragmented or not; start; or seal.
+    pub(crate) record_type: RecordType,
+    /// In the log: of the batch's first entry. In a manifest: the number of the edit.
+    pub(crate) sequence: SequenceNumber,
+    /// The payload.
+    pub(crate) payload: Bytes,
+}
+
+/// What comes next in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// A record that is whole.
+    Record(Record),
+    /// No more records. `None` if the file ends where a record ends, or was sealed there; else why
+    /// the bytes that follow are no record.
+    End(Option<Corruption>),
+}
+
+/// One record or fragment as it lies in the file.
+#[derive(Debug)]
+pub(crate) struct RawRecord {
+    pub(crate) header: RecordHeader,
+    /// Where the payload lies in the window.
+    payload: Range<usize>,
+}
+
+/// Why a record cannot be had.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The bytes are no record, which a crash can explain.
+    Torn(Corruption),
+    /// No crash explains it, or the file could not be read.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// What lies behind the place where a file stopped to be readable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Scan {
+    /// The newest synced mark of all records, also of those before the place.
+    pub(crate) newest_mark: Position,
+    /// Number of valid headers, starts not counted.
+    pub(crate) records: u64,
+}
+
+impl Reader {
+    /// Opens a file whose number is `file_id`. Nothing is read yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the length cannot be told.
+    pub(crate) fn new(file: Arc<dyn ReadFile>, path: PathBuf, file_id: u64) -> Result<Self> {
+        let window = Window::new(file, path)?;
+        Ok(Self {
+            limit: window.file_bytes(),
+            window,
+            file_id,
+            offset: HEADER_BYTES as u64,
+            sealed: false,
+            newest_mark: Position::default(),
+        })
+    }
+
+    /// The first bytes of the file, at most a file header.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be read.
+    pub(crate) fn header(&mut self) -> Result<&[u8]> {
+        let place = self.window.load(0, HEADER_BYTES)?;
+        Ok(self.window.bytes(place))
+    }
+
+    /// Compares the file header with `want`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be read, [`Error::Corrupt`] if this is another file.
+    pub(crate) fn check_header(&mut self, want: &FileHeader) -> Result<()> {
+        let checked = want.check(self.header()?);
+        checked.map_err(|source| self.corrupt(0, source))
+    }
+
+    /// Ends the file at `offset`: what lies beyond was left behind by an append that failed.
+    pub(crate) fn set_limit(&mut self, offset: u64) {
+        self.limit = offset.min(self.window.file_bytes());
+    }
+
+    /// The file's path.
+    pub(crate) const fn path(&self) -> &PathBuf {
+        self.window.path()
+    }
+
+    /// Number of the file.
+    pub(crate) const fn file_id(&self) -> u64 {
+        self.file_id
+    }
+
+    /// Length of the file when it was opened.
+    pub(crate) const fn file_bytes(&self) -> u64 {
+        self.window.file_bytes()
+    }
+
+    /// Where the last good record ends.
+    pub(crate) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether the seal was read.
+    pub(crate) const fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
+    /// The newest synced mark read so far.
+    pub(crate) const fn newest_mark(&self) -> Position {
+        self.newest_mark
+    }
+
+    /// An error at `offset` of this file.
+    pub(crate) fn corrupt(&self, offset: u64, source: Corruption) -> Error {
+        Error::corrupt(self.path(), offset, source)
+    }
+
+    /// Reads the next record. The first one is the start; nothing follows a seal.
+    ///
+    /// Costs one allocation, for the payload. Memory for a fragmented one is taken only if the file
+    /// is long enough to hold it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be read: that is never taken for the end of the log.
+    /// [`Error::Corrupt`] if the bytes are as they were written and yet break the format.
+    pub(crate) fn next(&mut self) -> Result<Next> {
+        if self.sealed || self.offset >= self.limit {
+            return Ok(Next::End(None));
+        }
+        match self.assemble() {
+            Ok((record, end)) => {
+                self.offset = end;
+                self.sealed = record.record_type == RecordType::Seal;
+                Ok(Next::Record(record))
+            }
+            Err(Stop::Torn(reason)) => Ok(Next::End(Some(reason))),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Looks for valid headers from [`offset`](Self::offset) to the end of the file, behind the
+    /// logical end too: whatever a mark says was true when it was written.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be read.
+    pub(crate) fn scan(&mut self) -> Result<Scan> {
+        let mut scan = Scan { newest_mark: self.newest_mark, records: 0 };
+        let mut offset = self.offset;
+        loop {
+            let place = self.window.load(offset, RECORD_HEADER_BYTES)?;
+            let Some(bytes) = self.window.bytes(place).first_chunk() else {
+                return Ok(scan);
+            };
+            let place = Position { file_id: self.file_id, offset };
+            let possible = RecordHeader::looks_possible(bytes);
+            let header = possible.then(|| RecordHeader::decode(bytes, place).ok()).flatten();
+            let step = header.map_or(RECORD_ALIGN, |header| {
+                scan.newest_mark = scan.newest_mark.max(header.mark);
+                scan.records += u64::from(header.record_type != RecordType::Start);
+                // Steps over the payload, so that what a user stored is not taken for a header.
+                header.record_bytes()
+            });
+            offset += step as u64;
+        }
+    }
+
+    /// Puts the record at the current offset together and tells where it ends.
+    fn assemble(&mut self) -> Result<(Record, u64), Stop> {
+        let offset = self.offset;
+        let RawRecord { header, payload } = self.raw_record(offset)?;
+        let end = offset + header.record_bytes() as u64;
+        let is_first = offset == HEADER_BYTES as u64;
+        let (payload, end) = match header.record_type {
+            RecordType::Start if is_first => (self.copy(payload), end),
+            RecordType::Full if !is_first => (self.copy(payload), end),
+            RecordType::Seal if !is_first => (Bytes::new(), end),
+            RecordType::First if !is_first => self.join(&header, payload, end)?,
+            _ => return Err(self.broken(offset, Corruption::Order { what: "records of a log" })),
+        };
+        let record_type = match header.record_type {
+            RecordType::First => RecordType::Full,
+            other => other,
+        };
+        Ok((Record { offset, record_type, sequence: header.sequence, payload }, end))
+    }
+
+    /// Joins the fragments of a payload: the first one and those from `end` on.
+    fn join(
+        &mut self,
+        first: &RecordHeader,
+        payload: Range<usize>,
+        mut end: u64,
+    ) -> Result<(Bytes, u64), Stop> {
+        let (offset, what) = (self.offset, "length of a fragmented payload");
+        let Some((total, part)) = self.window.bytes(payload).split_first_chunk::<TOTAL_BYTES>()
+        else {
+            let value = first.payload_bytes.into();
+            return Err(self.broken(offset, Corruption::OutOfRange { what, value }));
+        };
+        let total = u64::from_le_bytes(*total);
+        let have = self.limit.saturating_sub(offset);
+        let torn = Corruption::Truncated { what: "fragmented payload", need: total, have };
+        if total > have {
+            // The rest was not written, or not kept. Whether it should be there, the marks tell.
+            return Err(Stop::Torn(torn));
+        }
+        let Ok(capacity) = usize::try_from(total) else {
+            return Err(self.broken(offset, Corruption::OutOfRange { what, value: total }));
+        };
+        if part.len() >= capacity {
+            return Err(self.broken(offset, Corruption::OutOfRange { what, value: total }));
+        }
+        let mut whole = Vec::with_capacity(capacity);
+        whole.extend_from_slice(part);
+        loop {
+            if end >= self.limit {
+                return Err(Stop::Torn(torn));
+            }
+            let RawRecord { header, payload } = self.raw_record(end)?;
+            let full = whole.len() + payload.len();
+            // The last fragment, and only it, completes the payload.
+            let fits = match header.record_type {
+                RecordType::Middle => full < capacity,
+                RecordType::Last => full == capacity,
+                _ => false,
+            };
+            if !fits || header.sequence != first.sequence {
+                let what = "fragments of a payload";
+                return Err(self.broken(end, Corruption::Order { what }));
+            }
+            whole.extend_from_slice(self.window.bytes(payload));
+            end += header.record_bytes() as u64;
+            if header.record_type == RecordType::Last {
+                return Ok((whole.into(), end));
+            }
+        }
+    }
+
+    /// The record or fragment at `offset`, wherever that is.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`] if none is there, or the file cannot be read.
+    pub(crate) fn raw_record(&mut self, offset: u64) -> Result<RawRecord, Stop> {
+        let bytes = self.load(offset, RECORD_HEADER_BYTES)?;
+        let place = Position { file_id: self.file_id, offset };
+        let bytes = self.window.bytes(bytes).first_chunk().expect("load checks the length");
+        let header = RecordHeader::decode(bytes, place).map_err(|bad| self.stop(offset, bad))?;
+        self.newest_mark = self.newest_mark.max(header.mark);
+        let record = self.load(offset, header.record_bytes())?;
+        let payload_start = record.start + RECORD_HEADER_BYTES;
+        let payload = payload_start..payload_start + header.payload_bytes as usize;
+        let checked = header.check_payload(self.window.bytes(payload.clone()));
+        checked.map_err(|bad| self.stop(offset, bad))?;
+        let mut padding = self.window.bytes(payload.end..record.end).iter();
+        if let Some(&byte) = padding.find(|&&byte| byte != 0) {
+            let what = "padding of a log record";
+            return Err(Stop::Torn(Corruption::OutOfRange { what, value: byte.into() }));
+        }
+        Ok(RawRecord { header, payload })
+    }
+
+    /// The payload of a record that was read last.
+    pub(crate) fn raw_payload(&self, record: &RawRecord) -> &[u8] {
+        self.window.bytes(record.payload.clone())
+    }
+
+    /// Brings `bytes` bytes before the logical end into memory.
+    fn load(&mut self, offset: u64, bytes: usize) -> Result<Range<usize>, Stop> {
+        let (need, have) = (bytes as u64, self.limit.saturating_sub(offset));
+        if need > have {
+            return Err(Stop::Torn(Corruption::Truncated { what: "log record", need, have }));
+        }
+        Ok(self.window.load(offset, bytes)?)
+    }
+
+    fn copy(&self, place: Range<usize>) -> Bytes {
+        Bytes::copy_from_slice(self.window.bytes(place))
+    }
+
+    fn stop(&self, offset: u64, bad: Bad) -> Stop {
+        match bad {
+            Bad::Torn(reason) => Stop::Torn(reason),
+            Bad::Broken(reason) => self.broken(offset, reason),
+        }
+    }
+
+    fn broken(&self, offset: u64, reason: Corruption) -> Stop {
+        Stop::Failed(self.corrupt(offset, reason))
+    }
+}

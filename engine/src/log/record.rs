@@ -1,0 +1,294 @@
+//! The bytes of a record.
+//!
+//! | offset | bytes | field              | meaning                                                |
+//! |--------|-------|--------------------|--------------------------------------------------------|
+//! | 0      | 4     | `header_checksum`  | CRC-32 of file id (u64), record offset (u64), 4..40    |
+//! | 4      | 1     | `type`             | 1 full 2 first 3 middle 4 last 5 seal 6 start          |
+//! | 5      | 1     | `transform`        | of the payload: 0 none (1 LZ4, 2 encryption: reserved) |
+//! | 6      | 2     |                    | zero                                                   |
+//! | 8      | 4     | `payload_bytes`    | at most 1 MiB                                          |
+//! | 12     | 4     | `payload_checksum` | CRC-32 of the payload                                  |
+//! | 16     | 8     | `sequence`         | WAL: of the batch's first entry; manifest: of the edit |
+//! | 24     | 8     | `mark_file_id`     | synced mark: file                                      |
+//! | 32     | 8     | `mark_offset`      | synced mark: offset                                    |
+//! | 40     | n     | `payload`          | then zeros up to the next multiple of 8                |
+//!
+//! The header's checksum covers the file and the offset, so a record that was moved never passes;
+//! through the payload's checksum it covers the payload too.
+
+use sievedb_format::{Annotation, Corruption, SEQUENCE_MAX, checksum::crc32};
+
+/// Length of a record without its payload.
+pub(crate) const RECORD_HEADER_BYTES: usize = 40;
+
+/// Records start at multiples of this.
+pub(crate) const RECORD_ALIGN: usize = 8;
+
+/// The longest payload of one record; a longer one is split.
+pub(crate) const FRAGMENT_BYTES_MAX: usize = 1 << 20;
+
+/// A place in a log file or manifest. Orders by file, then offset: files are written one after the
+/// other, so a larger position is a later one.
+///
+/// As a *synced mark* it says: every live file of the log with a smaller id is durable as a whole,
+/// and this file up to the offset. The default says nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Position {
+    /// Number of the file.
+    pub(crate) file_id: u64,
+    /// Bytes from its start.
+    pub(crate) offset: u64,
+}
+
+/// What a record is to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum RecordType {
+    /// A whole payload.
+    Full = 1,
+    /// The length of a payload (u64) and its first part.
+    First = 2,
+    /// A part that is neither the first nor the last.
+    Middle = 3,
+    /// The last part.
+    Last = 4,
+    /// The end of a finished file.
+    Seal = 5,
+    /// The beginning of every file.
+    Start = 6,
+}
+
+impl RecordType {
+    const fn decode(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Full,
+            2 => Self::First,
+            3 => Self::Middle,
+            4 => Self::Last,
+            5 => Self::Seal,
+            6 => Self::Start,
+            _ => return None,
+        })
+    }
+}
+
+/// Why the bytes at an offset are not a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Bad {
+    /// A crash can leave such bytes, so whether this is damage depends on the synced marks.
+    Torn(Corruption),
+    /// The checksum holds, so the bytes are as they were written; but they break the format. No
+    /// crash does that: another release, or an attacker, wrote them.
+    Broken(Corruption),
+}
+
+/// A decoded record header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub(crate) record_type: RecordType,
+    /// At most [`FRAGMENT_BYTES_MAX`].
+    pub(crate) payload_bytes: u32,
+    pub(crate) payload_checksum: u32,
+    pub(crate) sequence: u64,
+    pub(crate) mark: Position,
+}
+
+impl RecordHeader {
+    /// The header as bytes for `place`.
+    pub(crate) fn encode(&self, place: Position) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        bytes[4] = self.record_type as u8;
+        bytes[8..12].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.payload_checksum.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.mark.file_id.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.mark.offset.to_le_bytes());
+        let checksum = header_checksum(&bytes, place);
+        bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header of the record at `place`.
+    ///
+    /// # Errors
+    ///
+    /// [`Bad::Torn`] if the checksum does not hold, [`Bad::Broken`] if it does and a field breaks
+    /// the table above.
+    pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_BYTES], place: Position) -> Result<Self, Bad> {
+        let (stored, computed) = (u32_at(bytes, 0), header_checksum(bytes, place));
+        if stored != computed {
+            let (stored, computed) = (stored.into(), computed.into());
+            let what = "header of a log record";
+            return Err(Bad::Torn(Corruption::Checksum { what, stored, computed }));
+        }
+        let unsupported = |what, value: u8| {
+            Bad::Broken(Corruption::Unsupported { what, value: u64::from(value) })
+        };
+        let record_type = RecordType::decode(bytes[4])
+            .ok_or_else(|| unsupported("type of a log record", bytes[4]))?;
+        if bytes[5] != 0 {
+            return Err(unsupported("transform of a log record", bytes[5]));
+        }
+        let out_of_range = |what, value| Err(Bad::Broken(Corruption::OutOfRange { what, value }));
+        let reserved = u16::from_le_bytes([bytes[6], bytes[7]]);
+        if reserved != 0 {
+            return out_of_range("reserved bytes of a log record", reserved.into());
+        }
+        let payload_bytes = u32_at(bytes, 8);
+        if payload_bytes as usize > FRAGMENT_BYTES_MAX {
+            return out_of_range("payload length of a log record", payload_bytes.into());
+        }
+        let sequence = u64_at(bytes, 16);
+        if sequence > SEQUENCE_MAX {
+            return out_of_range("sequence number of a log record", sequence);
+        }
+        Ok(Self {
+            record_type,
+            payload_bytes,
+            payload_checksum: u32_at(bytes, 12),
+            sequence,
+            mark: Position { file_id: u64_at(bytes, 24), offset: u64_at(bytes, 32) },
+        })
+    }
+
+    /// Whether `bytes` are worth a checksum: most that are no header are refused by a few of them.
+    pub(crate) fn looks_possible(bytes: &[u8; RECORD_HEADER_BYTES]) -> bool {
+        RecordType::decode(bytes[4]).is_some()
+            && bytes[5..8] == [0; 3]
+            && u32_at(bytes, 8) as usize <= FRAGMENT_BYTES_MAX
+    }
+
+    /// Checks the payload.
+    ///
+    /// # Errors
+    ///
+    /// [`Bad::Torn`] if the checksum does not hold.
+    pub(crate) fn check_payload(&self, payload: &[u8]) -> Result<(), Bad> {
+        let (stored, computed) = (self.payload_checksum, crc32(&[payload]));
+        if stored == computed {
+            return Ok(());
+        }
+        let (stored, computed) = (stored.into(), computed.into());
+        let what = "payload of a log record";
+        Err(Bad::Torn(Corruption::Checksum { what, stored, computed }))
+    }
+
+    /// Bytes of the record in the file, with header and padding.
+    pub(crate) const fn record_bytes(&self) -> usize {
+        record_bytes(self.payload_bytes as usize)
+    }
+
+    /// Adds the header's fields to `annotation`, whose base is the record's offset.
+    pub(crate) fn describe(&self, annotation: &mut Annotation) {
+        let name = format!("{:?}", self.record_type).to_lowercase();
+        annotation.field(0..4, "header_checksum", "ok");
+        annotation.field(4..5, "type", name);
+        annotation.field(5..6, "transform", "none");
+        annotation.field(8..12, "payload_bytes", self.payload_bytes);
+        annotation.field(12..16, "payload_checksum", "ok");
+        annotation.field(16..24, "sequence", self.sequence);
+        annotation.field(24..40, "synced_mark", format_args!("{}", self.mark));
+    }
+}
+
+impl std::fmt::Display for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "file {} up to {}", self.file_id, self.offset)
+    }
+}
+
+/// Bytes that a record with a payload of `payload_bytes` takes in the file.
+pub(crate) const fn record_bytes(payload_bytes: usize) -> usize {
+    (RECORD_HEADER_BYTES + payload_bytes).next_multiple_of(RECORD_ALIGN)
+}
+
+fn header_checksum(bytes: &[u8; RECORD_HEADER_BYTES], place: Position) -> u32 {
+    // One contiguous run: the checksum of short scattered parts costs several times as much.
+    let mut covered = [0; 2 * size_of::<u64>() + RECORD_HEADER_BYTES - size_of::<u32>()];
+    covered[..8].copy_from_slice(&place.file_id.to_le_bytes());
+    covered[8..16].copy_from_slice(&place.offset.to_le_bytes());
+    covered[16..].copy_from_slice(&bytes[4..]);
+    crc32(&[&covered])
+}
+
+fn u32_at(bytes: &[u8; RECORD_HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8; RECORD_HEADER_BYTES], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Position = Position { file_id: 7, offset: 64 };
+    const HEADER: RecordHeader = RecordHeader {
+        record_type: RecordType::Full,
+        payload_bytes: 3,
+        payload_checksum: 0x1234_5678,
+        sequence: 42,
+        mark: Position { file_id: 6, offset: 640 },
+    };
+
+    /// The header with one byte changed and a checksum that holds.
+    fn forged(at: usize, byte: u8) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = HEADER.encode(PLACE);
+        bytes[at] = byte;
+        let checksum = header_checksum(&bytes, PLACE);
+        bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn header_returns_only_from_its_place() {
+        use RecordType::{First, Full, Last, Middle, Seal, Start};
+        for record_type in [Full, First, Middle, Last, Seal, Start] {
+            let header = RecordHeader { record_type, ..HEADER };
+            let bytes = header.encode(PLACE);
+            assert_eq!(RecordHeader::decode(&bytes, PLACE), Ok(header));
+            assert!(RecordHeader::looks_possible(&bytes));
+            for other in [Position { file_id: 8, ..PLACE }, Position { offset: 72, ..PLACE }] {
+                assert!(matches!(RecordHeader::decode(&bytes, other), Err(Bad::Torn(_))));
+            }
+        }
+    }
+
+    #[test]
+    fn header_refuses_every_flipped_bit() {
+        let good = HEADER.encode(PLACE);
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(matches!(RecordHeader::decode(&bytes, PLACE), Err(Bad::Torn(_))), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn fields_of_another_release_are_no_torn_tail() {
+        let unsupported = |what, value| Corruption::Unsupported { what, value };
+        let out_of_range = |what, value| Corruption::OutOfRange { what, value };
+        let cases = [
+            ("type", forged(4, 7), unsupported("type of a log record", 7)),
+            ("transform", forged(5, 1), unsupported("transform of a log record", 1)),
+            ("reserved", forged(7, 1), out_of_range("reserved bytes of a log record", 256)),
+            ("length", forged(11, 1), out_of_range("payload length of a log record", 0x100_0003)),
+            (
+                "sequence",
+                forged(23, 1),
+                out_of_range("sequence number of a log record", 42 | 1 << 56),
+            ),
+        ];
+        for (name, bytes, want) in cases {
+            assert_eq!(RecordHeader::decode(&bytes, PLACE), Err(Bad::Broken(want)), "{name}");
+        }
+    }
+
+    #[test]
+    fn positions_order_by_time() {
+        let at = |file_id, offset| Position { file_id, offset };
+        assert!(at(3, 900) < at(4, 0));
+        assert!(at(4, 0) < at(4, 8));
+    }
+}

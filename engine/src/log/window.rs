@@ -1,0 +1,86 @@
+//! The part of a file that is in memory while it is read from start to end.
+
+use std::{ops::Range, path::PathBuf, sync::Arc};
+
+use super::record::FRAGMENT_BYTES_MAX;
+use crate::{Error, Result, fs::ReadFile};
+
+/// The first read of a file: all of a small log, and little of many large ones.
+const FIRST_BYTES: usize = 32 << 10;
+
+/// The largest read, unless more is asked for at once.
+const BYTES_MAX: usize = FRAGMENT_BYTES_MAX;
+
+/// A part of a file in memory, at most about 1 MiB.
+#[derive(Debug)]
+pub(super) struct Window {
+    file: Arc<dyn ReadFile>,
+    path: PathBuf,
+    file_bytes: u64,
+    offset: u64,
+    buffer: Vec<u8>,
+}
+
+impl Window {
+    /// Nothing is read yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the length cannot be told.
+    pub(super) fn new(file: Arc<dyn ReadFile>, path: PathBuf) -> Result<Self> {
+        let file_bytes = file.len().map_err(|e| Error::io("read", &path, e))?;
+        Ok(Self { file, path, file_bytes, offset: 0, buffer: Vec::new() })
+    }
+
+    /// The file's path.
+    pub(super) const fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// Length of the file when it was opened.
+    pub(super) const fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Brings `bytes` bytes at `offset` into memory, or what the file has of them, and tells where
+    /// they lie in [`bytes`](Self::bytes).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be read.
+    pub(super) fn load(&mut self, offset: u64, bytes: usize) -> Result<Range<usize>> {
+        let left = self.file_bytes.saturating_sub(offset);
+        let bytes = usize::try_from(left).map_or(bytes, |left| left.min(bytes));
+        let start = offset.checked_sub(self.offset).and_then(|start| usize::try_from(start).ok());
+        match start {
+            Some(start) if start.saturating_add(bytes) <= self.buffer.len() => {
+                Ok(start..start + bytes)
+            }
+            _ if bytes == 0 => Ok(0..0),
+            _ => {
+                self.fill(offset, bytes)?;
+                Ok(0..bytes)
+            }
+        }
+    }
+
+    /// The bytes at a place that [`load`](Self::load) told.
+    pub(super) fn bytes(&self, place: Range<usize>) -> &[u8] {
+        &self.buffer[place]
+    }
+
+    /// Reads `bytes` bytes at `offset`, which the file has, and more.
+    fn fill(&mut self, offset: u64, bytes: usize) -> Result<()> {
+        // Grows fourfold, so that a file of which only the start is wanted costs little.
+        let window = (self.buffer.len() * 4).clamp(FIRST_BYTES, BYTES_MAX);
+        let left = self.file_bytes - offset;
+        let window = usize::try_from(left).map_or(window, |left| left.min(window)).max(bytes);
+        self.buffer.resize(window, 0);
+        self.offset = offset;
+        self.file.read_at(&mut self.buffer, offset).map_err(|source| {
+            // Nobody knows what the buffer holds now.
+            self.buffer.clear();
+            Error::io("read", &self.path, source)
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! Appends records to a file.
+
+use std::{path::PathBuf, sync::Arc};
+
+use sievedb_format::{Corruption, Encode, FileHeader, SequenceNumber, checksum::crc32};
+
+use super::{
+    payload::PendingRecord,
+    record::{FRAGMENT_BYTES_MAX, Position, RECORD_ALIGN, RecordHeader, RecordType},
+    start::Start,
+};
+use crate::{
+    Error, Result,
+    fs::{AppendFile, Fs},
+};
+
+/// A group above this is written in several appends, so that a value of 256 MiB does not need the
+/// same again as a buffer.
+const APPEND_BYTES_MAX: usize = 8 * FRAGMENT_BYTES_MAX;
+
+/// What [`Error::Io`] says was refused when a sync failed, which is final.
+pub(crate) const SYNC: &str = "sync";
+
+/// The buffer that is kept between groups.
+const BUFFER_BYTES_KEPT: usize = 2 * FRAGMENT_BYTES_MAX;
+
+/// Appends records to one file, which it has created.
+///
+/// The first failure is final: the file may end in part of a record then, so nothing can follow.
+/// [`offset`](Self::offset) still tells where the last good record ends, for the file that
+/// continues this one.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    file: Arc<dyn AppendFile>,
+    path: PathBuf,
+    file_id: u64,
+    /// Where the last good record ends.
+    offset: u64,
+    /// Bytes handed to the file; above `offset` only within a group and after a failure.
+    written: u64,
+    /// What follows them.
+    buffer: Vec<u8>,
+    /// Why nothing can be appended any more.
+    closed: Option<Error>,
+}
+
+impl Writer {
+    /// Creates a file with its header, its start record and the records of `first`, in one append.
+    ///
+    /// Nothing is synced. Records carry `mark`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] as [`Fs::create`] and [`AppendFile::append`]; the file may be left behind.
+    pub(crate) fn create(
+        fs: &dyn Fs,
+        path: PathBuf,
+        header: &FileHeader,
+        start: &Start,
+        first: &[PendingRecord],
+        mark: Position,
+    ) -> Result<Self> {
+        let file = fs.create(&path).map_err(|e| Error::io("create", &path, e))?;
+        let mut writer = Self {
+            file,
+            path,
+            file_id: header.file_id,
+            offset: 0,
+            written: 0,
+            buffer: Vec::with_capacity(4 << 10),
+            closed: None,
+        };
+        writer.buffer.put(&header.encode());
+        writer.encode(RecordType::Start, 0, mark, &[&start.encode()], None);
+        writer.append(first, mark)?;
+        Ok(writer)
+    }
+
+    /// Appends a group of records, usually in one call of [`AppendFile::append`].
+    ///
+    /// `mark` is what is known to be durable now; every record carries it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file refuses; none of the group is part of the log then. That and every
+    /// later call fails.
+    pub(crate) fn append(&mut self, records: &[PendingRecord], mark: Position) -> Result<()> {
+        self.check_open()?;
+        for record in records {
+            let bytes = record.payload.bytes();
+            let total = (bytes.len() as u64).to_le_bytes();
+            for (fragment, checksum) in record.payload.fragments() {
+                let first = fragment.record_type == RecordType::First;
+                let prefix = if first { &total[..] } else { &[] };
+                let parts = [prefix, &bytes[fragment.range]];
+                let (kind, sequence) = (fragment.record_type, record.sequence);
+                self.encode(kind, sequence, mark, &parts, Some(checksum));
+                if self.buffer.len() >= APPEND_BYTES_MAX {
+                    self.write_buffer()?;
+                }
+            }
+        }
+        self.end_group()
+    }
+
+    /// Ends the file: the record that says that it is finished.
+    ///
+    /// Sync before, so that `mark` can vouch for everything before the seal, and after, so that the
+    /// seal is found: only then is damage in the file never taken for a torn tail.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub(crate) fn seal(&mut self, mark: Position) -> Result<()> {
+        self.check_open()?;
+        self.encode(RecordType::Seal, 0, mark, &[], None);
+        self.end_group()?;
+        let what = "end of a sealed log";
+        self.closed = Some(Error::corrupt(&self.path, self.offset, Corruption::Order { what }));
+        Ok(())
+    }
+
+    /// Makes everything appended durable. Through [`file`](Self::file) this needs no `&Writer`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] as [`AppendFile::sync_data`]; final for the file.
+    pub(crate) fn sync_data(&self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io(SYNC, &self.path, e))
+    }
+
+    /// The file, for a sync beside appends.
+    pub(crate) const fn file(&self) -> &Arc<dyn AppendFile> {
+        &self.file
+    }
+
+    /// The file's path.
+    pub(crate) const fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// Number of the file.
+    pub(crate) const fn file_id(&self) -> u64 {
+        self.file_id
+    }
+
+    /// Where the last good record ends: the logical end of the file. What a failed append left
+    /// behind lies beyond.
+    pub(crate) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The logical end with the file's number.
+    pub(crate) const fn position(&self) -> Position {
+        Position { file_id: self.file_id, offset: self.offset }
+    }
+
+    fn check_open(&self) -> Result<()> {
+        self.closed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Hands the buffer to the file.
+    fn write_buffer(&mut self) -> Result<()> {
+        if let Err(source) = self.file.append(&self.buffer) {
+            let error = Error::io("append to", &self.path, source);
+            self.closed = Some(error.clone());
+            self.buffer = Vec::new();
+            return Err(error);
+        }
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes what is left of a group, which then is part of the log.
+    fn end_group(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.write_buffer()?;
+        }
+        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
+        self.offset = self.written;
+        Ok(())
+    }
+
+    /// Adds one record to the buffer.
+    fn encode(
+        &mut self,
+        record_type: RecordType,
+        sequence: SequenceNumber,
+        mark: Position,
+        payload: &[&[u8]],
+        checksum: Option<u32>,
+    ) {
+        let bytes: usize = payload.iter().map(|part| part.len()).sum();
+        let payload_bytes = u32::try_from(bytes).expect("a fragment has at most 1 MiB");
+        let payload_checksum = checksum.unwrap_or_else(|| crc32(payload));
+        let header = RecordHeader { record_type, payload_bytes, payload_checksum, sequence, mark };
+        let offset = self.written + self.buffer.len() as u64;
+        self.buffer.put(&header.encode(Position { file_id: self.file_id, offset }));
+        for part in payload {
+            self.buffer.put(part);
+        }
+        self.buffer.resize(self.buffer.len().next_multiple_of(RECORD_ALIGN), 0);
+    }
+}

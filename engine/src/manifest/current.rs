@@ -1,0 +1,143 @@
+//! The bytes of `CURRENT`.
+//!
+//! | offset | bytes | field            | meaning                                                  |
+//! |--------|-------|------------------|----------------------------------------------------------|
+//! | 0      | 64    | file header      | its `file_id` is the number of the manifest that counts  |
+//! | 64     | 8     | `manifest_bytes` | length up to which that manifest was durable, at least   |
+//! | 72     | 4     | `checksum`       | CRC-32 of the bytes before it                            |
+
+use std::{io, path::Path};
+
+use sievedb_format::{
+    Corruption, Decoder, Encode, FileHeader, FileKind, checksum::crc32, file_header::HEADER_BYTES,
+};
+
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::Fs,
+    log::{Position, SYNC},
+};
+
+const CURRENT_BYTES: usize = HEADER_BYTES + size_of::<u64>() + size_of::<u32>();
+
+/// What `CURRENT` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Current {
+    /// Random number of the store.
+    pub(crate) store_id: u128,
+    /// The manifest that counts, and the length up to which it was durable.
+    pub(crate) manifest: Position,
+}
+
+impl Current {
+    fn encode(&self) -> Vec<u8> {
+        let (kind, store_id) = (FileKind::Current, self.store_id);
+        let header = FileHeader { kind, store_id, file_id: self.manifest.file_id };
+        let mut bytes = header.encode().to_vec();
+        bytes.put_u64(self.manifest.offset);
+        bytes.put_u32(crc32(&[&bytes]));
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let header = FileHeader::decode(bytes)?;
+        if header.kind != FileKind::Current {
+            let found = Decoder::new(bytes).u64("magic")?;
+            return Err(Corruption::Magic { what: "CURRENT", found });
+        }
+        let mut decoder = Decoder::new(bytes);
+        decoder.take("file header", HEADER_BYTES)?;
+        let offset = decoder.u64("length of the manifest")?;
+        let computed = crc32(&[&bytes[..decoder.offset()]]);
+        let stored = decoder.u32("checksum")?;
+        if stored != computed {
+            let (stored, computed) = (stored.into(), computed.into());
+            return Err(Corruption::Checksum { what: "CURRENT", stored, computed });
+        }
+        decoder.finish("CURRENT")?;
+        let manifest = Position { file_id: header.file_id, offset };
+        Ok(Self { store_id: header.store_id, manifest })
+    }
+
+    /// Reads `CURRENT`; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be read, [`Error::Corrupt`] if it is damaged.
+    pub(crate) fn read(fs: &dyn Fs, folder: &Path) -> Result<Option<Self>> {
+        let path = FileName::Current.path(folder);
+        let file = match fs.open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", path, error)),
+        };
+        let io_error = |error| Error::io("read", &path, error);
+        let file_bytes = file.len().map_err(io_error)?;
+        if file_bytes != CURRENT_BYTES as u64 {
+            let (what, expected) = ("length of CURRENT", CURRENT_BYTES as u64);
+            let mismatch = Corruption::Mismatch { what, expected, found: file_bytes };
+            return Err(Error::corrupt(&path, 0, mismatch));
+        }
+        let mut bytes = [0; CURRENT_BYTES];
+        file.read_at(&mut bytes, 0).map_err(io_error)?;
+        Self::decode(&bytes).map(Some).map_err(|source| Error::corrupt(&path, 0, source))
+    }
+
+    /// Replaces `CURRENT` in one step that is durable at return. The manifest and its entry in the
+    /// folder must be durable before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file system refuses. After a failed sync either file may count; if the
+    /// disk was full, the old one does.
+    pub(crate) fn install(&self, fs: &dyn Fs, folder: &Path) -> Result<()> {
+        let path = FileName::Current.path(folder);
+        let temporary = FileName::Temporary("CURRENT").path(folder);
+        let created = match fs.create(&temporary) {
+            // Left behind by a crash or a full disk.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs.unlink(&temporary).map_err(|e| Error::io("remove", &temporary, e))?;
+                fs.create(&temporary)
+            }
+            created => created,
+        };
+        let file = created.map_err(|e| Error::io("create", &temporary, e))?;
+        file.append(&self.encode()).map_err(|e| Error::io("append to", &temporary, e))?;
+        file.sync_data().map_err(|e| Error::io(SYNC, &temporary, e))?;
+        fs.rename(&temporary, &path).map_err(|e| Error::io("rename", &temporary, e))?;
+        fs.sync_folder(folder).map_err(|e| Error::io(SYNC, folder, e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CURRENT: Current =
+        Current { store_id: 7 << 64 | 9, manifest: Position { file_id: 12, offset: 4096 } };
+
+    #[test]
+    fn current_returns() {
+        assert_eq!(CURRENT.encode().len(), CURRENT_BYTES);
+        assert_eq!(Current::decode(&CURRENT.encode()), Ok(CURRENT));
+    }
+
+    #[test]
+    fn current_refuses_every_flipped_bit_every_cut_and_a_rest() {
+        let good = CURRENT.encode();
+        for at in 0..good.len() {
+            assert!(Current::decode(&good[..at]).is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut bytes = good.clone();
+                bytes[at] ^= 1 << bit;
+                assert!(Current::decode(&bytes).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+        let rest = [&good[..], &[0]].concat();
+        assert_eq!(Current::decode(&rest), Err(Corruption::Trailing { what: "CURRENT", bytes: 1 }));
+        let header = FileHeader { kind: FileKind::Log, store_id: 1, file_id: 12 };
+        let other = [&header.encode()[..], &[0; 12]].concat();
+        assert!(matches!(Current::decode(&other), Err(Corruption::Magic { .. })));
+    }
+}

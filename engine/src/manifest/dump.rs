@@ -1,0 +1,113 @@
+//! A manifest's bytes and their meaning.
+
+use std::{path::PathBuf, sync::Arc};
+
+use sievedb_format::{Annotation, Corruption, annotation::printable};
+
+use super::edit::{
+    FLUSHED, HASH_SEED, KEYSPACE_CREATED, KEYSPACE_DROPPED, KeyspaceCreated, LAST_SEQUENCE,
+    LOG_CREATED, LOG_FLOOR, LOG_MARK, NEXT_FILE_ID, NEXT_KEYSPACE_ID, STORE_CLOCK_MS, STORE_ID,
+    TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_keyspace, decode_table,
+};
+use crate::{
+    Result,
+    fs::ReadFile,
+    log::{
+        Reader,
+        dump::{describe as describe_records, payload_place},
+        fields::{Field, Fields},
+    },
+};
+
+/// Describes manifest `file_id`, up to its end or the first bad record.
+///
+/// # Errors
+///
+/// [`Error::Io`](crate::Error::Io) if the file cannot be read, [`Error::Corrupt`](crate::Error) if
+/// it has no valid header or the bytes break the format in a way that no crash explains.
+pub(crate) fn describe(file: Arc<dyn ReadFile>, path: PathBuf, file_id: u64) -> Result<Annotation> {
+    let mut reader = Reader::new(file, path, file_id)?;
+    describe_records(&mut reader, |_, payload, annotation| {
+        let mut fields = Fields::new("version edit", payload);
+        loop {
+            match fields.next() {
+                Ok(Some(field)) => {
+                    let (name, meaning) = describe_field(&field);
+                    let meaning = meaning.unwrap_or_else(|error| error.to_string());
+                    annotation.field(payload_place(field.place.0..field.place.1), name, meaning);
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    annotation.field(payload_place(0..payload.len()), "edit", error);
+                    return;
+                }
+            }
+        }
+    })
+}
+
+fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption>) {
+    let number = |what| field.varint(what).map(|number| number.to_string());
+    let pair = |what, say: fn(u64, u64) -> String| field.varints(what).map(|[a, b]| say(a, b));
+    match field.tag {
+        STORE_ID => ("store_id", field.u128("store id").map(|id| format!("{id:032x}"))),
+        HASH_SEED => ("hash_seed", field.u64("hash seed").map(|seed| format!("{seed:016x}"))),
+        NEXT_FILE_ID => ("next_file_id", number("next file id")),
+        NEXT_KEYSPACE_ID => ("next_keyspace_id", number("next keyspace id")),
+        LAST_SEQUENCE => ("last_sequence", number("last sequence number")),
+        STORE_CLOCK_MS => ("store_clock_ms", number("store clock")),
+        LOG_CREATED => ("log_created", number("log id")),
+        LOG_FLOOR => ("log_floor", number("log floor")),
+        KEYSPACE_CREATED => ("keyspace_created", describe_keyspace(field)),
+        KEYSPACE_DROPPED => ("keyspace_dropped", number("keyspace id")),
+        TABLE_ADDED => ("table_added", describe_table(field)),
+        TABLE_REMOVED => (
+            "table_removed",
+            pair("removed table", |keyspace, id| format!("keyspace {keyspace} table {id}")),
+        ),
+        TABLE_MOVED => (
+            "table_moved",
+            field.varints("moved table").map(|[keyspace, id, level, run]| {
+                format!("keyspace {keyspace} table {id} to level {level} run {run}")
+            }),
+        ),
+        FLUSHED => (
+            "flushed",
+            pair("flushed sequence number", |keyspace, sequence| {
+                format!("keyspace {keyspace} up to {sequence}")
+            }),
+        ),
+        LOG_MARK => {
+            ("log_mark", pair("synced mark", |file, offset| format!("file {file} up to {offset}")))
+        }
+        _ => ("unknown", Ok(printable(field.value))),
+    }
+}
+
+fn describe_keyspace(field: &Field<'_>) -> Result<String, Corruption> {
+    let KeyspaceCreated { id, name, options } = decode_keyspace(field)?;
+    Ok(format!("{id} {name:?} options {}", printable(&options)))
+}
+
+fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
+    let (keyspace, table) = decode_table(field)?;
+    let filter = table.filter.map_or("no filter".to_owned(), |filter| {
+        format!("filter in {} at {} of {} bytes", filter.file_id, filter.offset, filter.bytes)
+    });
+    Ok(format!(
+        "keyspace {keyspace} table {} level {} run {}, {} bytes, checksum {:016x}, salt {:016x}, \
+         {filter}, keys {} to {}, {} entries with {} tombstones, sequence {} to {}",
+        table.id,
+        table.level,
+        table.run,
+        table.bytes,
+        table.checksum,
+        table.salt,
+        printable(&table.smallest),
+        printable(&table.largest),
+        table.entries,
+        table.tombstones,
+        table.smallest_sequence,
+        table.largest_sequence,
+    ))
+}

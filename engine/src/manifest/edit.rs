@@ -1,0 +1,258 @@
+//! What a change of the state is, and its bytes: tagged fields ([`crate::log::fields`]).
+//!
+//! | tag          | value               | meaning                                                 |
+//! |--------------|---------------------|---------------------------------------------------------|
+//! | 1, required  | 16 bytes            | store id                                                |
+//! | 2, required  | u64                 | hash seed                                               |
+//! | 3, required  | varint              | next file id: above that of every file there ever was   |
+//! | 4, required  | varint              | next keyspace id                                        |
+//! | 5, required  | varint              | last sequence number                                    |
+//! | 6, required  | varint              | store clock, in milliseconds                            |
+//! | 7, required  | varint, often       | a log that must exist from now on                       |
+//! | 8, required  | varint              | log floor: logs with a smaller id are obsolete          |
+//! | 9, required  | id varint, name prefixed, options prefixed; often | a new keyspace            |
+//! | 10, required | varint, often       | a keyspace that is gone, with its tables                |
+//! | 11, required | keyspace varint, then [`super::table_field`]; often | a new table             |
+//! | 12, required | keyspace, id varints; often | a table that is gone                            |
+//! | 13, required | keyspace, id, level, run varints; often | a table in another run              |
+//! | 14, required | keyspace, sequence varints; often | every entry up to there is in tables      |
+//! | 15, optional | two varints         | synced mark of the log: file id, offset                 |
+//!
+//! They are applied in this order: keyspaces created, tables removed, moved, added, flushes,
+//! keyspaces dropped, logs; whatever the order of their bytes.
+
+use std::sync::Arc;
+
+use sievedb_format::{Corruption, Encode, SequenceNumber};
+
+use super::table_field;
+use crate::{
+    log::{
+        Position,
+        fields::{EncodeFields, Field, Fields, optional, required, set_once},
+    },
+    version::TableMeta,
+};
+
+pub(super) const STORE_ID: u64 = required(1);
+pub(super) const HASH_SEED: u64 = required(2);
+pub(super) const NEXT_FILE_ID: u64 = required(3);
+pub(super) const NEXT_KEYSPACE_ID: u64 = required(4);
+pub(super) const LAST_SEQUENCE: u64 = required(5);
+pub(super) const STORE_CLOCK_MS: u64 = required(6);
+pub(super) const LOG_CREATED: u64 = required(7);
+pub(super) const LOG_FLOOR: u64 = required(8);
+pub(super) const KEYSPACE_CREATED: u64 = required(9);
+pub(super) const KEYSPACE_DROPPED: u64 = required(10);
+pub(super) const TABLE_ADDED: u64 = required(11);
+pub(super) const TABLE_REMOVED: u64 = required(12);
+pub(super) const TABLE_MOVED: u64 = required(13);
+pub(super) const FLUSHED: u64 = required(14);
+pub(super) const LOG_MARK: u64 = optional(15);
+
+/// A change of the manifest's state, applied as a whole or not at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct VersionEdit {
+    /// Random number of the store; set once.
+    pub(crate) store_id: Option<u128>,
+    /// Seed of the key hash; set once.
+    pub(crate) hash_seed: Option<u64>,
+    /// Above the id of every file there ever was. A lower number changes nothing.
+    pub(crate) next_file_id: Option<u64>,
+    /// Above the id of every keyspace there ever was. A lower number changes nothing.
+    pub(crate) next_keyspace_id: Option<u64>,
+    /// At least the largest sequence number that is in a table. A lower number changes nothing.
+    pub(crate) last_sequence: Option<SequenceNumber>,
+    /// Store clock, in milliseconds. A lower number changes nothing.
+    pub(crate) store_clock_ms: Option<u64>,
+    /// Logs that must exist from now on.
+    pub(crate) logs_created: Vec<u64>,
+    /// Logs with a smaller id are obsolete. Never falls.
+    pub(crate) log_floor: Option<u64>,
+    /// New keyspaces.
+    pub(crate) keyspaces_created: Vec<KeyspaceCreated>,
+    /// Keyspaces that are gone, with all their tables.
+    pub(crate) keyspaces_dropped: Vec<u64>,
+    /// New tables, each with its keyspace.
+    pub(crate) tables_added: Vec<(u64, Arc<TableMeta>)>,
+    /// Tables that are gone: keyspace and id.
+    pub(crate) tables_removed: Vec<(u64, u64)>,
+    /// Tables that are in another run from now on.
+    pub(crate) tables_moved: Vec<TableMoved>,
+    /// Keyspaces all of whose entries up to a sequence number are in tables. Never falls.
+    pub(crate) flushed: Vec<(u64, SequenceNumber)>,
+    /// Up to where the log is known to be durable. A lower one changes nothing.
+    pub(crate) log_mark: Option<Position>,
+}
+
+/// A new keyspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyspaceCreated {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    /// Encoded options; opaque here.
+    pub(crate) options: Vec<u8>,
+}
+
+/// A table that changes its run without being rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableMoved {
+    pub(crate) keyspace: u64,
+    pub(crate) id: u64,
+    /// The new level.
+    pub(crate) level: u8,
+    /// The new run within the level.
+    pub(crate) run: u64,
+}
+
+impl VersionEdit {
+    /// The edit as bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128 + 192 * self.tables_added.len());
+        if let Some(store_id) = self.store_id {
+            out.put_field(STORE_ID, &store_id.to_le_bytes());
+        }
+        if let Some(hash_seed) = self.hash_seed {
+            out.put_field(HASH_SEED, &hash_seed.to_le_bytes());
+        }
+        let numbers = [
+            (NEXT_FILE_ID, self.next_file_id),
+            (NEXT_KEYSPACE_ID, self.next_keyspace_id),
+            (LAST_SEQUENCE, self.last_sequence),
+            (STORE_CLOCK_MS, self.store_clock_ms),
+            (LOG_FLOOR, self.log_floor),
+        ];
+        for (tag, number) in numbers {
+            if let Some(number) = number {
+                out.put_varint_field(tag, number);
+            }
+        }
+        for &id in &self.logs_created {
+            out.put_varint_field(LOG_CREATED, id);
+        }
+        let mut nested = Vec::new();
+        for KeyspaceCreated { id, name, options } in &self.keyspaces_created {
+            nested.clear();
+            nested.put_varint(*id);
+            nested.put_prefixed(name.as_bytes());
+            nested.put_prefixed(options);
+            out.put_field(KEYSPACE_CREATED, &nested);
+        }
+        for &id in &self.keyspaces_dropped {
+            out.put_varint_field(KEYSPACE_DROPPED, id);
+        }
+        for (keyspace, table) in &self.tables_added {
+            nested.clear();
+            nested.put_varint(*keyspace);
+            table_field::encode(table, &mut nested);
+            out.put_field(TABLE_ADDED, &nested);
+        }
+        for &(keyspace, id) in &self.tables_removed {
+            out.put_varints_field(TABLE_REMOVED, &[keyspace, id]);
+        }
+        for &TableMoved { keyspace, id, level, run } in &self.tables_moved {
+            out.put_varints_field(TABLE_MOVED, &[keyspace, id, level.into(), run]);
+        }
+        for &(keyspace, sequence) in &self.flushed {
+            out.put_varints_field(FLUSHED, &[keyspace, sequence]);
+        }
+        if let Some(Position { file_id, offset }) = self.log_mark {
+            out.put_varints_field(LOG_MARK, &[file_id, offset]);
+        }
+        out
+    }
+
+    /// Reads an edit. Whether it can be applied, [`super::ManifestState`] tells.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the bytes break the table above.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let mut edit = Self::default();
+        let mut fields = Fields::new("version edit", bytes);
+        while let Some(field) = fields.next()? {
+            edit.decode_field(&field)?;
+        }
+        Ok(edit)
+    }
+
+    fn decode_field(&mut self, field: &Field<'_>) -> Result<(), Corruption> {
+        match field.tag {
+            STORE_ID => set_once(&mut self.store_id, field.u128("store id")?, "store id"),
+            HASH_SEED => set_once(&mut self.hash_seed, field.u64("hash seed")?, "hash seed"),
+            NEXT_FILE_ID => set_number(&mut self.next_file_id, field, "next file id"),
+            NEXT_KEYSPACE_ID => set_number(&mut self.next_keyspace_id, field, "next keyspace id"),
+            LAST_SEQUENCE => set_number(&mut self.last_sequence, field, "last sequence number"),
+            STORE_CLOCK_MS => set_number(&mut self.store_clock_ms, field, "store clock"),
+            LOG_FLOOR => set_number(&mut self.log_floor, field, "log floor"),
+            LOG_CREATED => {
+                self.logs_created.push(field.varint("log id")?);
+                Ok(())
+            }
+            KEYSPACE_CREATED => {
+                self.keyspaces_created.push(decode_keyspace(field)?);
+                Ok(())
+            }
+            KEYSPACE_DROPPED => {
+                self.keyspaces_dropped.push(field.varint("keyspace id")?);
+                Ok(())
+            }
+            TABLE_ADDED => {
+                self.tables_added.push(decode_table(field)?);
+                Ok(())
+            }
+            TABLE_REMOVED => {
+                let [keyspace, id] = field.varints("removed table")?;
+                self.tables_removed.push((keyspace, id));
+                Ok(())
+            }
+            TABLE_MOVED => {
+                let [keyspace, id, level, run] = field.varints("moved table")?;
+                let Ok(level) = u8::try_from(level) else {
+                    return Err(Corruption::OutOfRange { what: "level", value: level });
+                };
+                self.tables_moved.push(TableMoved { keyspace, id, level, run });
+                Ok(())
+            }
+            FLUSHED => {
+                let [keyspace, sequence] = field.varints("flushed sequence number")?;
+                self.flushed.push((keyspace, sequence));
+                Ok(())
+            }
+            LOG_MARK => {
+                let [file_id, offset] = field.varints("synced mark")?;
+                set_once(&mut self.log_mark, Position { file_id, offset }, "synced mark")
+            }
+            _ => field.skip("field of a version edit"),
+        }
+    }
+}
+
+fn set_number(
+    slot: &mut Option<u64>,
+    field: &Field<'_>,
+    what: &'static str,
+) -> Result<(), Corruption> {
+    set_once(slot, field.varint(what)?, what)
+}
+
+/// Reads the value of a [`KEYSPACE_CREATED`] field.
+pub(super) fn decode_keyspace(field: &Field<'_>) -> Result<KeyspaceCreated, Corruption> {
+    let what = "name of a keyspace";
+    field.read("keyspace", |decoder| {
+        let id = decoder.varint("keyspace id")?;
+        let name = std::str::from_utf8(decoder.prefixed(what)?)
+            .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
+        let options = decoder.prefixed("options of a keyspace")?;
+        Ok(KeyspaceCreated { id, name: name.to_owned(), options: options.to_vec() })
+    })
+}
+
+/// Reads the value of a [`TABLE_ADDED`] field.
+pub(super) fn decode_table(field: &Field<'_>) -> Result<(u64, Arc<TableMeta>), Corruption> {
+    field.read("table", |decoder| {
+        let keyspace = decoder.varint("keyspace id")?;
+        let rest = decoder.take("table", decoder.rest().len())?;
+        Ok((keyspace, Arc::new(table_field::decode(rest)?)))
+    })
+}

@@ -1,0 +1,200 @@
+//! Creates a manifest and appends to it.
+//!
+//! A manifest is written by the process that created it and by no other: recovery begins a new one,
+//! because nobody knows whether what was read back is on the disk. Each edit is durable when
+//! [`ManifestFile::append`] returns, and carries the synced mark of all before it: so a bad record
+//! that is followed by a good one is damage.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sievedb_format::{FileHeader, FileKind};
+
+use super::{current::Current, edit::VersionEdit, state::ManifestState};
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::Fs,
+    log::{Payload, PendingRecord, Position, SYNC, Start, Writer},
+};
+
+/// A manifest is written anew when it is longer than this and [`GROWTH_MAX`] times its first edit.
+const REWRITE_BYTES_MIN: u64 = 1 << 20;
+
+/// See [`REWRITE_BYTES_MIN`]. So the edits cost at most a small multiple of their own bytes.
+const GROWTH_MAX: u64 = 8;
+
+/// The manifest that counts, open for appending.
+#[derive(Debug)]
+pub(crate) struct ManifestFile {
+    fs: Arc<dyn Fs>,
+    folder: PathBuf,
+    state: ManifestState,
+    writer: Writer,
+    /// Number of the last edit.
+    edits: u64,
+    /// Length after the first edit.
+    first_bytes: u64,
+    health: Health,
+}
+
+/// What an error has left behind.
+#[derive(Debug)]
+enum Health {
+    Good,
+    /// The file may end in part of a record, so the next edit goes to a new one.
+    NeedsNewFile,
+    /// Nobody knows what is on the disk.
+    Failed(Arc<Error>),
+}
+
+/// What [`ManifestFile::append`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Appended {
+    /// The manifest that does not count any more, if a new one was begun. It may be deleted.
+    pub(crate) replaced: Option<u64>,
+}
+
+impl ManifestFile {
+    /// Begins manifest `id` with `state` and makes it the one that counts. All of it is durable at
+    /// return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file system refuses. Either manifest may count then, the new one or the
+    /// one before.
+    pub(crate) fn create(
+        fs: Arc<dyn Fs>,
+        folder: PathBuf,
+        id: u64,
+        mut state: ManifestState,
+    ) -> Result<Self> {
+        state.next_file_id = state.next_file_id.max(id + 1);
+        let writer = begin(&*fs, &folder, id, &state)?;
+        let first_bytes = writer.offset();
+        Ok(Self { fs, folder, state, writer, edits: 1, first_bytes, health: Health::Good })
+    }
+
+    /// The state with every edit that was appended.
+    pub(crate) const fn state(&self) -> &ManifestState {
+        &self.state
+    }
+
+    /// The manifest's number and durable length, for the start record of a log.
+    pub(crate) const fn position(&self) -> Position {
+        self.writer.position()
+    }
+
+    /// Applies `edit` and makes it durable. `new_id` gives the number of a new manifest if one must
+    /// be begun: because the disk was full, or because this one has grown too long.
+    ///
+    /// # Errors
+    ///
+    /// The edit is not part of [`state`](Self::state) then, but it may come back after a crash: so
+    /// no file that it or the state names may be deleted until a later edit is durable.
+    ///
+    /// [`Error::Corrupt`] if the edit does not fit the state; nothing was written.
+    /// [`Error::is_no_space`] if the disk was full: another attempt begins a new manifest. A failed
+    /// sync, and any other [`Error::Io`], is final: then [`is_failed`](Self::is_failed) holds and
+    /// every further call returns [`Error::ReadOnly`].
+    pub(crate) fn append(
+        &mut self,
+        edit: &VersionEdit,
+        new_id: impl FnOnce() -> u64,
+    ) -> Result<Appended> {
+        if let Health::Failed(cause) = &self.health {
+            return Err(Error::ReadOnly { cause: cause.clone() });
+        }
+        let mut state = self.state.clone();
+        let applied = state.apply(edit);
+        let offset = self.writer.offset();
+        applied.map_err(|source| Error::corrupt(self.writer.path(), offset, source))?;
+
+        let rewrite_bytes = REWRITE_BYTES_MIN.max(GROWTH_MAX * self.first_bytes);
+        let rewrite = matches!(self.health, Health::NeedsNewFile) || offset > rewrite_bytes;
+        let old = self.writer.file_id();
+        let written = if rewrite { self.rewrite(&mut state, new_id()) } else { self.write(edit) };
+        match written {
+            Ok(()) => {
+                self.state = state;
+                self.health = Health::Good;
+                Ok(Appended { replaced: rewrite.then_some(old) })
+            }
+            Err(error) => {
+                self.health = if is_passing(&error) {
+                    Health::NeedsNewFile
+                } else {
+                    Health::Failed(Arc::new(error.clone()))
+                };
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether an error was final: [`append`](Self::append) never succeeds again.
+    pub(crate) const fn is_failed(&self) -> bool {
+        matches!(self.health, Health::Failed(_))
+    }
+
+    fn write(&mut self, edit: &VersionEdit) -> Result<()> {
+        let record = record(self.edits + 1, edit);
+        // Every edit before was synced before this one is written.
+        self.writer.append(&[record], self.writer.position())?;
+        self.writer.sync_data()?;
+        self.edits += 1;
+        Ok(())
+    }
+
+    fn rewrite(&mut self, state: &mut ManifestState, id: u64) -> Result<()> {
+        state.next_file_id = state.next_file_id.max(id + 1);
+        self.writer = begin(&*self.fs, &self.folder, id, state)?;
+        (self.edits, self.first_bytes) = (1, self.writer.offset());
+        Ok(())
+    }
+}
+
+/// Writes a manifest and makes it the one that counts.
+fn begin(fs: &dyn Fs, folder: &Path, id: u64, state: &ManifestState) -> Result<Writer> {
+    let path = FileName::Manifest(id).path(folder);
+    let begun = write_first(fs, folder, &path, id, state).and_then(|writer| {
+        let current = Current { store_id: state.store_id, manifest: writer.position() };
+        current.install(fs, folder)?;
+        Ok(writer)
+    });
+    begun.inspect_err(|error| {
+        if is_passing(error) {
+            // `CURRENT` does not name it. Only to free the room: recovery removes it otherwise.
+            let _ = fs.unlink(&path);
+        }
+    })
+}
+
+/// Writes the file with one edit that recreates `state`, durable with its entry in the folder.
+fn write_first(
+    fs: &dyn Fs,
+    folder: &Path,
+    path: &Path,
+    id: u64,
+    state: &ManifestState,
+) -> Result<Writer> {
+    let header = FileHeader { kind: FileKind::Manifest, store_id: state.store_id, file_id: id };
+    let start = Start { manifest: Position { file_id: id, offset: 0 }, previous: None };
+    let first = record(1, &state.to_edit());
+    let mark = Position::default();
+    let writer = Writer::create(fs, path.to_owned(), &header, &start, &[first], mark)?;
+    writer.sync_data()?;
+    fs.sync_folder(folder).map_err(|e| Error::io(SYNC, folder, e))?;
+    Ok(writer)
+}
+
+fn record(number: u64, edit: &VersionEdit) -> PendingRecord {
+    PendingRecord { sequence: number, payload: Payload::new(edit.encode().into()) }
+}
+
+/// Whether a full disk is all there was: a failed sync is final, whatever the reason.
+fn is_passing(error: &Error) -> bool {
+    error.is_no_space() && !matches!(error, Error::Io { op: SYNC, .. })
+}

@@ -1,0 +1,134 @@
+//! Reads the manifest after a crash.
+
+use std::{io, path::Path};
+
+use sievedb_format::{Corruption, FileHeader, FileKind};
+
+use super::{current::Current, edit::VersionEdit, state::ManifestState};
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::Fs,
+    log::{Next, Position, Reader, Record, RecordType, Start},
+};
+
+/// The manifest as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Loaded {
+    /// Every edit that could be read, applied.
+    pub(crate) state: ManifestState,
+    /// The manifest's number, and where its last good edit ends.
+    pub(crate) end: Position,
+    /// Number of edits read.
+    pub(crate) edits: u64,
+    /// What was cut off at the end, if anything: an edit that was never acknowledged.
+    pub(crate) torn: Option<Corruption>,
+}
+
+impl Loaded {
+    /// Refuses the manifest if a log saw more of it: `seen` is [`Replayed::manifest`]
+    /// (crate::wal::replay::Replayed::manifest). To be called after the replay.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if edits that were durable are missing, or `CURRENT` names a manifest
+    /// that had been replaced.
+    pub(crate) fn check_vouched(&self, folder: &Path, seen: Position) -> Result<()> {
+        if seen <= self.end {
+            return Ok(());
+        }
+        if seen.file_id > self.end.file_id {
+            let (expected, found) = (seen.file_id, self.end.file_id);
+            let what = "manifest that CURRENT names";
+            let path = FileName::Current.path(folder);
+            return Err(Error::corrupt(path, 0, Corruption::Mismatch { what, expected, found }));
+        }
+        let (need, have) = (seen.offset, self.end.offset);
+        let missing = Corruption::Truncated { what: "manifest", need, have };
+        let path = FileName::Manifest(self.end.file_id).path(folder);
+        Err(Error::corrupt(path, have, self.torn.clone().unwrap_or(missing)))
+    }
+}
+
+/// Loads the manifest that `CURRENT` names. `None` if there is no `CURRENT`: the folder holds no
+/// store, or one whose creation did not end.
+///
+/// Writes nothing.
+///
+/// # Errors
+///
+/// [`Error::Io`] if a file cannot be read. [`Error::Corrupt`] if `CURRENT` or the manifest is
+/// damaged: a bad record is only taken for a torn tail if nothing vouches for it.
+pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
+    let Some(current) = Current::read(fs, folder)? else {
+        return Ok(None);
+    };
+    let id = current.manifest.file_id;
+    let path = FileName::Manifest(id).path(folder);
+    let file = fs.open(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::corrupt(&path, 0, Corruption::Missing { what: "manifest" })
+        }
+        _ => Error::io("open", &path, error),
+    })?;
+    let mut reader = Reader::new(file, path, id)?;
+    let (kind, store_id) = (FileKind::Manifest, current.store_id);
+    reader.check_header(&FileHeader { kind, store_id, file_id: id })?;
+    let (state, edits, torn) = read_edits(&mut reader, store_id)?;
+
+    let end = Position { file_id: id, offset: reader.offset() };
+    let vouched = current.manifest.max(reader.scan()?.newest_mark);
+    if vouched > end {
+        let (need, have) = (vouched.offset, end.offset);
+        let missing = Corruption::Truncated { what: "manifest", need, have };
+        return Err(reader.corrupt(have, torn.unwrap_or(missing)));
+    }
+    let missing = Corruption::Missing { what: "first edit" };
+    let state = state.ok_or_else(|| reader.corrupt(end.offset, missing))?;
+    state.check().map_err(|reason| reader.corrupt(end.offset, reason))?;
+    Ok(Some(Loaded { state, end, edits, torn }))
+}
+
+/// Applies edits up to the end or the first bad record. No state without a first edit.
+fn read_edits(
+    reader: &mut Reader,
+    store_id: u128,
+) -> Result<(Option<ManifestState>, u64, Option<Corruption>)> {
+    let (mut state, mut edits) = (None, 0);
+    loop {
+        let Record { offset, record_type, sequence, payload } = match reader.next()? {
+            Next::Record(record) => record,
+            Next::End(torn) => return Ok((state, edits, torn)),
+        };
+        let applied = match record_type {
+            RecordType::Start => Start::decode(&payload).map(drop),
+            RecordType::Seal => Ok(()),
+            _ => {
+                edits += 1;
+                apply(&mut state, store_id, edits, sequence, &payload)
+            }
+        };
+        applied.map_err(|reason| reader.corrupt(offset, reason))?;
+    }
+}
+
+fn apply(
+    state: &mut Option<ManifestState>,
+    store_id: u128,
+    expected: u64,
+    found: u64,
+    payload: &[u8],
+) -> Result<(), Corruption> {
+    if found != expected {
+        return Err(Corruption::Mismatch { what: "number of an edit", expected, found });
+    }
+    let edit = VersionEdit::decode(payload)?;
+    match state {
+        Some(state) => state.apply_unchecked(&edit),
+        None => {
+            let hash_seed = edit.hash_seed.ok_or(Corruption::Missing { what: "hash seed" })?;
+            edit.store_id.ok_or(Corruption::Missing { what: "store id" })?;
+            state.insert(ManifestState::new(store_id, hash_seed)).apply_unchecked(&edit)
+        }
+    }
+}

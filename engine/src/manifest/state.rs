@@ -1,0 +1,245 @@
+//! All edits applied, and what must hold.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
+
+use super::edit::{KeyspaceCreated, TableMoved, VersionEdit};
+use crate::{log::Position, version::TableMeta};
+
+/// What a store remembers.
+///
+/// A copy shares the tables' entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ManifestState {
+    /// Random number of the store.
+    pub(crate) store_id: u128,
+    /// Seed of the key hash.
+    pub(crate) hash_seed: u64,
+    /// Above the id of every file there ever was.
+    pub(crate) next_file_id: u64,
+    /// Above the id of every keyspace there ever was.
+    pub(crate) next_keyspace_id: u64,
+    /// At least the largest sequence number that is in a table.
+    pub(crate) last_sequence: SequenceNumber,
+    /// Store clock, in milliseconds.
+    pub(crate) store_clock_ms: u64,
+    /// The logs that must exist. All are at or above the floor.
+    pub(crate) logs: BTreeSet<u64>,
+    /// Logs with a smaller id are obsolete.
+    pub(crate) log_floor: u64,
+    /// Up to where the log is known to be durable.
+    pub(crate) log_mark: Position,
+    /// By id.
+    pub(crate) keyspaces: BTreeMap<u64, KeyspaceState>,
+}
+
+/// What a store remembers of a keyspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct KeyspaceState {
+    /// No two keyspaces have the same one.
+    pub(crate) name: String,
+    /// Encoded options; opaque here.
+    pub(crate) options: Vec<u8>,
+    /// Every entry up to here is in tables: the log holds nothing more of it.
+    pub(crate) flushed: SequenceNumber,
+    /// By id.
+    pub(crate) tables: BTreeMap<u64, Arc<TableMeta>>,
+}
+
+impl ManifestState {
+    /// The state of a store without files: no keyspaces, no logs; ids and sequence numbers start
+    /// at 1.
+    pub(crate) fn new(store_id: u128, hash_seed: u64) -> Self {
+        Self { store_id, hash_seed, next_file_id: 1, next_keyspace_id: 1, ..Self::default() }
+    }
+
+    /// Applies an edit. After an error the state is of no use.
+    ///
+    /// Costs time in proportion to the edit, and to the tables of the keyspaces it adds tables to.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the edit does not fit the state, or breaks what must hold: ids are below
+    /// their counters, floors do not fall, the tables of a run do not overlap.
+    pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
+        self.apply_unchecked(edit)?;
+        for (id, keyspace) in &self.keyspaces {
+            let touched = edit.tables_added.iter().any(|(of, _)| of == id)
+                || edit.tables_moved.iter().any(|moved| moved.keyspace == *id);
+            if touched {
+                keyspace.check_runs()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies an edit without the look at whole runs, which [`check`](Self::check) makes up for.
+    pub(super) fn apply_unchecked(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
+        self.apply_numbers(edit)?;
+        for created in &edit.keyspaces_created {
+            self.create_keyspace(created)?;
+        }
+        for &(keyspace, id) in &edit.tables_removed {
+            let removed = self.keyspace(keyspace)?.tables.remove(&id);
+            removed.ok_or(Corruption::Missing { what: "removed table" })?;
+        }
+        for moved in &edit.tables_moved {
+            self.keyspace(moved.keyspace)?.move_table(moved)?;
+        }
+        for (keyspace, table) in &edit.tables_added {
+            self.check_file_id(table.id)?;
+            self.last_sequence = self.last_sequence.max(table.largest_sequence);
+            let added = self.keyspace(*keyspace)?.tables.insert(table.id, table.clone());
+            if added.is_some() {
+                return Err(Corruption::Order { what: "table that is there already" });
+            }
+        }
+        for &(keyspace, sequence) in &edit.flushed {
+            let flushed = &mut self.keyspace(keyspace)?.flushed;
+            if sequence < *flushed || sequence > SEQUENCE_MAX {
+                let what = "flushed sequence number";
+                return Err(Corruption::OutOfRange { what, value: sequence });
+            }
+            *flushed = sequence;
+            self.last_sequence = self.last_sequence.max(sequence);
+        }
+        for &keyspace in &edit.keyspaces_dropped {
+            let dropped = self.keyspaces.remove(&keyspace);
+            dropped.ok_or(Corruption::Missing { what: "dropped keyspace" })?;
+        }
+        self.apply_logs(edit)
+    }
+
+    fn apply_numbers(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
+        // An edit may have been made before another one that came first.
+        let raise = |number: &mut u64, to: Option<u64>| *number = (*number).max(to.unwrap_or(0));
+        raise(&mut self.next_file_id, edit.next_file_id);
+        raise(&mut self.next_keyspace_id, edit.next_keyspace_id);
+        raise(&mut self.last_sequence, edit.last_sequence);
+        raise(&mut self.store_clock_ms, edit.store_clock_ms);
+        self.log_mark = self.log_mark.max(edit.log_mark.unwrap_or_default());
+        if self.last_sequence > SEQUENCE_MAX {
+            let (what, value) = ("last sequence number", self.last_sequence);
+            return Err(Corruption::OutOfRange { what, value });
+        }
+        if let Some(id) = edit.store_id.filter(|&id| id != self.store_id) {
+            let (expected, found) = (self.store_id as u64, id as u64);
+            return Err(Corruption::Mismatch { what: "store id", expected, found });
+        }
+        if let Some(found) = edit.hash_seed.filter(|&seed| seed != self.hash_seed) {
+            let expected = self.hash_seed;
+            return Err(Corruption::Mismatch { what: "hash seed", expected, found });
+        }
+        Ok(())
+    }
+
+    fn apply_logs(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
+        let floor = edit.log_floor.unwrap_or(self.log_floor);
+        if floor < self.log_floor {
+            return Err(Corruption::OutOfRange { what: "log floor", value: floor });
+        }
+        self.log_floor = floor;
+        for &id in &edit.logs_created {
+            self.check_file_id(id)?;
+            if id < self.log_floor || !self.logs.insert(id) {
+                return Err(Corruption::Order { what: "log that is obsolete or there already" });
+            }
+        }
+        self.logs = self.logs.split_off(&self.log_floor);
+        Ok(())
+    }
+
+    fn create_keyspace(&mut self, created: &KeyspaceCreated) -> Result<(), Corruption> {
+        let KeyspaceCreated { id, name, options } = created;
+        if *id >= self.next_keyspace_id {
+            return Err(Corruption::OutOfRange { what: "keyspace id", value: *id });
+        }
+        let taken = self.keyspaces.values().any(|keyspace| keyspace.name == *name);
+        let state =
+            KeyspaceState { name: name.clone(), options: options.clone(), ..Default::default() };
+        if taken || self.keyspaces.insert(*id, state).is_some() {
+            return Err(Corruption::Order { what: "keyspace that is there already" });
+        }
+        Ok(())
+    }
+
+    fn keyspace(&mut self, id: u64) -> Result<&mut KeyspaceState, Corruption> {
+        self.keyspaces.get_mut(&id).ok_or(Corruption::Missing { what: "keyspace" })
+    }
+
+    fn check_file_id(&self, id: u64) -> Result<(), Corruption> {
+        if id >= self.next_file_id {
+            return Err(Corruption::OutOfRange { what: "file id", value: id });
+        }
+        Ok(())
+    }
+
+    /// Checks every run of every keyspace.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption::Order`] if two tables of a run overlap.
+    pub(super) fn check(&self) -> Result<(), Corruption> {
+        self.keyspaces.values().try_for_each(KeyspaceState::check_runs)
+    }
+
+    /// One edit that recreates this state from [`new`](Self::new).
+    pub(crate) fn to_edit(&self) -> VersionEdit {
+        let keyspaces = || self.keyspaces.iter();
+        let created = |(&id, keyspace): (&u64, &KeyspaceState)| KeyspaceCreated {
+            id,
+            name: keyspace.name.clone(),
+            options: keyspace.options.clone(),
+        };
+        let tables = |(&id, keyspace): (&u64, &'_ KeyspaceState)| {
+            let tables: Vec<_> = keyspace.tables.values().map(|t| (id, t.clone())).collect();
+            tables
+        };
+        let flushed = keyspaces().filter(|(_, keyspace)| keyspace.flushed > 0);
+        VersionEdit {
+            store_id: Some(self.store_id),
+            hash_seed: Some(self.hash_seed),
+            next_file_id: Some(self.next_file_id),
+            next_keyspace_id: Some(self.next_keyspace_id),
+            last_sequence: Some(self.last_sequence),
+            store_clock_ms: Some(self.store_clock_ms),
+            logs_created: self.logs.iter().copied().collect(),
+            log_floor: Some(self.log_floor),
+            keyspaces_created: keyspaces().map(created).collect(),
+            tables_added: keyspaces().flat_map(tables).collect(),
+            flushed: flushed.map(|(&id, keyspace)| (id, keyspace.flushed)).collect(),
+            log_mark: (self.log_mark != Position::default()).then_some(self.log_mark),
+            ..VersionEdit::default()
+        }
+    }
+}
+
+impl KeyspaceState {
+    fn move_table(&mut self, moved: &TableMoved) -> Result<(), Corruption> {
+        let table = self.tables.get_mut(&moved.id);
+        let table = table.ok_or(Corruption::Missing { what: "moved table" })?;
+        let table = Arc::make_mut(table);
+        (table.level, table.run) = (moved.level, moved.run);
+        Ok(())
+    }
+
+    /// Checks that the tables of each run are apart: then each key is in one of them at most.
+    fn check_runs(&self) -> Result<(), Corruption> {
+        let mut tables: Vec<_> = self.tables.values().collect();
+        tables.sort_unstable_by(|a, b| {
+            (a.level, a.run, &a.smallest).cmp(&(b.level, b.run, &b.smallest))
+        });
+        let overlap = |pair: &[&Arc<TableMeta>; 2]| {
+            let [left, right] = pair;
+            (left.level, left.run) == (right.level, right.run) && left.largest >= right.smallest
+        };
+        if tables.array_windows().any(overlap) {
+            return Err(Corruption::Order { what: "tables of a run" });
+        }
+        Ok(())
+    }
+}

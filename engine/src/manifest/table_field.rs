@@ -1,0 +1,152 @@
+//! The bytes of a table's entry: tagged fields ([`crate::log::fields`]).
+//!
+//! | tag          | value         | meaning                                                      |
+//! |--------------|---------------|--------------------------------------------------------------|
+//! | 1, required  | varint        | id                                                           |
+//! | 2, required  | two varints   | level (at most 255), run                                     |
+//! | 3, required  | varint        | length of the file, in bytes                                 |
+//! | 4, required  | u64           | xxh3_64 of the file                                          |
+//! | 5, required  | u64           | salt                                                         |
+//! | 6, optional  | three varints, u32 | filter: file id, offset, length; checksum               |
+//! | 7, required  | varint        | global sequence number, of an ingested table                 |
+//! | 8, required  | raw           | smallest user key                                            |
+//! | 9, required  | raw           | largest user key                                             |
+//! | 10, required | two varints   | entries, tombstones among them                               |
+//! | 11, required | two varints   | smallest and largest sequence number                         |
+//! | 12, optional | varint        | earliest expiry, in milliseconds of the store clock          |
+//! | 13, required | varint, often | a blob file that entries refer to                            |
+//!
+//! 6, 7, 12 and 13 may be missing. Without 6 a table has no filter, which costs reads and no
+//! answers.
+
+use sievedb_format::{Corruption, Encode, SEQUENCE_MAX};
+
+use crate::{
+    log::fields::{EncodeFields, Fields, optional, required, set_once},
+    version::{FilterPlace, TableMeta},
+};
+
+const ID: u64 = required(1);
+const PLACE: u64 = required(2);
+const BYTES: u64 = required(3);
+const CHECKSUM: u64 = required(4);
+const SALT: u64 = required(5);
+const FILTER: u64 = optional(6);
+const GLOBAL_SEQUENCE: u64 = required(7);
+const SMALLEST: u64 = required(8);
+const LARGEST: u64 = required(9);
+const ENTRIES: u64 = required(10);
+const SEQUENCES: u64 = required(11);
+const OLDEST_EXPIRY: u64 = optional(12);
+const BLOB_FILE: u64 = required(13);
+
+/// Appends the fields of `table`.
+pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
+    out.put_varint_field(ID, table.id);
+    out.put_varints_field(PLACE, &[table.level.into(), table.run]);
+    out.put_varint_field(BYTES, table.bytes);
+    out.put_field(CHECKSUM, &table.checksum.to_le_bytes());
+    out.put_field(SALT, &table.salt.to_le_bytes());
+    if let Some(FilterPlace { file_id, offset, bytes, checksum }) = table.filter {
+        let mut place = Vec::with_capacity(24);
+        place.put_varint(file_id);
+        place.put_varint(offset);
+        place.put_varint(bytes);
+        place.put_u32(checksum);
+        out.put_field(FILTER, &place);
+    }
+    if let Some(sequence) = table.global_sequence {
+        out.put_varint_field(GLOBAL_SEQUENCE, sequence);
+    }
+    out.put_field(SMALLEST, &table.smallest);
+    out.put_field(LARGEST, &table.largest);
+    out.put_varints_field(ENTRIES, &[table.entries, table.tombstones]);
+    out.put_varints_field(SEQUENCES, &[table.smallest_sequence, table.largest_sequence]);
+    if let Some(expiry_ms) = table.oldest_expiry_ms {
+        out.put_varint_field(OLDEST_EXPIRY, expiry_ms);
+    }
+    for &blob_file in &table.blob_files {
+        out.put_varint_field(BLOB_FILE, blob_file);
+    }
+}
+
+/// Reads the fields of a table.
+///
+/// # Errors
+///
+/// [`Corruption`] if they break the table above, or the key or sequence range is empty.
+pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
+    let (mut id, mut place, mut file_bytes, mut checksum, mut salt) =
+        (None, None, None, None, None);
+    let (mut filter, mut global_sequence, mut oldest_expiry_ms) = (None, None, None);
+    let (mut smallest, mut largest, mut entries, mut sequences) = (None, None, None, None);
+    let mut blob_files = Vec::new();
+    let mut fields = Fields::new("table", bytes);
+    while let Some(field) = fields.next()? {
+        match field.tag {
+            ID => set_once(&mut id, field.varint("table id")?, "table id")?,
+            PLACE => set_once(&mut place, field.varints("level and run")?, "level and run")?,
+            BYTES => set_once(&mut file_bytes, field.varint("table length")?, "table length")?,
+            CHECKSUM => set_once(&mut checksum, field.u64("file checksum")?, "file checksum")?,
+            SALT => set_once(&mut salt, field.u64("salt")?, "salt")?,
+            FILTER => {
+                let what = "filter place";
+                let place = field.read(what, |decoder| {
+                    Ok(FilterPlace {
+                        file_id: decoder.varint(what)?,
+                        offset: decoder.varint(what)?,
+                        bytes: decoder.varint(what)?,
+                        checksum: decoder.u32(what)?,
+                    })
+                })?;
+                set_once(&mut filter, place, what)?;
+            }
+            GLOBAL_SEQUENCE => {
+                let what = "global sequence number";
+                set_once(&mut global_sequence, field.varint(what)?, what)?;
+            }
+            SMALLEST => set_once(&mut smallest, field.value, "smallest key")?,
+            LARGEST => set_once(&mut largest, field.value, "largest key")?,
+            ENTRIES => set_once(&mut entries, field.varints("entries")?, "entries")?,
+            SEQUENCES => set_once(&mut sequences, field.varints("sequences")?, "sequences")?,
+            OLDEST_EXPIRY => {
+                set_once(&mut oldest_expiry_ms, field.varint("oldest expiry")?, "oldest expiry")?;
+            }
+            BLOB_FILE => blob_files.push(field.varint("blob file")?),
+            _ => field.skip("field of a table")?,
+        }
+    }
+    let missing = |what| move || Corruption::Missing { what };
+    let [level, run] = place.ok_or_else(missing("level and run"))?;
+    let Ok(level) = u8::try_from(level) else {
+        return Err(Corruption::OutOfRange { what: "level", value: level });
+    };
+    let [entries, tombstones] = entries.ok_or_else(missing("entries"))?;
+    let [smallest_sequence, largest_sequence] = sequences.ok_or_else(missing("sequences"))?;
+    let smallest: Box<[u8]> = smallest.ok_or_else(missing("smallest key"))?.into();
+    let largest: Box<[u8]> = largest.ok_or_else(missing("largest key"))?.into();
+    if smallest > largest {
+        return Err(Corruption::Order { what: "key range of a table" });
+    }
+    if smallest_sequence > largest_sequence || largest_sequence > SEQUENCE_MAX {
+        return Err(Corruption::Order { what: "sequence range of a table" });
+    }
+    Ok(TableMeta {
+        id: id.ok_or_else(missing("table id"))?,
+        level,
+        run,
+        bytes: file_bytes.ok_or_else(missing("table length"))?,
+        checksum: checksum.ok_or_else(missing("file checksum"))?,
+        salt: salt.ok_or_else(missing("salt"))?,
+        filter,
+        global_sequence,
+        smallest,
+        largest,
+        entries,
+        tombstones,
+        smallest_sequence,
+        largest_sequence,
+        oldest_expiry_ms,
+        blob_files,
+    })
+}

@@ -1,0 +1,363 @@
+//! The bytes of a batch.
+//!
+//! A batch is a varint, the number of its entries, and then the entries. The first entry has the
+//! sequence number of the record, each further one the next number.
+//!
+//! | field      | bytes    | of op          | meaning                                               |
+//! |------------|----------|----------------|-------------------------------------------------------|
+//! | `op`       | 1        | all            | 1 put, 2 tombstone (other [`Kind`]s: reserved); 0x81 create, 0x82 drop, 0x83 clear keyspace |
+//! | `keyspace` | varint   | all            | id                                                    |
+//! | `key`      | prefixed | put, tombstone | at most 64 KiB                                        |
+//! | `value`    | prefixed | put            | at most 256 MiB                                       |
+//! | `name`     | prefixed | create         | 1 to 255 bytes of UTF-8                               |
+//! | `options`  | prefixed | create         | of the keyspace; opaque here                          |
+
+use bytes::Bytes;
+use sievedb_format::{
+    Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX, codec::VARINT_BYTES_MAX,
+};
+
+/// The longest name of a keyspace, in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
+const CREATE_KEYSPACE: u8 = 0x81;
+const DROP_KEYSPACE: u8 = 0x82;
+const CLEAR_KEYSPACE: u8 = 0x83;
+
+/// `op`, `keyspace` and the length of a name or key or the end: an entry is never shorter.
+const ENTRY_BYTES_MIN: usize = 2;
+
+/// One entry of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    /// The key has this value from now on. The value is a slice of the payload.
+    Put { keyspace: u64, key: &'a [u8], value: Bytes },
+    /// The key is gone.
+    Remove { keyspace: u64, key: &'a [u8] },
+    /// The keyspace exists from now on, and is empty.
+    CreateKeyspace { keyspace: u64, name: &'a str, options: &'a [u8] },
+    /// The keyspace is gone. Its id is never used again.
+    DropKeyspace { keyspace: u64 },
+    /// Every key of the keyspace is gone.
+    ClearKeyspace { keyspace: u64 },
+}
+
+/// Writes a batch. Callers check the lengths of keys, values and names.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchEncoder {
+    /// Room for the number of entries, then the entries.
+    bytes: Vec<u8>,
+    entries: u64,
+}
+
+impl Default for BatchEncoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BatchEncoder {
+    /// A batch without entries.
+    pub(crate) fn new() -> Self {
+        Self::with_capacity(0)
+    }
+
+    /// A batch without entries and room for `bytes` bytes of them.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        let mut buffer = Vec::with_capacity(VARINT_BYTES_MAX + bytes);
+        buffer.resize(VARINT_BYTES_MAX, 0);
+        Self { bytes: buffer, entries: 0 }
+    }
+
+    /// Bytes that a put takes at most, for [`with_capacity`](Self::with_capacity).
+    pub(crate) const fn put_bytes(key_bytes: usize, value_bytes: usize) -> usize {
+        1 + VARINT_BYTES_MAX + 3 + key_bytes + 5 + value_bytes
+    }
+
+    /// Adds a put.
+    pub(crate) fn put(&mut self, keyspace: u64, key: &[u8], value: &[u8]) {
+        self.entry(Kind::Put as u8, keyspace);
+        self.bytes.put_prefixed(key);
+        self.bytes.put_prefixed(value);
+    }
+
+    /// Adds a tombstone.
+    pub(crate) fn remove(&mut self, keyspace: u64, key: &[u8]) {
+        self.entry(Kind::Tombstone as u8, keyspace);
+        self.bytes.put_prefixed(key);
+    }
+
+    /// Adds the creation of a keyspace.
+    pub(crate) fn create_keyspace(&mut self, keyspace: u64, name: &str, options: &[u8]) {
+        self.entry(CREATE_KEYSPACE, keyspace);
+        self.bytes.put_prefixed(name.as_bytes());
+        self.bytes.put_prefixed(options);
+    }
+
+    /// Adds the end of a keyspace.
+    pub(crate) fn drop_keyspace(&mut self, keyspace: u64) {
+        self.entry(DROP_KEYSPACE, keyspace);
+    }
+
+    /// Adds the end of every key of a keyspace.
+    pub(crate) fn clear_keyspace(&mut self, keyspace: u64) {
+        self.entry(CLEAR_KEYSPACE, keyspace);
+    }
+
+    /// Number of entries: as many sequence numbers the batch takes.
+    pub(crate) const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Whether there are none.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Bytes of the entries so far.
+    pub(crate) const fn entry_bytes(&self) -> usize {
+        self.bytes.len() - VARINT_BYTES_MAX
+    }
+
+    /// The payload. Copies nothing.
+    pub(crate) fn finish(mut self) -> Bytes {
+        let mut count = Vec::with_capacity(VARINT_BYTES_MAX);
+        count.put_varint(self.entries);
+        let start = VARINT_BYTES_MAX - count.len();
+        self.bytes[start..VARINT_BYTES_MAX].copy_from_slice(&count);
+        Bytes::from(self.bytes).slice(start..)
+    }
+
+    fn entry(&mut self, op: u8, keyspace: u64) {
+        self.entries += 1;
+        self.bytes.put_u8(op);
+        self.bytes.put_varint(keyspace);
+    }
+}
+
+/// A stored batch. Entries are checked one by one, while they are read.
+#[derive(Debug, Clone)]
+pub(crate) struct Batch {
+    payload: Bytes,
+    entries: u64,
+    start: usize,
+}
+
+impl Batch {
+    /// Reads the number of entries.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the payload cannot hold that many.
+    pub(crate) fn decode(payload: Bytes) -> Result<Self, Corruption> {
+        let mut decoder = Decoder::new(&payload);
+        let entries = decoder.varint("entries of a batch")?;
+        let start = decoder.offset();
+        let entries_max = (decoder.rest().len() / ENTRY_BYTES_MIN) as u64;
+        if entries > entries_max {
+            return Err(Corruption::OutOfRange { what: "entries of a batch", value: entries });
+        }
+        Ok(Self { payload, entries, start })
+    }
+
+    /// Number of entries, at most half of the payload's bytes.
+    pub(crate) const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Whether there are none.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Reads the entries. Ends behind the last one or the first error; bytes that follow the last
+    /// entry are an error too.
+    pub(crate) fn iter(&self) -> Entries<'_> {
+        let mut decoder = Decoder::new(&self.payload);
+        decoder.take("entries of a batch", self.start).expect("decode read as many bytes");
+        Entries { payload: &self.payload, decoder, left: self.entries, done: false }
+    }
+}
+
+impl<'a> IntoIterator for &'a Batch {
+    type Item = Result<Entry<'a>, Corruption>;
+    type IntoIter = Entries<'a>;
+
+    fn into_iter(self) -> Entries<'a> {
+        self.iter()
+    }
+}
+
+/// The entries of a [`Batch`], in order.
+#[derive(Debug)]
+pub(crate) struct Entries<'a> {
+    payload: &'a Bytes,
+    decoder: Decoder<'a>,
+    left: u64,
+    done: bool,
+}
+
+impl<'a> Entries<'a> {
+    /// Bytes of the payload read so far.
+    pub(crate) const fn offset(&self) -> usize {
+        self.decoder.offset()
+    }
+
+    fn entry(&mut self) -> Result<Entry<'a>, Corruption> {
+        let op = self.decoder.u8("op of an entry")?;
+        let keyspace = self.decoder.varint("keyspace of an entry")?;
+        match op {
+            CREATE_KEYSPACE => {
+                let name = self.bounded("name of a keyspace", NAME_BYTES_MAX)?;
+                let out_of_range =
+                    |value| Corruption::OutOfRange { what: "name of a keyspace", value };
+                if name.is_empty() {
+                    return Err(out_of_range(0));
+                }
+                let name = std::str::from_utf8(name);
+                let name = name.map_err(|e| out_of_range(e.valid_up_to() as u64))?;
+                let options = self.decoder.prefixed("options of a keyspace")?;
+                Ok(Entry::CreateKeyspace { keyspace, name, options })
+            }
+            DROP_KEYSPACE => Ok(Entry::DropKeyspace { keyspace }),
+            CLEAR_KEYSPACE => Ok(Entry::ClearKeyspace { keyspace }),
+            _ => match Kind::decode(op)? {
+                Kind::Put => {
+                    let key = self.bounded("key", KEY_BYTES_MAX)?;
+                    let value = self.bounded("value", VALUE_BYTES_MAX)?;
+                    Ok(Entry::Put { keyspace, key, value: self.payload.slice_ref(value) })
+                }
+                Kind::Tombstone => {
+                    Ok(Entry::Remove { keyspace, key: self.bounded("key", KEY_BYTES_MAX)? })
+                }
+                Kind::Merge | Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => {
+                    Err(Corruption::Unsupported { what: "kind of an entry", value: op.into() })
+                }
+            },
+        }
+    }
+
+    fn bounded(&mut self, what: &'static str, bytes_max: usize) -> Result<&'a [u8], Corruption> {
+        let bytes = self.decoder.prefixed(what)?;
+        if bytes.len() > bytes_max {
+            return Err(Corruption::OutOfRange { what, value: bytes.len() as u64 });
+        }
+        Ok(bytes)
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Corruption>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        if self.left == 0 {
+            self.done = true;
+            return self.decoder.finish("batch").err().map(Err);
+        }
+        self.left -= 1;
+        let entry = self.entry();
+        self.done = entry.is_err();
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> BatchEncoder {
+        let mut batch = BatchEncoder::with_capacity(64);
+        batch.create_keyspace(3, "users", b"\x01\x02");
+        batch.put(3, b"key", b"value");
+        batch.put(0, b"", b"");
+        batch.remove(300, b"gone");
+        batch.clear_keyspace(3);
+        batch.drop_keyspace(3);
+        batch
+    }
+
+    fn entries(payload: &Bytes) -> Result<Vec<String>, Corruption> {
+        let batch = Batch::decode(payload.clone())?;
+        batch.iter().map(|entry| entry.map(|entry| format!("{entry:?}"))).collect()
+    }
+
+    #[test]
+    fn batch_returns() {
+        let payload = sample().finish();
+        let batch = Batch::decode(payload.clone()).expect("well formed");
+        assert_eq!((sample().entries(), batch.entries()), (6, 6));
+        let got: Result<Vec<_>, _> = batch.iter().collect();
+        let value = Bytes::from_static;
+        let want = vec![
+            Entry::CreateKeyspace { keyspace: 3, name: "users", options: &[1, 2] },
+            Entry::Put { keyspace: 3, key: b"key", value: value(b"value") },
+            Entry::Put { keyspace: 0, key: b"", value: value(b"") },
+            Entry::Remove { keyspace: 300, key: b"gone" },
+            Entry::ClearKeyspace { keyspace: 3 },
+            Entry::DropKeyspace { keyspace: 3 },
+        ];
+        assert_eq!(got, Ok(want));
+        assert_eq!(entries(&BatchEncoder::new().finish()), Ok(vec![]));
+    }
+
+    #[test]
+    fn values_are_slices_of_the_payload() {
+        let payload = sample().finish();
+        let batch = Batch::decode(payload.clone()).expect("well formed");
+        let Some(Ok(Entry::Put { value, .. })) = batch.iter().nth(1) else {
+            panic!("the second entry is a put");
+        };
+        assert!(payload.as_ptr_range().contains(&value.as_ptr()));
+    }
+
+    #[test]
+    fn a_long_batch_has_a_long_count() {
+        let mut batch = BatchEncoder::new();
+        for key in 0..1000_u32 {
+            batch.put(1, &key.to_be_bytes(), b"v");
+        }
+        let batch = Batch::decode(batch.finish()).expect("well formed");
+        assert_eq!(batch.entries(), 1000);
+        assert!(batch.iter().all(|entry| entry.is_ok()));
+    }
+
+    #[test]
+    fn batch_refuses_malformed_bytes() {
+        use Corruption::{OutOfRange, Trailing, Truncated, Unsupported};
+        let long_name = [&[1, 0x81, 1, 0x80, 2][..], &[b'n'; 256], &[0]].concat();
+        let long_key = [&[1, 2, 1, 0x81, 0x80, 4][..], &[0; KEY_BYTES_MAX + 1]].concat();
+        let name = "name of a keyspace";
+        let cases: [(&str, &[u8], Corruption); 10] = [
+            ("nothing", &[], Truncated { what: "entries of a batch", need: 1, have: 0 }),
+            ("count", &[9, 1, 1], OutOfRange { what: "entries of a batch", value: 9 }),
+            ("rest", &[0, 7], Trailing { what: "batch", bytes: 1 }),
+            ("op", &[1, 7, 1], Unsupported { what: "kind of an entry", value: 7 }),
+            ("merge", &[1, 3, 1, 0, 0], Unsupported { what: "kind of an entry", value: 3 }),
+            ("value", &[1, 1, 1, 0, 9], Truncated { what: "value", need: 9, have: 0 }),
+            ("no name", &[1, 0x81, 1, 0, 0], OutOfRange { what: name, value: 0 }),
+            ("no text", &[1, 0x81, 1, 1, 0xff, 0], OutOfRange { what: name, value: 0 }),
+            ("long name", &long_name, OutOfRange { what: name, value: 256 }),
+            ("long key", &long_key, OutOfRange { what: "key", value: KEY_BYTES_MAX as u64 + 1 }),
+        ];
+        for (name, bytes, want) in cases {
+            assert_eq!(entries(&Bytes::copy_from_slice(bytes)), Err(want), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_flip_ends_in_entries_or_an_error() {
+        let good = sample().finish();
+        for at in 0..good.len() {
+            assert!(entries(&good.slice(..at)).is_err(), "cut at {at}");
+            for bit in 0..8 {
+                let mut bytes = good.to_vec();
+                bytes[at] ^= 1 << bit;
+                // Another batch is fine: the record's checksum tells. It must not panic.
+                let _ = entries(&bytes.into());
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Which segments make up the log, and in which order.
+//!
+//! The manifest names the segments that must exist. A segment that was begun since is durable before
+//! the first batch is placed in it, and its start record tells which segment it continues: so the
+//! chain goes on from the newest named one. What does not hang on the chain is an orphan: a
+//! segment whose creation did not end, or one that an interrupted recovery had begun.
+
+use std::{io, path::Path};
+
+use sievedb_format::{Corruption, FileHeader, FileKind};
+
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::Fs,
+    log::{Next, Position, Reader, Record, RecordType, Start},
+};
+
+/// Where the segments are, and which must be there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segments<'a> {
+    pub(crate) fs: &'a dyn Fs,
+    pub(crate) folder: &'a Path,
+    /// Random number of the store.
+    pub(crate) store_id: u128,
+    /// Ids of the segments that the manifest names, ascending.
+    pub(crate) named: &'a [u64],
+    /// Ids of the segments in the folder, ascending.
+    pub(crate) on_disk: &'a [u64],
+}
+
+/// One segment of the chain.
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// Behind the start record.
+    pub(super) reader: Reader,
+    pub(super) start: Start,
+}
+
+/// The log: segments, each of which continues the one before.
+#[derive(Debug)]
+pub(super) struct Chain {
+    pub(super) segments: Vec<Segment>,
+    /// Ids of the segments in the folder that are newer than the named ones and do not count.
+    pub(super) orphans: Vec<u64>,
+}
+
+impl Chain {
+    /// Follows the chain.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if a file cannot be read. [`Error::Corrupt`] if a segment that must exist is
+    /// missing, or its beginning is not what it must be.
+    pub(super) fn find(source: &Segments<'_>) -> Result<Self> {
+        let mut chain = Self { segments: Vec::with_capacity(source.named.len()), orphans: vec![] };
+        for &id in source.named {
+            let mut reader = source.open(id)?;
+            reader.check_header(&source.header(id))?;
+            let start = read_start(&mut reader)?;
+            let start = start.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
+            if let Some(before) = chain.segments.last() {
+                let (expected, found) = (before.reader.file_id(), start.previous);
+                if found.is_none_or(|found| found.file_id != expected) {
+                    let found = found.map_or(0, |found| found.file_id);
+                    let what = "segment before this one";
+                    let mismatch = Corruption::Mismatch { what, expected, found };
+                    return Err(reader.corrupt(0, mismatch));
+                }
+            }
+            chain.push(Segment { reader, start })?;
+        }
+        let newest = source.named.last().copied().unwrap_or(0);
+        let mut newer = Vec::new();
+        for &id in source.on_disk.iter().filter(|&&id| id > newest) {
+            newer.push((id, source.open_unnamed(id)?));
+        }
+        chain.follow(source, newest, newer)?;
+        Ok(chain)
+    }
+
+    /// Goes on from the newest named segment, through those that no manifest names yet.
+    fn follow(
+        &mut self,
+        source: &Segments<'_>,
+        newest: u64,
+        mut newer: Vec<(u64, Option<Segment>)>,
+    ) -> Result<()> {
+        while let Some(end) = self.segments.last().map(|segment| segment.reader.file_id()) {
+            // The newest one: an older one that continues the same segment was given up when the
+            // disk was full.
+            let next = newer.iter().rposition(|(_, segment)| continues(segment.as_ref(), end));
+            let Some((_, Some(segment))) = next.map(|next| newer.remove(next)) else { break };
+            self.push(segment)?;
+        }
+        for (_, segment) in &newer {
+            let previous = segment.as_ref().and_then(|segment| segment.start.previous);
+            let Some(Position { file_id, .. }) = previous.filter(|at| at.file_id > newest) else {
+                continue;
+            };
+            let found = newer.iter().find(|(id, _)| *id == file_id);
+            let reason = match found {
+                // It does not count either.
+                Some((_, Some(_))) => continue,
+                Some((_, None)) => Corruption::Missing { what: "start record" },
+                None if self.holds(file_id) => continue,
+                None => Corruption::Missing { what: "segment of the log" },
+            };
+            let path = FileName::Log(file_id).path(source.folder);
+            return Err(Error::corrupt(path, 0, reason));
+        }
+        self.orphans = newer.into_iter().map(|(id, _)| id).collect();
+        Ok(())
+    }
+
+    fn holds(&self, id: u64) -> bool {
+        self.segments.iter().any(|segment| segment.reader.file_id() == id)
+    }
+
+    /// Adds a segment, which tells where the one before it ends.
+    fn push(&mut self, segment: Segment) -> Result<()> {
+        if let (Some(before), Some(end)) = (self.segments.last_mut(), segment.start.previous) {
+            let (expected, found) = (before.reader.offset(), end.offset);
+            if found < expected {
+                let what = "end of the segment before this one";
+                let mismatch = Corruption::Mismatch { what, expected, found };
+                return Err(segment.reader.corrupt(0, mismatch));
+            }
+            before.reader.set_limit(found);
+        }
+        self.segments.push(segment);
+        Ok(())
+    }
+}
+
+impl Segments<'_> {
+    fn header(&self, file_id: u64) -> FileHeader {
+        FileHeader { kind: FileKind::Log, store_id: self.store_id, file_id }
+    }
+
+    /// Opens a segment that must exist.
+    fn open(&self, id: u64) -> Result<Reader> {
+        let path = FileName::Log(id).path(self.folder);
+        match self.fs.open(&path) {
+            Ok(file) => Reader::new(file, path, id),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Error::corrupt(path, 0, Corruption::Missing { what: "segment of the log" }))
+            }
+            Err(error) => Err(Error::io("open", path, error)),
+        }
+    }
+
+    /// Opens a segment that no manifest names. `None` if its creation did not end.
+    fn open_unnamed(&self, id: u64) -> Result<Option<Segment>> {
+        let mut reader = self.open(id)?;
+        let begun = match FileHeader::decode(reader.header()?) {
+            Ok(_) => {
+                reader.check_header(&self.header(id))?;
+                read_start(&mut reader)?
+            }
+            Err(reason @ (Corruption::Unsupported { .. } | Corruption::OutOfRange { .. })) => {
+                return Err(reader.corrupt(0, reason));
+            }
+            Err(reason) => Err(reason),
+        };
+        match begun {
+            Ok(start) => Ok(Some(Segment { reader, start })),
+            // Nothing is placed in a segment before its beginning is durable. So if anything is
+            // there, the beginning was lost afterwards.
+            Err(reason) if reader.scan()?.records > 0 => Err(reader.corrupt(0, reason)),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+fn continues(segment: Option<&Segment>, end: u64) -> bool {
+    let previous = segment.and_then(|segment| segment.start.previous);
+    previous.is_some_and(|previous| previous.file_id == end)
+}
+
+/// Reads the start record, or why there is none.
+fn read_start(reader: &mut Reader) -> Result<Result<Start, Corruption>> {
+    let offset = reader.offset();
+    match reader.next()? {
+        Next::Record(Record { record_type: RecordType::Start, payload, .. }) => {
+            let start = Start::decode(&payload).map_err(|e| reader.corrupt(offset, e))?;
+            Ok(Ok(start))
+        }
+        Next::End(reason) => {
+            Ok(Err(reason.unwrap_or(Corruption::Missing { what: "start record" })))
+        }
+        Next::Record(_) => {
+            Err(reader.corrupt(offset, Corruption::Missing { what: "start record" }))
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! A segment's bytes and their meaning.
+
+use std::{path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_format::{Annotation, Corruption, annotation::printable};
+
+use super::batch::{Batch, Entry};
+use crate::{
+    Result,
+    fs::ReadFile,
+    log::{
+        Reader,
+        dump::{describe as describe_records, payload_place},
+    },
+};
+
+/// Describes the segment `file_id`, up to its end or the first bad record.
+///
+/// # Errors
+///
+/// [`Error::Io`](crate::Error::Io) if the file cannot be read, [`Error::Corrupt`](crate::Error) if
+/// it has no valid header or the bytes break the format in a way that no crash explains.
+pub(crate) fn describe(file: Arc<dyn ReadFile>, path: PathBuf, file_id: u64) -> Result<Annotation> {
+    let mut reader = Reader::new(file, path, file_id)?;
+    describe_records(&mut reader, |_, payload, annotation| {
+        if let Err(error) = describe_batch(payload, annotation) {
+            annotation.field(payload_place(0..payload.len()), "batch", error);
+        }
+    })
+}
+
+fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Corruption> {
+    let batch = Batch::decode(Bytes::copy_from_slice(payload))?;
+    let mut entries = batch.iter();
+    let mut end = entries.offset();
+    annotation.field(payload_place(0..end), "entries", batch.entries());
+    while let Some(entry) = entries.next() {
+        let place = payload_place(end..entries.offset());
+        end = entries.offset();
+        match entry? {
+            Entry::Put { keyspace, key, value } => {
+                let (key, value) = (printable(key), printable(&value));
+                annotation.field(place, "put", format_args!("keyspace {keyspace} {key} = {value}"));
+            }
+            Entry::Remove { keyspace, key } => {
+                let key = printable(key);
+                annotation.field(place, "remove", format_args!("keyspace {keyspace} {key}"));
+            }
+            Entry::CreateKeyspace { keyspace, name, options } => {
+                let options = printable(options);
+                let meaning = format_args!("keyspace {keyspace} {name:?} options {options}");
+                annotation.field(place, "create", meaning);
+            }
+            Entry::DropKeyspace { keyspace } => {
+                annotation.field(place, "drop", format_args!("keyspace {keyspace}"));
+            }
+            Entry::ClearKeyspace { keyspace } => {
+                annotation.field(place, "clear", format_args!("keyspace {keyspace}"));
+            }
+        }
+    }
+    Ok(())
+}

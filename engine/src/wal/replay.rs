@@ -1,0 +1,190 @@
+//! Reads the log after a crash: what counts, what is torn, what is lost.
+//!
+//! Batches are replayed in order up to the first place where none can be read: a bad record, or a
+//! segment that ends before its logical end. What lies behind that place never counts, whatever
+//! survived of it, because the history would have a hole.
+//!
+//! If anything vouches for that place it is damage and an error: a synced mark in the manifest, in
+//! a record behind it, or in a later segment. If nothing does, the tail is torn: a crash explains
+//! it, and no batch that was acknowledged as durable was there. Rot in a tail for which nothing
+//! vouches cannot be told from a torn one.
+
+use std::{collections::VecDeque, path::Path};
+
+use bytes::Bytes;
+use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
+
+use super::{
+    batch::Batch,
+    chain::{Chain, Segment, Segments},
+};
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    log::{Next, Position, Reader, Record, RecordType},
+};
+
+/// A batch as it is replayed.
+#[derive(Debug)]
+pub(crate) struct ReplayedBatch<'a> {
+    /// The segment.
+    pub(crate) path: &'a Path,
+    /// Where its record lies.
+    pub(crate) position: Position,
+    /// Sequence number of the first entry.
+    pub(crate) sequence: SequenceNumber,
+    /// The entries.
+    pub(crate) batch: Batch,
+}
+
+impl ReplayedBatch<'_> {
+    /// An error for entries that cannot be read or applied.
+    pub(crate) fn corrupt(&self, source: Corruption) -> Error {
+        Error::corrupt(self.path, self.position.offset, source)
+    }
+}
+
+/// Where and why the log was cut off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TornTail {
+    /// Everything from here on is gone.
+    pub(crate) position: Position,
+    /// What is there instead of a record.
+    pub(crate) reason: Corruption,
+}
+
+/// What a replay found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Replayed {
+    /// Ids of the segments that were replayed, in order.
+    pub(crate) segments: Vec<u64>,
+    /// Ids of newer segments that do not count: begun in vain, or behind a torn tail. To be deleted
+    /// once the recovered manifest is durable.
+    pub(crate) orphans: Vec<u64>,
+    /// Where the history ends; a new segment continues from here. `None` without segments.
+    pub(crate) end: Option<Position>,
+    /// Whether the last segment was finished in good order.
+    pub(crate) sealed: bool,
+    /// What was cut off, if anything.
+    pub(crate) torn: Option<TornTail>,
+    /// Number of batches.
+    pub(crate) batches: u64,
+    /// Sequence number of the last entry; 0 without batches.
+    pub(crate) last_sequence: SequenceNumber,
+    /// The newest manifest that a segment saw, and up to where it must be whole.
+    pub(crate) manifest: Position,
+}
+
+/// Replays the log and hands each batch to `apply`.
+///
+/// `mark` is the manifest's synced mark of the log; the default if it has none. Memory stays below
+/// a few MiB plus the largest batch; batches that `apply` keeps are its own allocation each.
+///
+/// After an error what was applied is of no use: damage may show only behind it.
+///
+/// # Errors
+///
+/// [`Error::Io`] if a file cannot be read: that is never taken for the end of the log.
+/// [`Error::Corrupt`] if a segment is missing or damaged. What `apply` returns.
+pub(crate) fn replay(
+    source: &Segments<'_>,
+    mark: Position,
+    mut apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
+) -> Result<Replayed> {
+    let Chain { segments, orphans } = Chain::find(source)?;
+    let mut replayed = Replayed { orphans, ..Replayed::default() };
+    let manifests = segments.iter().map(|segment| segment.start.manifest);
+    replayed.manifest = manifests.max().unwrap_or_default();
+
+    let mut segments = VecDeque::from(segments);
+    while let Some(Segment { mut reader, .. }) = segments.pop_front() {
+        let torn = replay_segment(&mut reader, &mut replayed, &mut apply)?;
+        replayed.segments.push(reader.file_id());
+        replayed.sealed = reader.is_sealed();
+        let end = Position { file_id: reader.file_id(), offset: reader.offset() };
+        replayed.end = Some(end);
+        let following = segments.front().and_then(|next| next.start.previous);
+        if following.is_some_and(|following| following.offset == end.offset) {
+            continue;
+        }
+        let reason = torn.or(following.map(|following| missing(following.offset, end)));
+        check_vouched(source, &mut reader, &mut segments, mark, reason.as_ref())?;
+        replayed.torn = reason.map(|reason| TornTail { position: end, reason });
+        replayed.orphans.extend(segments.iter().map(|segment| segment.reader.file_id()));
+        replayed.orphans.sort_unstable();
+        break;
+    }
+    Ok(replayed)
+}
+
+/// Replays the batches of one segment. Returns why it ends, unless it ends behind a record.
+fn replay_segment(
+    reader: &mut Reader,
+    replayed: &mut Replayed,
+    apply: &mut impl FnMut(ReplayedBatch<'_>) -> Result<()>,
+) -> Result<Option<Corruption>> {
+    loop {
+        let Record { offset, record_type, sequence, payload } = match reader.next()? {
+            Next::Record(record) => record,
+            Next::End(reason) => return Ok(reason),
+        };
+        if record_type == RecordType::Seal {
+            continue;
+        }
+        let batch = check_batch(sequence, payload, replayed.last_sequence);
+        let batch = batch.map_err(|reason| reader.corrupt(offset, reason))?;
+        replayed.batches += 1;
+        replayed.last_sequence = replayed.last_sequence.max(sequence + batch.entries() - 1);
+        let position = Position { file_id: reader.file_id(), offset };
+        apply(ReplayedBatch { path: reader.path(), position, sequence, batch })?;
+    }
+}
+
+/// Checks that a batch takes its sequence numbers behind those of the batch before.
+fn check_batch(
+    sequence: SequenceNumber,
+    payload: Bytes,
+    last: SequenceNumber,
+) -> Result<Batch, Corruption> {
+    let batch = Batch::decode(payload)?;
+    let entries = batch.entries();
+    if entries == 0 {
+        return Err(Corruption::OutOfRange { what: "entries of a batch", value: 0 });
+    }
+    if sequence <= last || entries - 1 > SEQUENCE_MAX - sequence {
+        return Err(Corruption::OutOfRange { what: "sequence number of a batch", value: sequence });
+    }
+    Ok(batch)
+}
+
+/// Refuses the log if a synced mark lies beyond the place where `reader` stopped. `rest` are the
+/// segments behind it.
+fn check_vouched(
+    source: &Segments<'_>,
+    reader: &mut Reader,
+    rest: &mut VecDeque<Segment>,
+    mark: Position,
+    reason: Option<&Corruption>,
+) -> Result<()> {
+    let end = Position { file_id: reader.file_id(), offset: reader.offset() };
+    let mut newest = mark.max(reader.scan()?.newest_mark);
+    for segment in rest.iter_mut() {
+        newest = newest.max(segment.reader.scan()?.newest_mark);
+    }
+    let last = rest.back().map_or(end.file_id, |segment| segment.reader.file_id());
+    if newest.file_id > last {
+        let path = FileName::Log(newest.file_id).path(source.folder);
+        return Err(Error::corrupt(path, 0, Corruption::Missing { what: "segment of the log" }));
+    }
+    // A mark in a later segment vouches for the whole of this one.
+    if newest > end {
+        let reason = reason.cloned().unwrap_or_else(|| missing(newest.offset, end));
+        return Err(reader.corrupt(end.offset, reason));
+    }
+    Ok(())
+}
+
+/// A segment that has lost its end.
+const fn missing(need: u64, end: Position) -> Corruption {
+    Corruption::Truncated { what: "segment of the log", need, have: end.offset }
+}

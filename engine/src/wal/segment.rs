@@ -1,0 +1,54 @@
+//! How a segment of the write-ahead log begins.
+
+use std::path::Path;
+
+use sievedb_format::{FileHeader, FileKind};
+
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::Fs,
+    log::{Position, SYNC, Start, Writer},
+};
+
+/// What is told to a new segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewSegment {
+    /// Random number of the store.
+    pub(crate) store_id: u128,
+    /// A number that no file had before, above those of all segments.
+    pub(crate) id: u64,
+    /// The manifest that counts (`CURRENT` names it durably) and the length up to which it is
+    /// durable.
+    pub(crate) manifest: Position,
+    /// The segment that this one continues and its logical end; `None` if the log begins anew: then
+    /// the segment counts only once the manifest names it.
+    pub(crate) previous: Option<Position>,
+    /// What is known to be durable.
+    pub(crate) mark: Position,
+}
+
+impl NewSegment {
+    /// Creates the segment and makes it durable, entry in the folder included: before the first
+    /// batch is placed in it, and before a manifest names it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file system refuses. If the disk was full before anything was synced,
+    /// the file is removed again if that is possible, and a new attempt needs a new id.
+    pub(crate) fn create(&self, fs: &dyn Fs, folder: &Path) -> Result<Writer> {
+        let path = FileName::Log(self.id).path(folder);
+        let header = FileHeader { kind: FileKind::Log, store_id: self.store_id, file_id: self.id };
+        let start = Start { manifest: self.manifest, previous: self.previous };
+        let writer = Writer::create(fs, path.clone(), &header, &start, &[], self.mark);
+        let writer = writer.inspect_err(|error| {
+            if error.is_no_space() {
+                // Nothing was synced. Only to free the room. If it stays, recovery finds that it leads nowhere.
+                let _ = fs.unlink(&path);
+            }
+        })?;
+        writer.sync_data()?;
+        fs.sync_folder(folder).map_err(|e| Error::io(SYNC, folder, e))?;
+        Ok(writer)
+    }
+}
