@@ -1,1 +1,68 @@
-//! Placeholder.
+//! The sorted table of SieveDB: one file of entries in the order of their internal keys, written
+//! once, from front to back, and never changed.
+//!
+//! | module         | answers                                                          |
+//! |----------------|------------------------------------------------------------------|
+//! | [`writer`]     | how a table is written                                           |
+//! | [`table`]      | how a key is looked up                                           |
+//! | [`cursor`]     | how entries are stepped through                                  |
+//! | [`options`]    | what can be chosen                                               |
+//! | [`identity`]   | what tells one table from every other                            |
+//! | [`source`]     | where the bytes come from and go to                              |
+//! | [`cache`]      | which blocks are kept in memory, and what reading costs          |
+//! | [`filter_state`] | whether the filter can be used                                 |
+//! | [`properties`] | what a table says of itself as a whole                           |
+//! | [`block`], [`handle`], [`index`], [`footer`] | the bytes of the parts             |
+//! | [`mod@describe`] | the bytes and their meaning side by side                       |
+//! | [`error`]      | what can go wrong                                                |
+//!
+//! # Layout
+//!
+//! Integers are little-endian. `testdata` pins these bytes.
+//!
+//! | part             | protected by               | described in                           |
+//! |------------------|----------------------------|----------------------------------------|
+//! | file header      | its checksum               | [`sievedb_format::file_header`]        |
+//! | data blocks, each index partition behind the last one that it leads to | type and checksum of each | [`block::stored`], [`block`], [`index`] |
+//! | top index        | type and checksum          | [`index`]                              |
+//! | zeros, up to a multiple of 64 |               |                                        |
+//! | filter, if any   | its checksums              | [`sievedb_filter::filter_block`]       |
+//! | properties       | type and checksum          | [`properties`]                         |
+//! | range tombstones, if any | type and checksum  | [`sievedb_format::range_tombstone`]    |
+//! | footer           | its checksum               | [`footer`]                             |
+//!
+//! # Bytes from disk
+//!
+//! Whatever the bytes are, the answer is right or a [`ReadError`], never a panic. Lengths are held
+//! against the length of the file before anything is read, and decompression is capped by the
+//! properties. A damaged filter costs reads, never answers.
+
+pub mod block;
+mod block_reader;
+pub mod cache;
+pub mod cursor;
+pub mod describe;
+pub mod error;
+pub mod filter_state;
+pub mod footer;
+pub mod handle;
+pub mod identity;
+pub mod index;
+pub mod options;
+mod output;
+pub mod properties;
+pub mod source;
+pub mod table;
+pub mod writer;
+
+pub use cache::{BlockCache, BlockCounts, CacheUse};
+pub use cursor::TableCursor;
+pub use describe::describe;
+pub use error::ReadError;
+pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
+pub use identity::TableIdentity;
+pub use options::{Compression, InvalidOption, TableOptions};
+pub use properties::TableProperties;
+pub use source::{TableSink, TableSource};
+pub use table::{Table, TableMemory};
+pub use writer::{TableSummary, TableWriter};

@@ -1,0 +1,242 @@
+//! A block as it lies in the file.
+//!
+//! | field      | bytes | meaning                                                                |
+//! |------------|-------|------------------------------------------------------------------------|
+//! | `content`  | n     | the content, or what compression made of it                            |
+//! | `type`     | 1     | 0: as it is; 1: LZ4                                                    |
+//! | `checksum` | 4     | [`checksum::block`] of the table's salt, the block's offset, and these |
+//!
+//! LZ4 content is the length of the content as a varint, then an LZ4 block. A block is stored
+//! compressed only if that saves an eighth of it: less is not worth the time of each read.
+
+use bytes::Bytes;
+use lz4_flex::block::{
+    CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
+};
+use sievedb_format::{Corruption, Decoder, Encode, checksum};
+
+use crate::options::Compression;
+
+/// Bytes behind the content: type and checksum.
+pub(crate) const TRAILER_BYTES: usize = size_of::<u8>() + size_of::<u32>();
+
+/// A stored block without compression.
+pub(crate) const TYPE_RAW: u8 = 0;
+/// A stored block compressed by LZ4.
+pub(crate) const TYPE_LZ4: u8 = 1;
+
+/// One byte of an LZ4 block adds at most as many bytes to the output.
+const LZ4_RATIO_MAX: u64 = 255;
+
+/// Buffers that one large entry made longer than this are given back.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Turns contents into stored blocks; keeps its buffers from block to block.
+pub(crate) struct Sealer {
+    salt: u64,
+    compressor: Option<CompressTable>,
+    compressed: Vec<u8>,
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sealer").field("salt", &self.salt).finish_non_exhaustive()
+    }
+}
+
+impl Sealer {
+    /// For the table with `salt`.
+    pub(crate) fn new(salt: u64, compression: Compression) -> Self {
+        let compressor = match compression {
+            Compression::None => None,
+            Compression::Lz4 => Some(CompressTable::default()),
+        };
+        Self { salt, compressor, compressed: Vec::new() }
+    }
+
+    /// The parts of the stored block at `offset`, compressed where that pays.
+    pub(crate) fn seal<'a>(
+        &'a mut self,
+        offset: u64,
+        content: &'a [u8],
+    ) -> (&'a [u8], [u8; TRAILER_BYTES]) {
+        let salt = self.salt;
+        match self.compress(content) {
+            Some(compressed) => (compressed, trailer(salt, offset, TYPE_LZ4, compressed)),
+            None => (content, trailer(salt, offset, TYPE_RAW, content)),
+        }
+    }
+
+    /// The parts of the stored block at `offset`, not compressed.
+    pub(crate) fn seal_raw<'a>(
+        &self,
+        offset: u64,
+        content: &'a [u8],
+    ) -> (&'a [u8], [u8; TRAILER_BYTES]) {
+        (content, trailer(self.salt, offset, TYPE_RAW, content))
+    }
+
+    fn compress(&mut self, content: &[u8]) -> Option<&[u8]> {
+        let table = self.compressor.as_mut()?;
+        self.compressed.clear();
+        self.compressed.shrink_to(KEPT_BYTES_MAX);
+        self.compressed.put_varint(content.len() as u64);
+        let length_bytes = self.compressed.len();
+        self.compressed.resize(length_bytes + get_maximum_output_size(content.len()), 0);
+        let output = &mut self.compressed[length_bytes..];
+        let written = compress_into_with_table(content, output, table)
+            .expect("the output has room for the longest result");
+        self.compressed.truncate(length_bytes + written);
+        let pays = self.compressed.len() <= content.len() - content.len() / 8;
+        pays.then_some(&self.compressed)
+    }
+}
+
+fn trailer(salt: u64, offset: u64, type_byte: u8, stored: &[u8]) -> [u8; TRAILER_BYTES] {
+    let mut trailer = [type_byte; TRAILER_BYTES];
+    trailer[1..].copy_from_slice(&checksum::block(salt, offset, type_byte, stored).to_le_bytes());
+    trailer
+}
+
+/// A stored block whose checksum was found right.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// The content as stored.
+    pub(crate) bytes: Bytes,
+    /// [`TYPE_RAW`] or [`TYPE_LZ4`], unless written by a later release.
+    pub(crate) type_byte: u8,
+}
+
+impl Stored {
+    /// Checks the bytes that were read at `offset` of the table with `salt`.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the bytes are short or the checksum differs.
+    pub(crate) fn open(mut bytes: Bytes, salt: u64, offset: u64) -> Result<Self, Corruption> {
+        let Some((stored, &[type_byte, c0, c1, c2, c3])) =
+            bytes.split_last_chunk::<TRAILER_BYTES>()
+        else {
+            let (need, have) = (TRAILER_BYTES as u64, bytes.len() as u64);
+            return Err(Corruption::Truncated { what: "block", need, have });
+        };
+        let want = u32::from_le_bytes([c0, c1, c2, c3]);
+        let computed = checksum::block(salt, offset, type_byte, stored);
+        if want != computed {
+            let (stored, computed) = (want.into(), computed.into());
+            return Err(Corruption::Checksum { what: "block", stored, computed });
+        }
+        bytes.truncate(bytes.len() - TRAILER_BYTES);
+        Ok(Self { bytes, type_byte })
+    }
+
+    /// The content, at most `content_bytes_max` bytes if it has to be decompressed.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the type is not known or the content does not decompress.
+    pub(crate) fn content(self, content_bytes_max: u64) -> Result<Bytes, Corruption> {
+        match self.type_byte {
+            TYPE_RAW => Ok(self.bytes),
+            TYPE_LZ4 => decompress(&self.bytes, content_bytes_max),
+            other => Err(Corruption::Unsupported { what: "block type", value: other.into() }),
+        }
+    }
+}
+
+fn decompress(bytes: &[u8], content_bytes_max: u64) -> Result<Bytes, Corruption> {
+    let what = "bytes of a compressed block";
+    let mut decoder = Decoder::new(bytes);
+    let content_bytes = decoder.varint(what)?;
+    let compressed = decoder.rest();
+    let producible = (compressed.len() as u64).saturating_mul(LZ4_RATIO_MAX);
+    let too_long = Corruption::OutOfRange { what, value: content_bytes };
+    if content_bytes > content_bytes_max.min(producible) {
+        return Err(too_long);
+    }
+    let mut content = vec![0; usize::try_from(content_bytes).map_err(|_| too_long)?];
+    match decompress_into(compressed, &mut content) {
+        Ok(written) if written == content.len() => Ok(content.into()),
+        Ok(written) => {
+            Err(Corruption::Mismatch { what, expected: content_bytes, found: written as u64 })
+        }
+        Err(_) => Err(Corruption::OutOfRange { what, value: content_bytes }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(compression: Compression, content: &[u8]) -> (Bytes, u8) {
+        let mut sealer = Sealer::new(7, compression);
+        let (stored, trailer) = sealer.seal(64, content);
+        ([stored, &trailer].concat().into(), trailer[0])
+    }
+
+    fn opened(bytes: Bytes) -> Result<Bytes, Corruption> {
+        Stored::open(bytes, 7, 64)?.content(1 << 20)
+    }
+
+    #[test]
+    fn content_returns_and_is_compressed_only_where_it_pays() {
+        let noise: Vec<u8> = (0..1000_u64)
+            .flat_map(|i| xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()).to_le_bytes())
+            .collect();
+        let cases: [(&str, &[u8], u8); 4] = [
+            ("empty", b"", TYPE_RAW),
+            ("short", b"abc", TYPE_RAW),
+            ("noise", &noise, TYPE_RAW),
+            ("repetitive", &[b'a'; 5000], TYPE_LZ4),
+        ];
+        for (name, content, want) in cases {
+            let (bytes, type_byte) = sealed(Compression::Lz4, content);
+            assert_eq!(type_byte, want, "{name}");
+            assert_eq!(opened(bytes).as_deref(), Ok(content), "{name}");
+            let (bytes, type_byte) = sealed(Compression::None, content);
+            assert_eq!(type_byte, TYPE_RAW, "{name}");
+            assert_eq!(opened(bytes).as_deref(), Ok(content), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_block_passes_only_in_its_place() {
+        let (bytes, _) = sealed(Compression::Lz4, &[b'a'; 100]);
+        assert!(Stored::open(bytes.clone(), 7, 64).is_ok());
+        assert!(Stored::open(bytes.clone(), 8, 64).is_err(), "another table");
+        assert!(Stored::open(bytes.clone(), 7, 65).is_err(), "another offset");
+        for at in 0..bytes.len() {
+            assert!(Stored::open(bytes.slice(..at), 7, 64).is_err(), "cut at {at}");
+            let mut flipped = bytes.to_vec();
+            flipped[at] ^= 1;
+            assert!(Stored::open(flipped.into(), 7, 64).is_err(), "flipped at {at}");
+        }
+    }
+
+    #[test]
+    fn hostile_content_is_refused() {
+        let lz4 = |length: u64, compressed: &[u8]| {
+            let mut bytes = Vec::new();
+            bytes.put_varint(length);
+            bytes.put(compressed);
+            Stored { bytes: bytes.into(), type_byte: TYPE_LZ4 }.content(1 << 20)
+        };
+        let mut good = vec![0; get_maximum_output_size(100)];
+        let written =
+            compress_into_with_table(&[b'a'; 100], &mut good, &mut CompressTable::default());
+        good.truncate(written.unwrap());
+        assert_eq!(lz4(100, &good).as_deref(), Ok(&[b'a'; 100][..]));
+        let cases = [
+            ("longer than any block", lz4((1 << 20) + 1, &[0; 9000])),
+            ("longer than the input can become", lz4(1 << 19, &good)),
+            ("shorter than the output", lz4(99, &good)),
+            ("longer than the output", lz4(101, &good)),
+            ("cut", lz4(100, &good[..good.len() - 1])),
+        ];
+        for (name, found) in cases {
+            assert!(found.is_err(), "{name}: {found:?}");
+        }
+        let future = Stored { bytes: Bytes::new(), type_byte: 2 }.content(0);
+        assert_eq!(future, Err(Corruption::Unsupported { what: "block type", value: 2 }));
+    }
+}

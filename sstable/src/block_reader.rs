@@ -1,0 +1,79 @@
+//! Reads and checks single blocks of a table.
+
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_format::Corruption;
+
+use crate::{
+    block::{Block, BlockRole, stored::Stored},
+    error::ReadError,
+    handle::BlockHandle,
+    source::TableSource,
+};
+
+/// What it takes to read a block of one table.
+#[derive(Debug)]
+pub(crate) struct BlockReader {
+    source: Arc<dyn TableSource>,
+    salt: u64,
+    /// Where blocks may lie: behind the file header and before the footer.
+    place: Range<u64>,
+    /// The longest content of the table; caps what decompression allocates.
+    content_bytes_max: u64,
+}
+
+impl BlockReader {
+    /// Reads blocks in `place` of `source` that were written with `salt`. Refuses compressed ones
+    /// until [`set_content_bytes_max`](Self::set_content_bytes_max) tells their bound.
+    pub(crate) fn new(source: Arc<dyn TableSource>, salt: u64, place: Range<u64>) -> Self {
+        Self { source, salt, place, content_bytes_max: 0 }
+    }
+
+    /// No content of the table is longer.
+    pub(crate) fn set_content_bytes_max(&mut self, bytes: u64) {
+        self.content_bytes_max = bytes;
+    }
+
+    /// Reads a block and checks its checksum.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`]; nothing is read or allocated for a block that does not lie within the table.
+    pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Stored, ReadError> {
+        let BlockHandle { offset, bytes } = handle;
+        let corrupt = ReadError::corrupt(offset);
+        let place = handle.place();
+        let within = self.place.start <= place.start && place.end <= self.place.end;
+        let length = usize::try_from(bytes).ok().filter(|_| within);
+        let Some(length) = length else {
+            return Err(corrupt(Corruption::OutOfRange { what: "bytes of a block", value: bytes }));
+        };
+        let stored = self.source.read_at(offset, length)?;
+        Stored::open(stored, self.salt, offset).map_err(corrupt)
+    }
+
+    /// Reads the content of a block.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_stored`](Self::read_stored).
+    pub(crate) fn read_content(&self, handle: BlockHandle) -> Result<Bytes, ReadError> {
+        let stored = self.read_stored(handle)?;
+        stored.content(self.content_bytes_max).map_err(ReadError::corrupt(handle.offset))
+    }
+
+    /// Reads a block of entries.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_stored`](Self::read_stored).
+    pub(crate) fn read_block(
+        &self,
+        handle: BlockHandle,
+        role: BlockRole,
+    ) -> Result<Block, ReadError> {
+        let content = self.read_content(handle)?;
+        Block::decode(content, role).map_err(ReadError::corrupt(handle.offset))
+    }
+}

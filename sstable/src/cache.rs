@@ -1,0 +1,108 @@
+//! Blocks that many readers share.
+
+use quick_cache::{Weighter, sync::Cache};
+
+use crate::block::Block;
+
+/// A block's key: the table's number in this process, and the block's offset.
+///
+/// Not the file id: a file that is opened anew, or restored under an old id, must not meet the
+/// blocks of its predecessor.
+type BlockKey = (u64, u64);
+
+/// Checked, decompressed blocks of all tables of a process, within a bound of bytes.
+///
+/// Resistant to scans: a block that is read once does not drive out those that are read often.
+/// Keeps data blocks and index partitions; what every lookup needs (top indexes, filters) belongs
+/// to the tables.
+#[derive(Debug)]
+pub struct BlockCache {
+    blocks: Cache<BlockKey, Block, BlockWeight>,
+}
+
+/// The bytes that a cached block takes.
+#[derive(Debug, Clone)]
+struct BlockWeight;
+
+impl Weighter<BlockKey, Block> for BlockWeight {
+    fn weight(&self, _: &BlockKey, block: &Block) -> u64 {
+        (block.content_bytes() + size_of::<(BlockKey, Block)>()) as u64
+    }
+}
+
+impl BlockCache {
+    /// A typical block: sizes the cache's tables, nothing depends on it.
+    const TYPICAL_BLOCK_BYTES: u64 = 4 << 10;
+
+    /// Holds at most `bytes` bytes of blocks; 0 keeps nothing.
+    ///
+    /// A block longer than a shard of the cache (a part in some dozens) is not kept.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        let blocks = usize::try_from(bytes / Self::TYPICAL_BLOCK_BYTES).unwrap_or(usize::MAX);
+        Self { blocks: Cache::with_weighter(blocks, bytes, BlockWeight) }
+    }
+
+    /// The most bytes that it holds.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.blocks.capacity()
+    }
+
+    /// Bytes of the blocks that it holds now. Blocks that users pin by their values, and that were
+    /// driven out since, are not among them.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.blocks.weight()
+    }
+
+    /// Number of blocks that it holds now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether it holds no block.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// The block at `offset` of the table with this number, if it is there.
+    #[inline]
+    pub(crate) fn get(&self, table: u64, offset: u64, cache_use: CacheUse) -> Option<Block> {
+        match cache_use {
+            CacheUse::Fill => self.blocks.get(&(table, offset)),
+            CacheUse::Bypass => self.blocks.peek(&(table, offset)),
+        }
+    }
+
+    /// Keeps a block.
+    pub(crate) fn insert(&self, table: u64, offset: u64, block: Block) {
+        self.blocks.insert((table, offset), block);
+    }
+}
+
+/// What reading a block does to the cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CacheUse {
+    /// Blocks that were read are kept.
+    #[default]
+    Fill,
+    /// Blocks that are there are used, and nothing is kept or counted as used: for compactions and
+    /// other readers of whole tables.
+    Bypass,
+}
+
+/// What lookups asked for and what they really read. The caller's: nothing here is shared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlockCounts {
+    /// Data blocks asked of the cache.
+    pub data_block_requests: u64,
+    /// Index partitions asked of the cache; the top index is resident and not counted.
+    pub index_block_requests: u64,
+    /// Blocks read from the source.
+    pub blocks_read: u64,
+    /// Bytes read from the source.
+    pub bytes_read: u64,
+}

@@ -1,0 +1,223 @@
+//! A table's bytes and their meaning side by side.
+
+use std::{ops::Range, sync::Arc};
+
+use sievedb_filter::filter_block;
+use sievedb_format::{
+    Annotation, FileHeader, Trailer, annotation::printable, file_header::HEADER_BYTES,
+};
+
+use crate::{
+    block::{
+        Block, BlockCursor, BlockRole,
+        stored::{TRAILER_BYTES, TYPE_LZ4, TYPE_RAW},
+    },
+    block_reader::BlockReader,
+    error::ReadError,
+    footer::{BlockKind, Footer, FooterBlock},
+    handle::BlockHandle,
+    properties::TableProperties,
+    source::TableSource,
+    table::Contents,
+};
+
+/// Describes every field of a table, for people.
+///
+/// Also of a damaged one: a part that cannot be read is described as damaged, and so is all that
+/// only it leads to.
+#[must_use]
+pub fn describe(source: &Arc<dyn TableSource>) -> Annotation {
+    let mut annotation = Annotation::new();
+    let header = HEADER_BYTES as u64;
+    match read_header(&**source) {
+        Ok(header) => header.describe(&mut annotation),
+        Err(error) => annotation.field(0..header.min(source.len()), "header", damage(&error)),
+    }
+    let footer = match Footer::read(&**source) {
+        Ok(footer) => footer,
+        Err(error) => {
+            let place = header.min(source.len())..source.len();
+            annotation.field(place, "footer", damage(&error));
+            return annotation;
+        }
+    };
+    match Contents::read(Arc::clone(source), &footer) {
+        Ok(contents) => describe_parts(&**source, &footer, &contents, &mut annotation),
+        Err(error) => annotation.field(header..footer.list_offset, "blocks", damage(&error)),
+    }
+    footer.describe(&mut annotation);
+    annotation
+}
+
+fn read_header(source: &dyn TableSource) -> Result<FileHeader, ReadError> {
+    let header = source.read_at(0, HEADER_BYTES)?;
+    FileHeader::decode(&header).map_err(ReadError::corrupt(0))
+}
+
+fn damage(error: &ReadError) -> String {
+    match error {
+        ReadError::Io(source) => format!("unreadable: {source}"),
+        ReadError::Corrupt { source, .. } => format!("damaged: {source}"),
+    }
+}
+
+fn describe_parts(
+    source: &dyn TableSource,
+    footer: &Footer,
+    contents: &Contents,
+    annotation: &mut Annotation,
+) {
+    let Contents { blocks, properties, top_index, .. } = contents;
+    let mut parts = Vec::new();
+    collect_parts(blocks, properties, top_index, &mut parts);
+    parts.extend(footer.blocks.iter().map(|&block| Part::Footer(block)));
+    parts.sort_by_key(Part::offset);
+    for part in parts {
+        annotation.rebase(part.offset());
+        match part {
+            Part::Block(handle, role) => describe_block(blocks, handle, role, annotation),
+            Part::Footer(FooterBlock { kind: BlockKind::PointFilter, offset, bytes }) => {
+                describe_filter(source, offset, bytes, annotation);
+            }
+            Part::Footer(FooterBlock { kind, offset, bytes }) => {
+                let handle = BlockHandle { offset, bytes };
+                match kind {
+                    BlockKind::DataIndex => {
+                        describe_block(blocks, handle, BlockRole::Index, annotation);
+                    }
+                    BlockKind::Properties => {
+                        contents.properties.describe(annotation);
+                        describe_trailer(bytes, TYPE_RAW, annotation);
+                    }
+                    _ => {
+                        contents.range_tombstones.describe(annotation);
+                        describe_trailer(bytes, TYPE_RAW, annotation);
+                    }
+                }
+            }
+        }
+    }
+    annotation.rebase(0);
+}
+
+/// A part of the table between header and footer.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Block(BlockHandle, BlockRole),
+    Footer(FooterBlock),
+}
+
+impl Part {
+    fn offset(&self) -> u64 {
+        match self {
+            Self::Block(handle, _) => handle.offset,
+            Self::Footer(block) => block.offset,
+        }
+    }
+}
+
+/// The data blocks and partitions that the top index leads to.
+fn collect_parts(
+    blocks: &BlockReader,
+    properties: &TableProperties,
+    top_index: &Block,
+    parts: &mut Vec<Part>,
+) {
+    let has_partitions = properties.index_levels == 2;
+    for handle in handles(top_index.clone()) {
+        if !has_partitions {
+            parts.push(Part::Block(handle, BlockRole::Data));
+            continue;
+        }
+        parts.push(Part::Block(handle, BlockRole::Index));
+        if let Ok(partition) = blocks.read_block(handle, BlockRole::Index) {
+            let data = handles(partition).into_iter();
+            parts.extend(data.map(|handle| Part::Block(handle, BlockRole::Data)));
+        }
+    }
+}
+
+fn handles(index: Block) -> Vec<BlockHandle> {
+    let mut cursor = BlockCursor::new(index);
+    cursor.seek_to_first();
+    std::iter::from_fn(|| {
+        let handle = cursor.handle()?;
+        cursor.next();
+        Some(handle)
+    })
+    .collect()
+}
+
+fn describe_block(
+    blocks: &BlockReader,
+    handle: BlockHandle,
+    role: BlockRole,
+    annotation: &mut Annotation,
+) {
+    let bytes = handle.bytes;
+    let read = || {
+        let type_byte = blocks.read_stored(handle)?.type_byte;
+        Ok((type_byte, blocks.read_block(handle, role)?))
+    };
+    let (type_byte, block) = match read() {
+        Ok(found) => found,
+        Err(error) => return annotation.field(0..bytes, "block", damage(&error)),
+    };
+    let stored_bytes = bytes - TRAILER_BYTES as u64;
+    let place = |range: Range<u64>| match type_byte {
+        TYPE_RAW => range,
+        // Fields of compressed content have no place of their own.
+        _ => 0..stored_bytes,
+    };
+    let name = match role {
+        BlockRole::Data => "entry",
+        BlockRole::Index => "separator",
+    };
+    let content_bytes = block.content_bytes() as u64;
+    let mut cursor = BlockCursor::new(block);
+    cursor.seek_to_first();
+    let mut from = 0;
+    while let Some(key) = cursor.key() {
+        let to = cursor.entry_end() as u64;
+        let value = match cursor.role() {
+            BlockRole::Data => printable(&cursor.value()),
+            BlockRole::Index => cursor.handle().map_or_else(String::new, |it| it.to_string()),
+        };
+        let version = match key.trailer {
+            Trailer::OLDEST => "behind all versions".to_owned(),
+            trailer => format!("@{} {:?}", trailer.sequence(), trailer.kind()),
+        };
+        let meaning = format!("{} {version} -> {value}", printable(key.user_key));
+        annotation.field(place(from..to), name, meaning);
+        from = to;
+        cursor.next();
+    }
+    annotation.field(place(from..content_bytes), "restarts", cursor.restarts());
+    describe_trailer(bytes, type_byte, annotation);
+}
+
+/// Type and checksum of a block of `bytes` bytes, which were found right.
+fn describe_trailer(bytes: u64, type_byte: u8, annotation: &mut Annotation) {
+    let type_at = bytes - TRAILER_BYTES as u64;
+    let meaning = match type_byte {
+        TYPE_RAW => "raw",
+        TYPE_LZ4 => "LZ4",
+        _ => "unknown",
+    };
+    annotation.field(type_at..type_at + 1, "type", meaning);
+    annotation.field(type_at + 1..bytes, "checksum", "ok");
+}
+
+fn describe_filter(source: &dyn TableSource, offset: u64, bytes: u64, annotation: &mut Annotation) {
+    let fits = offset.checked_add(bytes).is_some_and(|end| end <= source.len());
+    let length = usize::try_from(bytes).ok().filter(|_| fits);
+    match length.map(|length| source.read_at(offset, length)) {
+        Some(Ok(block)) => {
+            for field in filter_block::describe(&block) {
+                annotation.field(field.place, field.name, field.meaning);
+            }
+        }
+        Some(Err(error)) => annotation.field(0..bytes, "filter", damage(&error.into())),
+        None => annotation.field(0..0, "filter", format_args!("damaged: {bytes} bytes")),
+    }
+}

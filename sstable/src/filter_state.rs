@@ -1,0 +1,136 @@
+//! The filter of an open table, or why there is none.
+
+use std::{error, fmt, io};
+
+use sievedb_filter::{DecodeError, Expected, TableFilter, filter_block};
+
+use crate::{identity::TableIdentity, source::TableSource};
+
+/// Where a filter block lies in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterPlace {
+    /// Where it starts, a multiple of 64.
+    pub offset: u64,
+    /// Its length with its trailer.
+    pub bytes: u64,
+    /// The checksum at the end of its trailer; it covers the whole block.
+    pub checksum: u32,
+}
+
+/// What a table's filter can do for a lookup.
+#[derive(Debug)]
+pub enum FilterState {
+    /// It was read and verified, and stays in memory as long as the table is open.
+    Resident(TableFilter),
+    /// There is one, and it must not be used: every key may be in the table.
+    Unusable(FilterUnusable),
+    /// The table was built without one: every key may be in the table.
+    None,
+}
+
+impl FilterState {
+    /// Loads the filter at `place`. Never fails: a table is complete without its filter.
+    pub(crate) fn load(
+        source: &dyn TableSource,
+        identity: &TableIdentity,
+        place: Option<FilterPlace>,
+    ) -> Self {
+        match place.map(|place| load(source, identity, place)) {
+            Some(Ok(filter)) => Self::Resident(filter),
+            Some(Err(reason)) => Self::Unusable(reason),
+            None => Self::None,
+        }
+    }
+
+    /// The filter, if it can be used.
+    #[must_use]
+    pub fn resident(&self) -> Option<&TableFilter> {
+        match self {
+            Self::Resident(filter) => Some(filter),
+            Self::Unusable(_) | Self::None => None,
+        }
+    }
+
+    /// Returns `false` only if the table holds no version of a user key with this hash.
+    #[inline]
+    #[must_use]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
+        self.resident().is_none_or(|filter| filter.may_contain_hash(hash))
+    }
+
+    /// Bytes that the filter keeps in memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.resident().map_or(0, TableFilter::memory_bytes)
+    }
+}
+
+/// Why a filter must not be used.
+#[derive(Debug)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant's doc names its fields")]
+pub enum FilterUnusable {
+    /// It could not be read.
+    Io(io::Error),
+    /// It does not lie within the table, or not at a multiple of 64.
+    Misplaced { offset: u64, bytes: u64 },
+    /// Its checksum is `found`, and the manifest says `expected`: it is another filter.
+    Replaced { expected: u32, found: u32 },
+    /// Its bytes break their format, or belong to another table, hash or release.
+    Refused(DecodeError),
+}
+
+impl fmt::Display for FilterUnusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(_) => write!(f, "cannot read the filter"),
+            Self::Misplaced { offset, bytes } => {
+                write!(f, "a filter of {bytes} bytes cannot lie at byte {offset}")
+            }
+            Self::Replaced { expected, found } => {
+                write!(f, "the checksum of the filter is {found:#x}, {expected:#x} was expected")
+            }
+            Self::Refused(_) => write!(f, "the filter was refused"),
+        }
+    }
+}
+
+impl error::Error for FilterUnusable {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Io(source) => Some(source),
+            Self::Refused(source) => Some(source),
+            Self::Misplaced { .. } | Self::Replaced { .. } => None,
+        }
+    }
+}
+
+fn load(
+    source: &dyn TableSource,
+    identity: &TableIdentity,
+    place: FilterPlace,
+) -> Result<TableFilter, FilterUnusable> {
+    let FilterPlace { offset, bytes, checksum: expected } = place;
+    let fits = offset.checked_add(bytes).is_some_and(|end| end <= source.len());
+    let is_aligned = offset.is_multiple_of(FILTER_ALIGNMENT);
+    let length = usize::try_from(bytes).ok().filter(|_| fits && is_aligned);
+    let Some(length) = length else {
+        return Err(FilterUnusable::Misplaced { offset, bytes });
+    };
+    let block = source.read_at(offset, length).map_err(FilterUnusable::Io)?;
+    let found = stored_checksum(&block);
+    if found != Some(expected) {
+        let found = found.unwrap_or(0);
+        return Err(FilterUnusable::Replaced { expected, found });
+    }
+    let TableIdentity { hash_seed, salt, .. } = *identity;
+    filter_block::decode(&block, Expected { hash_seed, salt }).map_err(FilterUnusable::Refused)
+}
+
+/// Filter blocks start at multiples of this, so that a mapped payload has whole cache lines.
+pub(crate) const FILTER_ALIGNMENT: u64 = 64;
+
+/// The checksum at the end of a filter block.
+pub(crate) fn stored_checksum(block: &[u8]) -> Option<u32> {
+    block.last_chunk().copied().map(u32::from_le_bytes)
+}

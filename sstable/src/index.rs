@@ -1,0 +1,231 @@
+//! The index: from a key to the only block that may hold it.
+//!
+//! For each data block the index has an entry, the block's separator and its handle (see
+//! [`crate::handle`]). A separator is at or behind every key of its block and before every key of
+//! the next one. So the block of the first separator at or behind a target holds the first key at
+//! or behind the target, or the target is in the gap behind that block.
+//!
+//! | the next block starts with       | separator of a block                                    |
+//! |----------------------------------|---------------------------------------------------------|
+//! | a version of the same user key   | the block's last key, sequence number and kind included |
+//! | another user key, or not at all  | a short user key `s`, kind 0 and sequence number 0, where last user key <= `s` < next user key |
+//!
+//! Kind 0 with sequence number 0 is [`Trailer::OLDEST`]: no write has it, and it sorts behind every
+//! version of its user key. That is what the second case needs if `s` is the last user key itself.
+//! In the gap of the second case lies no version of the next block's user keys, so a point lookup
+//! never needs a second block.
+//!
+//! # Levels
+//!
+//! Index entries are collected into partitions, which are blocks of their own, each behind the last
+//! data block that it leads to. The top index leads to the partitions in the same way: with the
+//! separator of a partition's last entry. A table with one partition has no second level: that
+//! partition is its top index. The properties tell the number of levels, 1 or 2.
+//!
+//! Every index entry is a restart, because a search needs few more than the logarithm of them, and
+//! index blocks are not compressed, because they are read more often than all others.
+
+use std::io;
+
+use sievedb_format::{InternalKey, Trailer};
+
+use crate::{
+    block::{BlockBuilder, common_prefix},
+    handle::BlockHandle,
+};
+
+const RESTART_INTERVAL: usize = 1;
+
+/// Collects the entries of an index.
+#[derive(Debug)]
+pub(crate) struct IndexBuilder {
+    partition_bytes: usize,
+    partition: BlockBuilder,
+    top: BlockBuilder,
+    partitions: u64,
+    separator: Vec<u8>,
+    separator_trailer: Trailer,
+    handle: Vec<u8>,
+}
+
+impl IndexBuilder {
+    /// Partitions of about `partition_bytes` bytes.
+    pub(crate) fn new(partition_bytes: usize) -> Self {
+        Self {
+            partition_bytes,
+            partition: BlockBuilder::new(RESTART_INTERVAL),
+            top: BlockBuilder::new(RESTART_INTERVAL),
+            partitions: 0,
+            separator: Vec::new(),
+            separator_trailer: Trailer::OLDEST,
+            handle: Vec::new(),
+        }
+    }
+
+    /// Adds the data block at `handle`, which ends with `last`; the next one starts with `next`.
+    ///
+    /// A partition that has no room for the entry is given to `write` first.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`, and [`io::ErrorKind::FileTooLarge`] for a top index beyond 4 GiB.
+    pub(crate) fn add(
+        &mut self,
+        last: InternalKey<'_>,
+        next: Option<InternalKey<'_>>,
+        handle: BlockHandle,
+        write: impl FnOnce(&[u8]) -> io::Result<BlockHandle>,
+    ) -> io::Result<()> {
+        self.handle.clear();
+        handle.encode(&mut self.handle);
+        let with_this = self.partition.content_bytes_with(last, &self.handle);
+        if !self.partition.is_empty() && with_this > self.partition_bytes {
+            self.end_partition(write)?;
+            self.handle.clear();
+            handle.encode(&mut self.handle);
+        }
+        self.separator_trailer = separate(last, next, &mut self.separator);
+        let separator = InternalKey::new(&self.separator, self.separator_trailer);
+        self.partition.add(separator, &self.handle);
+        Ok(())
+    }
+
+    fn end_partition(
+        &mut self,
+        write: impl FnOnce(&[u8]) -> io::Result<BlockHandle>,
+    ) -> io::Result<()> {
+        self.handle.clear();
+        write(self.partition.finish())?.encode(&mut self.handle);
+        let separator = InternalKey::new(&self.separator, self.separator_trailer);
+        if u32::try_from(self.top.content_bytes_with(separator, &self.handle)).is_err() {
+            // Takes gigabytes of keys of the greatest length.
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the index is too long"));
+        }
+        self.top.add(separator, &self.handle);
+        self.partition.reset();
+        self.partitions += 1;
+        Ok(())
+    }
+
+    /// Gives what is left to `write`, the top index last, and returns its handle.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`.
+    pub(crate) fn finish(
+        &mut self,
+        mut write: impl FnMut(&[u8]) -> io::Result<BlockHandle>,
+    ) -> io::Result<BlockHandle> {
+        if self.partitions == 0 {
+            return write(self.partition.finish());
+        }
+        self.end_partition(&mut write)?;
+        write(self.top.finish())
+    }
+
+    /// Number of partitions that lie below a top index.
+    pub(crate) fn partitions(&self) -> u64 {
+        self.partitions
+    }
+
+    /// Bytes that [`finish`](Self::finish) would write now, about.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.partition.content_bytes() + self.top.content_bytes()
+    }
+}
+
+/// Puts the user key of the separator between `last` and `next` into `separator`, and returns the
+/// trailer.
+fn separate(
+    last: InternalKey<'_>,
+    next: Option<InternalKey<'_>>,
+    separator: &mut Vec<u8>,
+) -> Trailer {
+    separator.clear();
+    separator.extend_from_slice(last.user_key);
+    let Some(next) = next else {
+        return Trailer::OLDEST;
+    };
+    if last.user_key == next.user_key {
+        return last.trailer;
+    }
+    shorten(separator, next.user_key);
+    Trailer::OLDEST
+}
+
+/// Replaces `key` by the shortest user key that is at or behind it and before `next`.
+fn shorten(key: &mut Vec<u8>, next: &[u8]) {
+    let common = common_prefix(key, next);
+    if common == key.len() {
+        return; // `next` extends the key: everything shorter is before the key.
+    }
+    if next.len() > common + 1 {
+        // The prefix of `next` that ends with the difference is shorter than `next`: before it.
+        key[common] = next[common];
+        key.truncate(common + 1);
+        return;
+    }
+    // Else only a byte between the two at the difference, or a larger one behind it, is before.
+    let above = |at: usize| at > common || key[at] + 1 < next[at];
+    let raised = (common..key.len()).find(|&at| key[at] < u8::MAX && above(at));
+    if let Some(at) = raised.filter(|at| at + 1 < key.len()) {
+        key[at] += 1;
+        key.truncate(at + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sievedb_format::Kind;
+
+    use super::*;
+
+    #[test]
+    fn shortened_keys_are_short() {
+        let cases: [(&[u8], &[u8], &[u8]); 12] = [
+            (b"", b"a", b""),
+            (b"abc", b"abcd", b"abc"),
+            (b"abcdef", b"abzzzz", b"abz"),
+            (b"abcdef", b"abd", b"abce"),
+            (b"abcdef", b"abe", b"abd"),
+            (b"abc", b"abd", b"abc"),
+            (b"ab\xff", b"b", b"ac"),
+            (b"a\xff\xff", b"b", b"a\xff\xff"),
+            (b"a\xff\xff1", b"b", b"a\xff\xff1"),
+            (b"a\xff\xff12", b"b", b"a\xff\xff2"),
+            (b"\xff\xfe1", b"\xff\xff", b"\xff\xfe1"),
+            (b"a\xff", b"c", b"b"),
+        ];
+        for (last, next, want) in cases {
+            let mut key = last.to_vec();
+            shorten(&mut key, next);
+            assert_eq!(key, want, "{last:?} before {next:?}");
+        }
+    }
+
+    #[test]
+    fn separators_separate() {
+        let bytes = [0, 1, 2, 0xfe, 0xff];
+        let mut keys = vec![vec![]];
+        for length in 0..3 {
+            let longest: Vec<_> = keys.iter().filter(|key| key.len() == length).cloned().collect();
+            keys.extend(
+                longest.iter().flat_map(|key| bytes.map(|byte| [&key[..], &[byte]].concat())),
+            );
+        }
+        let trailers = [9, 5].map(|sequence| Trailer::new(sequence, Kind::Put));
+        let mut separator = Vec::new();
+        let pairs = keys.iter().flat_map(|last| keys.iter().map(move |next| (last, next)));
+        for (last, next) in pairs {
+            let [newer, older] = trailers;
+            let (last, next) = (InternalKey::new(last, newer), InternalKey::new(next, older));
+            if last >= next {
+                continue;
+            }
+            let trailer = separate(last, Some(next), &mut separator);
+            let separator = InternalKey::new(&separator, trailer);
+            assert!(last <= separator && separator < next, "{last:?} {separator:?} {next:?}");
+            assert!(separator.user_key.len() <= last.user_key.len().max(next.user_key.len()));
+        }
+    }
+}

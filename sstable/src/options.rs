@@ -1,0 +1,192 @@
+//! How a table is built.
+
+use std::{error, fmt, ops::RangeInclusive};
+
+use crate::block::RESTART_INTERVAL_MAX;
+
+/// Default of [`TableOptions::block_bytes`]: 4 KiB, a page.
+pub const DEFAULT_BLOCK_BYTES: usize = 4 << 10;
+/// Default of [`TableOptions::restart_interval`].
+pub const DEFAULT_RESTART_INTERVAL: usize = 16;
+/// Default of [`TableOptions::filter_bits_per_key`]: about 1 % of false positives.
+pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
+/// Default of [`TableOptions::index_partition_bytes`]: 16 KiB.
+pub const DEFAULT_INDEX_PARTITION_BYTES: usize = 16 << 10;
+
+const BLOCK_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
+const FILTER_BITS_PER_KEY: RangeInclusive<f64> = 0.001..=40.0;
+
+/// How blocks are compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Not at all: the fastest to read, and a mapped file is served without a copy.
+    None,
+    /// By LZ4, where that saves an eighth of a block or more.
+    #[default]
+    Lz4,
+}
+
+/// How a table is built. Affects new tables only: a table says itself how to read it.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct TableOptions {
+    pub(crate) block_bytes: usize,
+    pub(crate) restart_interval: usize,
+    pub(crate) compression: Compression,
+    pub(crate) filter_bits_per_key: f64,
+    pub(crate) index_partition_bytes: usize,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            block_bytes: DEFAULT_BLOCK_BYTES,
+            restart_interval: DEFAULT_RESTART_INTERVAL,
+            compression: Compression::default(),
+            filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
+            index_partition_bytes: DEFAULT_INDEX_PARTITION_BYTES,
+        }
+    }
+}
+
+impl TableOptions {
+    /// Complete options, as [`default`](Self::default).
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Target size of a data block before compression, in bytes.
+    ///
+    /// Small blocks read less for a point lookup. Large blocks compress better and shrink the
+    /// index. A block exceeds the target only if it holds a single entry.
+    ///
+    /// From 1 KiB to 1 MiB; default [`DEFAULT_BLOCK_BYTES`].
+    pub fn block_bytes(mut self, bytes: usize) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// Every how many entries of a data block one is stored with its whole key.
+    ///
+    /// A lookup decodes half as many entries on average; a larger interval saves bytes where
+    /// neighbouring keys begin alike.
+    ///
+    /// From 1 to [`RESTART_INTERVAL_MAX`]; default [`DEFAULT_RESTART_INTERVAL`].
+    pub fn restart_interval(mut self, entries: usize) -> Self {
+        self.restart_interval = entries;
+        self
+    }
+
+    /// How data blocks are compressed; default [`Compression::Lz4`].
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Bits that the filter spends on each distinct user key.
+    ///
+    /// Each bit more cuts the false positives by about a third, and all of them stay in memory.
+    ///
+    /// 0 for no filter, or from 0.001 to 40; default [`DEFAULT_FILTER_BITS_PER_KEY`].
+    pub fn filter_bits_per_key(mut self, bits: f64) -> Self {
+        self.filter_bits_per_key = bits;
+        self
+    }
+
+    /// Target size of an index partition, in bytes.
+    ///
+    /// An index up to that size is resident as a whole. Of a larger one only the top is, which
+    /// names the partitions; these go through the block cache, one more request for each lookup.
+    ///
+    /// From 1 KiB to 1 MiB; default [`DEFAULT_INDEX_PARTITION_BYTES`].
+    pub fn index_partition_bytes(mut self, bytes: usize) -> Self {
+        self.index_partition_bytes = bytes;
+        self
+    }
+
+    /// Thousandths of a bit per key that the filter gets.
+    pub(crate) fn filter_millibits(&self) -> u64 {
+        // At most 40,000: `validate` was called.
+        (self.filter_bits_per_key * 1000.0).round() as u64
+    }
+
+    /// Checks every option.
+    ///
+    /// # Errors
+    ///
+    /// Names the first option that is out of range.
+    pub fn validate(&self) -> Result<(), InvalidOption> {
+        let filter_bits = self.filter_bits_per_key;
+        let size = "from 1 KiB to 1 MiB";
+        let checks = [
+            (BLOCK_BYTES.contains(&self.block_bytes), "block_bytes", size),
+            (
+                (1..=RESTART_INTERVAL_MAX).contains(&self.restart_interval),
+                "restart_interval",
+                "from 1 to 256",
+            ),
+            (
+                filter_bits == 0.0 || FILTER_BITS_PER_KEY.contains(&filter_bits),
+                "filter_bits_per_key",
+                "0, or from 0.001 to 40",
+            ),
+            (BLOCK_BYTES.contains(&self.index_partition_bytes), "index_partition_bytes", size),
+        ];
+        for (is_in_range, name, allowed) in checks {
+            if !is_in_range {
+                return Err(InvalidOption { name, allowed });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An option is out of range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidOption {
+    /// Which one.
+    pub name: &'static str,
+    /// What is in range.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for InvalidOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the option {} is out of range: {}", self.name, self.allowed)
+    }
+}
+
+impl error::Error for InvalidOption {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validate_names_the_option_out_of_range() {
+        let new = TableOptions::new;
+        assert_eq!(new().validate(), Ok(()));
+        let ends = [
+            new().block_bytes(1 << 10).restart_interval(1).filter_bits_per_key(0.0),
+            new().block_bytes(1 << 20).restart_interval(256).filter_bits_per_key(40.0),
+        ];
+        for options in ends {
+            assert_eq!(options.validate(), Ok(()), "{options:?}");
+        }
+        let cases = [
+            ("block_bytes", new().block_bytes(1023)),
+            ("block_bytes", new().block_bytes((1 << 20) + 1)),
+            ("restart_interval", new().restart_interval(0)),
+            ("restart_interval", new().restart_interval(257)),
+            ("filter_bits_per_key", new().filter_bits_per_key(-1.0)),
+            ("filter_bits_per_key", new().filter_bits_per_key(0.0001)),
+            ("filter_bits_per_key", new().filter_bits_per_key(40.1)),
+            ("filter_bits_per_key", new().filter_bits_per_key(f64::NAN)),
+            ("index_partition_bytes", new().index_partition_bytes(0)),
+        ];
+        for (name, options) in cases {
+            assert_eq!(options.validate().err().map(|error| error.name), Some(name), "{options:?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The growing file of a table under construction.
+
+use std::io;
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::source::TableSink;
+
+/// Appends shorter than this are collected.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Counts, sums and collects what goes to a sink.
+#[derive(Debug)]
+pub(crate) struct Output<S> {
+    sink: S,
+    buffer: Vec<u8>,
+    /// Bytes that the sink took.
+    sent: u64,
+    checksum: Checksum,
+    /// The sink failed: nobody knows what of the append it took.
+    is_broken: bool,
+}
+
+/// xxh3_64 of everything so far.
+struct Checksum(Xxh3Default);
+
+impl std::fmt::Debug for Checksum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0.digest())
+    }
+}
+
+impl<S: TableSink> Output<S> {
+    /// Starts at the beginning of `sink`.
+    pub(crate) fn new(sink: S) -> Self {
+        let checksum = Checksum(Xxh3Default::new());
+        Self { sink, buffer: Vec::new(), sent: 0, checksum, is_broken: false }
+    }
+
+    /// Where the next byte goes.
+    pub(crate) fn offset(&self) -> u64 {
+        self.sent + self.buffer.len() as u64
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of the sink. Every later call fails too.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.flush()?;
+        }
+        if bytes.len() < BUFFER_BYTES {
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.send(|_| bytes)
+    }
+
+    /// Appends zeros up to a multiple of `alignment`.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub(crate) fn align(&mut self, alignment: u64) -> io::Result<()> {
+        while !self.offset().is_multiple_of(alignment) {
+            self.append(&[0])?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send(|buffer| buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn send<'a>(&'a mut self, choose: impl FnOnce(&'a [u8]) -> &'a [u8]) -> io::Result<()> {
+        if self.is_broken {
+            return Err(io::Error::other("an earlier append to the table failed"));
+        }
+        let bytes = choose(&self.buffer);
+        self.is_broken = true;
+        self.sink.append(bytes)?;
+        self.is_broken = false;
+        self.sent += bytes.len() as u64;
+        self.checksum.0.update(bytes);
+        Ok(())
+    }
+
+    /// Hands over the rest, and returns the sink, the length and the xxh3_64 of the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub(crate) fn finish(mut self) -> io::Result<(S, u64, u64)> {
+        self.flush()?;
+        Ok((self.sink, self.sent, self.checksum.0.digest()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xxhash_rust::xxh3::xxh3_64;
+
+    use super::*;
+
+    #[test]
+    fn sink_gets_every_byte_in_order() {
+        let mut output = Output::new(Vec::new());
+        let mut want = Vec::new();
+        for (bytes, byte) in [(1, 1), (100, 2), (BUFFER_BYTES - 101, 3), (1, 4), (5, 5)]
+            .into_iter()
+            .chain([(BUFFER_BYTES - 1, 6), (BUFFER_BYTES, 7), (3 * BUFFER_BYTES, 8), (3, 9)])
+        {
+            output.append(&vec![byte; bytes]).unwrap();
+            want.extend(vec![byte; bytes]);
+            assert_eq!(output.offset(), want.len() as u64);
+        }
+        output.align(64).unwrap();
+        want.resize(want.len().next_multiple_of(64), 0);
+        let checksum = xxh3_64(&want);
+        let (bytes, length) = (want.clone(), want.len() as u64);
+        assert!(output.finish().unwrap() == (bytes, length, checksum));
+    }
+
+    #[test]
+    fn a_failure_is_final() {
+        #[derive(Debug)]
+        struct FailOnce(bool);
+        impl TableSink for FailOnce {
+            fn append(&mut self, _: &[u8]) -> io::Result<()> {
+                if std::mem::replace(&mut self.0, false) {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                Ok(())
+            }
+        }
+        let mut output = Output::new(FailOnce(true));
+        let big = vec![0; BUFFER_BYTES];
+        assert_eq!(output.append(&big).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(output.append(&big).is_err());
+        assert!(output.finish().is_err());
+    }
+}

@@ -1,0 +1,464 @@
+//! What a table says of itself as a whole.
+//!
+//! # Encoded form
+//!
+//! Tagged fields, ascending by number: a tag (varint: number × 2, plus 1 if a reader that does not
+//! know the field must refuse the table), a length (varint), and as many bytes.
+//!
+//! | number | field                   | bytes                                                    |
+//! |--------|-------------------------|----------------------------------------------------------|
+//! | 1 !    | `comparator`            | 1 byte; 1: byte order of user keys                       |
+//! | 2 !    | `index_levels`          | varint, 1 or 2                                           |
+//! | 3 !    | `content_bytes_max`     | varint; the longest content of a block of entries        |
+//! | 4      | `counts`                | (kind, varint) for each kind that occurs, ascending      |
+//! | 5      | `user_keys`             | varint; distinct user keys of point entries              |
+//! | 6      | `smallest`              | smallest user key, range tombstones included             |
+//! | 7      | `largest`               | largest user key, range tombstones included              |
+//! | 8      | `smallest_sequence`     | varint                                                   |
+//! | 9      | `largest_sequence`      | varint                                                   |
+//! | 10     | `oldest_expiry_ms`      | varint; absent if nothing expires                        |
+//! | 11     | `filter`                | kind (1 byte), expected false-positive rate (`f64`); absent without a filter |
+//! | 12     | `key_bytes`             | varint; sum over all point entries                       |
+//! | 13     | `value_bytes`           | varint; sum over all point entries                       |
+//! | 14     | `data_blocks`           | varint                                                   |
+//! | 15     | `index_partitions`      | varint; 0 if the index has one level                     |
+//! | 16     | `block_bytes`           | varint; option that the table was built with             |
+//! | 17     | `restart_interval`      | varint; option                                           |
+//! | 18     | `compression`           | 1 byte; option: 0 none, 1 LZ4                            |
+//! | 19     | `filter_millibits`      | varint; option: thousandths of a bit per key             |
+//! | 20     | `index_partition_bytes` | varint; option                                           |
+//!
+//! Those marked `!` must be understood. All but 10 and 11 are always there. In a table without
+//! entries 6 to 9 are empty or 0.
+
+use sievedb_format::{
+    Annotation, Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber,
+    annotation::printable,
+};
+
+use crate::options::{Compression, TableOptions};
+
+/// Byte order of user keys: the only comparator.
+const COMPARATOR_BYTES: u8 = 1;
+
+/// Fields that a table may lack.
+const OPTIONAL: [u64; 2] = [10, 11];
+
+/// Fields up to this number must be understood.
+const MUST_UNDERSTAND_MAX: u64 = 3;
+
+/// The names of the fields; number 1 comes first.
+const NAMES: [&str; 20] = [
+    "comparator",
+    "index_levels",
+    "content_bytes_max",
+    "counts",
+    "user_keys",
+    "smallest",
+    "largest",
+    "smallest_sequence",
+    "largest_sequence",
+    "oldest_expiry_ms",
+    "filter",
+    "key_bytes",
+    "value_bytes",
+    "data_blocks",
+    "index_partitions",
+    "block_bytes",
+    "restart_interval",
+    "compression",
+    "filter_millibits",
+    "index_partition_bytes",
+];
+
+/// What a table says of itself as a whole.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct TableProperties {
+    /// Levels of the index, 1 or 2.
+    pub index_levels: u8,
+    /// The longest content of a block of entries, in bytes; caps what decompression allocates.
+    pub content_bytes_max: u64,
+    /// Number of entries of each kind, in the order of [`Kind::ALL`].
+    pub counts: [u64; Kind::ALL.len()],
+    /// Number of distinct user keys of point entries: what a filter is built over.
+    pub user_keys: u64,
+    /// Smallest user key, range tombstones included.
+    pub smallest: Box<[u8]>,
+    /// Largest user key; the exclusive end of a range tombstone counts as one.
+    pub largest: Box<[u8]>,
+    /// Smallest sequence number.
+    pub smallest_sequence: SequenceNumber,
+    /// Largest sequence number.
+    pub largest_sequence: SequenceNumber,
+    /// Earliest expiry of an entry, in milliseconds of the store clock.
+    pub oldest_expiry_ms: Option<u64>,
+    /// The filter that the table was built with.
+    pub filter: Option<FilterProperties>,
+    /// Bytes of the user keys of all point entries.
+    pub key_bytes: u64,
+    /// Bytes of the values of all point entries.
+    pub value_bytes: u64,
+    /// Number of data blocks.
+    pub data_blocks: u64,
+    /// Number of index partitions below the top index; 0 if the index has one level.
+    pub index_partitions: u64,
+    /// [`TableOptions::block_bytes`] of the writer.
+    pub block_bytes: u64,
+    /// [`TableOptions::restart_interval`] of the writer.
+    pub restart_interval: u64,
+    /// [`TableOptions::compression`] of the writer, as its byte: 0 none, 1 LZ4.
+    pub compression: u8,
+    /// [`TableOptions::filter_bits_per_key`] of the writer, in thousandths.
+    pub filter_millibits: u64,
+    /// [`TableOptions::index_partition_bytes`] of the writer.
+    pub index_partition_bytes: u64,
+}
+
+/// The filter that a table was built with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FilterProperties {
+    /// A [`FilterKind`](sievedb_filter::FilterKind), as its byte.
+    pub kind: u8,
+    /// Expected false-positive rate, from 0 to 1.
+    pub expected_fpr: f64,
+}
+
+impl TableProperties {
+    /// Those of an empty table that is built with `options`.
+    pub(crate) fn new(options: &TableOptions) -> Self {
+        Self {
+            block_bytes: options.block_bytes as u64,
+            restart_interval: options.restart_interval as u64,
+            compression: match options.compression {
+                Compression::None => 0,
+                Compression::Lz4 => 1,
+            },
+            filter_millibits: options.filter_millibits(),
+            index_partition_bytes: options.index_partition_bytes as u64,
+            ..Self::default()
+        }
+    }
+
+    /// Number of entries of this kind.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.counts[kind_index(kind)]
+    }
+
+    pub(crate) fn count_mut(&mut self, kind: Kind) -> &mut u64 {
+        &mut self.counts[kind_index(kind)]
+    }
+
+    /// Number of entries of all kinds, range tombstones included.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Number of entries that delete, range tombstones included.
+    #[must_use]
+    pub fn tombstones(&self) -> u64 {
+        self.count(Kind::Tombstone).saturating_add(self.count(Kind::RangeTombstone))
+    }
+
+    /// Bytes of memory that the bounds take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.smallest.len() + self.largest.len()
+    }
+
+    /// Appends the encoded form.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        for field in self.fields() {
+            field.encode(out);
+        }
+    }
+
+    /// Adds the fields to `annotation`, counted from the first byte of the encoded form.
+    pub(crate) fn describe(&self, annotation: &mut Annotation) {
+        let mut bytes = Vec::new();
+        for field in self.fields() {
+            let from = bytes.len() as u64;
+            field.encode(&mut bytes);
+            annotation.field(from..bytes.len() as u64, field.name, field.meaning);
+        }
+    }
+
+    /// The fields that the table has, ascending by number.
+    fn fields(&self) -> Vec<Field> {
+        let mut counts = Vec::new();
+        let occurring = Kind::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0);
+        for (kind, count) in occurring.clone() {
+            counts.put_u8(kind as u8);
+            counts.put_varint(count);
+        }
+        let counts_meaning: Vec<_> =
+            occurring.map(|(kind, count)| format!("{kind:?} {count}")).collect();
+        let filter = self.filter.map(|FilterProperties { kind, expected_fpr }| {
+            let mut bytes = vec![kind];
+            bytes.put_u64(expected_fpr.to_bits());
+            let meaning = format!("kind {kind}, {:.4} % false positives", expected_fpr * 100.0);
+            Field::new(11, bytes, meaning)
+        });
+        [
+            Some(Field::new(1, vec![COMPARATOR_BYTES], "byte order".to_owned())),
+            Some(Field::varint(2, self.index_levels.into())),
+            Some(Field::varint(3, self.content_bytes_max)),
+            Some(Field::new(4, counts, counts_meaning.join(", "))),
+            Some(Field::varint(5, self.user_keys)),
+            Some(Field::new(6, self.smallest.to_vec(), printable(&self.smallest))),
+            Some(Field::new(7, self.largest.to_vec(), printable(&self.largest))),
+            Some(Field::varint(8, self.smallest_sequence)),
+            Some(Field::varint(9, self.largest_sequence)),
+            self.oldest_expiry_ms.map(|expiry| Field::varint(10, expiry)),
+            filter,
+            Some(Field::varint(12, self.key_bytes)),
+            Some(Field::varint(13, self.value_bytes)),
+            Some(Field::varint(14, self.data_blocks)),
+            Some(Field::varint(15, self.index_partitions)),
+            Some(Field::varint(16, self.block_bytes)),
+            Some(Field::varint(17, self.restart_interval)),
+            Some(Field::varint(18, self.compression.into())),
+            Some(Field::varint(19, self.filter_millibits)),
+            Some(Field::varint(20, self.index_partition_bytes)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// Reads the encoded form.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if a field breaks the table above, is missing, or is not known and must be.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let mut decoder = Decoder::new(bytes);
+        let mut properties = Self::default();
+        let mut before = 0;
+        while !decoder.is_empty() {
+            let tag = decoder.varint("tag of a property")?;
+            let mut field = Decoder::new(decoder.prefixed("property")?);
+            let number = tag >> 1;
+            if number <= before {
+                return Err(Corruption::Order { what: "properties" });
+            }
+            check_presence(before, number)?;
+            before = number;
+            let name = usize::try_from(number - 1).ok().and_then(|index| NAMES.get(index));
+            match name {
+                Some(what) => {
+                    properties.decode_field(number, what, &mut field)?;
+                    field.finish(what)?;
+                }
+                None if tag & 1 == 1 => {
+                    return Err(Corruption::Unsupported { what: "property", value: number });
+                }
+                None => {}
+            }
+        }
+        check_presence(before, u64::MAX)?;
+        Ok(properties)
+    }
+
+    fn decode_field(
+        &mut self,
+        number: u64,
+        what: &'static str,
+        field: &mut Decoder<'_>,
+    ) -> Result<(), Corruption> {
+        match number {
+            1 => {
+                let value = field.u8(what)?;
+                if value != COMPARATOR_BYTES {
+                    return Err(Corruption::Unsupported { what, value: value.into() });
+                }
+            }
+            2 => {
+                self.index_levels = field.u8(what)?;
+                if !(1..=2).contains(&self.index_levels) {
+                    return Err(Corruption::OutOfRange { what, value: self.index_levels.into() });
+                }
+            }
+            3 => self.content_bytes_max = field.varint(what)?,
+            4 => {
+                let mut before = 0;
+                while !field.is_empty() {
+                    let kind = field.u8(what)?;
+                    if kind <= before {
+                        return Err(Corruption::Order { what });
+                    }
+                    before = kind;
+                    *self.count_mut(Kind::decode(kind)?) = field.varint(what)?;
+                }
+            }
+            5 => self.user_keys = field.varint(what)?,
+            6 => self.smallest = user_key(what, field)?,
+            7 => self.largest = user_key(what, field)?,
+            8 => self.smallest_sequence = sequence(what, field)?,
+            9 => self.largest_sequence = sequence(what, field)?,
+            10 => self.oldest_expiry_ms = Some(field.varint(what)?),
+            11 => {
+                let kind = field.u8(what)?;
+                let expected_fpr = f64::from_bits(field.u64(what)?);
+                if !(0.0..=1.0).contains(&expected_fpr) {
+                    return Err(Corruption::OutOfRange { what, value: expected_fpr.to_bits() });
+                }
+                self.filter = Some(FilterProperties { kind, expected_fpr });
+            }
+            12 => self.key_bytes = field.varint(what)?,
+            13 => self.value_bytes = field.varint(what)?,
+            14 => self.data_blocks = field.varint(what)?,
+            15 => self.index_partitions = field.varint(what)?,
+            16 => self.block_bytes = field.varint(what)?,
+            17 => self.restart_interval = field.varint(what)?,
+            18 => self.compression = field.u8(what)?,
+            19 => self.filter_millibits = field.varint(what)?,
+            _ => self.index_partition_bytes = field.varint(what)?,
+        }
+        Ok(())
+    }
+}
+
+/// A property as it is stored and shown.
+struct Field {
+    number: u64,
+    name: &'static str,
+    bytes: Vec<u8>,
+    meaning: String,
+}
+
+impl Field {
+    fn new(number: u64, bytes: Vec<u8>, meaning: String) -> Self {
+        Self { number, name: NAMES[number as usize - 1], bytes, meaning }
+    }
+
+    fn varint(number: u64, value: u64) -> Self {
+        let mut bytes = Vec::new();
+        bytes.put_varint(value);
+        Self::new(number, bytes, value.to_string())
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let must_understand = self.number <= MUST_UNDERSTAND_MAX;
+        out.put_varint(self.number << 1 | u64::from(must_understand));
+        out.put_prefixed(&self.bytes);
+    }
+}
+
+/// Checks that no field that is always there lies between two that were read.
+fn check_presence(before: u64, number: u64) -> Result<(), Corruption> {
+    let names = NAMES.iter().zip(1..);
+    let skipped = |at: u64| before < at && at < number && !OPTIONAL.contains(&at);
+    let missing = names.into_iter().find(|(_, at)| skipped(*at));
+    missing.map_or(Ok(()), |(what, _)| Err(Corruption::Missing { what }))
+}
+
+fn user_key(what: &'static str, field: &mut Decoder<'_>) -> Result<Box<[u8]>, Corruption> {
+    let length = field.rest().len();
+    if length > KEY_BYTES_MAX {
+        return Err(Corruption::OutOfRange { what, value: length as u64 });
+    }
+    Ok(field.take(what, length)?.into())
+}
+
+fn sequence(what: &'static str, field: &mut Decoder<'_>) -> Result<SequenceNumber, Corruption> {
+    let value = field.varint(what)?;
+    if value > SEQUENCE_MAX {
+        return Err(Corruption::OutOfRange { what, value });
+    }
+    Ok(value)
+}
+
+fn kind_index(kind: Kind) -> usize {
+    kind as usize - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn properties() -> TableProperties {
+        let mut properties = TableProperties {
+            index_levels: 2,
+            content_bytes_max: 5000,
+            user_keys: 300,
+            smallest: (*b"ant").into(),
+            largest: (*b"zebra").into(),
+            smallest_sequence: 4,
+            largest_sequence: SEQUENCE_MAX,
+            oldest_expiry_ms: Some(77),
+            filter: Some(FilterProperties { kind: 1, expected_fpr: 0.01 }),
+            key_bytes: 1,
+            value_bytes: 2,
+            data_blocks: 3,
+            index_partitions: 4,
+            ..TableProperties::new(&TableOptions::default())
+        };
+        *properties.count_mut(Kind::Put) = 300;
+        *properties.count_mut(Kind::RangeTombstone) = 2;
+        properties
+    }
+
+    fn encoded(properties: &TableProperties) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        properties.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn properties_return() {
+        let without = TableProperties { oldest_expiry_ms: None, filter: None, ..properties() };
+        for properties in [properties(), without] {
+            assert_eq!(TableProperties::decode(&encoded(&properties)), Ok(properties));
+        }
+    }
+
+    #[test]
+    fn every_cut_is_refused() {
+        let bytes = encoded(&properties());
+        for cut in 0..bytes.len() {
+            assert!(TableProperties::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn later_fields_are_skipped_unless_they_must_be_understood() {
+        let mut bytes = encoded(&properties());
+        bytes.put_varint(99 << 1);
+        bytes.put_prefixed(b"of a later release");
+        assert_eq!(TableProperties::decode(&bytes), Ok(properties()));
+        bytes.put_varint(100 << 1 | 1);
+        bytes.put_prefixed(b"of a later release");
+        let want = Corruption::Unsupported { what: "property", value: 100 };
+        assert_eq!(TableProperties::decode(&bytes), Err(want));
+    }
+
+    #[test]
+    fn decode_refuses_malformed_fields() {
+        use Corruption::{Missing, Order, OutOfRange, Trailing, Unsupported};
+        type Damage = fn(&mut Vec<u8>);
+        // The first three fields take 3, 3 and 4 bytes.
+        let cases: [(&str, Damage, Corruption); 7] = [
+            ("another comparator", |b| b[2] = 2, Unsupported { what: "comparator", value: 2 }),
+            ("three levels", |b| b[5] = 3, OutOfRange { what: "index_levels", value: 3 }),
+            ("a field twice", |b| b[3] = 3, Order { what: "properties" }),
+            ("number 0", |b| b[0] = 1, Order { what: "properties" }),
+            ("a field missing", |b| drop(b.drain(3..6)), Missing { what: "index_levels" }),
+            ("all missing", Vec::clear, Missing { what: "comparator" }),
+            (
+                "a field that is too long",
+                |b| {
+                    b[1] = 2;
+                    b.insert(2, 1);
+                },
+                Trailing { what: "comparator", bytes: 1 },
+            ),
+        ];
+        for (name, damage, want) in cases {
+            let mut bytes = encoded(&properties());
+            damage(&mut bytes);
+            assert_eq!(TableProperties::decode(&bytes), Err(want), "{name}");
+        }
+    }
+}

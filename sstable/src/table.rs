@@ -1,0 +1,249 @@
+//! An open table.
+
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use sievedb_format::{
+    Corruption, FileHeader, FileKind, InternalKey, SequenceNumber, Trailer,
+    file_header::HEADER_BYTES,
+    range_tombstone::{RangeTombstoneSource, RangeTombstones},
+};
+
+use crate::{
+    block::{Block, BlockRole},
+    block_reader::BlockReader,
+    cache::{BlockCache, BlockCounts, CacheUse},
+    cursor::TableCursor,
+    error::ReadError,
+    filter_state::{FilterPlace, FilterState},
+    footer::{BlockKind, Footer, FooterBlock},
+    handle::BlockHandle,
+    identity::TableIdentity,
+    properties::TableProperties,
+    source::TableSource,
+};
+
+/// Numbers the tables that this process opens.
+static NEXT_TABLE_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// An open table: everything that a lookup needs but the blocks is in memory and was verified.
+#[derive(Debug)]
+pub struct Table {
+    blocks: BlockReader,
+    /// Tells its blocks in the cache from those of every other table, past ones included.
+    number: u64,
+    cache: Arc<BlockCache>,
+    properties: TableProperties,
+    top_index: Block,
+    filter: FilterState,
+    range_tombstones: RangeTombstones,
+}
+
+/// Bytes of memory that an open table keeps, apart from cached blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableMemory {
+    /// The top index, properties and range tombstones.
+    pub index: usize,
+    /// The filter.
+    pub filter: usize,
+}
+
+impl Table {
+    /// Opens the table in `source`.
+    ///
+    /// `expected_bytes` and `filter_place` are what the manifest says. Reads and verifies header,
+    /// footer, properties, top index, range tombstones and filter, in at most eight reads. A filter
+    /// that cannot be used does not fail the table; see [`FilterState`].
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] if the source fails or the table is not the one that the manifest means.
+    pub fn open(
+        source: Arc<dyn TableSource>,
+        identity: TableIdentity,
+        expected_bytes: u64,
+        filter_place: Option<FilterPlace>,
+        cache: Arc<BlockCache>,
+    ) -> Result<Self, ReadError> {
+        let found = source.len();
+        if found != expected_bytes {
+            let what = "length of the table";
+            let source = Corruption::Mismatch { what, expected: expected_bytes, found };
+            return Err(ReadError::Corrupt { offset: found.min(expected_bytes), source });
+        }
+        let footer = Footer::read(&*source)?;
+        footer.check(&identity).map_err(ReadError::corrupt(footer.list_offset))?;
+        check_header(&*source, &identity)?;
+        let filter = FilterState::load(&*source, &identity, filter_place);
+        let Contents { blocks, properties, top_index, range_tombstones } =
+            Contents::read(source, &footer)?;
+        Ok(Self {
+            blocks,
+            number: NEXT_TABLE_NUMBER.fetch_add(1, Ordering::Relaxed),
+            cache,
+            properties,
+            top_index,
+            filter,
+            range_tombstones,
+        })
+    }
+
+    /// The point filter. It knows nothing of range tombstones: ask these first.
+    #[inline]
+    #[must_use]
+    pub fn filter(&self) -> &FilterState {
+        &self.filter
+    }
+
+    /// What the table says of itself.
+    #[must_use]
+    pub fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    /// The range tombstones.
+    #[must_use]
+    pub fn range_tombstones(&self) -> &dyn RangeTombstoneSource {
+        &self.range_tombstones
+    }
+
+    /// Bytes of memory that the table keeps as long as it is open.
+    #[must_use]
+    pub fn memory_bytes(&self) -> TableMemory {
+        let index = size_of::<Self>()
+            + self.top_index.content_bytes()
+            + self.properties.memory_bytes()
+            + self.range_tombstones.memory_bytes();
+        TableMemory { index, filter: self.filter.memory_bytes() }
+    }
+
+    /// The newest version of `user_key` at or below `sequence`, with its value.
+    ///
+    /// Does not ask the filter: whoever has many tables asks all their filters first. Range
+    /// tombstones are not applied either. The value shares the memory of its block, and a miss
+    /// allocates nothing if the block is cached. Costs a search in the top index, in a partition
+    /// if there are two levels, and in one data block.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`] if a block cannot be read or is damaged.
+    pub fn get(
+        &self,
+        user_key: &[u8],
+        sequence: SequenceNumber,
+        counts: &mut BlockCounts,
+    ) -> Result<Option<(Trailer, Bytes)>, ReadError> {
+        let target = InternalKey::seek(user_key, sequence);
+        let mut handle = self.top_index.handle_for(target);
+        if let Some(partition) = handle.filter(|_| self.has_partitions()) {
+            let partition = self.block(partition, BlockRole::Index, CacheUse::Fill, counts)?;
+            handle = partition.handle_for(target);
+        }
+        let Some(handle) = handle else {
+            return Ok(None);
+        };
+        let block = self.block(handle, BlockRole::Data, CacheUse::Fill, counts)?;
+        Ok(block.get(target))
+    }
+
+    /// A cursor over the point entries, unpositioned.
+    #[must_use]
+    pub fn cursor(self: Arc<Self>, cache_use: CacheUse) -> TableCursor {
+        TableCursor::new(self, cache_use)
+    }
+
+    /// Whether the top index leads to partitions.
+    pub(crate) fn has_partitions(&self) -> bool {
+        self.properties.index_levels == 2
+    }
+
+    /// The resident part of the index.
+    pub(crate) fn top_index(&self) -> &Block {
+        &self.top_index
+    }
+
+    /// A block, from the cache or the source.
+    #[inline]
+    pub(crate) fn block(
+        &self,
+        handle: BlockHandle,
+        role: BlockRole,
+        cache_use: CacheUse,
+        counts: &mut BlockCounts,
+    ) -> Result<Block, ReadError> {
+        match role {
+            BlockRole::Data => counts.data_block_requests += 1,
+            BlockRole::Index => counts.index_block_requests += 1,
+        }
+        match self.cache.get(self.number, handle.offset, cache_use) {
+            // A damaged index could lead to a block that was checked as something else.
+            Some(block) if block.role() == role => Ok(block),
+            Some(_) | None => self.read_block(handle, role, cache_use, counts),
+        }
+    }
+
+    #[cold]
+    fn read_block(
+        &self,
+        handle: BlockHandle,
+        role: BlockRole,
+        cache_use: CacheUse,
+        counts: &mut BlockCounts,
+    ) -> Result<Block, ReadError> {
+        let block = self.blocks.read_block(handle, role)?;
+        counts.blocks_read += 1;
+        counts.bytes_read += handle.bytes;
+        if cache_use == CacheUse::Fill {
+            self.cache.insert(self.number, handle.offset, block.clone());
+        }
+        Ok(block)
+    }
+}
+
+/// What lies between header and footer, but for data and filters.
+pub(crate) struct Contents {
+    pub(crate) blocks: BlockReader,
+    pub(crate) properties: TableProperties,
+    pub(crate) top_index: Block,
+    pub(crate) range_tombstones: RangeTombstones,
+}
+
+impl Contents {
+    pub(crate) fn read(source: Arc<dyn TableSource>, footer: &Footer) -> Result<Self, ReadError> {
+        let place: Range<u64> = HEADER_BYTES as u64..footer.list_offset;
+        let mut blocks = BlockReader::new(source, footer.salt, place);
+        let handle_of = |kind, what| {
+            let corrupt = ReadError::corrupt(footer.list_offset);
+            let found = footer.block(kind).ok_or(Corruption::Missing { what });
+            found
+                .and_then(|FooterBlock { offset, bytes, .. }| BlockHandle::new(offset, bytes))
+                .map_err(corrupt)
+        };
+        let handle = handle_of(BlockKind::Properties, "block of properties")?;
+        let properties = TableProperties::decode(&blocks.read_content(handle)?)
+            .map_err(ReadError::corrupt(handle.offset))?;
+        blocks.set_content_bytes_max(properties.content_bytes_max);
+        let handle = handle_of(BlockKind::DataIndex, "data index")?;
+        let top_index = blocks.read_block(handle, BlockRole::Index)?;
+        let mut range_tombstones = RangeTombstones::default();
+        if footer.block(BlockKind::RangeTombstones).is_some() {
+            let handle = handle_of(BlockKind::RangeTombstones, "block of range tombstones")?;
+            range_tombstones = RangeTombstones::decode(&blocks.read_content(handle)?)
+                .map_err(ReadError::corrupt(handle.offset))?;
+        }
+        Ok(Self { blocks, properties, top_index, range_tombstones })
+    }
+}
+
+fn check_header(source: &dyn TableSource, identity: &TableIdentity) -> Result<(), ReadError> {
+    let TableIdentity { store_id, file_id, .. } = *identity;
+    let expected = FileHeader { kind: FileKind::Table, store_id, file_id };
+    let header = source.read_at(0, HEADER_BYTES)?;
+    expected.check(&header).map_err(ReadError::corrupt(0))
+}

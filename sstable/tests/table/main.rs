@@ -1,0 +1,6 @@
+//! Tables as their users see them: written, opened, read, damaged.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod model;
+mod support;

@@ -1,0 +1,254 @@
+//! Random tables against a sorted list.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use proptest::{collection::vec, prelude::*, sample::Index};
+use sievedb_filter::key_hash;
+use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
+use sievedb_sstable::{BlockCounts, CacheUse, Compression, Table, TableCursor, TableOptions};
+
+use crate::support::{Built, Entry, IDENTITY, build, model_get};
+
+fn user_key() -> impl Strategy<Value = Vec<u8>> {
+    let letters = prop::sample::select(vec![0, b'a', b'b', 0xff]);
+    prop_oneof![
+        1 => Just(Vec::new()),
+        20 => vec(letters, 0..6),
+        8 => (0..2000_u32).prop_map(|n| format!("user{n:06}").into_bytes()),
+        4 => vec(any::<u8>(), 0..200),
+        1 => any::<u8>().prop_map(|byte| vec![byte; 64 << 10]),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        20 => vec(any::<u8>(), 0..20),
+        4 => (any::<u8>(), 0..3000_usize).prop_map(|(byte, n)| vec![byte; n]),
+        1 => vec(any::<u8>(), 2000..9000),
+    ]
+}
+
+/// Sorted entries; a user key has up to 300 versions, so they reach over block borders.
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let versions = prop_oneof![6 => 1..3_usize, 1 => 1..300_usize];
+    let key = (user_key(), versions, 1..1000_u64, value());
+    vec(key, 0..60).prop_map(|keys| {
+        let mut seen = BTreeSet::new();
+        let mut entries = Vec::new();
+        for (user_key, versions, first, value) in keys {
+            if !seen.insert(user_key.clone()) {
+                continue;
+            }
+            for version in 0..versions as u64 {
+                let sequence = first + version * (1 + first % 3);
+                entries.push(match sequence % 5 {
+                    0 => Entry::tombstone(&user_key, sequence),
+                    _ => Entry::put(&user_key, sequence, &value),
+                });
+            }
+        }
+        entries.sort_by(|a, b| a.key().cmp(&b.key()));
+        entries
+    })
+}
+
+fn options() -> impl Strategy<Value = TableOptions> {
+    let blocks = prop::sample::select(vec![1 << 10, 4 << 10, 64 << 10]);
+    let partitions = prop::sample::select(vec![1 << 10, 16 << 10]);
+    let restarts = prop::sample::select(vec![1, 2, 16, 256]);
+    let filter = prop::sample::select(vec![0.0, 10.0, 20.5]);
+    (blocks, partitions, restarts, filter, any::<bool>()).prop_map(
+        |(blocks, partitions, restarts, filter, lz4)| {
+            TableOptions::new()
+                .block_bytes(blocks)
+                .index_partition_bytes(partitions)
+                .restart_interval(restarts)
+                .filter_bits_per_key(filter)
+                .compression(if lz4 { Compression::Lz4 } else { Compression::None })
+        },
+    )
+}
+
+fn check_get(table: &Table, entries: &[Entry], user_key: &[u8], sequence: u64) {
+    let mut counts = BlockCounts::default();
+    let found = table.get(user_key, sequence, &mut counts).unwrap();
+    let found = found.map(|(trailer, value)| Entry {
+        user_key: user_key.to_vec(),
+        trailer,
+        value: value.to_vec(),
+    });
+    assert_eq!(found.as_ref(), model_get(entries, user_key, sequence));
+    assert!(counts.data_block_requests <= 1, "{counts:?}");
+    assert!(counts.index_block_requests <= 1, "{counts:?}");
+}
+
+fn check_place(cursor: &TableCursor, want: Option<&Entry>) {
+    assert_eq!(cursor.key(), want.map(Entry::key));
+    if let Some(want) = want {
+        assert_eq!(cursor.value(), want.value);
+    }
+}
+
+/// A move of a cursor.
+#[derive(Debug, Clone)]
+enum Move {
+    First,
+    Last,
+    Next(u8),
+    Prev(u8),
+    Seek(Target),
+    SeekBefore(Target),
+}
+
+#[derive(Debug, Clone)]
+enum Target {
+    /// An entry's key, or the place right before or behind all versions of its user key.
+    Entry(Index, i8),
+    Key(Vec<u8>, u64),
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    prop_oneof![
+        3 => (any::<Index>(), -1..=1_i8).prop_map(|(index, side)| Target::Entry(index, side)),
+        1 => (user_key(), 0..2000_u64).prop_map(|(key, sequence)| Target::Key(key, sequence)),
+    ]
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        1 => Just(Move::First),
+        1 => Just(Move::Last),
+        4 => (1..40_u8).prop_map(Move::Next),
+        4 => (1..40_u8).prop_map(Move::Prev),
+        3 => target().prop_map(Move::Seek),
+        3 => target().prop_map(Move::SeekBefore),
+    ];
+    vec(one, 1..60)
+}
+
+impl Target {
+    fn key<'a>(&'a self, entries: &'a [Entry]) -> InternalKey<'a> {
+        match self {
+            Self::Entry(_, _) if entries.is_empty() => InternalKey::seek(b"", 0),
+            Self::Entry(index, side) => {
+                let key = index.get(entries).key();
+                match side {
+                    -1 => InternalKey::seek(key.user_key, SEQUENCE_MAX),
+                    0 => key,
+                    _ => InternalKey::new(key.user_key, Trailer::OLDEST),
+                }
+            }
+            Self::Key(user_key, sequence) => InternalKey::seek(user_key, *sequence),
+        }
+    }
+}
+
+/// Makes the moves with the cursor and in the list, and compares after each step.
+fn check_moves(table: Arc<Table>, entries: &[Entry], moves: &[Move], cache_use: CacheUse) {
+    let mut cursor = table.cursor(cache_use);
+    let mut place = None;
+    check_place(&cursor, None);
+    for one in moves {
+        match one {
+            Move::First => {
+                cursor.seek_to_first().unwrap();
+                place = (!entries.is_empty()).then_some(0);
+            }
+            Move::Last => {
+                cursor.seek_to_last().unwrap();
+                place = entries.len().checked_sub(1);
+            }
+            Move::Next(steps) => {
+                for _ in 0..*steps {
+                    let Some(at) = place else { break };
+                    cursor.next().unwrap();
+                    place = Some(at + 1).filter(|at| *at < entries.len());
+                    check_place(&cursor, place.map(|at| &entries[at]));
+                }
+            }
+            Move::Prev(steps) => {
+                for _ in 0..*steps {
+                    let Some(at) = place else { break };
+                    cursor.prev().unwrap();
+                    place = at.checked_sub(1);
+                    check_place(&cursor, place.map(|at| &entries[at]));
+                }
+            }
+            Move::Seek(target) => {
+                let target = target.key(entries);
+                cursor.seek(target).unwrap();
+                let at = entries.partition_point(|entry| entry.key() < target);
+                place = Some(at).filter(|at| *at < entries.len());
+            }
+            Move::SeekBefore(target) => {
+                let target = target.key(entries);
+                cursor.seek_before(target).unwrap();
+                place = entries.partition_point(|entry| entry.key() < target).checked_sub(1);
+            }
+        }
+        check_place(&cursor, place.map(|at| &entries[at]));
+    }
+}
+
+fn check_summary(built: &Built, table: &Table, entries: &[Entry]) {
+    let summary = &built.summary;
+    assert_eq!(summary.bytes, built.bytes.len() as u64);
+    assert_eq!(summary.checksum, xxhash_rust::xxh3::xxh3_64(&built.bytes));
+    assert_eq!(summary.entries, entries.len() as u64);
+    let tombstones = entries.iter().filter(|entry| entry.trailer.kind() == Kind::Tombstone).count();
+    assert_eq!(summary.tombstones, tombstones as u64);
+    let user_key = |entry: Option<&Entry>| entry.map_or(vec![], |entry| entry.user_key.clone());
+    assert_eq!(summary.smallest.to_vec(), user_key(entries.first()));
+    assert_eq!(summary.largest.to_vec(), user_key(entries.last()));
+    let sequences = || entries.iter().map(|entry| entry.trailer.sequence());
+    assert_eq!(summary.smallest_sequence, sequences().min().unwrap_or(0));
+    assert_eq!(summary.largest_sequence, sequences().max().unwrap_or(0));
+    let properties = table.properties();
+    assert_eq!(properties.entries(), summary.entries);
+    assert_eq!(properties.tombstones(), summary.tombstones);
+    assert_eq!(properties.smallest, summary.smallest);
+    assert_eq!(properties.largest, summary.largest);
+    let user_keys: BTreeSet<_> = entries.iter().map(|entry| &entry.user_key).collect();
+    assert_eq!(properties.user_keys, user_keys.len() as u64);
+    if let Some(filter) = table.filter().resident() {
+        assert_eq!(filter.key_count(), properties.user_keys);
+    }
+    assert_eq!(table.filter().resident().is_some(), summary.filter.is_some());
+}
+
+fn config() -> ProptestConfig {
+    let mut config = ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() };
+    let seed = std::env::var("SIEVE_SEED").map_or(42, |seed| seed.parse().unwrap());
+    eprintln!("SIEVE_SEED={seed}");
+    config.rng_seed = prop::test_runner::RngSeed::Fixed(seed);
+    config
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn table_answers_as_a_sorted_list(
+        entries in entries(),
+        options in options(),
+        absent in vec((user_key(), 0..2000_u64), 20),
+        moves in moves(),
+    ) {
+        let built = build(&entries, options);
+        let table = built.open();
+        check_summary(&built, &table, &entries);
+        for entry in &entries {
+            let sequence = entry.trailer.sequence();
+            for sequence in [sequence - 1, sequence, sequence + 1, SEQUENCE_MAX] {
+                check_get(&table, &entries, &entry.user_key, sequence);
+            }
+            let hash = key_hash(&entry.user_key, IDENTITY.hash_seed);
+            prop_assert!(table.filter().may_contain_hash(hash));
+        }
+        for (user_key, sequence) in &absent {
+            check_get(&table, &entries, user_key, *sequence);
+        }
+        check_moves(Arc::clone(&table), &entries, &moves, CacheUse::Fill);
+        check_moves(table, &entries, &moves, CacheUse::Bypass);
+    }
+}

@@ -1,0 +1,94 @@
+//! Tables for tests, and what they should answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
+use sievedb_sstable::{
+    BlockCache, ReadError, Table, TableIdentity, TableOptions, TableSource, TableSummary,
+    TableWriter,
+};
+
+pub(crate) const IDENTITY: TableIdentity = TableIdentity {
+    store_id: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
+    file_id: 12,
+    salt: 0x5a17_5a17_5a17_5a17,
+    hash_seed: 99,
+};
+
+/// An entry of the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) user_key: Vec<u8>,
+    pub(crate) trailer: Trailer,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Entry {
+    pub(crate) fn put(user_key: &[u8], sequence: SequenceNumber, value: &[u8]) -> Self {
+        let trailer = Trailer::new(sequence, Kind::Put);
+        Self { user_key: user_key.to_vec(), trailer, value: value.to_vec() }
+    }
+
+    pub(crate) fn tombstone(user_key: &[u8], sequence: SequenceNumber) -> Self {
+        let trailer = Trailer::new(sequence, Kind::Tombstone);
+        Self { user_key: user_key.to_vec(), trailer, value: Vec::new() }
+    }
+
+    pub(crate) fn key(&self) -> InternalKey<'_> {
+        InternalKey::new(&self.user_key, self.trailer)
+    }
+}
+
+/// A finished table in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Built {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) summary: TableSummary,
+    pub(crate) identity: TableIdentity,
+}
+
+pub(crate) fn build(entries: &[Entry], options: TableOptions) -> Built {
+    build_as(IDENTITY, entries, &[], options)
+}
+
+pub(crate) fn build_as(
+    identity: TableIdentity,
+    entries: &[Entry],
+    tombstones: &[RangeTombstone],
+    options: TableOptions,
+) -> Built {
+    let mut writer = TableWriter::new(Vec::new(), identity, options).unwrap();
+    for entry in entries {
+        writer.add(entry.key(), &entry.value).unwrap();
+    }
+    for tombstone in tombstones {
+        writer.add_range_tombstone(tombstone.clone()).unwrap();
+    }
+    let (bytes, summary) = writer.finish().unwrap();
+    Built { bytes, summary, identity }
+}
+
+impl Built {
+    /// Opens other bytes as this table.
+    pub(crate) fn open_bytes(&self, bytes: Vec<u8>, cache_bytes: u64) -> Result<Table, ReadError> {
+        let source: Arc<dyn TableSource> = Arc::new(Bytes::from(bytes));
+        let cache = Arc::new(BlockCache::new(cache_bytes));
+        Table::open(source, self.identity, self.summary.bytes, self.summary.filter, cache)
+    }
+
+    pub(crate) fn open(&self) -> Arc<Table> {
+        Arc::new(self.open_bytes(self.bytes.clone(), 1 << 20).unwrap())
+    }
+}
+
+/// What `get` must answer.
+pub(crate) fn model_get<'a>(
+    entries: &'a [Entry],
+    user_key: &[u8],
+    sequence: SequenceNumber,
+) -> Option<&'a Entry> {
+    let target = InternalKey::seek(user_key, sequence);
+    let at = entries.partition_point(|entry| entry.key() < target);
+    entries.get(at).filter(|entry| entry.user_key == user_key)
+}
