@@ -1,0 +1,3 @@
+//! The picker as stories in `testdata/picker`, and everything else against models.
+
+mod retain;
