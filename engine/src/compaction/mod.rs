@@ -1,1 +1,20 @@
-//! Placeholder.
+//! What a compaction merges, and what it keeps. Pure: no I/O, no locks, no clock.
+//!
+//! | module      | answers                                                              |
+//! |-------------|----------------------------------------------------------------------|
+//! | [`levels`]  | how full each level is and should be                                 |
+//! | [`picker`]  | which tables to compact next                                         |
+//! | [`choice`]  | what is chosen, and what may run beside it                           |
+//! | [`bottom`]  | whether a deeper level may still hold a key                          |
+//! | [`retain`]  | which versions a flush or a compaction keeps                         |
+
+#![cfg_attr(not(test), expect(dead_code, reason = "the engine that runs compactions comes next"))]
+
+pub(crate) mod bottom;
+pub(crate) mod choice;
+pub(crate) mod levels;
+pub(crate) mod picker;
+pub(crate) mod retain;
+
+#[cfg(test)]
+mod tests;

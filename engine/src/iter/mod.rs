@@ -23,4 +23,4 @@ pub(crate) mod run;
 pub(crate) mod visible;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -53,6 +53,19 @@ pub(crate) fn entries(text: &str) -> Vec<Entry> {
     text.split_whitespace().map(entry).collect()
 }
 
+/// The inverse of [`entries`].
+pub(crate) fn text(entries: &[Entry]) -> String {
+    let word = |entry: &Entry| {
+        let mark = match entry.trailer.kind() {
+            Kind::Put => "",
+            Kind::Tombstone => "-",
+            _ => "?",
+        };
+        format!("{}@{}{mark}", entry.user_key.escape_ascii(), entry.trailer.sequence())
+    };
+    entries.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// How often a cursor was moved, and which move fails.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {

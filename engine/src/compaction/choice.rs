@@ -1,0 +1,117 @@
+//! What is chosen, and what may run beside it.
+
+use std::fmt;
+
+use super::levels::{Levels, bytes};
+use crate::version::TableMeta;
+
+/// Tables to merge, and the level where the result goes.
+///
+/// For every input table all older tables with one of its keys are inputs too, as far as they are in
+/// the output level or above. The result replaces the inputs in one sorted run of the output level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Compaction {
+    /// Why it was chosen.
+    pub(crate) reason: Reason,
+    /// The inputs, shallowest level first; of level 0 newest run first. No level is there twice, and
+    /// none without a table.
+    pub(crate) inputs: Vec<LevelInputs>,
+    /// Where the result goes.
+    pub(crate) output_level: u8,
+    /// The one input may change its level as it is: nothing is there to merge it with, and it has no
+    /// tombstone that could be dropped.
+    pub(crate) is_trivial_move: bool,
+    /// Length of the inputs, in bytes.
+    pub(crate) input_bytes: u64,
+    /// Smallest user key of the inputs.
+    pub(crate) smallest: Box<[u8]>,
+    /// Largest user key of the inputs.
+    pub(crate) largest: Box<[u8]>,
+}
+
+/// The tables of one level that a compaction reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LevelInputs {
+    /// The level.
+    pub(crate) level: u8,
+    /// Ids of its tables: of level 0 newest run first, otherwise in key order.
+    pub(crate) tables: Vec<u64>,
+}
+
+/// Why a compaction was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Reason {
+    /// Level 0 has too many runs.
+    Level0,
+    /// A level is larger than its target, or is to be emptied.
+    LevelBytes,
+    /// A table is mostly tombstones.
+    Tombstones,
+    /// Someone asked for this range of keys.
+    Range,
+}
+
+impl Compaction {
+    /// A compaction of `inputs`, given by level, shallowest first. `None` if it has to wait for one
+    /// that is running. `has_droppable` tells whether it may drop a tombstone.
+    pub(super) fn new(
+        levels: &Levels<'_>,
+        reason: Reason,
+        mut inputs: Vec<(u8, Vec<&TableMeta>)>,
+        output_level: u8,
+        has_droppable: impl FnOnce(&TableMeta) -> bool,
+    ) -> Option<Self> {
+        inputs.retain(|(_, tables)| !tables.is_empty());
+        let all = || inputs.iter().flat_map(|(_, tables)| tables);
+        if all().any(|table| levels.is_busy(table)) {
+            return None;
+        }
+        let smallest = &all().map(|table| &table.smallest).min()?;
+        let largest = &all().map(|table| &table.largest).max()?;
+        // The result may lie anywhere between its ends, gaps of the inputs included.
+        let is_in_the_way = |running: &Self| {
+            running.output_level == output_level
+                && running.smallest <= **largest
+                && **smallest <= running.largest
+        };
+        if levels.running().iter().any(is_in_the_way) {
+            return None;
+        }
+        let mut tables = all();
+        let is_trivial_move = match (tables.next(), tables.next()) {
+            (Some(only), None) => only.level != output_level && !has_droppable(only),
+            _ => false,
+        };
+        Some(Self {
+            reason,
+            output_level,
+            is_trivial_move,
+            input_bytes: inputs.iter().map(|(_, tables)| bytes(tables)).sum(),
+            smallest: (*smallest).clone(),
+            largest: (*largest).clone(),
+            inputs: inputs
+                .into_iter()
+                .map(|(level, tables)| LevelInputs {
+                    level,
+                    tables: tables.iter().map(|table| table.id).collect(),
+                })
+                .collect(),
+        })
+    }
+
+    /// The ids of all inputs.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = u64> {
+        self.inputs.iter().flat_map(|level| level.tables.iter().copied())
+    }
+}
+
+impl fmt::Display for Compaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, LevelInputs { level, tables }) in self.inputs.iter().enumerate() {
+            let plus = if index > 0 { " + " } else { "" };
+            write!(f, "{plus}L{level} {tables:?}")?;
+        }
+        let arrow = if self.is_trivial_move { "moves to" } else { "->" };
+        write!(f, " {arrow} L{}", self.output_level)
+    }
+}

@@ -1,0 +1,246 @@
+//! How full each level is and should be.
+//!
+//! # Targets
+//!
+//! Levels are sized from the bottom up: the largest level below 0 is taken for the size that the last
+//! level has or will have, and each level above it should hold a `fan_out`th of the one below. So the
+//! levels above the last add at most about `1 / (fan_out - 1)` to the space, however much data there
+//! is. The ladder ends at the first level whose target is at most `base_level_bytes_max`: the base
+//! level, into which level 0 is compacted. The levels between are empty and cost nothing.
+//!
+//! When the data shrinks the base level moves down. A level just above it keeps what it has, up to a
+//! `fan_out`th of the limit, until the new base level is half full only; so a size that swings about
+//! the limit does not move data back and forth. Then, and farther up at once, levels are emptied.
+//!
+//! Source of the idea: Dong, Callaghan, Galanis, Borthakur, Savor, Strum, "Optimizing Space
+//! Amplification in RocksDB", CIDR 2017, section 4.
+
+use std::{collections::HashSet, fmt};
+
+use super::choice::Compaction;
+use crate::version::TableMeta;
+
+/// The deepest level of a keyspace.
+pub(crate) const LAST_LEVEL: u8 = 6;
+
+/// When a level is due.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct LevelOptions {
+    /// Sorted runs of level 0 that make it due. More runs cost reads, fewer cost writes.
+    /// At least 1; default 4.
+    pub(crate) level0_runs: usize,
+    /// Largest target of the base level, in bytes. Best about as large as a full level 0: a base
+    /// level much smaller is rewritten through and through, one much larger for little.
+    /// At least 1; default 256 MiB.
+    pub(crate) base_level_bytes_max: u64,
+    /// How many times larger a level is than the one above it. At least 2; default 10.
+    pub(crate) fan_out: u64,
+}
+
+impl Default for LevelOptions {
+    fn default() -> Self {
+        Self { level0_runs: 4, base_level_bytes_max: 256 << 20, fan_out: 10 }
+    }
+}
+
+/// Tables in key order, no two with a user key in common.
+pub(crate) type Run<'a> = Vec<&'a TableMeta>;
+
+/// The tables of a keyspace at one moment, and the compactions that run on them.
+#[derive(Debug)]
+pub(crate) struct Levels<'a> {
+    /// The sorted runs of level 0, newest first.
+    level0: Vec<Run<'a>>,
+    /// The runs of level 1 and deeper, empty ones too.
+    deeper: Vec<Run<'a>>,
+    running: &'a [Compaction],
+    /// The tables that `running` reads.
+    busy: HashSet<u64>,
+}
+
+/// How many bytes each level should hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Targets {
+    /// Where level 0 is compacted to.
+    pub(crate) base_level: u8,
+    /// By level, in bytes. 0 for a level that is to be emptied. Those of level 0 and of the last
+    /// level mean nothing: runs are counted in the one, and the other cannot be too large.
+    bytes: Vec<u64>,
+}
+
+/// What is left to do, for back-pressure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Debt {
+    /// Sorted runs of level 0, those being compacted too.
+    pub(crate) level0_runs: usize,
+    /// Bytes that compactions would write until no level is due, about.
+    pub(crate) bytes: u64,
+}
+
+impl<'a> Levels<'a> {
+    /// Sorts `tables` into levels. `running` are the compactions picked before and not yet installed
+    /// or given up.
+    pub(crate) fn new(
+        tables: impl IntoIterator<Item = &'a TableMeta>,
+        running: &'a [Compaction],
+    ) -> Self {
+        let mut all: Vec<&TableMeta> = tables.into_iter().collect();
+        // Newer runs of level 0 have larger numbers; in a level of one run its number is the same.
+        all.sort_by(|left, right| {
+            let place = |table: &TableMeta| (table.level, u64::MAX - table.run);
+            place(left).cmp(&place(right)).then_with(|| left.smallest.cmp(&right.smallest))
+        });
+        let deepest = all.last().map_or(0, |table| table.level).max(LAST_LEVEL);
+        let (mut level0, mut deeper) = (Vec::new(), vec![Run::new(); usize::from(deepest)]);
+        for run in all.chunk_by(|left, right| (left.level, left.run) == (right.level, right.run)) {
+            match run[0].level {
+                0 => level0.push(run.to_vec()),
+                level => deeper[usize::from(level) - 1].extend(run),
+            }
+        }
+        let busy = running.iter().flat_map(Compaction::tables).collect();
+        Self { level0, deeper, running, busy }
+    }
+
+    /// The sorted runs of level 0, newest first.
+    pub(crate) fn level0(&self) -> &[Run<'a>] {
+        &self.level0
+    }
+
+    /// The sorted run of `level`, from 1 to [`last`](Self::last).
+    pub(crate) fn run(&self, level: u8) -> &Run<'a> {
+        &self.deeper[usize::from(level) - 1]
+    }
+
+    /// The deepest level.
+    pub(crate) fn last(&self) -> u8 {
+        u8::try_from(self.deeper.len()).expect("level numbers have 8 bits")
+    }
+
+    /// The tables of `level`, from 1, that overlap the keys from `smallest` to `largest`.
+    pub(crate) fn overlap(&self, level: u8, smallest: &[u8], largest: &[u8]) -> &[&'a TableMeta] {
+        overlap(self.run(level), smallest, largest)
+    }
+
+    /// Whether a running compaction reads the table.
+    pub(crate) fn is_busy(&self, table: &TableMeta) -> bool {
+        self.busy.contains(&table.id)
+    }
+
+    /// The compactions under way.
+    pub(crate) fn running(&self) -> &'a [Compaction] {
+        self.running
+    }
+
+    /// How many bytes each level should hold.
+    pub(crate) fn targets(&self, options: &LevelOptions) -> Targets {
+        let largest = self.deeper.iter().map(|run| bytes(run)).max().unwrap_or(0);
+        let last = self.last();
+        let mut targets = vec![0; self.deeper.len() + 1];
+        let (mut level, mut target) = (last, largest);
+        targets[usize::from(last)] = largest;
+        while target > options.base_level_bytes_max && level > 1 {
+            level -= 1;
+            target /= options.fan_out;
+            targets[usize::from(level)] = target;
+        }
+        if level > 1 && target > options.base_level_bytes_max / 2 {
+            targets[usize::from(level) - 1] = options.base_level_bytes_max / options.fan_out;
+        }
+        // Nothing of level 0 may sink below older data.
+        let filled = (1..=last).find(|&level| !self.run(level).is_empty());
+        Targets { base_level: filled.map_or(level, |filled| filled.min(level)), bytes: targets }
+    }
+
+    /// How due a level is: from 1 on it is. Tables being compacted do not count.
+    ///
+    /// Level 0: its runs by the runs that make it due. Others: their bytes by their target; 1 for
+    /// one that is to be emptied, as this can wait for all others. The last level is never due.
+    pub(crate) fn score(&self, level: u8, options: &LevelOptions, targets: &Targets) -> f64 {
+        let idle = |run: &Run<'_>| -> u64 {
+            run.iter().filter(|table| !self.is_busy(table)).map(|table| table.bytes).sum()
+        };
+        if level == 0 {
+            let runs = self.level0.iter().filter(|run| run.iter().any(|t| !self.is_busy(t)));
+            return runs.count() as f64 / options.level0_runs as f64;
+        }
+        match (idle(self.run(level)), targets.of(level)) {
+            _ if level == self.last() => 0.0,
+            (0, _) => 0.0,
+            (_, 0) => 1.0,
+            (bytes, target) => bytes as f64 / target as f64,
+        }
+    }
+
+    /// What is left to do, compactions under way included.
+    pub(crate) fn debt(&self, options: &LevelOptions) -> Debt {
+        let targets = self.targets(options);
+        let level0_runs = self.level0.len();
+        let mut debt = 0_u64;
+        // What arrives from above, and then has to move on with its share of the next level.
+        let mut arriving = 0;
+        if level0_runs >= options.level0_runs {
+            arriving = self.level0.iter().map(|run| bytes(run)).sum();
+            debt = arriving.saturating_add(bytes(self.run(targets.base_level)));
+        }
+        for level in targets.base_level..self.last() {
+            let held = bytes(self.run(level)).saturating_add(arriving);
+            let excess = held.saturating_sub(targets.of(level));
+            if excess > 0 {
+                let below = bytes(self.run(level + 1)) as f64 / held as f64;
+                // Saturates, as a cast from a float does.
+                let written = (excess as f64 * (1.0 + below)) as u64;
+                debt = debt.saturating_add(written);
+            }
+            arriving = excess;
+        }
+        Debt { level0_runs, bytes: debt }
+    }
+
+    /// Panics unless every run is in key order without overlap and no table is there twice.
+    pub(crate) fn check_invariants(&self) {
+        let mut ids = HashSet::new();
+        for run in self.level0.iter().chain(&self.deeper) {
+            for table in run {
+                assert!(table.smallest <= table.largest, "{} is inverted", Name(table));
+                assert!(ids.insert(table.id), "{} is there twice", Name(table));
+            }
+            for [left, right] in run.array_windows() {
+                assert!(left.largest < right.smallest, "{} overlaps {}", Name(left), Name(right));
+            }
+        }
+    }
+}
+
+impl Targets {
+    /// How many bytes `level` should hold; 0 if it should be emptied.
+    pub(crate) fn of(&self, level: u8) -> u64 {
+        self.bytes[usize::from(level)]
+    }
+}
+
+/// The tables of `run` that overlap the keys from `smallest` to `largest`.
+pub(crate) fn overlap<'r, 'a>(
+    run: &'r [&'a TableMeta],
+    smallest: &[u8],
+    largest: &[u8],
+) -> &'r [&'a TableMeta] {
+    let first = run.partition_point(|table| *table.largest < *smallest);
+    let behind = run.partition_point(|table| *table.smallest <= *largest);
+    &run[first..behind.max(first)]
+}
+
+/// Length of the tables together, in bytes.
+pub(crate) fn bytes(tables: &[&TableMeta]) -> u64 {
+    tables.iter().fold(0, |sum, table| sum.saturating_add(table.bytes))
+}
+
+/// A table in a message.
+struct Name<'a>(&'a TableMeta);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TableMeta { id, level, smallest, largest, .. } = self.0;
+        write!(f, "L{level} {id}:{}-{}", smallest.escape_ascii(), largest.escape_ascii())
+    }
+}

@@ -1,0 +1,229 @@
+//! Which tables to compact next.
+//!
+//! The level with the highest score goes first; if running compactions are in its way, the next.
+//!
+//! * **Level 0** into the base level. Tables that overlap, directly or over others, go together, so
+//!   no older one is left above a newer one. Of several such groups the one with most tables goes;
+//!   of equals the one with the smallest key. A group with a table in a running compaction waits.
+//! * **Level n** into level n + 1: the one table that drags the fewest bytes of level n + 1 along,
+//!   for each byte of its own; tombstones count double, because they free space. A larger level is
+//!   worked off table by table, in parallel where the key ranges permit.
+//! * **Mostly tombstones**, when no level is due: a table of level 1 or deeper of which more than
+//!   half of the entries are tombstones goes one level down; in the last level it is rewritten where
+//!   it is, once no snapshot is older than any of its entries. Level 0 is left out: with a workload
+//!   of inserts and removes each flush would be compacted by itself.
+
+use sievedb_format::SequenceNumber;
+
+use super::{
+    choice::{Compaction, Reason},
+    levels::{LevelOptions, Levels, Run, Targets, bytes},
+};
+use crate::{
+    iter::bounds::{KeyBounds, is_above, is_below},
+    version::TableMeta,
+};
+
+/// Chooses compactions. Every answer follows from what it is given.
+#[derive(Debug)]
+pub(crate) struct Picker<'a> {
+    /// The tables, and the compactions under way.
+    pub(crate) levels: &'a Levels<'a>,
+    /// When a level is due.
+    pub(crate) options: &'a LevelOptions,
+    /// The oldest live snapshot: newer tombstones have to stay.
+    pub(crate) oldest_snapshot: Option<SequenceNumber>,
+}
+
+/// What a range of keys needs to be compact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RangeChoice {
+    /// This compaction, and then another look.
+    Compact(Compaction),
+    /// Another look when a running compaction is done.
+    Wait,
+    /// Nothing: its tables are in the last level, without a tombstone that could be dropped.
+    Done,
+}
+
+impl<'a> Picker<'a> {
+    /// Chooses the next compaction, or `None` if nothing is due or all of it has to wait.
+    pub(crate) fn pick(&self) -> Option<Compaction> {
+        let targets = self.levels.targets(self.options);
+        let score = |level| self.levels.score(level, self.options, &targets);
+        let mut due: Vec<(f64, u8)> = (0..self.levels.last())
+            .map(|level| (score(level), level))
+            .filter(|&(score, _)| score >= 1.0)
+            .collect();
+        // Stable: of equals the shallower level goes first.
+        due.sort_by(|(left, _), (right, _)| right.total_cmp(left));
+        let pick = |&(_, level): &(f64, u8)| match level {
+            0 => self.pick_level0(&targets),
+            _ => self.pick_table(level),
+        };
+        due.iter().find_map(pick).or_else(|| self.pick_tombstones())
+    }
+
+    /// One group of overlapping tables of level 0.
+    fn pick_level0(&self, targets: &Targets) -> Option<Compaction> {
+        let mut groups = self.level0_groups();
+        // Stable: of equals the one with the smallest key goes first.
+        groups.sort_by_key(|group| usize::MAX - group.len());
+        groups.into_iter().find_map(|mut group| {
+            group.sort_by_key(|table| u64::MAX - table.run);
+            self.with_overlap(Reason::Level0, 0, group, targets.base_level)
+        })
+    }
+
+    /// The tables of level 0 by groups without a key in common, in key order.
+    fn level0_groups(&self) -> Vec<Run<'a>> {
+        let mut tables: Vec<_> = self.levels.level0().iter().flatten().copied().collect();
+        tables.sort_by(|left, right| left.smallest.cmp(&right.smallest));
+        let mut groups: Vec<Run<'a>> = Vec::new();
+        let mut reach: &[u8] = &[];
+        for table in tables {
+            match groups.last_mut() {
+                Some(group) if *table.smallest <= *reach => group.push(table),
+                _ => groups.push(vec![table]),
+            }
+            reach = reach.max(&table.largest);
+        }
+        groups
+    }
+
+    /// The table of `level`, from 1, that is cheapest to bring one level down.
+    fn pick_table(&self, level: u8) -> Option<Compaction> {
+        let cost = |table: &TableMeta| {
+            let dragged = bytes(self.levels.overlap(level + 1, &table.smallest, &table.largest));
+            let weight = table.bytes.max(1) as f64 * (1.0 + tombstone_share(table));
+            dragged as f64 / weight
+        };
+        let mut tables: Vec<_> = self.levels.run(level).iter().map(|&t| (cost(t), t)).collect();
+        tables.sort_by(|(left, _), (right, _)| left.total_cmp(right));
+        let bring_down =
+            |(_, table)| self.with_overlap(Reason::LevelBytes, level, vec![table], level + 1);
+        tables.into_iter().find_map(bring_down)
+    }
+
+    /// The table below level 0 with the largest share of tombstones, if that is more than half.
+    fn pick_tombstones(&self) -> Option<Compaction> {
+        let last = self.levels.last();
+        let is_due = |&(level, table): &(u8, &TableMeta)| {
+            table.tombstones > table.entries / 2 && (level < last || self.is_droppable(table))
+        };
+        let of_level = |level| self.levels.run(level).iter().map(move |&table| (level, table));
+        let mut tables: Vec<_> = (1..=last).flat_map(of_level).filter(is_due).collect();
+        tables.sort_by(|(_, left), (_, right)| {
+            tombstone_share(right).total_cmp(&tombstone_share(left))
+        });
+        let bring_down = |(level, table)| {
+            self.with_overlap(Reason::Tombstones, level, vec![table], last.min(level + 1))
+        };
+        tables.into_iter().find_map(bring_down)
+    }
+
+    /// Chooses the next compaction towards a compact range: all its tables in the last level,
+    /// without tombstones that could be dropped.
+    ///
+    /// The tables above the last level go down in one compaction, with all that they overlap below.
+    /// After that, tables of the last level are rewritten one by one if a tombstone can be dropped
+    /// for sure: if they have one and no snapshot is older than any of their entries.
+    pub(crate) fn pick_range(&self, range: &KeyBounds) -> RangeChoice {
+        let last = self.levels.last();
+        let mut inputs = self.above_last(range);
+        let choice = if let Some((smallest, largest)) = hull(inputs.iter().flat_map(|(_, t)| t)) {
+            inputs.push((last, self.levels.overlap(last, smallest, largest).to_vec()));
+            self.compaction(Reason::Range, inputs, last)
+        } else {
+            let run = self.levels.run(last).iter();
+            let mut tables = run.filter(|t| overlaps(range, t) && self.is_droppable(t)).peekable();
+            if tables.peek().is_none() {
+                return RangeChoice::Done;
+            }
+            let rewrite = |table| self.compaction(Reason::Range, vec![(last, vec![table])], last);
+            tables.find_map(|&table| rewrite(table))
+        };
+        choice.map_or(RangeChoice::Wait, RangeChoice::Compact)
+    }
+
+    /// The tables above the last level with keys in `range`, by level, and all that lie below them.
+    fn above_last(&self, range: &KeyBounds) -> Vec<(u8, Run<'a>)> {
+        let mut taken: Vec<(u8, Run<'a>)> = vec![(0, Run::new())];
+        let level0 = self.levels.level0().iter().map(|run| (0, run));
+        let deeper = (1..self.levels.last()).map(|level| (level, self.levels.run(level)));
+        // Newest first, so that each run sees how far the newer ones reach.
+        for (level, run) in level0.chain(deeper) {
+            let reach = hull(taken.iter().flat_map(|(_, tables)| tables));
+            let is_below = |table: &TableMeta| {
+                reach.is_some_and(|(from, to)| *from <= *table.largest && *table.smallest <= *to)
+            };
+            let tables = run.iter().copied().filter(|t| overlaps(range, t) || is_below(t));
+            match taken.last_mut() {
+                Some((same, earlier)) if *same == level => earlier.extend(tables),
+                _ => taken.push((level, tables.collect())),
+            }
+        }
+        taken
+    }
+
+    /// A compaction of `tables` of `level` with what they overlap in `output_level`, unless that is
+    /// the same level: then of these alone.
+    fn with_overlap(
+        &self,
+        reason: Reason,
+        level: u8,
+        tables: Run<'a>,
+        output_level: u8,
+    ) -> Option<Compaction> {
+        let (smallest, largest) = hull(&tables)?;
+        let mut inputs = vec![(level, tables)];
+        if output_level > level {
+            let below = self.levels.overlap(output_level, smallest, largest);
+            inputs.push((output_level, below.to_vec()));
+        }
+        self.compaction(reason, inputs, output_level)
+    }
+
+    /// A compaction of `inputs`, unless it has to wait.
+    fn compaction(
+        &self,
+        reason: Reason,
+        inputs: Vec<(u8, Run<'a>)>,
+        output_level: u8,
+    ) -> Option<Compaction> {
+        Compaction::new(self.levels, reason, inputs, output_level, |table| {
+            let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
+            let is_bottom = (output_level + 1..=self.levels.last()).all(|level| {
+                self.levels.overlap(level, &table.smallest, &table.largest).is_empty()
+            });
+            table.tombstones > 0 && seen && is_bottom
+        })
+    }
+
+    /// Whether a rewrite in the last level is sure to drop every tombstone of `table`, and there is
+    /// one. Short of that it might change nothing, and be chosen again and again.
+    fn is_droppable(&self, table: &TableMeta) -> bool {
+        let seen = self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest);
+        table.tombstones > 0 && seen
+    }
+}
+
+/// The tombstones among the entries of `table`, from 0 to 1.
+fn tombstone_share(table: &TableMeta) -> f64 {
+    table.tombstones as f64 / table.entries.max(1) as f64
+}
+
+/// Whether `table` may have a key in `range`.
+fn overlaps(range: &KeyBounds, table: &TableMeta) -> bool {
+    let (start, end) = range.as_slices();
+    !range.is_empty() && is_above(&table.largest, start) && is_below(&table.smallest, end)
+}
+
+/// The smallest and the largest key of `tables`.
+fn hull<'t, 'a: 't>(
+    tables: impl IntoIterator<Item = &'t &'a TableMeta> + Clone,
+) -> Option<(&'a [u8], &'a [u8])> {
+    let smallest = tables.clone().into_iter().map(|table| &*table.smallest).min()?;
+    let largest = tables.into_iter().map(|table| &*table.largest).max()?;
+    Some((smallest, largest))
+}

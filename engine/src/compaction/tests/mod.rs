@@ -1,0 +1,5 @@
+//! The picker as stories in `testdata/picker`, and everything else against models.
+
+mod picker;
+mod retain;
+mod simulation;

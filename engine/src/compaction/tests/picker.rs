@@ -1,0 +1,246 @@
+//! The picker as stories: `testdata/picker` has the commands above `----` and the answers below it.
+//!
+//! | command                          | input                      | answer                         |
+//! |----------------------------------|----------------------------|--------------------------------|
+//! | `levels`                         | a line per run, see below  | bytes, target, score per level |
+//! | `pick [start]`                   |                            | the choice, or `none`          |
+//! | `range from..to [start]`         |                            | the choice, `wait` or `done`   |
+//! | `flush table`                    |                            | as `levels`; a run is added    |
+//! | `finish n`                       |                            | the n-th running one is gone   |
+//! | `below level from..to key key …` |                            | which keys may be deeper       |
+//!
+//! `levels` also takes `runs=`, `base=`, `fan-out=` and `snapshot=`; `start` leaves the choice running.
+//! A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9`: ids, bounds, and then what differs from 1M bytes,
+//! 100 entries, no tombstones and the sequence numbers 1 to 100. Runs of level 0: newest first.
+
+use std::{env, fmt::Write as _, ops::Bound, path::Path};
+
+use sievedb_format::SequenceNumber;
+
+use crate::{
+    compaction::{
+        bottom::DeeperLevels,
+        choice::Compaction,
+        levels::{LevelOptions, Levels},
+        picker::{Picker, RangeChoice},
+    },
+    iter::bounds::KeyBounds,
+    version::TableMeta,
+};
+
+/// A table with ordinary properties.
+pub(super) fn table(id: u64, level: u8, run: u64, smallest: &[u8], largest: &[u8]) -> TableMeta {
+    TableMeta {
+        id,
+        level,
+        run,
+        bytes: 1 << 20,
+        checksum: 0,
+        salt: 0,
+        filter: None,
+        global_sequence: None,
+        smallest: smallest.into(),
+        largest: largest.into(),
+        entries: 100,
+        tombstones: 0,
+        smallest_sequence: 1,
+        largest_sequence: 100,
+        oldest_expiry_ms: None,
+        blob_files: Vec::new(),
+    }
+}
+
+/// Reads `10M`, `4K` or `7`.
+fn number(text: &str) -> u64 {
+    let (digits, unit) = match text.split_at(text.len() - 1) {
+        (digits, "K") => (digits, 1 << 10),
+        (digits, "M") => (digits, 1 << 20),
+        (digits, "G") => (digits, 1 << 30),
+        _ => (text, 1),
+    };
+    digits.parse::<u64>().unwrap_or_else(|_| panic!("{text} is no number")) * unit
+}
+
+fn parse_table(word: &str, level: u8, run: u64) -> TableMeta {
+    let mut parts = word.split(',');
+    let (id, bounds) = parts.next().and_then(|name| name.split_once(':')).expect("id:from-to");
+    let (smallest, largest) = bounds.split_once('-').expect("from-to");
+    let mut table =
+        table(id.parse().expect("an id"), level, run, smallest.as_bytes(), largest.as_bytes());
+    for part in parts {
+        if let Some(percent) = part.strip_prefix("del=") {
+            table.tombstones = number(percent.trim_end_matches('%'));
+        } else if let Some((from, to)) = part.strip_prefix("seq=").and_then(|s| s.split_once('-')) {
+            (table.smallest_sequence, table.largest_sequence) = (number(from), number(to));
+        } else {
+            table.bytes = number(part);
+        }
+    }
+    table
+}
+
+fn bounds(text: &str) -> KeyBounds {
+    let bound = |key: &str| match key {
+        "" => Bound::Unbounded,
+        key => Bound::Included(key.to_owned()),
+    };
+    let (from, to) = text.split_once("..").expect("from..to");
+    KeyBounds::new(&(bound(from), bound(to)))
+}
+
+/// What the commands act on.
+#[derive(Default)]
+struct Story {
+    tables: Vec<TableMeta>,
+    options: LevelOptions,
+    oldest_snapshot: Option<SequenceNumber>,
+    running: Vec<Compaction>,
+}
+
+impl Story {
+    /// Runs a command and returns its answer.
+    fn run(&mut self, command: &str, input: &[&str]) -> String {
+        let mut words = command.split_whitespace();
+        match words.next() {
+            Some("levels") => {
+                *self = Self::default();
+                for word in words {
+                    let (name, value) = word.split_once('=').expect("name=value");
+                    let value = number(value);
+                    match name {
+                        "runs" => self.options.level0_runs = value as usize,
+                        "base" => self.options.base_level_bytes_max = value,
+                        "fan-out" => self.options.fan_out = value,
+                        "snapshot" => self.oldest_snapshot = Some(value),
+                        _ => panic!("{name} is no option"),
+                    }
+                }
+                for (line, index) in input.iter().zip(0..) {
+                    let (level, tables) = line.split_once(' ').expect("a level and tables");
+                    let level = level.trim_start_matches('L').parse().expect("a level");
+                    let run = if level == 0 { 100 - index } else { 0 };
+                    let tables = tables.split_whitespace();
+                    self.tables.extend(tables.map(|table| parse_table(table, level, run)));
+                }
+                self.describe()
+            }
+            Some("pick") => {
+                let choice = self.picker(|picker| picker.pick());
+                self.answer(choice, words.next() == Some("start"), "none")
+            }
+            Some("range") => {
+                let range = bounds(words.next().expect("a range"));
+                let start = words.next() == Some("start");
+                match self.picker(|picker| picker.pick_range(&range)) {
+                    RangeChoice::Compact(compaction) => self.answer(Some(compaction), start, ""),
+                    RangeChoice::Wait => "wait\n".to_owned(),
+                    RangeChoice::Done => "done\n".to_owned(),
+                }
+            }
+            Some("flush") => {
+                let run = 101 + self.tables.len() as u64;
+                self.tables.extend(words.map(|word| parse_table(word, 0, run)));
+                self.describe()
+            }
+            Some("finish") => {
+                let index: usize = words.next().and_then(|n| n.parse().ok()).expect("a number");
+                self.running.remove(index);
+                format!("{} running\n", self.running.len())
+            }
+            Some("below") => {
+                let level = words.next().and_then(|n| n.parse().ok()).expect("a level");
+                let (from, to) =
+                    words.next().and_then(|range| range.split_once("..")).expect("from..to");
+                let levels = Levels::new(&self.tables, &self.running);
+                let mut deeper = DeeperLevels::new(&levels, level, from.as_bytes(), to.as_bytes());
+                let held: Vec<_> = words.filter(|key| deeper.may_hold(key.as_bytes())).collect();
+                format!("{held:?}\n")
+            }
+            _ => panic!("{command} is no command"),
+        }
+    }
+
+    fn picker<T>(&self, ask: impl FnOnce(Picker<'_>) -> T) -> T {
+        let levels = Levels::new(&self.tables, &self.running);
+        levels.check_invariants();
+        let Self { options, oldest_snapshot, .. } = self;
+        ask(Picker { levels: &levels, options, oldest_snapshot: *oldest_snapshot })
+    }
+
+    fn answer(&mut self, choice: Option<Compaction>, start: bool, none: &str) -> String {
+        let Some(compaction) = choice else { return format!("{none}\n") };
+        let answer = format!("{:?}: {compaction}\n", compaction.reason);
+        if start {
+            self.running.push(compaction);
+        }
+        answer
+    }
+
+    fn describe(&self) -> String {
+        let levels = Levels::new(&self.tables, &self.running);
+        let targets = levels.targets(&self.options);
+        let debt = levels.debt(&self.options);
+        let mut text = format!("base L{}, debt {} KiB\n", targets.base_level, debt.bytes >> 10);
+        for level in 0..=levels.last() {
+            let score = levels.score(level, &self.options, &targets);
+            let bytes: u64 =
+                self.tables.iter().filter(|table| table.level == level).map(|t| t.bytes).sum();
+            let bytes = bytes >> 10;
+            let line = match level {
+                _ if bytes == 0 => continue,
+                0 => format!("L0 {} runs, score {score:.2}", debt.level0_runs),
+                _ if level == levels.last() => format!("L{level} {bytes} KiB"),
+                _ => {
+                    format!("L{level} {bytes} of {} KiB, score {score:.2}", targets.of(level) >> 10)
+                }
+            };
+            writeln!(text, "{line}").expect("a string takes all");
+        }
+        text
+    }
+}
+
+/// Runs the story in `text` and returns it with the answers that were given.
+fn tell(text: &str) -> String {
+    let mut story = Story::default();
+    let mut told = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        told.push_str(line);
+        told.push('\n');
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut input = Vec::new();
+        for line in lines.by_ref() {
+            told.push_str(line);
+            told.push('\n');
+            if line == "----" {
+                break;
+            }
+            input.push(line);
+        }
+        while lines.next_if(|line| !line.is_empty()).is_some() {}
+        told.push_str(&story.run(line, &input));
+    }
+    told
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "test data, not a store")]
+fn stories() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/picker");
+    let mut names: Vec<_> =
+        folder.read_dir().expect("the folder").map(|entry| entry.expect("a file").path()).collect();
+    names.sort();
+    assert!(!names.is_empty(), "{} is empty", folder.display());
+    for name in names {
+        let want = std::fs::read_to_string(&name).expect("a text file");
+        let got = tell(&want);
+        if env::var_os("REWRITE").is_some() {
+            std::fs::write(&name, got).expect("the file can be written");
+        } else {
+            assert!(got == want, "{} differs; now it is:\n{got}", name.display());
+        }
+    }
+}

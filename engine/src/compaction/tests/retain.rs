@@ -1,0 +1,158 @@
+//! What a merge keeps, against what its readers see.
+
+use std::{collections::BTreeSet, rc::Rc};
+
+use proptest::prelude::*;
+use sievedb_format::{Corruption, Kind, SequenceNumber};
+
+use crate::{
+    Error, Result,
+    compaction::retain::RetainStream,
+    iter::tests::model::{
+        Entry, History, Moves, VecCursor, any_history, check, entries, failure, read, text,
+    },
+};
+
+/// Everything the stream yields, and the places where an output may be split.
+fn retain(
+    history: &History,
+    snapshots: &[SequenceNumber],
+    is_bottom: impl FnMut(&[u8]) -> bool,
+    moves: &Rc<Moves>,
+) -> Result<(Vec<Entry>, Vec<bool>)> {
+    let mut stream = RetainStream::new(history.merge(moves), snapshots.to_vec(), is_bottom);
+    let (mut kept, mut splits) = (Vec::new(), Vec::new());
+    stream.seek_to_first()?;
+    while let Some(key) = stream.key() {
+        kept.push(Entry {
+            user_key: key.user_key.to_vec(),
+            trailer: key.trailer,
+            value: stream.value(),
+        });
+        splits.push(stream.may_split());
+        stream.next()?;
+    }
+    Ok((kept, splits))
+}
+
+/// The definition: what some reader meets first, except tombstones that hide nothing from the oldest.
+fn definition(
+    sorted: &[Entry],
+    snapshots: &[SequenceNumber],
+    is_bottom: impl Fn(&[u8]) -> bool,
+) -> Vec<Entry> {
+    let readers: BTreeSet<_> = snapshots.iter().copied().chain([SequenceNumber::MAX]).collect();
+    let oldest = readers.first().copied().expect("there is a reader");
+    let is_met = |entry: &Entry| {
+        readers.iter().any(|&reader| {
+            let visible = |other: &&Entry| {
+                other.user_key == entry.user_key && other.trailer.sequence() <= reader
+            };
+            sorted.iter().find(visible) == Some(entry)
+        })
+    };
+    let is_spent = |entry: &Entry| {
+        entry.trailer.kind() == Kind::Tombstone
+            && entry.trailer.sequence() <= oldest
+            && is_bottom(&entry.user_key)
+    };
+    sorted.iter().filter(|entry| is_met(entry) && !is_spent(entry)).cloned().collect()
+}
+
+#[test]
+fn every_reader_sees_the_same_and_nothing_needless_stays() {
+    let snapshots = prop::collection::vec(0..90_u64, 0..5);
+    // Writes up to `below` are in deeper levels, the others are merged.
+    check(2000, &(any_history(80, 4), snapshots, 0..40_u64), |(history, snapshots, below)| {
+        let (deeper, merged): (Vec<_>, Vec<_>) =
+            history.sorted().into_iter().partition(|entry| entry.trailer.sequence() <= below);
+        let is_bottom = |key: &[u8]| !deeper.iter().any(|entry| entry.user_key == key);
+        let sources = merged.iter().map(|entry| (entry.value.len() % 2, entry.clone()));
+        let inputs = History::new(sources.collect(), Vec::new());
+        let (kept, splits) = retain(&inputs, &snapshots, is_bottom, &Rc::default()).unwrap();
+
+        let want = definition(&merged, &snapshots, is_bottom);
+        prop_assert_eq!(text(&kept), text(&want));
+        prop_assert_eq!(&kept, &want);
+        for &reader in snapshots.iter().chain([&SequenceNumber::MAX]) {
+            let before = read(&[deeper.clone(), merged.clone()].concat(), &[], reader);
+            let after = read(&[deeper.clone(), kept.clone()].concat(), &[], reader);
+            prop_assert_eq!(before, after, "reader at {}", reader);
+        }
+        for (at, split) in splits.into_iter().enumerate() {
+            let same_key = at > 0 && kept[at - 1].user_key == kept[at].user_key;
+            prop_assert_eq!(split, !same_key, "before {}", text(&kept[at..=at]));
+        }
+        Ok(())
+    });
+}
+
+/// A history of one source.
+fn one_source(text: &str) -> History {
+    History::new(entries(text).into_iter().map(|entry| (0, entry)).collect(), Vec::new())
+}
+
+#[test]
+fn the_rules_one_by_one() {
+    let cases: [(&str, &str, &[SequenceNumber], bool, &str); 12] = [
+        ("newest only", "a@3 a@2 a@1", &[], true, "a@3"),
+        ("one per stripe", "a@5 a@4 a@3 a@2 a@1", &[2, 4], true, "a@5 a@4 a@2"),
+        ("a snapshot at the very version", "a@5 a@4", &[4], true, "a@5 a@4"),
+        ("a snapshot older than all", "a@5 a@4", &[3], true, "a@5"),
+        ("a snapshot newer than all", "a@5 a@4", &[6], true, "a@5"),
+        ("repeated and unsorted snapshots", "a@5 a@4 a@2", &[4, 2, 4], true, "a@5 a@4 a@2"),
+        ("a tombstone and what it hides", "a@5- a@4 b@1", &[], true, "b@1"),
+        ("a deeper level may hold the key", "a@5- a@4 b@1", &[], false, "a@5- b@1"),
+        ("a snapshot needs the put", "a@5- a@4", &[4], true, "a@5- a@4"),
+        ("a change after a snapshot stays known", "a@5-", &[4], true, "a@5-"),
+        ("the snapshot sees the tombstone too", "a@5- a@4", &[5], true, ""),
+        ("a put over a spent tombstone", "a@6 a@5- a@4", &[5], true, "a@6"),
+    ];
+    for (name, input, snapshots, bottom, want) in cases {
+        let kept = retain(&one_source(input), snapshots, |_| bottom, &Rc::default()).unwrap().0;
+        assert_eq!(text(&kept), want, "{name}");
+    }
+}
+
+#[test]
+fn a_kind_that_cannot_be_applied_is_refused_unless_a_newer_version_hides_it() {
+    let cases = [
+        ("newest", "a@5? a@4", None),
+        ("seen by the snapshot", "a@9 a@5? a@4", None),
+        ("hidden", "a@6 a@5? a@4", Some("a@6")),
+    ];
+    for (name, input, want) in cases {
+        match (retain(&one_source(input), &[7], |_| true, &Rc::default()), want) {
+            (Ok((kept, _)), Some(want)) => assert_eq!(text(&kept), want, "{name}"),
+            (Err(Error::Corrupt { source: Corruption::Unsupported { value, .. }, .. }), None) => {
+                assert_eq!(value, Kind::Merge as u64, "{name}");
+            }
+            (got, _) => panic!("{name}: {got:?}"),
+        }
+    }
+}
+
+#[test]
+fn entries_out_of_order_are_refused() {
+    for (name, input) in [("keys", "b@2 a@1"), ("versions", "a@1 a@9")] {
+        let cursor = VecCursor::new(entries(input), &Rc::default());
+        let mut stream = RetainStream::new(cursor, vec![5], |_: &[u8]| true);
+        let error = stream.seek_to_first().and_then(|()| stream.next()).unwrap_err();
+        let want = Corruption::Order { what: "an entry" };
+        assert!(matches!(error, Error::Corrupt { source, .. } if source == want), "{name}");
+        assert_eq!(stream.key(), None, "{name}");
+    }
+}
+
+#[test]
+fn an_error_of_an_input_is_no_end() {
+    let history = one_source("a@3 a@1 b@5- c@4 c@2");
+    let clean = Rc::<Moves>::default();
+    retain(&history, &[], |_| true, &clean).unwrap();
+    for fail_at in 0..clean.count.get() {
+        let moves = Rc::<Moves>::default();
+        moves.fail_at.set(Some(fail_at));
+        let error = retain(&history, &[], |_| true, &moves).unwrap_err();
+        assert_eq!(error.to_string(), failure().to_string(), "move {fail_at}");
+    }
+}

@@ -1,0 +1,247 @@
+//! Flushes and compactions side by side on tables that are maps: no choice may ever bring an older
+//! version of a key above a newer one, or let a removed key come back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use sievedb_format::SequenceNumber;
+
+use super::picker::table;
+use crate::{
+    compaction::{
+        bottom::DeeperLevels,
+        choice::Compaction,
+        levels::{LAST_LEVEL, LevelOptions, Levels},
+        picker::{Picker, RangeChoice},
+    },
+    iter::{bounds::KeyBounds, tests::model::check},
+    version::TableMeta,
+};
+
+/// The newest version of each key: its sequence number, and whether it is a put.
+type Entries = BTreeMap<u8, (SequenceNumber, bool)>;
+
+/// What happens in the store.
+#[derive(Debug, Clone)]
+enum Event {
+    /// These keys, removed or not, become a run of level 0, of two tables if split.
+    Flush { writes: Vec<(u8, bool)>, split: bool },
+    /// The picker is asked, and what it chooses starts.
+    Pick,
+    /// The same for a range of keys.
+    Range(u8, u8),
+    /// One that runs is done.
+    Finish(prop::sample::Index),
+    /// One that runs fails: nothing changes.
+    GiveUp(prop::sample::Index),
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let key = 0..24_u8;
+    let writes = prop::collection::vec((key.clone(), prop::bool::weighted(0.6)), 1..5);
+    prop_oneof![
+        6 => (writes, any::<bool>()).prop_map(|(writes, split)| Event::Flush { writes, split }),
+        6 => Just(Event::Pick),
+        1 => (key.clone(), key).prop_map(|(from, to)| Event::Range(from, to)),
+        5 => any::<prop::sample::Index>().prop_map(Event::Finish),
+        1 => any::<prop::sample::Index>().prop_map(Event::GiveUp),
+    ]
+}
+
+struct Store {
+    options: LevelOptions,
+    oldest_snapshot: Option<SequenceNumber>,
+    tables: BTreeMap<u64, (TableMeta, Entries)>,
+    /// In step with `deeper`.
+    running: Vec<Compaction>,
+    deeper: Vec<DeeperLevels>,
+    /// What a reader must find.
+    state: Entries,
+    sequence: SequenceNumber,
+    next_id: u64,
+}
+
+impl Store {
+    fn new(oldest_snapshot: Option<SequenceNumber>) -> Self {
+        Self {
+            options: LevelOptions { level0_runs: 2, base_level_bytes_max: 4, fan_out: 3 },
+            oldest_snapshot,
+            tables: BTreeMap::new(),
+            running: Vec::new(),
+            deeper: Vec::new(),
+            state: Entries::new(),
+            sequence: 0,
+            next_id: 1,
+        }
+    }
+
+    fn metas(&self) -> impl Iterator<Item = &TableMeta> {
+        self.tables.values().map(|(meta, _)| meta)
+    }
+
+    /// Adds a table; its length is the number of its entries.
+    fn add(&mut self, level: u8, run: u64, entries: Entries) {
+        let ends = (entries.first_key_value(), entries.last_key_value());
+        let (Some((&smallest, _)), Some((&largest, _))) = ends else { return };
+        let mut meta = table(self.next_id, level, run, &[smallest], &[largest]);
+        self.next_id += 1;
+        let sequences: BTreeSet<_> = entries.values().map(|&(sequence, _)| sequence).collect();
+        meta.entries = entries.len() as u64;
+        meta.bytes = meta.entries;
+        meta.tombstones = entries.values().filter(|&&(_, put)| !put).count() as u64;
+        meta.smallest_sequence = *sequences.first().expect("an entry");
+        meta.largest_sequence = *sequences.last().expect("an entry");
+        self.tables.insert(meta.id, (meta, entries));
+    }
+
+    fn flush(&mut self, writes: &[(u8, bool)], split: bool) {
+        let mut entries = Entries::new();
+        for &(key, put) in writes {
+            self.sequence += 1;
+            entries.insert(key, (self.sequence, put));
+        }
+        self.state.extend(entries.clone());
+        let middle = entries.keys().nth(entries.len() / 2).copied().filter(|_| split);
+        let right = middle.map(|middle| entries.split_off(&middle)).unwrap_or_default();
+        let run = self.sequence;
+        self.add(0, run, entries);
+        self.add(0, run, right);
+    }
+
+    /// Asks the picker and starts what it chooses. Returns whether it chose something.
+    fn start(&mut self, ask: impl FnOnce(&Picker<'_>) -> Option<Compaction>) -> bool {
+        let levels = Levels::new(self.tables.values().map(|(meta, _)| meta), &self.running);
+        let Self { options, oldest_snapshot, .. } = &*self;
+        let picker = Picker { levels: &levels, options, oldest_snapshot: *oldest_snapshot };
+        let Some(choice) = ask(&picker) else { return false };
+        let Compaction { output_level, smallest, largest, .. } = &choice;
+        let deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);
+        let inputs: BTreeSet<u64> = choice.tables().collect();
+        assert_eq!(inputs.len(), choice.tables().count(), "a table is there twice: {choice}");
+        for running in &self.running {
+            assert!(running.tables().all(|id| !inputs.contains(&id)), "{choice} beside {running}");
+        }
+        self.running.push(choice);
+        self.deeper.push(deeper);
+        true
+    }
+
+    fn finish(&mut self, index: usize) {
+        let (choice, mut deeper) = (self.running.remove(index), self.deeper.remove(index));
+        let level = choice.output_level;
+        let inputs: Vec<_> =
+            choice.tables().map(|id| self.tables.remove(&id).expect("an input")).collect();
+        if choice.is_trivial_move {
+            let [(meta, entries)] = <[_; 1]>::try_from(inputs).expect("one input moves");
+            let meta = TableMeta { level, run: 0, ..meta };
+            self.tables.insert(meta.id, (meta, entries));
+            return;
+        }
+        let mut merged = Entries::new();
+        for (key, version) in inputs.into_iter().flat_map(|(_, entries)| entries) {
+            let newest = merged.entry(key).or_insert(version);
+            *newest = version.max(*newest);
+        }
+        merged.retain(|&key, &mut (sequence, put)| {
+            let is_seen = self.oldest_snapshot.is_none_or(|oldest| sequence <= oldest);
+            put || !is_seen || deeper.may_hold(&[key])
+        });
+        while let Some(cut) = merged.keys().nth(3).copied() {
+            let rest = merged.split_off(&cut);
+            self.add(level, 0, merged);
+            merged = rest;
+        }
+        self.add(level, 0, merged);
+    }
+
+    /// Looks every key up, newest table first, and checks the shape.
+    fn check(&self) -> Result<(), TestCaseError> {
+        Levels::new(self.metas(), &self.running).check_invariants();
+        let mut order: Vec<_> = self.tables.values().collect();
+        order.sort_by_key(|(meta, _)| (meta.level, u64::MAX - meta.run));
+        for (key, &(sequence, put)) in &self.state {
+            let found = order.iter().find_map(|(_, entries)| entries.get(key));
+            match found {
+                Some(&found) => prop_assert_eq!(found, (sequence, put), "key {}", key),
+                None => prop_assert!(!put, "key {} is lost", key),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn no_choice_brings_an_older_version_to_light() {
+    let events = prop::collection::vec(any_event(), 0..120);
+    let snapshot = prop::option::of(0..60_u64);
+    check(1000, &(events, snapshot), |(events, snapshot)| {
+        let mut store = Store::new(snapshot);
+        for event in events {
+            match event {
+                Event::Flush { writes, split } => store.flush(&writes, split),
+                Event::Pick => drop(store.start(|picker| picker.pick())),
+                Event::Range(from, to) => {
+                    let range = KeyBounds::new(&([from]..=[to]));
+                    store.start(|picker| match picker.pick_range(&range) {
+                        RangeChoice::Compact(choice) => Some(choice),
+                        RangeChoice::Wait | RangeChoice::Done => None,
+                    });
+                }
+                Event::Finish(_) | Event::GiveUp(_) if store.running.is_empty() => {}
+                Event::Finish(index) => store.finish(index.index(store.running.len())),
+                Event::GiveUp(index) => {
+                    let index = index.index(store.running.len());
+                    store.running.remove(index);
+                    store.deeper.remove(index);
+                }
+            }
+            store.check()?;
+        }
+        settle(&mut store)
+    });
+}
+
+/// Lets the store come to rest: it must, and then every level is within its target, and a compact
+/// range is one sorted run.
+fn settle(store: &mut Store) -> Result<(), TestCaseError> {
+    while !store.running.is_empty() {
+        store.finish(0);
+    }
+    let mut steps = 0;
+    while store.start(|picker| picker.pick()) {
+        store.finish(0);
+        store.check()?;
+        steps += 1;
+        prop_assert!(steps < 500, "no rest");
+    }
+    let levels = Levels::new(store.metas(), &[]);
+    let targets = levels.targets(&store.options);
+    for level in 0..=LAST_LEVEL {
+        let score = levels.score(level, &store.options, &targets);
+        prop_assert!(score < 1.0, "level {} has score {}", level, score);
+    }
+    prop_assert_eq!(levels.debt(&store.options).bytes, 0);
+    for steps in 0.. {
+        prop_assert!(steps < 500, "no rest");
+        let mut last = RangeChoice::Done;
+        let started = store.start(|picker| {
+            last = picker.pick_range(&KeyBounds::ALL);
+            match &last {
+                RangeChoice::Compact(choice) => Some(choice.clone()),
+                RangeChoice::Wait | RangeChoice::Done => None,
+            }
+        });
+        if !started {
+            prop_assert_eq!(last, RangeChoice::Done);
+            break;
+        }
+        store.finish(0);
+        store.check()?;
+    }
+    for meta in store.metas() {
+        prop_assert_eq!(meta.level, LAST_LEVEL);
+        let pinned = store.oldest_snapshot.is_some_and(|oldest| meta.largest_sequence > oldest);
+        prop_assert!(meta.tombstones == 0 || pinned, "{:?}", meta);
+    }
+    Ok(())
+}
