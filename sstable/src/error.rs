@@ -6,7 +6,6 @@ use sievedb_format::Corruption;
 
 /// Why a table could not be read. Whoever knows the path adds it.
 #[derive(Debug)]
-#[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
 pub enum ReadError {
     /// The source failed.

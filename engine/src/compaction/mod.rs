@@ -8,8 +8,6 @@
 //! | [`bottom`]  | whether a deeper level may still hold a key                          |
 //! | [`retain`]  | which versions a flush or a compaction keeps                         |
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the engine that runs compactions comes next"))]
-
 pub(crate) mod bottom;
 pub(crate) mod choice;
 pub(crate) mod levels;

@@ -13,8 +13,6 @@
 //! them reads a clock, takes a lock or touches a file: the sources do, and what they fail with goes
 //! through unchanged.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the engine that reads through it comes next"))]
-
 pub(crate) mod bounds;
 pub(crate) mod cursor;
 pub(crate) mod merge;

@@ -22,8 +22,6 @@
 //! [`Position`] up to which the log was known to be durable when the record was written. A bad
 //! record that lies below a mark is damage, and refused; one that lies below none is a torn tail,
 //! and the log ends before it.
-#![allow(dead_code, reason = "the engine is put on top of this module in a later commit")]
-
 pub(crate) mod dump;
 pub(crate) mod fields;
 pub(crate) mod payload;
@@ -35,6 +33,6 @@ pub(crate) mod writer;
 
 pub(crate) use payload::{Payload, PendingRecord};
 pub(crate) use reader::{Next, Reader, Record};
-pub(crate) use record::{FRAGMENT_BYTES_MAX, Position, RecordType};
+pub(crate) use record::{Position, RecordType};
 pub(crate) use start::Start;
 pub(crate) use writer::{SYNC, Writer};

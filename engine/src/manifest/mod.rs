@@ -12,8 +12,6 @@
 //! | [`file`]       | creates a manifest and appends to it                             |
 //! | [`load`]       | reads the manifest after a crash                                 |
 //! | [`dump`]       | a manifest's bytes and their meaning                             |
-#![allow(dead_code, reason = "the engine is put on top of this module in a later commit")]
-
 pub(crate) mod current;
 pub(crate) mod dump;
 pub(crate) mod edit;
@@ -24,5 +22,5 @@ mod table_field;
 
 pub(crate) use edit::{KeyspaceCreated, TableMoved, VersionEdit};
 pub(crate) use file::ManifestFile;
-pub(crate) use load::{Loaded, load};
+pub(crate) use load::load;
 pub(crate) use state::{KeyspaceState, ManifestState};

@@ -1,5 +1,64 @@
 //! The tables of a keyspace at one moment.
 
+mod live_table;
+mod packed_keys;
+mod run;
 pub mod table_meta;
 
+use std::sync::Arc;
+
+pub(crate) use live_table::{LiveTable, table_error};
+pub(crate) use run::Run;
 pub use table_meta::{FilterPlace, TableMeta};
+
+/// Number of levels, level 0 included.
+pub(crate) const LEVELS: usize = 7;
+
+/// The tables of a keyspace at one moment: sorted runs, the newest data first.
+///
+/// For any key, each version in a run is newer than all its versions in later runs. Level 0 is
+/// several runs, each deeper level is at most one.
+#[derive(Debug, Default)]
+pub(crate) struct Version {
+    runs: Vec<Run>,
+    has_range_tombstones: bool,
+}
+
+impl Version {
+    /// The version of these tables, each with its level and run.
+    pub(crate) fn new(tables: impl IntoIterator<Item = (u8, u64, Arc<LiveTable>)>) -> Self {
+        let mut tables: Vec<_> = tables.into_iter().collect();
+        let has_range_tombstones =
+            tables.iter().any(|(_, _, table)| !table.table.range_tombstones().is_empty());
+        tables.sort_by_key(|&(level, run, _)| (level, u64::MAX - run));
+        let mut runs = Vec::new();
+        for group in tables.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let (level, id, _) = group[0];
+            let tables = group.iter().map(|(_, _, table)| Arc::clone(table)).collect();
+            runs.push(Run::new(level, id, tables));
+        }
+        Self { runs, has_range_tombstones }
+    }
+
+    /// The sorted runs, the newest data first.
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Every table with its level and run.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (u8, u64, &Arc<LiveTable>)> {
+        self.runs
+            .iter()
+            .flat_map(|run| run.tables().iter().map(move |table| (run.level, run.id, table)))
+    }
+
+    /// Number of runs of level 0.
+    pub(crate) fn level0_runs(&self) -> usize {
+        self.runs.iter().take_while(|run| run.level == 0).count()
+    }
+
+    /// Whether any table has range tombstones.
+    pub(crate) fn has_range_tombstones(&self) -> bool {
+        self.has_range_tombstones
+    }
+}

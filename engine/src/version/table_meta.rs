@@ -51,3 +51,17 @@ pub struct FilterPlace {
     /// Checksum stored at the end of the filter's trailer; it covers the whole block.
     pub checksum: u32,
 }
+
+impl FilterPlace {
+    /// The place of a filter in the file `file_id`.
+    pub(crate) fn in_file(file_id: u64, place: sievedb_sstable::FilterPlace) -> Self {
+        let sievedb_sstable::FilterPlace { offset, bytes, checksum, .. } = place;
+        Self { file_id, offset, bytes, checksum }
+    }
+}
+
+impl From<FilterPlace> for sievedb_sstable::FilterPlace {
+    fn from(place: FilterPlace) -> Self {
+        Self { offset: place.offset, bytes: place.bytes, checksum: place.checksum }
+    }
+}

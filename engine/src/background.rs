@@ -1,0 +1,246 @@
+//! Who does flushes and compactions, and when.
+//!
+//! Workers take one step at a time: unlink what is obsolete, else flush, else compact. Without
+//! workers the same steps are taken on the thread whose write made them necessary.
+
+use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::{
+    Error, Result, compact::Chosen, compaction::choice::Compaction, listener::Event,
+    stats::BackgroundStats, store::Store, tree::Tree,
+};
+
+/// How long workers wait before they try again on a full disk.
+const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
+
+/// The state of background work.
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    state: Mutex<State>,
+    /// There may be work.
+    work: Condvar,
+    /// Some work was done, or cannot be.
+    progress: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    wakes: u64,
+    /// The value of `wakes` when a store without workers last looked for work.
+    wakes_seen: u64,
+    shut_down: bool,
+    /// Keyspaces whose memtables are being flushed.
+    flushing: BTreeSet<u64>,
+    /// Compactions under way, with the id of their keyspace.
+    running: Vec<(u64, Compaction)>,
+    /// Keyspaces that somebody waits for to be compacted as a whole.
+    whole: BTreeSet<u64>,
+    no_space: Option<Error>,
+    done: BackgroundStats,
+}
+
+/// A piece of work that one worker has claimed.
+#[derive(Debug)]
+enum Job {
+    Unlink,
+    Flush(Arc<Tree>),
+    Compact(Arc<Tree>, Compaction),
+}
+
+impl Background {
+    /// There may be work.
+    pub(crate) fn wake(&self) {
+        let mut state = self.state.lock();
+        state.wakes += 1;
+        self.work.notify_all();
+        self.progress.notify_all();
+    }
+
+    /// Ends the workers after the work they have claimed.
+    pub(crate) fn shut_down(&self) {
+        self.state.lock().shut_down = true;
+        self.wake();
+    }
+
+    /// The body of a worker thread.
+    pub(crate) fn work(store: &Store) {
+        let background = &store.background;
+        let mut seen = None;
+        loop {
+            let worked = store.step();
+            let mut state = background.state.lock();
+            if state.shut_down {
+                return;
+            }
+            if !worked && seen == Some(state.wakes) {
+                if state.no_space.is_some() {
+                    background.work.wait_for(&mut state, NO_SPACE_RETRY);
+                } else {
+                    background.work.wait(&mut state);
+                }
+            }
+            seen = Some(state.wakes);
+        }
+    }
+
+    /// What was done so far.
+    pub(crate) fn done(&self) -> BackgroundStats {
+        self.state.lock().done
+    }
+
+    /// Adds to what was done.
+    pub(crate) fn count(&self, add: impl FnOnce(&mut BackgroundStats)) {
+        add(&mut self.state.lock().done);
+    }
+
+    /// Whether there may be work that was not there at the last call, in a store without workers.
+    fn has_news(&self) -> bool {
+        let mut state = self.state.lock();
+        let wakes = state.wakes;
+        mem::replace(&mut state.wakes_seen, wakes) != wakes
+    }
+
+    /// Asks for `tree` to be compacted as a whole.
+    pub(crate) fn request_whole(&self, tree: &Tree) {
+        self.state.lock().whole.insert(tree.id);
+        self.wake();
+    }
+}
+
+impl Store {
+    /// Takes all steps there are, on this thread, in a store without workers.
+    pub(crate) fn run_inline(&self) {
+        if self.options.worker_threads == 0 && self.background.has_news() {
+            while self.step() {}
+        }
+    }
+
+    /// Does one piece of work. `false` if there was none that could be done.
+    fn step(&self) -> bool {
+        self.relieve_log();
+        let Some(job) = self.claim() else { return false };
+        let outcome = match &job {
+            Job::Unlink => {
+                self.unlink_obsolete();
+                Ok(())
+            }
+            Job::Flush(tree) => self.flush_frozen(tree),
+            Job::Compact(tree, compaction) => self.run_compaction(tree, compaction),
+        };
+        self.release(&job, outcome)
+    }
+
+    fn claim(&self) -> Option<Job> {
+        let mut state = self.background.state.lock();
+        if self.read_only.get().is_some() {
+            return None;
+        }
+        if !self.tables.obsolete_files.is_empty() {
+            return Some(Job::Unlink);
+        }
+        let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        for tree in &trees {
+            if !tree.view().frozen.is_empty() && state.flushing.insert(tree.id) {
+                return Some(Job::Flush(Arc::clone(tree)));
+            }
+        }
+        self.claim_compaction(&mut state, &trees)
+    }
+
+    fn claim_compaction(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        trees: &[Arc<Tree>],
+    ) -> Option<Job> {
+        for tree in trees {
+            let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
+            let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
+            let whole = state.whole.contains(&tree.id);
+            match self.choose_compaction(tree, &running, whole) {
+                Chosen::Compaction(compaction) => {
+                    state.running.push((tree.id, compaction.clone()));
+                    return Some(Job::Compact(Arc::clone(tree), compaction));
+                }
+                Chosen::Nothing => {}
+                Chosen::WholeIsDone => {
+                    state.whole.remove(&tree.id);
+                    self.background.progress.notify_all();
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives a claim back. Whether more work may be tried at once.
+    fn release(&self, job: &Job, outcome: Result<()>) -> bool {
+        if let Err(error) = &outcome
+            && !error.is_no_space()
+        {
+            self.poison(error.clone());
+        }
+        let mut state = self.background.state.lock();
+        match job {
+            Job::Unlink => {}
+            Job::Flush(tree) => {
+                state.flushing.remove(&tree.id);
+            }
+            Job::Compact(tree, compaction) => {
+                let is_this =
+                    |(id, other): &(u64, Compaction)| *id == tree.id && other == compaction;
+                let at = state.running.iter().position(is_this);
+                state.running.swap_remove(at.expect("a claimed compaction is running"));
+            }
+        }
+        let worked = outcome.is_ok();
+        let full = outcome.err().filter(Error::is_no_space);
+        if let Some(error) = &full
+            && state.no_space.is_none()
+        {
+            self.tell(&Event::NoSpace { error: error.clone() });
+        }
+        if worked || full.is_some() {
+            state.no_space = full;
+        }
+        // After a failure nothing is woken: the workers would try the same at once.
+        state.wakes += u64::from(worked);
+        if worked {
+            self.background.work.notify_all();
+        }
+        self.background.progress.notify_all();
+        worked
+    }
+
+    /// Waits until `done`, which background work makes true. It is told which keyspaces wait to be
+    /// compacted as a whole.
+    ///
+    /// # Errors
+    ///
+    /// Why it will not become true: the store is read-only, closed, or the disk is full.
+    pub(crate) fn wait_for_work(&self, mut done: impl FnMut(&BTreeSet<u64>) -> bool) -> Result<()> {
+        self.run_inline();
+        let mut state = self.background.state.lock();
+        loop {
+            if done(&state.whole) {
+                return Ok(());
+            }
+            self.check_writable()?;
+            if state.shut_down {
+                return Err(Error::Closed);
+            }
+            if let Some(error) = &state.no_space {
+                return Err(error.clone());
+            }
+            self.background.progress.wait(&mut state);
+        }
+    }
+
+    /// Removes files that nothing needs. A failure is no harm: they are orphans when the store is
+    /// opened the next time.
+    pub(crate) fn unlink_obsolete(&self) {
+        for path in self.tables.obsolete_files.take() {
+            let _ = self.tables.fs.unlink(&path);
+        }
+    }
+}

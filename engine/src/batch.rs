@@ -1,0 +1,212 @@
+//! Writes that become one.
+
+use std::sync::Arc;
+
+use sievedb_filter::hash::key_hash;
+use sievedb_format::{KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX, codec::varint_bytes};
+use smallvec::SmallVec;
+
+use crate::{
+    Durability, Error, Keyspace, Result,
+    commit::{Always, Entry, Target, Write, charge_bytes},
+    open_store::OpenStore,
+    tree::Tree,
+    wal::batch::BatchEncoder,
+};
+
+/// Writes to any keyspaces of a store that become one: all of them are visible at the same moment,
+/// and survive a crash together or not at all. Of two writes to the same key the later one counts.
+///
+/// Held in memory until [`commit`](Self::commit); dropping it writes nothing.
+///
+/// ```
+/// use sievedb::{Db, Durability};
+/// # let folder = tempfile::tempdir().unwrap();
+/// let db = Db::open(folder.path())?;
+/// let by_name = db.keyspace("by name")?;
+/// let mut batch = db.batch();
+/// batch.insert(&db, "7", "anna")?;
+/// batch.insert(&by_name, "anna", "7")?;
+/// batch.commit(Durability::Disk)?;
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a batch writes nothing until it is committed"]
+pub struct Batch {
+    open: Arc<OpenStore>,
+    encoder: WriteEncoder,
+}
+
+impl Batch {
+    pub(crate) fn new(open: Arc<OpenStore>) -> Self {
+        let encoder = WriteEncoder::new(open.store().hash_seed, 0);
+        Self { open, encoder }
+    }
+
+    /// Adds: store `value` under `key` in `keyspace`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ForeignKeyspace`]; the batch is as
+    /// it was.
+    pub fn insert(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.check(keyspace)?;
+        self.encoder.put(keyspace.tree(), key.as_ref(), value.as_ref())
+    }
+
+    /// Adds: remove `key` from `keyspace`. It need not be there.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.check(keyspace)?;
+        self.encoder.remove(keyspace.tree(), key.as_ref())
+    }
+
+    /// Number of writes in the batch.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.encoder.write.entries.len()
+    }
+
+    /// Whether nothing was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes the batch. Visible, and as durable as asked, at return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] and [`Error::ReadOnly`], after which nothing of the batch is visible, but all
+    /// of it may come back when the store is reopened; [`Error::KeyspaceDropped`].
+    pub fn commit(self, durability: Durability) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.open.store().commit(self.encoder.finish(), durability, &mut Always).map(drop)
+    }
+
+    fn check(&self, keyspace: &Keyspace) -> Result<()> {
+        if Arc::ptr_eq(keyspace.open_store(), &self.open) {
+            return Ok(());
+        }
+        Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() })
+    }
+}
+
+/// Encodes writes for the log, and notes where their keys and values lie.
+#[derive(Debug)]
+pub(crate) struct WriteEncoder {
+    hash_seed: u64,
+    encoder: BatchEncoder,
+    /// Ranges count from the first entry until [`finish`](Self::finish).
+    write: Write,
+}
+
+impl WriteEncoder {
+    /// An empty batch with room for `bytes` bytes.
+    pub(crate) fn new(hash_seed: u64, bytes: usize) -> Self {
+        Self { hash_seed, encoder: BatchEncoder::with_capacity(bytes), write: Write::default() }
+    }
+
+    /// One put, in a buffer of the right size.
+    pub(crate) fn single_put(
+        hash_seed: u64,
+        tree: &Arc<Tree>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Write> {
+        let mut encoder = Self::new(hash_seed, BatchEncoder::put_bytes(key.len(), value.len()));
+        encoder.put(tree, key, value)?;
+        Ok(encoder.finish())
+    }
+
+    /// One removal.
+    pub(crate) fn single_remove(hash_seed: u64, tree: &Arc<Tree>, key: &[u8]) -> Result<Write> {
+        let mut encoder = Self::new(hash_seed, BatchEncoder::put_bytes(key.len(), 0));
+        encoder.remove(tree, key)?;
+        Ok(encoder.finish())
+    }
+
+    fn put(&mut self, tree: &Arc<Tree>, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        if value.len() > VALUE_BYTES_MAX {
+            let (bytes, bytes_max) = (value.len(), VALUE_BYTES_MAX);
+            return Err(Error::ValueTooLong { bytes, bytes_max });
+        }
+        let start = self.encoder.entry_bytes();
+        self.encoder.put(tree.id, key, value);
+        let end = self.encoder.entry_bytes();
+        let value = end - value.len()..end;
+        let key_end = value.start - varint_bytes(value.len() as u64);
+        self.add(tree, Kind::Put, key, start, key_end, value);
+        Ok(())
+    }
+
+    fn remove(&mut self, tree: &Arc<Tree>, key: &[u8]) -> Result<()> {
+        check_key(key)?;
+        let start = self.encoder.entry_bytes();
+        self.encoder.remove(tree.id, key);
+        let end = self.encoder.entry_bytes();
+        self.add(tree, Kind::Tombstone, key, start, end, end..end);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        tree: &Arc<Tree>,
+        kind: Kind,
+        key: &[u8],
+        start: usize,
+        key_end: usize,
+        value: std::ops::Range<usize>,
+    ) {
+        let Write { targets, entries, .. } = &mut self.write;
+        let known = targets.iter().rposition(|target| Arc::ptr_eq(&target.tree, tree));
+        let target = known.unwrap_or_else(|| {
+            targets.push(Target { tree: Arc::clone(tree), memtable: None, charge_bytes: 0 });
+            targets.len() - 1
+        });
+        targets[target].charge_bytes += charge_bytes(key.len(), value.end - start);
+        let hash = key_hash(key, self.hash_seed);
+        entries.push(Entry { target, kind, hash, key: key_end - key.len()..key_end, value });
+    }
+
+    /// The write, ready to be committed.
+    pub(crate) fn finish(self) -> Write {
+        let Self { encoder, mut write, .. } = self;
+        let entry_bytes = encoder.entry_bytes();
+        write.payload = encoder.finish();
+        let count_bytes = write.payload.len() - entry_bytes;
+        for entry in &mut write.entries {
+            for range in [&mut entry.key, &mut entry.value] {
+                *range = range.start + count_bytes..range.end + count_bytes;
+            }
+        }
+        write
+    }
+}
+
+impl Write {
+    /// A record about keyspaces: it has no entries for memtables.
+    pub(crate) fn record(encode: impl FnOnce(&mut BatchEncoder)) -> Self {
+        let mut encoder = BatchEncoder::new();
+        encode(&mut encoder);
+        Self { payload: encoder.finish(), targets: SmallVec::new(), entries: SmallVec::new() }
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::KeyTooLong { bytes: key.len(), bytes_max: KEY_BYTES_MAX })
+}

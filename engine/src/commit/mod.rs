@@ -1,0 +1,94 @@
+//! The one way of a write: encode, place in the log, (sync), insert into memtables, publish.
+//!
+//! | step    | where                       | lock                                          |
+//! |---------|-----------------------------|-----------------------------------------------|
+//! | encode  | the caller's thread         | none                                          |
+//! | place   | [`Placement::place`]        | placement: sequence numbers, memtables, queue |
+//! | log     | [`SharedLog`]               | log files: the first to come writes for all   |
+//! | insert  | [`Write::insert`]           | none: memtables take concurrent inserts       |
+//! | publish | [`PublishQueue`]            | queue: visible in sequence order              |
+//!
+//! Locks are taken in the order log files, placement, tree, queue; log files, manifest.
+
+mod placement;
+mod publish;
+mod shared_log;
+mod write;
+
+pub(crate) use placement::{Always, Placement, Validate};
+pub(crate) use publish::{InFlight, PublishQueue};
+pub(crate) use shared_log::SharedLog;
+pub(crate) use write::{Entry, Target, Write, charge_bytes};
+
+use std::sync::Arc;
+
+use sievedb_format::SequenceNumber;
+
+use crate::{Durability, Result, log::Payload, store::Store};
+
+/// Log records that wait in memory before a write of [`Durability::Memory`] passes them on to the
+/// operating system, in bytes.
+const PENDING_BYTES_MAX: usize = 1 << 20;
+
+impl Store {
+    /// Sends `write` down the pipeline. Returns its last sequence number once it is as durable as
+    /// asked and visible, or `None` if `condition` did not hold.
+    ///
+    /// # Errors
+    ///
+    /// Why the write is neither durable nor visible. After an I/O error it may still come back when
+    /// the store is reopened.
+    pub(crate) fn commit(
+        &self,
+        write: Write,
+        durability: Durability,
+        condition: &mut impl Validate,
+    ) -> Result<Option<SequenceNumber>> {
+        self.throttle(&write)?;
+        if self.placement.lock().pending_bytes() >= PENDING_BYTES_MAX {
+            self.log.write(self)?;
+        }
+        let Some((in_flight, froze)) = self.place(write, durability, condition)? else {
+            return Ok(None);
+        };
+        let logged = self.make_durable(&in_flight, durability);
+        if logged.is_ok() {
+            in_flight.write.insert(in_flight.first);
+        }
+        self.publish.complete(&in_flight);
+        self.publish.wait_visible(in_flight.last);
+        if froze {
+            self.background.wake();
+        }
+        logged?;
+        self.run_inline();
+        Ok(Some(in_flight.last))
+    }
+
+    /// Places `write`: from here on it has its position in the history.
+    pub(crate) fn place(
+        &self,
+        write: Write,
+        durability: Durability,
+        condition: &mut impl Validate,
+    ) -> Result<Option<(Arc<InFlight>, bool)>> {
+        // The checksum of the payload is computed here, outside the lock.
+        let payload = Payload::new(write.payload.clone());
+        let mut placement = self.placement.lock();
+        self.check_writable()?;
+        let waits = durability > Durability::Memory;
+        placement.place(&self.publish, write, payload, waits, condition)
+    }
+
+    /// Brings a placed write as far as `durability` asks.
+    pub(crate) fn make_durable(&self, write: &InFlight, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Memory => Ok(()),
+            Durability::OsBuffer => self.log.write_through(self, write),
+            Durability::Disk => {
+                self.log.write_through(self, write)?;
+                self.log.sync_to(self, write.last)
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Where a write gets its sequence numbers, its memtables and its turn in the log.
+
+use std::{mem, sync::Arc};
+
+use sievedb_format::{Kind, SEQUENCE_MAX, SequenceNumber};
+
+use super::{InFlight, PublishQueue, Write};
+use crate::{
+    Error, Result,
+    log::{Payload, PendingRecord},
+    tree::Tree,
+};
+
+/// Placed writes that are not in a log file yet, in sequence order.
+#[derive(Debug, Default)]
+pub(crate) struct PendingWrites {
+    pub(crate) records: Vec<PendingRecord>,
+    /// For each record the write if somebody waits for the log, `None` if it was acknowledged from
+    /// memory.
+    waiters: Vec<Option<Arc<InFlight>>>,
+}
+
+impl PendingWrites {
+    fn push(&mut self, record: PendingRecord, waiter: Option<Arc<InFlight>>) {
+        self.records.push(record);
+        self.waiters.push(waiter);
+    }
+
+    /// Tells those who wait that it was in vain, and keeps what was acknowledged.
+    pub(crate) fn fail_waiters(self, error: &Error) -> Self {
+        let mut kept = Self::default();
+        for (record, waiter) in self.records.into_iter().zip(self.waiters) {
+            match waiter {
+                Some(waiter) => waiter.fail(error.clone()),
+                None => kept.push(record, None),
+            }
+        }
+        kept
+    }
+
+    fn append(&mut self, mut later: Self) {
+        self.records.append(&mut later.records);
+        self.waiters.append(&mut later.waiters);
+    }
+
+    fn payload_bytes(&self) -> usize {
+        self.records.iter().map(|record| record.payload.bytes().len()).sum()
+    }
+}
+
+/// What the placement lock guards.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    last_placed: SequenceNumber,
+    pending: PendingWrites,
+    pending_bytes: usize,
+    /// Where the first creation or removal of a keyspace stands that only the log knows of.
+    keyspace_change: Option<SequenceNumber>,
+}
+
+/// Evaluates a condition in sequence order, under the placement lock, against everything placed
+/// before, visible or not.
+pub(crate) trait Validate {
+    /// Whether the write may be placed.
+    fn holds(&mut self, placed: &Placed<'_>) -> Result<bool>;
+}
+
+/// No condition.
+#[derive(Debug)]
+pub(crate) struct Always;
+
+impl Validate for Always {
+    fn holds(&mut self, _: &Placed<'_>) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+/// What a condition may look at besides the trees: the writes that are placed and not visible yet.
+#[derive(Debug)]
+pub(crate) struct Placed<'a> {
+    publish: &'a PublishQueue,
+}
+
+impl Placed<'_> {
+    /// What the newest write in flight does to `key`; `None` if none touches it, so that what is
+    /// visible decides.
+    pub(crate) fn newest_in_flight(&self, tree: &Tree, key: &[u8]) -> Option<Kind> {
+        self.publish.newest_in_flight(tree.id, key)
+    }
+}
+
+impl Placement {
+    /// Everything up to `last_placed` was placed before.
+    pub(crate) fn new(last_placed: SequenceNumber) -> Self {
+        Self {
+            last_placed,
+            pending: PendingWrites::default(),
+            pending_bytes: 0,
+            keyspace_change: None,
+        }
+    }
+
+    pub(crate) fn last_placed(&self) -> SequenceNumber {
+        self.last_placed
+    }
+
+    /// Length of the records that are in no file yet, in bytes.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    /// Evaluates `condition`, gives `write` its sequence numbers and memtables, and queues its
+    /// record. `None` if the condition does not hold.
+    ///
+    /// A memtable that is full is frozen first, so that a batch lies in one memtable as a whole.
+    pub(crate) fn place(
+        &mut self,
+        publish: &PublishQueue,
+        mut write: Write,
+        payload: Payload,
+        waits: bool,
+        condition: &mut impl Validate,
+    ) -> Result<Option<(Arc<InFlight>, bool)>> {
+        for target in &write.targets {
+            target.tree.check()?;
+        }
+        if !condition.holds(&Placed { publish })? {
+            return Ok(None);
+        }
+        // A record about keyspaces has no entries and takes one sequence number.
+        let count = write.entries.len().max(1) as u64;
+        let (first, last) = (self.last_placed + 1, self.last_placed + count);
+        assert!(last <= SEQUENCE_MAX, "2^56 writes would take two thousand years");
+        let mut froze = false;
+        for target in &mut write.targets {
+            if target.tree.is_full() {
+                froze |= target.tree.freeze();
+            }
+            let active = Arc::clone(&target.tree.view().active);
+            active.place(first, last);
+            active.memtable.reserve(target.charge_bytes);
+            target.memtable = Some(active);
+        }
+        self.last_placed = last;
+        let record = PendingRecord { sequence: first, payload };
+        self.pending_bytes += record.payload.bytes().len();
+        let in_flight = Arc::new(InFlight::new(first, last, write));
+        let waiter = waits.then(|| Arc::clone(&in_flight));
+        self.pending.push(record, waiter);
+        publish.push(Arc::clone(&in_flight));
+        Ok(Some((in_flight, froze)))
+    }
+
+    /// Takes the queued writes, and tells up to which sequence number they go.
+    pub(crate) fn take_pending(&mut self) -> (PendingWrites, SequenceNumber) {
+        self.pending_bytes = 0;
+        (mem::take(&mut self.pending), self.last_placed)
+    }
+
+    /// Puts writes back that could not be logged, before those queued since.
+    pub(crate) fn put_back(&mut self, mut writes: PendingWrites) {
+        self.pending_bytes += writes.payload_bytes();
+        writes.append(mem::take(&mut self.pending));
+        self.pending = writes;
+    }
+
+    /// A change of the keyspaces is about to be placed: the log must be kept from here on until
+    /// [`end_keyspace_changes`](Self::end_keyspace_changes).
+    pub(crate) fn begin_keyspace_change(&mut self) {
+        let next = self.last_placed + 1;
+        self.keyspace_change.get_or_insert(next);
+    }
+
+    /// The manifest knows of every change so far.
+    pub(crate) fn end_keyspace_changes(&mut self) {
+        self.keyspace_change = None;
+    }
+
+    /// Where the first change of the keyspaces stands that the manifest does not know of.
+    pub(crate) fn keyspace_change(&self) -> Option<SequenceNumber> {
+        self.keyspace_change
+    }
+}

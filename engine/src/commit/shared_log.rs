@@ -1,0 +1,277 @@
+//! The log that all writers share: whoever comes first writes, or syncs, for all who wait.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use parking_lot::Mutex;
+use sievedb_format::SequenceNumber;
+
+use super::InFlight;
+use crate::{
+    Error, Result,
+    fs::AppendFile,
+    log::{PendingRecord, Position, Writer},
+    store::Store,
+};
+
+/// The write-ahead log of an open store.
+#[derive(Debug)]
+pub(crate) struct SharedLog {
+    files: Mutex<LogFiles>,
+    /// Held by the one who syncs, so that those who come meanwhile share the next sync.
+    syncing: Mutex<()>,
+    /// What was placed up to here is with the operating system, or has failed.
+    written: AtomicU64,
+    /// What was placed up to here is on the disk, or has failed.
+    synced: AtomicU64,
+}
+
+/// What the log-files lock guards.
+#[derive(Debug)]
+struct LogFiles {
+    /// The segment that takes records. `None` before the first and after a full disk: the next
+    /// record begins a new one.
+    writer: Option<Writer>,
+    /// Where the newest segment ends, for the start record of the next.
+    end: Option<Position>,
+    /// Every segment that the manifest names, oldest first.
+    segments: VecDeque<Segment>,
+    mark: Position,
+}
+
+#[derive(Debug)]
+struct Segment {
+    id: u64,
+    path: PathBuf,
+    bytes: u64,
+    last_sequence: SequenceNumber,
+    /// Until it is synced as a whole, for the sync.
+    file: Arc<dyn AppendFile>,
+    synced_bytes: u64,
+}
+
+impl SharedLog {
+    /// A log without a segment; everything up to `sequence` is durable in tables.
+    pub(crate) fn new(sequence: SequenceNumber) -> Self {
+        Self {
+            files: Mutex::new(LogFiles {
+                writer: None,
+                end: None,
+                segments: VecDeque::new(),
+                mark: Position::default(),
+            }),
+            syncing: Mutex::new(()),
+            written: AtomicU64::new(sequence),
+            synced: AtomicU64::new(sequence),
+        }
+    }
+
+    /// Takes over the first segment, which recovery created, synced and named in the manifest.
+    pub(crate) fn begin(&self, writer: Writer) {
+        let mut files = self.files.lock();
+        files.add_segment(writer, self.written.load(Acquire));
+    }
+
+    /// Passes everything placed so far on to the operating system.
+    pub(crate) fn write(&self, store: &Store) -> Result<()> {
+        let mut files = self.files.lock();
+        self.write_pending(store, &mut files)
+    }
+
+    /// Passes the record of `write` on to the operating system, unless somebody did.
+    pub(crate) fn write_through(&self, store: &Store, write: &InFlight) -> Result<()> {
+        let mut files = self.files.lock();
+        if let Some(error) = write.failure() {
+            return Err(error);
+        }
+        if self.written.load(Acquire) >= write.last {
+            return Ok(());
+        }
+        self.write_pending(store, &mut files)
+    }
+
+    /// Makes everything placed up to `sequence` durable, unless somebody did.
+    pub(crate) fn sync_to(&self, store: &Store, sequence: SequenceNumber) -> Result<()> {
+        if self.synced.load(Acquire) >= sequence {
+            return Ok(());
+        }
+        let _turn = self.syncing.lock();
+        if self.synced.load(Acquire) >= sequence {
+            return Ok(());
+        }
+        let (written, unsynced) = {
+            let mut files = self.files.lock();
+            if self.written.load(Acquire) < sequence {
+                self.write_pending(store, &mut files)?;
+            }
+            (self.written.load(Acquire), files.unsynced())
+        };
+        store.check_writable()?;
+        // Oldest first: a hole in the history would be worse than a lost end.
+        for Unsynced { path, file, .. } in &unsynced {
+            let synced = file.sync_data();
+            synced.map_err(|error| store.poison(Error::io("sync", path, error)))?;
+        }
+        self.files.lock().mark_synced(&unsynced);
+        self.synced.store(written, Release);
+        Ok(())
+    }
+
+    /// The place up to which the log is known to be durable.
+    pub(crate) fn mark(&self) -> Position {
+        self.files.lock().mark
+    }
+
+    /// Number of segments, and their length in bytes.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let files = self.files.lock();
+        (files.segments.len() as u64, files.segments.iter().map(|segment| segment.bytes).sum())
+    }
+
+    /// The last sequence number of the oldest segment, unless it is the one that takes records.
+    pub(crate) fn oldest_finished(&self) -> Option<SequenceNumber> {
+        let files = self.files.lock();
+        (files.segments.len() > 1).then(|| files.segments[0].last_sequence)
+    }
+
+    /// The first segment that has a record at or above `needed`; all older ones are obsolete.
+    pub(crate) fn floor(&self, needed: SequenceNumber) -> Option<u64> {
+        let files = self.files.lock();
+        let newest = files.segments.back()?.id;
+        let kept = files.segments.iter().find(|segment| segment.last_sequence >= needed);
+        Some(kept.map_or(newest, |segment| segment.id))
+    }
+
+    /// Forgets the segments below `floor`, which the manifest does not name any more, and returns
+    /// their files.
+    pub(crate) fn remove_below(&self, floor: u64) -> Vec<PathBuf> {
+        let mut files = self.files.lock();
+        let obsolete = files.segments.partition_point(|segment| segment.id < floor);
+        files.segments.drain(..obsolete).map(|segment| segment.path).collect()
+    }
+
+    /// Writes, syncs and seals everything: the store is being closed.
+    pub(crate) fn close(&self, store: &Store) -> Result<()> {
+        let last_placed = store.placement.lock().last_placed();
+        self.sync_to(store, last_placed)?;
+        let mut files = self.files.lock();
+        let mark = files.mark;
+        let Some(writer) = &mut files.writer else { return Ok(()) };
+        writer.seal(mark)?;
+        let file = Arc::clone(writer.file());
+        file.sync_data().map_err(|error| Error::io("sync", writer.path(), error))
+    }
+
+    /// Writes all that is queued, in one append. The caller holds the log-files lock.
+    fn write_pending(&self, store: &Store, files: &mut LogFiles) -> Result<()> {
+        let (group, last_placed) = store.placement.lock().take_pending();
+        if let Err(error) = files.append(store, &group.records, last_placed) {
+            // Whoever waits is told; what was acknowledged from memory stays in the queue, so that
+            // what survives a crash is a prefix of the history.
+            let error = if error.is_no_space() { error } else { store.poison(error) };
+            store.placement.lock().put_back(group.fail_waiters(&error));
+            return Err(error);
+        }
+        self.written.store(last_placed, Release);
+        Ok(())
+    }
+}
+
+/// A segment as it was when a sync of it began.
+struct Unsynced {
+    id: u64,
+    bytes: u64,
+    path: PathBuf,
+    file: Arc<dyn AppendFile>,
+}
+
+impl LogFiles {
+    /// Appends `records`, whose last sequence number is `last`, to a segment with room.
+    fn append(
+        &mut self,
+        store: &Store,
+        records: &[PendingRecord],
+        last: SequenceNumber,
+    ) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mark = self.mark;
+        let writer = self.writer_with_room(store)?;
+        let appended = writer.append(records, mark);
+        let bytes = writer.offset();
+        if appended.is_err() {
+            // Bytes behind the last good record are garbage: the segment ends there.
+            self.end_segment();
+        }
+        let segment = self.segments.back_mut().expect("a writer has its segment");
+        segment.bytes = bytes;
+        if appended.is_ok() {
+            segment.last_sequence = last;
+        }
+        appended
+    }
+
+    /// The writer of the newest segment; seals the segment and begins the next one if it is full.
+    fn writer_with_room(&mut self, store: &Store) -> Result<&mut Writer> {
+        let full = |writer: &Writer| writer.offset() >= store.options.log_segment_bytes;
+        if self.writer.as_ref().is_some_and(full) {
+            let mark = self.mark;
+            let writer = self.writer.as_mut().expect("it was just seen");
+            let sealed = writer.seal(mark);
+            self.end_segment();
+            sealed?;
+        }
+        if self.writer.is_none() {
+            let writer = store.create_segment(self.end, self.mark)?;
+            self.add_segment(writer, 0);
+            // The log may have become too long.
+            store.background.wake();
+        }
+        Ok(self.writer.as_mut().expect("it was just made"))
+    }
+
+    fn end_segment(&mut self) {
+        let writer = self.writer.take().expect("only a segment with a writer ends");
+        self.end = Some(Position { file_id: writer.file_id(), offset: writer.offset() });
+        self.segments.back_mut().expect("a writer has its segment").bytes = writer.offset();
+    }
+
+    fn add_segment(&mut self, writer: Writer, last_sequence: SequenceNumber) {
+        let path = writer.path().to_owned();
+        let (id, bytes, file) = (writer.file_id(), writer.offset(), Arc::clone(writer.file()));
+        // Created, synced and named by the manifest before its first record.
+        let synced_bytes = bytes;
+        self.segments.push_back(Segment { id, path, bytes, last_sequence, file, synced_bytes });
+        self.writer = Some(writer);
+    }
+
+    fn unsynced(&self) -> Vec<Unsynced> {
+        let unsynced = self.segments.iter().filter(|segment| segment.synced_bytes < segment.bytes);
+        let of = |segment: &Segment| Unsynced {
+            id: segment.id,
+            bytes: segment.bytes,
+            path: segment.path.clone(),
+            file: Arc::clone(&segment.file),
+        };
+        unsynced.map(of).collect()
+    }
+
+    fn mark_synced(&mut self, synced: &[Unsynced]) {
+        for done in synced {
+            if let Some(segment) = self.segments.iter_mut().find(|segment| segment.id == done.id) {
+                segment.synced_bytes = done.bytes;
+            }
+            self.mark = Position { file_id: done.id, offset: done.bytes };
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A batch on its way through the commit pipeline.
+
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_format::{Kind, SequenceNumber, Trailer};
+use sievedb_memtable::Memtable;
+use smallvec::SmallVec;
+
+use crate::{read_view::PlacedMemtable, tree::Tree};
+
+/// The entries of a batch, encoded for the log, and where they go.
+///
+/// Values in memtables are slices of the encoded batch: nothing is copied twice.
+#[derive(Debug, Default)]
+pub(crate) struct Write {
+    pub(crate) payload: Bytes,
+    pub(crate) targets: SmallVec<[Target; 1]>,
+    pub(crate) entries: SmallVec<[Entry; 1]>,
+}
+
+/// A keyspace that a batch writes to.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) tree: Arc<Tree>,
+    /// Chosen when the batch is placed.
+    pub(crate) memtable: Option<Arc<PlacedMemtable>>,
+    /// Memory that the entries will take.
+    pub(crate) charge_bytes: usize,
+}
+
+/// An entry of a batch, as places in its payload.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// Index of the keyspace in `targets`.
+    pub(crate) target: usize,
+    pub(crate) kind: Kind,
+    pub(crate) hash: u64,
+    pub(crate) key: Range<usize>,
+    pub(crate) value: Range<usize>,
+}
+
+impl Write {
+    /// Puts every entry into its memtable, the first with the sequence number `first`.
+    pub(crate) fn insert(&self, first: SequenceNumber) {
+        for (sequence, entry) in (first..).zip(&self.entries) {
+            let placed = self.targets[entry.target].memtable.as_ref();
+            let memtable = &placed.expect("a placed write has its memtables").memtable;
+            let key = &self.payload[entry.key.clone()];
+            let value = self.payload.slice(entry.value.clone());
+            memtable.insert(entry.hash, key, Trailer::new(sequence, entry.kind), value);
+        }
+    }
+
+    /// What the last entry for `key` does, if there is one.
+    pub(crate) fn newest(&self, keyspace: u64, key: &[u8]) -> Option<Kind> {
+        let same = |entry: &&Entry| {
+            self.targets[entry.target].tree.id == keyspace
+                && &self.payload[entry.key.clone()] == key
+        };
+        self.entries.iter().rev().find(same).map(|entry| entry.kind)
+    }
+}
+
+/// Memory that an entry takes in a memtable, its share of the payload included.
+pub(crate) fn charge_bytes(key_bytes: usize, encoded_bytes: usize) -> usize {
+    Memtable::charge(key_bytes, encoded_bytes)
+}

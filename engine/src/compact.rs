@@ -1,0 +1,167 @@
+//! Compactions are chosen from the present version, and carried out.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use crate::{
+    Result,
+    compaction::{
+        bottom::DeeperLevels,
+        choice::{Compaction, LevelInputs},
+        levels::{LevelOptions, Levels},
+        picker::{Picker, RangeChoice},
+        retain::RetainStream,
+    },
+    install::{Change, Move},
+    iter::{bounds::KeyBounds, merge::MergeCursor},
+    listener::Event,
+    planted::PlantedBug,
+    source::Source,
+    store::Store,
+    table_output::write_tables,
+    table_store::TablePlace,
+    tree::Tree,
+    version::{TableMeta, Version},
+};
+
+/// The run of every level below 0: it has only one.
+const DEEPER_RUN: u64 = 0;
+
+/// What is to be compacted in a keyspace.
+#[derive(Debug)]
+pub(crate) enum Chosen {
+    Compaction(Compaction),
+    /// Nothing, or nothing until a running compaction is done.
+    Nothing,
+    /// The keyspace is compact as a whole.
+    WholeIsDone,
+}
+
+impl Store {
+    /// Chooses the next compaction of `tree` beside those `running` in it; of the `whole` keyspace
+    /// if somebody waits for that.
+    pub(crate) fn choose_compaction(
+        &self,
+        tree: &Tree,
+        running: &[Compaction],
+        whole: bool,
+    ) -> Chosen {
+        let view = tree.view();
+        let metas = metas(&view.version);
+        let levels = Levels::new(metas.iter().map(Cow::as_ref), running);
+        let options = LevelOptions {
+            base_level_bytes_max: tree.options.base_level_bytes,
+            ..LevelOptions::default()
+        };
+        let oldest_snapshot = self.snapshots.oldest();
+        let picker = Picker { levels: &levels, options: &options, oldest_snapshot };
+        if !whole {
+            return picker.pick().map_or(Chosen::Nothing, Chosen::Compaction);
+        }
+        match picker.pick_range(&KeyBounds::ALL) {
+            RangeChoice::Compact(compaction) => Chosen::Compaction(compaction),
+            RangeChoice::Wait => Chosen::Nothing,
+            RangeChoice::Done => Chosen::WholeIsDone,
+        }
+    }
+
+    /// Carries `compaction` out.
+    ///
+    /// # Errors
+    ///
+    /// What reading, writing or installing fails with. The inputs are as they were; what was
+    /// written is an orphan.
+    pub(crate) fn run_compaction(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<()> {
+        let view = tree.view_owned();
+        let Some(inputs) = find_inputs(&view.version, compaction) else {
+            // The keyspace was dropped meanwhile.
+            return Ok(());
+        };
+        let level = compaction.output_level;
+        let mut bytes_written = 0;
+        let change = if compaction.is_trivial_move {
+            let to = |id| Move { id, level, run: DEEPER_RUN };
+            Change { moved: compaction.tables().map(to).collect(), ..Change::default() }
+        } else {
+            let added = self.merge_inputs(tree, &view.version, compaction, inputs)?;
+            bytes_written = added.iter().map(|table| table.bytes).sum();
+            Change { added, removed: compaction.tables().collect(), ..Change::default() }
+        };
+        self.install(tree, change)?;
+        let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
+        self.background.count(|done| {
+            if compaction.is_trivial_move {
+                done.trivial_moves += 1;
+            } else {
+                done.compactions += 1;
+            }
+            done.compaction_bytes_read += bytes_read;
+            done.compaction_bytes_written += bytes_written;
+        });
+        let keyspace = tree.name.clone();
+        self.tell(&Event::Compacted { keyspace, level, bytes_read, bytes_written });
+        Ok(())
+    }
+
+    fn merge_inputs(
+        &self,
+        tree: &Tree,
+        version: &Version,
+        compaction: &Compaction,
+        inputs: Vec<Source>,
+    ) -> Result<Vec<Arc<TableMeta>>> {
+        // After the inputs: a snapshot that is not listed is as new as all of them.
+        let snapshots = self.snapshots.sequences();
+        let metas = metas(version);
+        let levels = Levels::new(metas.iter().map(Cow::as_ref), &[]);
+        let Compaction { output_level, smallest, largest, .. } = compaction;
+        let mut deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);
+        let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
+        let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
+        let mut kept = RetainStream::new(MergeCursor::new(inputs), snapshots, is_bottom);
+        let place = TablePlace { level: *output_level, run: DEEPER_RUN };
+        write_tables(&self.tables, &tree.options, place, &mut kept)
+    }
+
+    /// Flushes `tree` and merges all its tables into the deepest level.
+    ///
+    /// # Errors
+    ///
+    /// Why that cannot be done.
+    pub(crate) fn compact_tree(&self, tree: &Arc<Tree>) -> Result<()> {
+        self.flush_trees(std::slice::from_ref(tree))?;
+        self.background.request_whole(tree);
+        self.wait_for_work(|whole| tree.is_dropped() || !whole.contains(&tree.id))
+    }
+}
+
+/// What the picker knows of the tables: as the manifest does, with their present level and run.
+fn metas(version: &Version) -> Vec<Cow<'_, TableMeta>> {
+    let mut metas = Vec::new();
+    for (level, run, live) in version.tables() {
+        let meta: &TableMeta = &live.meta;
+        metas.push(if (meta.level, meta.run) == (level, run) {
+            Cow::Borrowed(meta)
+        } else {
+            Cow::Owned(TableMeta { level, run, ..meta.clone() })
+        });
+    }
+    metas
+}
+
+/// A source for each table of level 0 and one for each deeper level; `None` if a table is gone.
+fn find_inputs(version: &Version, compaction: &Compaction) -> Option<Vec<Source>> {
+    let tables: BTreeMap<_, _> =
+        version.tables().map(|(_, _, live)| (live.meta.id, live)).collect();
+    let mut sources = Vec::new();
+    for LevelInputs { level, tables: ids } in &compaction.inputs {
+        let found = ids.iter().map(|id| tables.get(id).map(|live| Arc::clone(live)));
+        let mut found = found.collect::<Option<Vec<_>>>()?;
+        if *level == 0 {
+            sources.extend(found.into_iter().map(|live| Source::tables_once(vec![live])));
+        } else {
+            found.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+            sources.push(Source::tables_once(found));
+        }
+    }
+    Some(sources)
+}

@@ -1,0 +1,162 @@
+//! A store, as its users see it.
+
+use std::{ops::Deref, path::Path, sync::Arc};
+
+use crate::{
+    Batch, Durability, Keyspace, KeyspaceOptions, Options, Result, Snapshot, open_store::OpenStore,
+    stats::Stats,
+};
+
+/// Name of the keyspace that [`Db`] itself stands for.
+pub const DEFAULT_KEYSPACE: &str = "default";
+
+/// A store: ordered keys with values, in a folder.
+///
+/// Cheap to clone and safe to share between threads. The store is closed when the last handle of
+/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], [`Batch`] or iterator. Then whatever
+/// is still in memory is written to the log and synced.
+///
+/// A `Db` is also a handle of the keyspace named `"default"`: reading and writing methods are
+/// those of [`Keyspace`].
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path();
+/// let db = sievedb::Db::open(path)?;
+/// db.insert("key", "value")?;
+/// assert_eq!(db.get("key")?.as_deref(), Some(&b"value"[..]));
+/// assert!(!db.contains_key("other")?);
+/// # Ok::<(), sievedb::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Db {
+    default: Keyspace,
+}
+
+impl Db {
+    /// Opens the store in the folder `path`, or creates it, with [`Options::default`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new().open(path)
+    }
+
+    pub(crate) fn open_with(path: &Path, options: Options) -> Result<Self> {
+        let open = Arc::new(OpenStore::open(path, options)?);
+        let tree = open.store().keyspace(DEFAULT_KEYSPACE, None)?;
+        Ok(Self { default: Keyspace::new(open, tree) })
+    }
+
+    /// The keyspace `name`, which is created with the options of [`Options::keyspace`] if missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidKeyspaceName`](crate::Error::InvalidKeyspaceName); those of a write with
+    /// [`Durability::Disk`] if it is created.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let tree = self.store().keyspace(name, None)?;
+        Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
+    }
+
+    /// The keyspace `name`, which is created with `options` if missing. An existing one keeps its
+    /// options.
+    ///
+    /// # Errors
+    ///
+    /// As [`keyspace`](Self::keyspace), and [`Error::InvalidOption`](crate::Error::InvalidOption).
+    pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
+        options.validate()?;
+        let tree = self.store().keyspace(name, Some(options))?;
+        Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
+    }
+
+    /// Names of the keyspaces, ascending.
+    #[must_use]
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.store().trees.read().keys().cloned().collect()
+    }
+
+    /// Removes the keyspace `name` with all its data; `false` if there is none.
+    ///
+    /// Durable at return. Handles of it answer [`Error::KeyspaceDropped`] from then on; iterators
+    /// that were begun before go on. A keyspace of the same name may be created again, empty. The
+    /// default keyspace cannot be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidKeyspaceName`] for the default keyspace; those of a write with
+    /// [`Durability::Disk`].
+    ///
+    /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
+    /// [`Error::InvalidKeyspaceName`]: crate::Error::InvalidKeyspaceName
+    pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        self.store().drop_keyspace(name)
+    }
+
+    /// An empty batch. Its entries, for any keyspaces of this store, are written as one.
+    #[must_use]
+    pub fn batch(&self) -> Batch {
+        Batch::new(Arc::clone(self.default.open_store()))
+    }
+
+    /// What is stored now, in all keyspaces at the same moment, to be read later.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(&self.default)
+    }
+
+    /// Brings every write that was acknowledged before this call to `durability`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly).
+    pub fn persist(&self, durability: Durability) -> Result<()> {
+        self.store().persist(durability)
+    }
+
+    /// Writes the memtables of all keyspaces into tables, and waits until that is done.
+    ///
+    /// Never needed for durability: see [`persist`](Self::persist).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly).
+    pub fn flush(&self) -> Result<()> {
+        let trees: Vec<_> = self.store().trees.read().values().cloned().collect();
+        self.store().flush_trees(&trees)
+    }
+
+    /// Flushes, and merges the tables of each keyspace into one sorted run on the deepest level,
+    /// without old versions and tombstones that no snapshot needs. Waits until that is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly).
+    pub fn compact(&self) -> Result<()> {
+        let trees: Vec<_> = self.store().trees.read().values().cloned().collect();
+        trees.iter().try_for_each(|tree| self.store().compact_tree(tree))
+    }
+
+    /// What the store holds and what it did since it was opened.
+    ///
+    /// Adds up counters of all threads: about a microsecond for each, and for each table.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.store().stats()
+    }
+
+    fn store(&self) -> &crate::store::Store {
+        self.default.open_store().store()
+    }
+}
+
+impl Deref for Db {
+    type Target = Keyspace;
+
+    fn deref(&self) -> &Keyspace {
+        &self.default
+    }
+}

@@ -1,0 +1,135 @@
+//! Memtables become tables of level 0.
+
+use std::sync::Arc;
+
+use sievedb_format::SequenceNumber;
+
+use crate::{
+    Result,
+    compaction::retain::RetainStream,
+    install::Change,
+    iter::merge::MergeCursor,
+    listener::Event,
+    manifest::{ManifestState, VersionEdit},
+    options::KeyspaceOptions,
+    planted::PlantedBug,
+    read_view::PlacedMemtable,
+    source::Source,
+    store::Store,
+    table_output::write_tables,
+    table_store::{TablePlace, TableStore},
+    tree::Tree,
+    version::TableMeta,
+};
+
+/// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
+///
+/// `snapshots` are the sequence numbers of the snapshots, listed after everything in the memtables
+/// was visible. `is_bottom` tells whether no table holds an older version of a key.
+///
+/// # Errors
+///
+/// [`Error::Io`](crate::Error::Io). What was written by then is an orphan.
+pub(crate) fn write_memtables(
+    tables: &TableStore,
+    options: &KeyspaceOptions,
+    memtables: &[Arc<PlacedMemtable>],
+    snapshots: Vec<SequenceNumber>,
+    is_bottom: impl FnMut(&[u8]) -> bool,
+) -> Result<Vec<Arc<TableMeta>>> {
+    let folder = tables.folder.as_path().into();
+    let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder)).collect();
+    let mut kept = RetainStream::new(MergeCursor::new(cursors), snapshots, is_bottom);
+    // Numbers of files ascend, so a later flush makes a newer run.
+    let place = TablePlace { level: 0, run: tables.new_file_id() };
+    write_tables(tables, options, place, &mut kept)
+}
+
+impl Store {
+    /// Freezes the memtables of `trees` and waits until all that they hold is in tables.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be flushed.
+    pub(crate) fn flush_trees(&self, trees: &[Arc<Tree>]) -> Result<()> {
+        self.check_writable()?;
+        let last_placed = {
+            let placement = self.placement.lock();
+            for tree in trees {
+                tree.freeze();
+            }
+            placement.last_placed()
+        };
+        self.background.wake();
+        self.wait_for_work(|_| {
+            trees.iter().all(|tree| {
+                tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
+            })
+        })
+    }
+
+    /// Writes the frozen memtables of `tree` into tables, one sorted run for all.
+    pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>) -> Result<()> {
+        let view = tree.view_owned();
+        let Some(newest) = view.frozen.first() else { return Ok(()) };
+        let flushed = newest.last_sequence();
+        // Every insert is done then, and what readers at present see is in the memtables.
+        self.publish.wait_visible(flushed);
+        let snapshots = self.snapshots.sequences();
+        let is_bottom = |key: &[u8]| view.version.runs().iter().all(|run| run.find(key).is_none());
+        let tables =
+            write_memtables(&self.tables, &tree.options, &view.frozen, snapshots, is_bottom)?;
+        if !self.options.has_bug(PlantedBug::InstallFlushBeforeLogSync) {
+            // A batch over two keyspaces must not survive by the half of it that is flushed.
+            self.log.sync_to(self, flushed)?;
+        }
+        let bytes = tables.iter().map(|table| table.bytes).sum();
+        let change = Change { added: tables, flushed: Some(flushed), ..Change::default() };
+        self.install(tree, change)?;
+        self.background.count(|done| {
+            done.flushes += 1;
+            done.flush_bytes_written += bytes;
+        });
+        self.tell(&Event::Flushed { keyspace: tree.name.clone(), bytes });
+        self.drop_old_logs()
+    }
+
+    /// Drops the log segments whose every entry is in tables.
+    pub(crate) fn drop_old_logs(&self) -> Result<()> {
+        let Some(floor) = self.log.floor(self.first_needed()) else { return Ok(()) };
+        let edit = VersionEdit { log_floor: Some(floor), ..VersionEdit::default() };
+        let new = |state: &ManifestState| state.log_floor < floor;
+        let edited = self.edit_manifest(|state| new(state).then_some(edit), |edited| edited)?;
+        if edited {
+            for path in self.log.remove_below(floor) {
+                self.tables.obsolete_files.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// The first sequence number for which the log is needed: it is in no table yet.
+    fn first_needed(&self) -> SequenceNumber {
+        let placement = self.placement.lock();
+        let trees = self.trees.read();
+        let unflushed = trees.values().filter_map(|tree| tree.first_unflushed());
+        let first = unflushed.chain(placement.keyspace_change()).min();
+        first.unwrap_or(placement.last_placed() + 1)
+    }
+
+    /// Freezes the memtables that pin the oldest log segment if the log has become too long: a
+    /// keyspace that is rarely written to must not keep all of it.
+    pub(crate) fn relieve_log(&self) {
+        let (_, bytes) = self.log.size();
+        if bytes <= self.options.log_bytes_max {
+            return;
+        }
+        let Some(last) = self.log.oldest_finished() else { return };
+        let _placement = self.placement.lock();
+        for tree in self.trees.read().values() {
+            if tree.first_unflushed().is_some_and(|first| first <= last) {
+                tree.freeze();
+            }
+        }
+    }
+}

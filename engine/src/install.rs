@@ -1,0 +1,97 @@
+//! A change of a keyspace's tables, made durable and then visible.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use sievedb_format::SequenceNumber;
+
+use crate::{
+    Result,
+    manifest::{TableMoved, VersionEdit},
+    store::Store,
+    tree::Tree,
+    version::{LiveTable, TableMeta, Version},
+};
+
+/// A change of a keyspace's tables.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// New tables, each at its level and run.
+    pub(crate) added: Vec<Arc<TableMeta>>,
+    /// Tables that are no longer needed.
+    pub(crate) removed: Vec<u64>,
+    /// Tables that change their level.
+    pub(crate) moved: Vec<Move>,
+    /// Everything up to here is in tables.
+    pub(crate) flushed: Option<SequenceNumber>,
+}
+
+/// A table that changes its level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub(crate) id: u64,
+    pub(crate) level: u8,
+    pub(crate) run: u64,
+}
+
+impl Move {
+    const fn of(self, keyspace: u64) -> TableMoved {
+        TableMoved { keyspace, id: self.id, level: self.level, run: self.run }
+    }
+}
+
+impl Store {
+    /// Makes `change` durable in the manifest and then visible to readers. Does nothing for a
+    /// keyspace that was dropped meanwhile: its new tables are obsolete at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`edit_manifest`](Store::edit_manifest). The new tables are then orphans.
+    pub(crate) fn install(&self, tree: &Arc<Tree>, change: Change) -> Result<()> {
+        // A filter is in memory before its table can be asked.
+        let listener = self.options.listener.as_deref();
+        let open = |meta| self.tables.open_and_report(&tree.name, meta, listener).map(Arc::new);
+        let opened = change.added.iter().map(open);
+        let opened = opened.collect::<Result<Vec<_>>>()?;
+        if !opened.is_empty() {
+            self.tables.sync_folder()?;
+        }
+        let keyspace = tree.id;
+        let edit = VersionEdit {
+            tables_added: opened.iter().map(|live| (keyspace, Arc::clone(&live.meta))).collect(),
+            tables_removed: change.removed.iter().map(|&id| (keyspace, id)).collect(),
+            tables_moved: change.moved.iter().map(|moved| moved.of(keyspace)).collect(),
+            flushed: change.flushed.iter().map(|&sequence| (keyspace, sequence)).collect(),
+            last_sequence: change.flushed,
+            log_mark: Some(self.log.mark()),
+            ..VersionEdit::default()
+        };
+        self.edit_manifest(
+            |state| state.keyspaces.contains_key(&keyspace).then_some(edit),
+            |edited| {
+                if edited {
+                    let flushed = change.flushed.unwrap_or(0);
+                    tree.install(flushed, |old| next_version(old, &change, &opened));
+                } else {
+                    opened.iter().for_each(|live| live.mark_obsolete());
+                }
+            },
+        )
+    }
+}
+
+/// The version after `change`. Tables that it removes are unlinked when their last reader lets go.
+fn next_version(old: &Version, change: &Change, opened: &[Arc<LiveTable>]) -> Version {
+    let removed: BTreeSet<_> = change.removed.iter().copied().collect();
+    let mut tables = Vec::new();
+    for (level, run, live) in old.tables() {
+        if removed.contains(&live.meta.id) {
+            live.mark_obsolete();
+            continue;
+        }
+        let moved = change.moved.iter().find(|moved| moved.id == live.meta.id);
+        let (level, run) = moved.map_or((level, run), |moved| (moved.level, moved.run));
+        tables.push((level, run, Arc::clone(live)));
+    }
+    let added = opened.iter().map(|live| (live.meta.level, live.meta.run, Arc::clone(live)));
+    Version::new(tables.into_iter().chain(added))
+}

@@ -1,0 +1,119 @@
+//! Keyspaces are created and dropped by sequenced records in the log; the manifest follows.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use crate::{
+    Durability, Error, KeyspaceOptions, Result,
+    commit::{Always, Write},
+    db::DEFAULT_KEYSPACE,
+    manifest::{KeyspaceCreated, VersionEdit},
+    store::Store,
+    tree::Tree,
+    version::Version,
+    wal::batch::NAME_BYTES_MAX,
+};
+
+/// Changes of the keyspaces that are durable in the log, and that the manifest does not know of:
+/// every edit takes them along until one succeeds.
+#[derive(Debug, Default)]
+pub(crate) struct Unrecorded {
+    created: Vec<KeyspaceCreated>,
+    dropped: Vec<Arc<Tree>>,
+}
+
+impl Unrecorded {
+    /// Adds the changes to `edit`.
+    pub(crate) fn add_to(&self, edit: &mut VersionEdit) {
+        edit.keyspaces_created.extend(self.created.iter().cloned());
+        edit.keyspaces_dropped.extend(self.dropped.iter().map(|tree| tree.id));
+        let next = self.created.iter().map(|created| created.id + 1).max();
+        edit.next_keyspace_id = edit.next_keyspace_id.max(next);
+    }
+
+    /// The manifest knows the changes now: the tables of dropped keyspaces are obsolete. Whether
+    /// there were any changes.
+    pub(crate) fn record(&mut self) -> bool {
+        let any = !self.created.is_empty() || !self.dropped.is_empty();
+        for tree in &self.dropped {
+            tree.discard();
+        }
+        *self = Self::default();
+        any
+    }
+}
+
+impl Store {
+    /// The keyspace `name`, created if missing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidKeyspaceName`], those of a durable write.
+    pub(crate) fn keyspace(
+        &self,
+        name: &str,
+        options: Option<&KeyspaceOptions>,
+    ) -> Result<Arc<Tree>> {
+        if let Some(tree) = self.trees.read().get(name) {
+            return Ok(Arc::clone(tree));
+        }
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(Error::InvalidKeyspaceName { name: name.to_owned() });
+        }
+        let _change = self.keyspace_change.lock();
+        if let Some(tree) = self.trees.read().get(name) {
+            return Ok(Arc::clone(tree));
+        }
+        let options = options.unwrap_or(&self.options.keyspace).clone();
+        let id = self.next_keyspace_id.fetch_add(1, Relaxed);
+        let encoded = options.encode();
+        let record = Write::record(|batch| batch.create_keyspace(id, name, &encoded));
+        let tree = Arc::new(Tree::new(id, name.to_owned(), options, Version::default()));
+        self.change_keyspaces(record, |unrecorded| {
+            let name = name.to_owned();
+            self.trees.write().insert(name.clone(), Arc::clone(&tree));
+            unrecorded.created.push(KeyspaceCreated { id, name, options: encoded });
+        })?;
+        Ok(tree)
+    }
+
+    /// Drops the keyspace `name`; `false` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidKeyspaceName`] for the default keyspace, those of a durable write.
+    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        if name == DEFAULT_KEYSPACE {
+            return Err(Error::InvalidKeyspaceName { name: name.to_owned() });
+        }
+        let _change = self.keyspace_change.lock();
+        let Some(tree) = self.trees.read().get(name).cloned() else { return Ok(false) };
+        let record = Write::record(|batch| batch.drop_keyspace(tree.id));
+        self.change_keyspaces(record, |unrecorded| {
+            tree.mark_dropped();
+            self.trees.write().remove(name);
+            unrecorded.dropped.push(Arc::clone(&tree));
+        })?;
+        Ok(true)
+    }
+
+    /// Makes `record` durable in the log, does `install`, and tells the manifest.
+    fn change_keyspaces(&self, record: Write, install: impl FnOnce(&mut Unrecorded)) -> Result<()> {
+        self.placement.lock().begin_keyspace_change();
+        let Some((in_flight, _)) = self.place(record, Durability::Disk, &mut Always)? else {
+            return Ok(());
+        };
+        let durable = self.make_durable(&in_flight, Durability::Disk);
+        if durable.is_ok() {
+            let _manifest = self.manifest.lock();
+            install(&mut self.unrecorded.lock());
+        }
+        self.publish.complete(&in_flight);
+        self.publish.wait_visible(in_flight.last);
+        durable?;
+        match self.edit_manifest(|_| Some(VersionEdit::default()), |_| ()) {
+            // The log has the record; the manifest gets it when there is room.
+            Err(error) if error.is_no_space() => Ok(()),
+            result => result,
+        }
+    }
+}

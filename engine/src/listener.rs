@@ -1,0 +1,34 @@
+//! What a store tells its owner.
+
+use std::fmt::Debug;
+
+use crate::Error;
+
+/// Something that happened inside a store.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant's doc names its fields")]
+pub enum Event {
+    /// Recovery cut off the end of a log: the last writes before a crash, none of them synced.
+    TornTail { log_id: u64, offset: u64 },
+    /// The filter of a table cannot be used, so every lookup in its range asks the table itself.
+    FilterUnusable { keyspace: String, table_id: u64, reason: String },
+    /// A memtable became `bytes` bytes of tables on level 0.
+    Flushed { keyspace: String, bytes: u64 },
+    /// A compaction into `level` read `bytes_read` and wrote `bytes_written` bytes; both are 0 if
+    /// tables only changed their level.
+    Compacted { keyspace: String, level: u8, bytes_read: u64, bytes_written: u64 },
+    /// Background work was put off because the disk is full.
+    NoSpace { error: Error },
+    /// The store became read-only.
+    ReadOnly { cause: Error },
+}
+
+/// Receives the events of a store.
+///
+/// Called on the thread where the event happens, sometimes with a lock held: it must be quick and
+/// must not call the store.
+pub trait EventListener: Debug + Send + Sync {
+    /// Takes notice of `event`.
+    fn on_event(&self, event: &Event);
+}

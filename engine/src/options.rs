@@ -1,0 +1,452 @@
+//! How a store is opened.
+
+use std::{path::Path, sync::Arc};
+
+use sievedb_filter::hash::HASH_VERSION;
+use sievedb_format::{Corruption, Decoder, Encode};
+pub use sievedb_sstable::Compression;
+use sievedb_sstable::TableOptions;
+
+use crate::{
+    Db, Durability, Error, Result,
+    clock::{Clock, SystemClock},
+    fs::{Fs, RealFs},
+    listener::EventListener,
+    planted::PlantedBug,
+};
+
+/// Default of [`Options::block_cache_bytes`].
+pub const DEFAULT_BLOCK_CACHE_BYTES: u64 = 64 << 20;
+/// Default of [`Options::log_segment_bytes`].
+pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
+/// Default of [`Options::log_bytes_max`].
+pub const DEFAULT_LOG_BYTES_MAX: u64 = 256 << 20;
+/// Default of [`Options::open_files_max`].
+pub const DEFAULT_OPEN_FILES_MAX: usize = 512;
+/// Default of [`Options::worker_threads`].
+pub const DEFAULT_WORKER_THREADS: usize = 2;
+/// Default of [`KeyspaceOptions::memtable_bytes`].
+pub const DEFAULT_MEMTABLE_BYTES: usize = 32 << 20;
+/// Default of [`KeyspaceOptions::table_bytes`].
+pub const DEFAULT_TABLE_BYTES: u64 = 64 << 20;
+/// Default of [`KeyspaceOptions::base_level_bytes`].
+pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
+/// Default of [`KeyspaceOptions::filter_bits_per_key`].
+pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
+/// Default of [`KeyspaceOptions::block_bytes`].
+pub const DEFAULT_BLOCK_BYTES: usize = 4 << 10;
+
+/// How table files are read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReadMode {
+    /// Positional reads. An I/O error is an [`Error`].
+    #[default]
+    Pread,
+    /// A memory map, which serves uncompressed blocks without a copy.
+    ///
+    /// A mapped file that is truncated by somebody else, or that lies on a bad sector, kills the
+    /// process by SIGBUS: safe Rust cannot turn that into an error. Choose it only where that is
+    /// acceptable.
+    Map,
+}
+
+/// How a store is opened. [`Options::default`] is complete and meant for a small server.
+///
+/// What a keyspace keeps for itself is in [`KeyspaceOptions`]; [`Options::keyspace`] sets those of
+/// the default keyspace when the store is created.
+#[derive(Debug, Clone)]
+#[must_use = "options do nothing until `open`"]
+pub struct Options {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) listener: Option<Arc<dyn EventListener>>,
+    pub(crate) durability: Durability,
+    pub(crate) block_cache_bytes: u64,
+    pub(crate) log_segment_bytes: u64,
+    pub(crate) log_bytes_max: u64,
+    pub(crate) open_files_max: usize,
+    pub(crate) worker_threads: usize,
+    pub(crate) read_mode: ReadMode,
+    pub(crate) keyspace: KeyspaceOptions,
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) planted_bug: Option<PlantedBug>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            fs: Arc::new(RealFs),
+            clock: Arc::new(SystemClock::default()),
+            listener: None,
+            durability: Durability::default(),
+            block_cache_bytes: DEFAULT_BLOCK_CACHE_BYTES,
+            log_segment_bytes: DEFAULT_LOG_SEGMENT_BYTES,
+            log_bytes_max: DEFAULT_LOG_BYTES_MAX,
+            open_files_max: DEFAULT_OPEN_FILES_MAX,
+            worker_threads: DEFAULT_WORKER_THREADS,
+            read_mode: ReadMode::default(),
+            keyspace: KeyspaceOptions::default(),
+            #[cfg(feature = "planted-bugs")]
+            planted_bug: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens the store in the folder `path`, or creates it.
+    ///
+    /// Everything acknowledged before is there again, as far as its [`Durability`] promised.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] if the store is open, [`Error::Corrupt`] if a file was damaged,
+    /// [`Error::InvalidOption`] for an option out of range, [`Error::Io`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        self.validate()?;
+        Db::open_with(path.as_ref(), self)
+    }
+
+    /// What the file system is; default [`RealFs`].
+    pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
+        self.fs = fs;
+        self
+    }
+
+    /// What tells the time; default [`SystemClock`].
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Who is told what happens inside; default nobody.
+    pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Self {
+        self.listener = Some(listener);
+        self
+    }
+
+    /// Durability of writes that do not name one; default [`Durability::OsBuffer`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Memory for data blocks and index partitions, in bytes. Filters are never in it.
+    ///
+    /// From 0 (every block is read from its file); default [`DEFAULT_BLOCK_CACHE_BYTES`].
+    pub fn block_cache_bytes(mut self, bytes: u64) -> Self {
+        self.block_cache_bytes = bytes;
+        self
+    }
+
+    /// Length at which a log segment is sealed and the next one begun, in bytes.
+    ///
+    /// From 4 KiB; default [`DEFAULT_LOG_SEGMENT_BYTES`]. A segment may exceed it by the writes
+    /// that are logged together.
+    pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
+        self.log_segment_bytes = bytes;
+        self
+    }
+
+    /// Length of all log segments at which the keyspaces that pin the oldest one are flushed.
+    ///
+    /// At least twice [`log_segment_bytes`](Self::log_segment_bytes); default
+    /// [`DEFAULT_LOG_BYTES_MAX`]. Bounds the time that recovery takes.
+    pub fn log_bytes_max(mut self, bytes: u64) -> Self {
+        self.log_bytes_max = bytes;
+        self
+    }
+
+    /// Table files kept open at a time. A table's filter and index stay in memory regardless.
+    ///
+    /// From 1; default [`DEFAULT_OPEN_FILES_MAX`].
+    pub fn open_files_max(mut self, files: usize) -> Self {
+        self.open_files_max = files;
+        self
+    }
+
+    /// Threads for flushes and compactions.
+    ///
+    /// From 0 to 64; default [`DEFAULT_WORKER_THREADS`]. With 0 the work is done on the writing
+    /// thread right after the write that made it necessary: slow, but deterministic, for tests.
+    pub fn worker_threads(mut self, threads: usize) -> Self {
+        self.worker_threads = threads;
+        self
+    }
+
+    /// How table files are read; default [`ReadMode::Pread`].
+    pub fn read_mode(mut self, mode: ReadMode) -> Self {
+        self.read_mode = mode;
+        self
+    }
+
+    /// Options of the default keyspace, and of keyspaces that are created without any.
+    ///
+    /// An existing keyspace keeps what it was created with, except for what `open` is told here
+    /// for the default one: it takes effect from now on and for new tables.
+    pub fn keyspace(mut self, options: KeyspaceOptions) -> Self {
+        self.keyspace = options;
+        self
+    }
+
+    /// Plants a bug, so that a test can show that it would be caught.
+    #[cfg(feature = "planted-bugs")]
+    #[doc(hidden)]
+    pub fn planted_bug(mut self, bug: PlantedBug) -> Self {
+        self.planted_bug = Some(bug);
+        self
+    }
+
+    /// Whether a test has planted `bug`.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn has_bug(&self, bug: PlantedBug) -> bool {
+        self.planted_bug == Some(bug)
+    }
+
+    /// Whether a test has planted `bug`: not in this build.
+    #[cfg(not(feature = "planted-bugs"))]
+    pub(crate) const fn has_bug(&self, _: PlantedBug) -> bool {
+        false
+    }
+
+    fn validate(&self) -> Result<()> {
+        let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
+        if self.log_segment_bytes < 4 << 10 {
+            return invalid("log_segment_bytes", "at least 4 KiB");
+        }
+        if self.log_bytes_max < 2 * self.log_segment_bytes {
+            return invalid("log_bytes_max", "at least twice log_segment_bytes");
+        }
+        if self.open_files_max == 0 {
+            return invalid("open_files_max", "at least 1");
+        }
+        if self.worker_threads > 64 {
+            return invalid("worker_threads", "at most 64");
+        }
+        self.keyspace.validate()
+    }
+}
+
+/// What a keyspace keeps for itself; stored in the manifest.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "options do nothing until a keyspace is opened with them"]
+pub struct KeyspaceOptions {
+    pub(crate) memtable_bytes: usize,
+    pub(crate) table_bytes: u64,
+    pub(crate) base_level_bytes: u64,
+    pub(crate) filter_bits_per_key: f64,
+    pub(crate) block_bytes: usize,
+    pub(crate) compression: Compression,
+}
+
+impl Default for KeyspaceOptions {
+    fn default() -> Self {
+        Self {
+            memtable_bytes: DEFAULT_MEMTABLE_BYTES,
+            table_bytes: DEFAULT_TABLE_BYTES,
+            base_level_bytes: DEFAULT_BASE_LEVEL_BYTES,
+            filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
+            block_bytes: DEFAULT_BLOCK_BYTES,
+            compression: Compression::default(),
+        }
+    }
+}
+
+/// Fields of stored keyspace options: number, then a varint.
+mod field {
+    pub(super) const MEMTABLE_BYTES: u64 = 1;
+    pub(super) const TABLE_BYTES: u64 = 2;
+    pub(super) const BASE_LEVEL_BYTES: u64 = 3;
+    pub(super) const FILTER_MILLIBITS_PER_KEY: u64 = 4;
+    pub(super) const BLOCK_BYTES: u64 = 5;
+    pub(super) const COMPRESSION: u64 = 6;
+    pub(super) const KEY_HASH_VERSION: u64 = 7;
+}
+
+impl KeyspaceOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Size at which a memtable is frozen and flushed, in bytes.
+    ///
+    /// A large one makes fewer, larger tables; up to four exist at a time.
+    ///
+    /// From 4 KiB to 16 GiB; default [`DEFAULT_MEMTABLE_BYTES`]. May be exceeded by the batches
+    /// that are under way.
+    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
+        self.memtable_bytes = bytes;
+        self
+    }
+
+    /// Target size of a table file written by a compaction, in bytes.
+    ///
+    /// From 4 KiB to 16 GiB; default [`DEFAULT_TABLE_BYTES`]. A table may exceed it by one block
+    /// and the versions of one key.
+    pub fn table_bytes(mut self, bytes: u64) -> Self {
+        self.table_bytes = bytes;
+        self
+    }
+
+    /// Least target size of the first level below level 0, in bytes. Deeper levels are ten times
+    /// larger each.
+    ///
+    /// From 4 KiB; default [`DEFAULT_BASE_LEVEL_BYTES`].
+    pub fn base_level_bytes(mut self, bytes: u64) -> Self {
+        self.base_level_bytes = bytes;
+        self
+    }
+
+    /// Filter bits for each key of a table. More bits mean fewer needless reads.
+    ///
+    /// From 0 (no filter) to 40, fractions included; default [`DEFAULT_FILTER_BITS_PER_KEY`], a
+    /// false-positive rate of 0.96 %. Affects new tables only.
+    pub fn filter_bits_per_key(mut self, bits: f64) -> Self {
+        self.filter_bits_per_key = bits;
+        self
+    }
+
+    /// Target size of a data block before compression, in bytes.
+    ///
+    /// Small blocks read less for a point lookup; large ones compress better and shrink the index.
+    ///
+    /// From 1 KiB to 1 MiB; default [`DEFAULT_BLOCK_BYTES`]. Affects new tables only.
+    pub fn block_bytes(mut self, bytes: usize) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// How data blocks are compressed; default LZ4. Affects new tables only.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
+        if !((4 << 10)..=(16 << 30)).contains(&self.memtable_bytes) {
+            return invalid("memtable_bytes", "from 4 KiB to 16 GiB");
+        }
+        if !((4 << 10)..=(16 << 30)).contains(&self.table_bytes) {
+            return invalid("table_bytes", "from 4 KiB to 16 GiB");
+        }
+        if self.base_level_bytes < 4 << 10 {
+            return invalid("base_level_bytes", "at least 4 KiB");
+        }
+        if !(0.0..=40.0).contains(&self.filter_bits_per_key) {
+            return invalid("filter_bits_per_key", "from 0 to 40");
+        }
+        if !((1 << 10)..=(1 << 20)).contains(&self.block_bytes) {
+            return invalid("block_bytes", "from 1 KiB to 1 MiB");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn table_options(&self) -> TableOptions {
+        TableOptions::default()
+            .block_bytes(self.block_bytes)
+            .compression(self.compression)
+            .filter_bits_per_key(self.filter_bits_per_key)
+    }
+
+    /// As the manifest stores them. Unknown fields are refused: they change how data is read.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let fields = [
+            (field::MEMTABLE_BYTES, self.memtable_bytes as u64),
+            (field::TABLE_BYTES, self.table_bytes),
+            (field::BASE_LEVEL_BYTES, self.base_level_bytes),
+            (field::FILTER_MILLIBITS_PER_KEY, (self.filter_bits_per_key * 1000.0).round() as u64),
+            (field::BLOCK_BYTES, self.block_bytes as u64),
+            (field::COMPRESSION, u64::from(self.compression == Compression::Lz4)),
+            (field::KEY_HASH_VERSION, HASH_VERSION.into()),
+        ];
+        let mut bytes = Vec::new();
+        for (number, value) in fields {
+            bytes.put_varint(number);
+            bytes.put_varint(value);
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let mut options = Self::default();
+        let mut decoder = Decoder::new(bytes);
+        while !decoder.is_empty() {
+            let number = decoder.varint("keyspace option")?;
+            let value = decoder.varint("value of a keyspace option")?;
+            let out_of_range = Corruption::OutOfRange { what: "keyspace option", value };
+            let size = usize::try_from(value).map_err(|_| out_of_range.clone());
+            match number {
+                field::MEMTABLE_BYTES => options.memtable_bytes = size?,
+                field::TABLE_BYTES => options.table_bytes = value,
+                field::BASE_LEVEL_BYTES => options.base_level_bytes = value,
+                field::FILTER_MILLIBITS_PER_KEY => {
+                    options.filter_bits_per_key = value as f64 / 1000.0;
+                }
+                field::BLOCK_BYTES => options.block_bytes = size?,
+                field::COMPRESSION => {
+                    options.compression = match value {
+                        0 => Compression::None,
+                        1 => Compression::Lz4,
+                        _ => return Err(out_of_range),
+                    };
+                }
+                field::KEY_HASH_VERSION if value == HASH_VERSION.into() => {}
+                field::KEY_HASH_VERSION => {
+                    return Err(Corruption::Unsupported { what: "key hash version", value });
+                }
+                _ => {
+                    return Err(Corruption::Unsupported { what: "keyspace option", value: number });
+                }
+            }
+        }
+        let valid = options.validate();
+        valid.map_err(|_| Corruption::OutOfRange { what: "keyspace option", value: 0 })?;
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keyspace_options_return() {
+        let options = KeyspaceOptions::new()
+            .memtable_bytes(4 << 20)
+            .table_bytes(8 << 20)
+            .base_level_bytes(16 << 20)
+            .filter_bits_per_key(7.25)
+            .block_bytes(16 << 10)
+            .compression(Compression::None);
+        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
+    }
+
+    #[test]
+    fn options_out_of_range_are_named() {
+        let with = |keyspace| Options::new().keyspace(keyspace);
+        let new = KeyspaceOptions::new;
+        let cases = [
+            ("log_segment_bytes", Options::new().log_segment_bytes(4095)),
+            ("log_bytes_max", Options::new().log_bytes_max(1 << 20)),
+            ("open_files_max", Options::new().open_files_max(0)),
+            ("worker_threads", Options::new().worker_threads(65)),
+            ("memtable_bytes", with(new().memtable_bytes(1))),
+            ("table_bytes", with(new().table_bytes(1))),
+            ("base_level_bytes", with(new().base_level_bytes(0))),
+            ("filter_bits_per_key", with(new().filter_bits_per_key(f64::NAN))),
+            ("block_bytes", with(new().block_bytes(1 << 21))),
+        ];
+        for (want, options) in cases {
+            match options.validate() {
+                Err(Error::InvalidOption { name, .. }) => assert_eq!(name, want),
+                other => panic!("{want}: {other:?}"),
+            }
+        }
+    }
+}

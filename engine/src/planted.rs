@@ -1,0 +1,13 @@
+//! Bugs that a test can plant, to show that it would catch them.
+
+/// A bug that a test can plant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlantedBug {
+    /// A flush is installed before the logs are synced up to its largest sequence number.
+    InstallFlushBeforeLogSync,
+    /// Orphans are deleted before the recovered manifest is persisted.
+    DeleteOrphansEarly,
+    /// A compaction drops tombstones that still hide older versions below.
+    DropTombstoneEarly,
+}

@@ -1,0 +1,155 @@
+//! Entries in key order, from both ends, as a user holds them.
+
+use std::{fmt, iter::FusedIterator, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_format::{RangeTombstoneSource, SequenceNumber};
+
+use crate::{
+    Error, Keyspace, Result,
+    iter::{
+        bounds::KeyBounds,
+        merge::MergeCursor,
+        range::{self, CursorSource},
+        visible::RangeTombstoneSources,
+    },
+    open_store::OpenStore,
+    read_view::ReadView,
+    source::Source,
+};
+
+/// A read view and the store that it belongs to.
+struct ViewSource {
+    view: Arc<ReadView>,
+    folder: Arc<Path>,
+    /// After the view: tables that become obsolete while it is held are unlinked before the store
+    /// is closed.
+    _open: Arc<OpenStore>,
+}
+
+impl CursorSource for ViewSource {
+    type Cursor = MergeCursor<Source>;
+
+    fn cursor(&self, bounds: &KeyBounds) -> Self::Cursor {
+        let memtables =
+            self.view.placed_memtables().map(|placed| Source::memtable(placed, &self.folder));
+        let runs = self.view.version.runs().iter().map(|run| Source::run(run, bounds));
+        MergeCursor::new(memtables.chain(runs).collect())
+    }
+
+    fn range_tombstones(&self) -> RangeTombstoneSources {
+        if !self.view.has_range_tombstones() {
+            return RangeTombstoneSources::default();
+        }
+        let memtables = self
+            .view
+            .placed_memtables()
+            .map(|placed| Arc::clone(placed) as Arc<dyn RangeTombstoneSource>);
+        let tables = self.view.version.tables().map(|(_, _, live)| Arc::clone(live) as _);
+        RangeTombstoneSources::new(memtables.chain(tables))
+    }
+}
+
+/// Keys with their values, ascending; with [`next_back`](DoubleEndedIterator::next_back) or
+/// [`rev`](Iterator::rev), descending.
+///
+/// Shows the keyspace as it was when the range was made, and keeps what it shows in memory and on
+/// disk for as long as it lives. The two ends may be used in turn and never yield a key twice.
+/// After an error the range is at its end.
+pub struct Range(State);
+
+enum State {
+    /// The keyspace was dropped before.
+    Dropped(Option<Error>),
+    Open(Box<range::Range<ViewSource>>),
+}
+
+impl Range {
+    pub(crate) fn new(
+        keyspace: &Keyspace,
+        view: Arc<ReadView>,
+        sequence: SequenceNumber,
+        bounds: KeyBounds,
+    ) -> Self {
+        if let Err(error) = keyspace.tree().check() {
+            return Self(State::Dropped(Some(error)));
+        }
+        let open = Arc::clone(keyspace.open_store());
+        let folder = open.store().tables.folder.as_path().into();
+        let source = ViewSource { view, folder, _open: open };
+        Self(State::Open(Box::new(range::Range::new(source, sequence, bounds))))
+    }
+
+    /// The keys alone.
+    #[must_use]
+    pub fn keys(self) -> Keys {
+        Keys(match self.0 {
+            State::Dropped(error) => KeysState::Dropped(error),
+            State::Open(range) => KeysState::Open(Box::new(range.keys())),
+        })
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            State::Dropped(error) => error.take().map(Err),
+            State::Open(range) => range.next(),
+        }
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            State::Dropped(error) => error.take().map(Err),
+            State::Open(range) => range.next_back(),
+        }
+    }
+}
+
+impl FusedIterator for Range {}
+
+impl fmt::Debug for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Range").finish_non_exhaustive()
+    }
+}
+
+/// The keys of a [`Range`], without their values.
+pub struct Keys(KeysState);
+
+enum KeysState {
+    Dropped(Option<Error>),
+    Open(Box<range::Keys<ViewSource>>),
+}
+
+impl Iterator for Keys {
+    type Item = Result<Bytes>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            KeysState::Dropped(error) => error.take().map(Err),
+            KeysState::Open(keys) => keys.next(),
+        }
+    }
+}
+
+impl DoubleEndedIterator for Keys {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            KeysState::Dropped(error) => error.take().map(Err),
+            KeysState::Open(keys) => keys.next_back(),
+        }
+    }
+}
+
+impl FusedIterator for Keys {}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,99 @@
+//! What a reader sees of a keyspace: its memtables and its version.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use sievedb_format::{RangeTombstoneSource, SequenceNumber};
+use sievedb_memtable::Memtable;
+
+use crate::version::Version;
+
+/// A memtable and the sequence numbers of what was placed for it, inserted already or not.
+#[derive(Debug)]
+pub(crate) struct PlacedMemtable {
+    pub(crate) memtable: Arc<Memtable>,
+    first_sequence: AtomicU64,
+    last_sequence: AtomicU64,
+}
+
+impl PlacedMemtable {
+    /// An empty memtable that is to be frozen at `memtable_bytes`.
+    pub(crate) fn new(memtable_bytes: usize) -> Self {
+        Self {
+            memtable: Arc::new(Memtable::new(memtable_bytes)),
+            first_sequence: AtomicU64::new(0),
+            last_sequence: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes that the writes from `first` to `last` go here. Called in sequence order, under the
+    /// placement lock.
+    pub(crate) fn place(&self, first: SequenceNumber, last: SequenceNumber) {
+        if self.first_sequence.load(Relaxed) == 0 {
+            self.first_sequence.store(first, Relaxed);
+        }
+        self.last_sequence.store(last, Relaxed);
+    }
+
+    /// The first sequence number placed here, or `None` if none was.
+    pub(crate) fn first_sequence(&self) -> Option<SequenceNumber> {
+        Some(self.first_sequence.load(Relaxed)).filter(|&first| first > 0)
+    }
+
+    /// The last sequence number placed here; 0 if none was.
+    pub(crate) fn last_sequence(&self) -> SequenceNumber {
+        self.last_sequence.load(Relaxed)
+    }
+}
+
+impl RangeTombstoneSource for PlacedMemtable {
+    fn is_empty(&self) -> bool {
+        self.memtable.range_tombstones().is_empty()
+    }
+
+    fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
+        self.memtable.range_tombstones().newest_cover(user_key, at)
+    }
+}
+
+/// What a reader sees of a keyspace. Never changed: a new one takes its place.
+#[derive(Debug)]
+pub(crate) struct ReadView {
+    /// Takes the writes.
+    pub(crate) active: Arc<PlacedMemtable>,
+    /// Memtables that wait for their flush, the newest first.
+    pub(crate) frozen: Vec<Arc<PlacedMemtable>>,
+    /// The tables.
+    pub(crate) version: Arc<Version>,
+}
+
+impl ReadView {
+    /// The memtables, the newest first.
+    pub(crate) fn placed_memtables(&self) -> impl Iterator<Item = &Arc<PlacedMemtable>> {
+        [&self.active].into_iter().chain(&self.frozen)
+    }
+
+    /// The memtables, the newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        self.placed_memtables().map(|placed| &placed.memtable)
+    }
+
+    /// Whether any memtable or table has range tombstones.
+    pub(crate) fn has_range_tombstones(&self) -> bool {
+        self.version.has_range_tombstones()
+            || self.memtables().any(|memtable| !memtable.range_tombstones().is_empty())
+    }
+
+    /// The newest range tombstone at or below `sequence` that covers `key`; 0 if there is none.
+    pub(crate) fn newest_cover(&self, key: &[u8], sequence: SequenceNumber) -> SequenceNumber {
+        let in_memtables = self
+            .memtables()
+            .map(|memtable| memtable.range_tombstones().newest_cover(key, sequence));
+        let tables = self.version.runs().iter().filter_map(|run| run.find(key));
+        let in_tables =
+            tables.map(|live| live.table.range_tombstones().newest_cover(key, sequence));
+        in_memtables.chain(in_tables).flatten().max().unwrap_or(0)
+    }
+}

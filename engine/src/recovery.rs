@@ -1,0 +1,333 @@
+//! A store comes back: from the manifest, and from the log behind it.
+//!
+//! [`read`] finds out what the store holds and writes nothing. [`take_over`] makes what was replayed
+//! durable again, in tables and a new manifest, before anybody writes: a sync that failed before the
+//! crash may have left bytes that read well and are not on the disk.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use sievedb_filter::hash::key_hash;
+use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
+
+use crate::{
+    Error, KeyspaceOptions, Options, Result,
+    db::DEFAULT_KEYSPACE,
+    file_name::FileName,
+    flush::write_memtables,
+    fs::Fs,
+    listener::Event,
+    manifest::{KeyspaceCreated, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
+    read_view::PlacedMemtable,
+    table_store::TableStore,
+    tree::Tree,
+    version::Version,
+    wal::{
+        batch::Entry,
+        chain::Segments,
+        replay::{ReplayedBatch, replay},
+    },
+};
+
+/// What a folder holds.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    /// As the manifest says.
+    state: ManifestState,
+    /// What the log adds: keyspaces created and dropped.
+    edit: VersionEdit,
+    /// What the log adds: entries, by keyspace.
+    memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+    last_sequence: SequenceNumber,
+    next_file_id: u64,
+    /// The store's files in the folder.
+    names: Vec<String>,
+}
+
+/// A store that has come back, with its tables open.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    pub(crate) manifest: ManifestFile,
+    pub(crate) tables: TableStore,
+    pub(crate) trees: BTreeMap<String, Arc<Tree>>,
+    pub(crate) last_sequence: SequenceNumber,
+}
+
+/// Reads the manifest and the log in `folder`. Writes nothing.
+///
+/// # Errors
+///
+/// [`Error::Io`]; [`Error::Corrupt`] if the manifest or the log is damaged where it must be whole.
+pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
+    let fs = &*options.fs;
+    let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
+    let files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
+    let Some(loaded) = load(fs, folder)? else { return fresh(folder, &files, names.clone()) };
+    let mut log = LogState::new(options, &loaded.state);
+    let named: Vec<_> = loaded.state.logs.iter().copied().collect();
+    let id_of = |file: &FileName<'_>| match file {
+        FileName::Log(id) => Some(*id),
+        _ => None,
+    };
+    let mut on_disk: Vec<_> = files.iter().filter_map(id_of).collect();
+    on_disk.sort_unstable();
+    let store_id = loaded.state.store_id;
+    let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk };
+    let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;
+    loaded.check_vouched(folder, replayed.manifest)?;
+    if let Some(torn) = &replayed.torn
+        && let Some(listener) = &options.listener
+    {
+        let (log_id, offset) = (torn.position.file_id, torn.position.offset);
+        listener.on_event(&Event::TornTail { log_id, offset });
+    }
+    let LogState { edit, memtables, .. } = log;
+    let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);
+    let next_file_id = above_all(&files).max(loaded.state.next_file_id);
+    Ok(Recovered { state: loaded.state, edit, memtables, last_sequence, next_file_id, names })
+}
+
+/// A folder without `CURRENT`: new, or left by a creation that did not end.
+fn fresh(folder: &Path, files: &[FileName<'_>], names: Vec<String>) -> Result<Recovered> {
+    // The first table and the first segment come after CURRENT.
+    if files.iter().any(|file| matches!(file, FileName::Table(_) | FileName::Log(_))) {
+        let source = Corruption::Missing { what: "CURRENT" };
+        return Err(Error::corrupt(FileName::Current.path(folder), 0, source));
+    }
+    let random = |error| Error::io("draw random numbers for", folder, std::io::Error::other(error));
+    let store_id = u128::from(getrandom::u64().map_err(random)?) << 64
+        | u128::from(getrandom::u64().map_err(random)?);
+    let state = ManifestState::new(store_id, getrandom::u64().map_err(random)?);
+    let next_file_id = above_all(files).max(state.next_file_id);
+    let (edit, memtables) = (VersionEdit::default(), BTreeMap::new());
+    Ok(Recovered { state, edit, memtables, last_sequence: 0, next_file_id, names })
+}
+
+fn above_all(files: &[FileName<'_>]) -> u64 {
+    files.iter().filter_map(|file| file.id()).max().map_or(0, |id| id + 1)
+}
+
+/// The state as the log is replayed.
+struct LogState<'a> {
+    state: &'a ManifestState,
+    memtable_bytes: usize,
+    edit: VersionEdit,
+    /// Keyspaces that exist at this point of the log.
+    live: BTreeSet<u64>,
+    /// Above the ids of all keyspaces so far.
+    next_keyspace_id: u64,
+    memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+}
+
+impl<'a> LogState<'a> {
+    fn new(options: &Options, state: &'a ManifestState) -> Self {
+        Self {
+            state,
+            memtable_bytes: options.keyspace.memtable_bytes,
+            edit: VersionEdit::default(),
+            live: state.keyspaces.keys().copied().collect(),
+            next_keyspace_id: state.next_keyspace_id,
+            memtables: BTreeMap::new(),
+        }
+    }
+
+    fn apply(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
+        for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
+            let applied = entry.and_then(|entry| self.apply_entry(sequence, &entry));
+            applied.map_err(|source| replayed.corrupt(source))?;
+        }
+        Ok(())
+    }
+
+    fn apply_entry(
+        &mut self,
+        sequence: SequenceNumber,
+        entry: &Entry<'_>,
+    ) -> Result<(), Corruption> {
+        match *entry {
+            Entry::Put { keyspace, key, ref value } => {
+                self.insert(keyspace, sequence, Kind::Put, key, value.clone())
+            }
+            Entry::Remove { keyspace, key } => {
+                self.insert(keyspace, sequence, Kind::Tombstone, key, bytes::Bytes::new())
+            }
+            Entry::CreateKeyspace { keyspace, name, options } => {
+                self.create(keyspace, name, options)
+            }
+            Entry::DropKeyspace { keyspace } => {
+                if self.live.remove(&keyspace) {
+                    self.edit.keyspaces_dropped.push(keyspace);
+                    self.memtables.remove(&keyspace);
+                }
+                Ok(())
+            }
+            Entry::ClearKeyspace { .. } => {
+                Err(Corruption::Unsupported { what: "op of an entry", value: 0x83 })
+            }
+        }
+    }
+
+    fn create(&mut self, id: u64, name: &str, options: &[u8]) -> Result<(), Corruption> {
+        if id < self.next_keyspace_id {
+            // The manifest knows it, or knows that it is gone again.
+            return Ok(());
+        }
+        KeyspaceOptions::decode(options)?;
+        self.next_keyspace_id = id + 1;
+        self.live.insert(id);
+        let (name, options) = (name.to_owned(), options.to_owned());
+        self.edit.keyspaces_created.push(KeyspaceCreated { id, name, options });
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        keyspace: u64,
+        sequence: SequenceNumber,
+        kind: Kind,
+        key: &[u8],
+        value: bytes::Bytes,
+    ) -> Result<(), Corruption> {
+        if !self.live.contains(&keyspace) {
+            if keyspace < self.next_keyspace_id {
+                // Dropped since.
+                return Ok(());
+            }
+            let (expected, found) = (self.next_keyspace_id, keyspace);
+            return Err(Corruption::Mismatch { what: "keyspace of an entry", expected, found });
+        }
+        let flushed = self.state.keyspaces.get(&keyspace).map_or(0, |known| known.flushed);
+        if sequence > flushed {
+            let memtable_bytes = self.memtable_bytes;
+            let new = || Arc::new(PlacedMemtable::new(memtable_bytes));
+            let placed = self.memtables.entry(keyspace).or_insert_with(new);
+            placed.place(sequence, sequence);
+            let hash = key_hash(key, self.state.hash_seed);
+            placed.memtable.insert(hash, key, Trailer::new(sequence, kind), value);
+        }
+        Ok(())
+    }
+}
+
+/// Makes what was recovered durable again and opens the tables. The caller holds the lock.
+///
+/// # Errors
+///
+/// [`Error::Io`]; [`Error::Corrupt`] if a table is damaged where it must be whole. Nothing that
+/// the old manifest names is gone then.
+pub(crate) fn take_over(
+    options: &Options,
+    folder: &Path,
+    recovered: Recovered,
+    delete_orphans_early: bool,
+) -> Result<Beginning> {
+    let Recovered { mut state, mut edit, memtables, last_sequence, next_file_id, names } =
+        recovered;
+    let tables = TableStore::new(options, folder, state.store_id, state.hash_seed, next_file_id);
+    for (&keyspace, placed) in &memtables {
+        let stored = stored_options(&state, &edit, keyspace);
+        let keyspace_options = stored.map_err(|source| corrupt_state(folder, source))?;
+        let known = state.keyspaces.get(&keyspace);
+        let metas = write_memtables(
+            &tables,
+            &keyspace_options,
+            std::slice::from_ref(placed),
+            Vec::new(),
+            |key| known.is_none_or(|known| !has_older(known, key)),
+        )?;
+        edit.tables_added.extend(metas.into_iter().map(|meta| (keyspace, meta)));
+        edit.flushed.push((keyspace, placed.last_sequence()));
+    }
+    if !edit.tables_added.is_empty() {
+        tables.sync_folder()?;
+    }
+    let manifest_id = tables.new_file_id();
+    edit.last_sequence = Some(last_sequence);
+    edit.next_keyspace_id = edit.keyspaces_created.iter().map(|created| created.id + 1).max();
+    edit.next_file_id = Some(tables.next_file_id());
+    edit.log_floor = Some(manifest_id);
+    state.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
+
+    if delete_orphans_early {
+        delete_orphans(&*options.fs, folder, &names, &state, manifest_id);
+    }
+    let trees = open_trees(options, &tables, folder, &state)?;
+    let manifest =
+        ManifestFile::create(Arc::clone(&options.fs), folder.to_owned(), manifest_id, state)?;
+    delete_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
+    Ok(Beginning { manifest, tables, trees, last_sequence })
+}
+
+/// Options of a keyspace that the manifest or the log knows.
+fn stored_options(
+    state: &ManifestState,
+    edit: &VersionEdit,
+    keyspace: u64,
+) -> Result<KeyspaceOptions, Corruption> {
+    let created = edit.keyspaces_created.iter().find(|created| created.id == keyspace);
+    let known = state.keyspaces.get(&keyspace).map(|known| &known.options);
+    let encoded = known.or(created.map(|created| &created.options));
+    KeyspaceOptions::decode(encoded.expect("entries are replayed for known keyspaces only"))
+}
+
+fn has_older(keyspace: &KeyspaceState, key: &[u8]) -> bool {
+    keyspace.tables.values().any(|table| *table.smallest <= *key && key <= &*table.largest)
+}
+
+fn corrupt_state(folder: &Path, source: Corruption) -> Error {
+    Error::corrupt(FileName::Current.path(folder), 0, source)
+}
+
+fn open_trees(
+    options: &Options,
+    tables: &TableStore,
+    folder: &Path,
+    state: &ManifestState,
+) -> Result<BTreeMap<String, Arc<Tree>>> {
+    let mut trees = BTreeMap::new();
+    for (&id, keyspace) in &state.keyspaces {
+        let mut opened = Vec::new();
+        for meta in keyspace.tables.values() {
+            let live = tables.open_and_report(&keyspace.name, meta, options.listener.as_deref())?;
+            opened.push((meta.level, meta.run, Arc::new(live)));
+        }
+        let name = &keyspace.name;
+        let keyspace_options = if name == DEFAULT_KEYSPACE {
+            options.keyspace.clone()
+        } else {
+            let stored = KeyspaceOptions::decode(&keyspace.options);
+            stored.map_err(|source| corrupt_state(folder, source))?
+        };
+        let tree = Tree::new(id, name.clone(), keyspace_options, Version::new(opened));
+        trees.insert(name.clone(), Arc::new(tree));
+    }
+    Ok(trees)
+}
+
+/// Removes the files that the manifest does not need. A failure is no harm: the next open tries
+/// again.
+fn delete_orphans(
+    fs: &dyn Fs,
+    folder: &Path,
+    names: &[String],
+    state: &ManifestState,
+    manifest_id: u64,
+) {
+    let live_tables: BTreeSet<_> =
+        state.keyspaces.values().flat_map(|keyspace| keyspace.tables.keys()).collect();
+    for file in names.iter().filter_map(|name| FileName::parse(name)) {
+        let is_orphan = match file {
+            FileName::Log(id) => !state.logs.contains(&id),
+            FileName::Table(id) => !live_tables.contains(&id),
+            FileName::Manifest(id) => id != manifest_id,
+            FileName::Temporary(_) => true,
+            FileName::Current | FileName::Lock => false,
+        };
+        if is_orphan {
+            let _ = fs.unlink(&file.path(folder));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A store as it was at one moment.
+
+use std::{
+    ops::{Deref, RangeBounds},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use sievedb_filter::hash::key_hash;
+use sievedb_format::SequenceNumber;
+
+use crate::{
+    Error, Keyspace, Range, Result, iter::bounds::KeyBounds, lookup::Lookup, open_store::OpenStore,
+};
+
+/// A store as it was at one moment, all keyspaces alike.
+///
+/// Has no lifetime. While it lives, the versions it sees are kept. Reading methods are those of
+/// [`KeyspaceSnapshot`], here for the default keyspace; [`keyspace`](Self::keyspace) reads others.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    default: KeyspaceSnapshot,
+}
+
+/// A keyspace as it was at one moment.
+#[derive(Debug, Clone)]
+pub struct KeyspaceSnapshot {
+    keyspace: Keyspace,
+    held: Arc<HeldSequence>,
+}
+
+/// Keeps a sequence number listed.
+#[derive(Debug)]
+struct HeldSequence {
+    open: Arc<OpenStore>,
+    sequence: SequenceNumber,
+}
+
+impl Drop for HeldSequence {
+    fn drop(&mut self) {
+        self.open.store().snapshots.remove(self.sequence);
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(default: &Keyspace) -> Self {
+        let open = Arc::clone(default.open_store());
+        let store = open.store();
+        let sequence = store.snapshots.add(|| store.publish.visible());
+        let held = Arc::new(HeldSequence { open, sequence });
+        Self { default: KeyspaceSnapshot { keyspace: default.clone(), held } }
+    }
+
+    /// `keyspace` at the moment of this snapshot. One that was created later is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignKeyspace`] if it belongs to another store.
+    pub fn keyspace(&self, keyspace: &Keyspace) -> Result<KeyspaceSnapshot> {
+        if !Arc::ptr_eq(keyspace.open_store(), &self.default.held.open) {
+            return Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() });
+        }
+        let held = Arc::clone(&self.default.held);
+        Ok(KeyspaceSnapshot { keyspace: keyspace.clone(), held })
+    }
+}
+
+impl Deref for Snapshot {
+    type Target = KeyspaceSnapshot;
+
+    fn deref(&self) -> &KeyspaceSnapshot {
+        &self.default
+    }
+}
+
+impl KeyspaceSnapshot {
+    /// The value that `key` had.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.keyspace.tree().check()?;
+        let store = self.held.open.store();
+        let key = key.as_ref();
+        let hash = key_hash(key, store.hash_seed);
+        let view = self.keyspace.tree().view();
+        Lookup { key, hash, sequence: self.held.sequence }.get(&view, store.tables.counters.local())
+    }
+
+    /// Whether `key` had a value.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// All keys with the values they had. As [`Keyspace::iter`].
+    #[must_use]
+    pub fn iter(&self) -> Range {
+        self.range::<&[u8]>(..)
+    }
+
+    /// The keys within `bounds` with the values they had. As [`Keyspace::range`].
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
+        let view = self.keyspace.tree().view_owned();
+        Range::new(&self.keyspace, view, self.held.sequence, KeyBounds::new(&bounds))
+    }
+
+    /// The keys that begin with `prefix` with the values they had. As [`Keyspace::prefix`].
+    #[must_use]
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        let view = self.keyspace.tree().view_owned();
+        Range::new(&self.keyspace, view, self.held.sequence, KeyBounds::prefix(prefix.as_ref()))
+    }
+}

@@ -1,0 +1,74 @@
+//! Adds up what a store holds.
+
+use std::sync::Arc;
+
+use super::{KeyspaceStats, LevelStats, MemoryStats, Stats};
+use crate::{store::Store, tree::Tree, version::LEVELS};
+
+impl Store {
+    /// What the store holds and what it did since it was opened.
+    pub(crate) fn stats(&self) -> Stats {
+        let counters = &self.tables.counters;
+        let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        let mut stats = Stats {
+            last_sequence: self.publish.visible(),
+            lookups: counters.lookups(),
+            levels: (0..LEVELS).map(|level| counters.level(level)).collect(),
+            table_reads: counters.table_reads(),
+            memory: MemoryStats {
+                block_cache_bytes: self.tables.cache.memory_bytes(),
+                block_cache_bytes_max: self.tables.cache.capacity_bytes(),
+                ..MemoryStats::default()
+            },
+            background: self.background.done(),
+            read_only: self.read_only.get().map(|cause| cause.to_string()),
+            ..Stats::default()
+        };
+        (stats.log_segments, stats.log_bytes) = self.log.size();
+        for tree in &trees {
+            add_tree(&mut stats, tree);
+        }
+        for level in &mut stats.levels {
+            // So far the sum over tables, each weighed by its entries.
+            level.filter_fpr_expected /= (level.entries as f64).max(1.0);
+        }
+        stats.write_delay_us = trees.iter().map(Tree::write_delay_us).max().unwrap_or(0);
+        stats
+    }
+}
+
+fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
+    let view = tree.view();
+    let memtable_bytes = view.memtables().map(|memtable| memtable.memory_bytes() as u64).sum();
+    stats.memory.memtable_bytes += memtable_bytes;
+    let mut keyspace = KeyspaceStats {
+        name: tree.name.clone(),
+        memtable_bytes,
+        frozen_memtables: view.frozen.len() as u64,
+        runs: view.version.runs().len() as u64,
+        ..KeyspaceStats::default()
+    };
+    for run in view.version.runs() {
+        stats.levels[usize::from(run.level)].runs += 1;
+    }
+    for (level, _, live) in view.version.tables() {
+        let meta = &live.meta;
+        let memory = live.table.memory_bytes();
+        stats.memory.filter_bytes += memory.filter as u64;
+        stats.memory.index_bytes += memory.index as u64;
+        stats.filters_unusable += u64::from(live.filter_unusable().is_some());
+        keyspace.tables += 1;
+        keyspace.table_bytes += meta.bytes;
+        keyspace.entries += meta.entries;
+        let LevelStats { tables, bytes, entries, tombstones, filter_bytes, .. } =
+            &mut stats.levels[usize::from(level)];
+        *tables += 1;
+        *bytes += meta.bytes;
+        *entries += meta.entries;
+        *tombstones += meta.tombstones;
+        *filter_bytes += memory.filter as u64;
+        let fpr = live.table.filter().resident().map_or(1.0, |filter| filter.expected_fpr());
+        stats.levels[usize::from(level)].filter_fpr_expected += fpr * meta.entries as f64;
+    }
+    stats.keyspaces.push(keyspace);
+}

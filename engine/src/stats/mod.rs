@@ -1,0 +1,221 @@
+//! What a store holds and what it did.
+
+mod collect;
+mod counters;
+
+use std::fmt;
+
+pub(crate) use counters::{Counters, LevelCounters, ThreadCounters};
+
+/// What a store holds and what it did since it was opened.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The newest sequence number that readers see.
+    pub last_sequence: u64,
+    /// Point lookups, over all keyspaces.
+    pub lookups: LookupStats,
+    /// Level 0 first.
+    pub levels: Vec<LevelStats>,
+    /// Reads of table files, whoever asked: lookups, scans, compactions, opening of tables.
+    pub table_reads: IoStats,
+    /// What is in memory.
+    pub memory: MemoryStats,
+    /// Tables whose filter cannot be used at present.
+    pub filters_unusable: u64,
+    /// Flushes, compactions and trivial moves done.
+    pub background: BackgroundStats,
+    /// Log segments that exist.
+    pub log_segments: u64,
+    /// Length of all log segments, in bytes.
+    pub log_bytes: u64,
+    /// Present delay of each write by back-pressure, in microseconds.
+    pub write_delay_us: u64,
+    /// Why the store is read-only, if it is.
+    pub read_only: Option<String>,
+    /// Each keyspace, by name.
+    pub keyspaces: Vec<KeyspaceStats>,
+}
+
+/// What lookups did before they came to tables.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LookupStats {
+    /// Calls of `get`, `contains_key` and `may_contain`.
+    pub lookups: u64,
+    /// Lookups that a memtable answered.
+    pub found_in_memtables: u64,
+    /// Questions to memtable filters.
+    pub memtable_probes: u64,
+    /// Memtable filters that said no.
+    pub memtable_negatives: u64,
+}
+
+/// What a level holds, and what lookups did there.
+///
+/// `candidates` is the sum of `filter_negatives`, `true_positives` and `false_positives`, where a
+/// table without a usable filter counts as a positive.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// Sorted runs at present.
+    pub runs: u64,
+    /// Tables at present.
+    pub tables: u64,
+    /// Length of the tables, in bytes.
+    pub bytes: u64,
+    /// Entries in the tables, tombstones and old versions included.
+    pub entries: u64,
+    /// Tombstones in the tables.
+    pub tombstones: u64,
+    /// Memory of the filters, in bytes.
+    pub filter_bytes: u64,
+    /// Expected false-positive rate of the filters: the mean over tables by their keys, from 0 to 1.
+    pub filter_fpr_expected: f64,
+    /// Tables whose range held the key looked up.
+    pub candidates: u64,
+    /// Candidates that their filter ruled out.
+    pub filter_negatives: u64,
+    /// Candidates asked that had the key.
+    pub true_positives: u64,
+    /// Candidates asked in vain.
+    pub false_positives: u64,
+    /// Candidates asked because their filter could not be used.
+    pub filter_unusable: u64,
+    /// Data blocks that lookups asked the cache for.
+    pub data_block_requests: u64,
+    /// Index partitions that lookups asked the cache for.
+    pub index_block_requests: u64,
+    /// Blocks that the cache did not have, so that they were read from the file.
+    pub blocks_read: u64,
+    /// Length of those blocks in the file, in bytes.
+    pub bytes_read: u64,
+}
+
+impl LevelStats {
+    /// Measured false-positive rate: false positives over all absent answers, from 0 to 1.
+    #[must_use]
+    pub fn filter_fpr_measured(&self) -> f64 {
+        let absent = self.filter_negatives + self.false_positives;
+        if absent == 0 { 0.0 } else { self.false_positives as f64 / absent as f64 }
+    }
+}
+
+/// Calls to the file system and the bytes they moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IoStats {
+    /// Number of calls.
+    pub calls: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+}
+
+/// What is in memory, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Memtables with their filters.
+    pub memtable_bytes: u64,
+    /// Filters of tables.
+    pub filter_bytes: u64,
+    /// Top indexes of tables.
+    pub index_bytes: u64,
+    /// Blocks in the cache.
+    pub block_cache_bytes: u64,
+    /// Bound of the block cache.
+    pub block_cache_bytes_max: u64,
+}
+
+/// Background work done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackgroundStats {
+    /// Memtables flushed.
+    pub flushes: u64,
+    /// Compactions that rewrote tables.
+    pub compactions: u64,
+    /// Compactions that only moved tables to another level.
+    pub trivial_moves: u64,
+    /// Bytes of tables written by flushes.
+    pub flush_bytes_written: u64,
+    /// Bytes of tables read by compactions.
+    pub compaction_bytes_read: u64,
+    /// Bytes of tables written by compactions.
+    pub compaction_bytes_written: u64,
+}
+
+/// What a keyspace holds.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct KeyspaceStats {
+    /// Its name.
+    pub name: String,
+    /// Memory of its memtables, in bytes.
+    pub memtable_bytes: u64,
+    /// Memtables that wait for their flush.
+    pub frozen_memtables: u64,
+    /// Sorted runs, all levels.
+    pub runs: u64,
+    /// Tables, all levels.
+    pub tables: u64,
+    /// Length of the tables, in bytes.
+    pub table_bytes: u64,
+    /// Entries in tables, tombstones and old versions included.
+    pub entries: u64,
+}
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "sequence {}, {} log segments of {} bytes",
+            self.last_sequence, self.log_segments, self.log_bytes
+        )?;
+        let memory = &self.memory;
+        writeln!(
+            f,
+            "memory: memtables {}, filters {}, indexes {}, block cache {} of {} bytes",
+            memory.memtable_bytes,
+            memory.filter_bytes,
+            memory.index_bytes,
+            memory.block_cache_bytes,
+            memory.block_cache_bytes_max
+        )?;
+        for (level, stats) in self.levels.iter().enumerate().filter(|(_, l)| l.tables > 0) {
+            writeln!(
+                f,
+                "level {level}: {} runs, {} tables, {} bytes, {} entries; {} candidates, \
+                 {} ruled out, {} found, {} false positives ({:.3} %, {:.3} % expected)",
+                stats.runs,
+                stats.tables,
+                stats.bytes,
+                stats.entries,
+                stats.candidates,
+                stats.filter_negatives,
+                stats.true_positives,
+                stats.false_positives,
+                stats.filter_fpr_measured() * 100.0,
+                stats.filter_fpr_expected * 100.0
+            )?;
+        }
+        for keyspace in &self.keyspaces {
+            writeln!(
+                f,
+                "keyspace {:?}: {} runs, {} tables, {} bytes, {} entries",
+                keyspace.name,
+                keyspace.runs,
+                keyspace.tables,
+                keyspace.table_bytes,
+                keyspace.entries
+            )?;
+        }
+        if self.filters_unusable > 0 {
+            writeln!(f, "{} filters cannot be used", self.filters_unusable)?;
+        }
+        if let Some(cause) = &self.read_only {
+            writeln!(f, "read-only: {cause}")?;
+        }
+        Ok(())
+    }
+}

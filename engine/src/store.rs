@@ -1,0 +1,154 @@
+//! The heart of an open store: what all its handles and workers share.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    Durability, Error, Options, Result,
+    background::Background,
+    commit::{Placement, PublishQueue, SharedLog},
+    file_name::FileName,
+    keyspace_set::Unrecorded,
+    listener::Event,
+    log::{Position, Writer},
+    manifest::{ManifestFile, ManifestState, VersionEdit},
+    snapshot_list::SnapshotList,
+    table_store::TableStore,
+    tree::Tree,
+    wal::segment::NewSegment,
+};
+
+/// What all handles and workers of an open store share.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) options: Options,
+    pub(crate) hash_seed: u64,
+    pub(crate) placement: Mutex<Placement>,
+    pub(crate) publish: PublishQueue,
+    pub(crate) log: SharedLog,
+    pub(crate) manifest: Mutex<ManifestFile>,
+    /// The keyspaces by name.
+    pub(crate) trees: RwLock<BTreeMap<String, Arc<Tree>>>,
+    /// Held while a keyspace is created or dropped.
+    pub(crate) keyspace_change: Mutex<()>,
+    /// Guarded by the manifest's lock, which is taken first.
+    pub(crate) unrecorded: Mutex<Unrecorded>,
+    pub(crate) next_keyspace_id: AtomicU64,
+    pub(crate) snapshots: SnapshotList,
+    pub(crate) tables: TableStore,
+    pub(crate) background: Background,
+    pub(crate) read_only: OnceLock<Arc<Error>>,
+}
+
+impl Store {
+    /// Refuses to write once the store is read-only.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`] with the cause.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self.read_only.get() {
+            Some(cause) => Err(Error::ReadOnly { cause: Arc::clone(cause) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the store read-only: `cause` left it unknown what is on the disk. Returns `cause`.
+    pub(crate) fn poison(&self, cause: Error) -> Error {
+        if let Error::ReadOnly { .. } = cause {
+            return cause;
+        }
+        if self.read_only.set(Arc::new(cause.clone())).is_ok() {
+            self.tell(&Event::ReadOnly { cause: cause.clone() });
+            self.background.wake();
+        }
+        cause
+    }
+
+    /// Tells the listener, if there is one.
+    pub(crate) fn tell(&self, event: &Event) {
+        if let Some(listener) = &self.options.listener {
+            listener.on_event(event);
+        }
+    }
+
+    /// Makes the edit that `change` derives from the present state durable in the manifest, then
+    /// calls `install` before anybody else changes the manifest. `change` may decide that nothing is
+    /// to be done; `install` is told.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]. If the disk is full the store goes on, else it is read-only from then on and
+    /// nothing that the manifest may or may not name is deleted.
+    pub(crate) fn edit_manifest<T>(
+        &self,
+        change: impl FnOnce(&ManifestState) -> Option<VersionEdit>,
+        install: impl FnOnce(bool) -> T,
+    ) -> Result<T> {
+        let mut manifest = self.manifest.lock();
+        self.check_writable()?;
+        let Some(mut edit) = change(manifest.state()) else { return Ok(install(false)) };
+        edit.next_file_id = Some(self.tables.next_file_id());
+        let mut unrecorded = self.unrecorded.lock();
+        unrecorded.add_to(&mut edit);
+        match manifest.append(&edit, || self.tables.new_file_id()) {
+            Ok(appended) => {
+                if let Some(replaced) = appended.replaced {
+                    let path = FileName::Manifest(replaced).path(&self.tables.folder);
+                    self.tables.obsolete_files.push(path);
+                }
+                if unrecorded.record() {
+                    self.placement.lock().end_keyspace_changes();
+                }
+                Ok(install(true))
+            }
+            Err(error) if manifest.is_failed() => Err(self.poison(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates a log segment that follows `previous`, durable and named by the manifest.
+    ///
+    /// # Errors
+    ///
+    /// As [`edit_manifest`](Self::edit_manifest).
+    pub(crate) fn create_segment(
+        &self,
+        previous: Option<Position>,
+        mark: Position,
+    ) -> Result<Writer> {
+        let tables = &self.tables;
+        let segment = NewSegment {
+            store_id: tables.store_id,
+            id: tables.new_file_id(),
+            manifest: self.manifest.lock().position(),
+            previous,
+            mark,
+        };
+        let writer = segment.create(&*tables.fs, &tables.folder)?;
+        let edit = VersionEdit { logs_created: vec![segment.id], ..VersionEdit::default() };
+        self.edit_manifest(|_| Some(edit), |_| ())?;
+        Ok(writer)
+    }
+
+    /// Brings everything acknowledged so far to `durability`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::ReadOnly`].
+    pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
+        self.check_writable()?;
+        match durability {
+            Durability::Memory => Ok(()),
+            Durability::OsBuffer => self.log.write(self),
+            Durability::Disk => {
+                let last_placed = self.placement.lock().last_placed();
+                self.log.sync_to(self, last_placed)
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Entries in order become tables of a sorted run.
+
+use std::sync::Arc;
+
+use crate::{
+    Result,
+    compaction::retain::RetainStream,
+    iter::cursor::Cursor,
+    options::KeyspaceOptions,
+    table_store::{TableBuilder, TablePlace, TableStore},
+    version::TableMeta,
+};
+
+/// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, all of
+/// one sorted run. All versions of a key are in one table.
+///
+/// The data of the tables is durable at return, their entries in the folder are not.
+///
+/// # Errors
+///
+/// What reading or writing fails with. What was written by then is an orphan.
+pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
+    tables: &TableStore,
+    options: &KeyspaceOptions,
+    place: TablePlace,
+    kept: &mut RetainStream<C, B>,
+) -> Result<Vec<Arc<TableMeta>>> {
+    let mut written = Vec::new();
+    let mut current: Option<TableBuilder> = None;
+    kept.seek_to_first()?;
+    while let Some(key) = kept.key() {
+        let is_full = |table: &TableBuilder| table.bytes() >= options.table_bytes;
+        if kept.may_split() && current.as_ref().is_some_and(is_full) {
+            let full = current.take().expect("a full table was just seen");
+            written.push(full.finish(place)?);
+        }
+        let table = match &mut current {
+            Some(table) => table,
+            None => current.insert(tables.create(options)?),
+        };
+        table.add(key, &kept.value())?;
+        kept.next()?;
+    }
+    if let Some(last) = current {
+        written.push(last.finish(place)?);
+    }
+    Ok(written)
+}

@@ -1,0 +1,225 @@
+//! Creates, opens and deletes table files.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use sievedb_format::InternalKey;
+use sievedb_sstable::{BlockCache, Table, TableIdentity, TableSink, TableSummary, TableWriter};
+
+use crate::{
+    Error, Options, Result,
+    file_name::FileName,
+    fs::{AppendFile, Fs},
+    listener::{Event, EventListener},
+    obsolete::ObsoleteFiles,
+    options::KeyspaceOptions,
+    stats::Counters,
+    table_files::TableFiles,
+    version::{FilterPlace, LiveTable, TableMeta, table_error},
+};
+
+/// Creates, opens and deletes the table files of a store; hands out file ids.
+#[derive(Debug)]
+pub(crate) struct TableStore {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) folder: PathBuf,
+    pub(crate) store_id: u128,
+    pub(crate) hash_seed: u64,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) obsolete_files: Arc<ObsoleteFiles>,
+    files: TableFiles,
+    next_file_id: AtomicU64,
+}
+
+/// Where a new table goes in its keyspace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TablePlace {
+    pub(crate) level: u8,
+    pub(crate) run: u64,
+}
+
+impl TableStore {
+    pub(crate) fn new(
+        options: &Options,
+        folder: &Path,
+        store_id: u128,
+        hash_seed: u64,
+        next_file_id: u64,
+    ) -> Self {
+        let (fs, counters) = (Arc::clone(&options.fs), Arc::<Counters>::default());
+        let files = TableFiles::new(
+            Arc::clone(&fs),
+            options.read_mode,
+            options.open_files_max,
+            Arc::clone(&counters),
+        );
+        Self {
+            fs,
+            folder: folder.to_owned(),
+            store_id,
+            hash_seed,
+            cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
+            counters,
+            obsolete_files: Arc::default(),
+            files,
+            next_file_id: AtomicU64::new(next_file_id),
+        }
+    }
+
+    /// A number that no file of this store has had.
+    pub(crate) fn new_file_id(&self) -> u64 {
+        self.next_file_id.fetch_add(1, Relaxed)
+    }
+
+    /// Larger than the number of every file so far.
+    pub(crate) fn next_file_id(&self) -> u64 {
+        self.next_file_id.load(Relaxed)
+    }
+
+    /// Begins a table with options of its keyspace.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(crate) fn create(&self, options: &KeyspaceOptions) -> Result<TableBuilder> {
+        let id = self.new_file_id();
+        let path = FileName::Table(id).path(&self.folder);
+        let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let salt = getrandom::u64().map_err(|error| {
+            Error::io("draw a random number for", &path, io::Error::other(error))
+        })?;
+        let writer = TableWriter::new(
+            FileSink(Arc::clone(&file)),
+            self.identity(id, salt),
+            options.table_options(),
+        );
+        let writer = writer.map_err(|error| Error::io("write", &path, error))?;
+        Ok(TableBuilder { writer, file, path, id, salt })
+    }
+
+    /// Opens a table that the manifest names, or is about to name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]; [`Error::Corrupt`] if the file is not the table that `meta` describes. A
+    /// damaged filter is no error.
+    pub(crate) fn open(&self, meta: Arc<TableMeta>) -> Result<LiveTable> {
+        let path = FileName::Table(meta.id).path(&self.folder);
+        let source = self.files.source(meta.id, path.clone())?;
+        let filter = meta.filter.map(sievedb_sstable::FilterPlace::from);
+        let identity = self.identity(meta.id, meta.salt);
+        let cache = Arc::clone(&self.cache);
+        let table = Table::open(source, identity, meta.bytes, filter, cache)
+            .map_err(|error| table_error(&path, error))?;
+        Ok(LiveTable::new(meta, table, path, Arc::clone(&self.obsolete_files)))
+    }
+
+    /// As [`open`](Self::open), and tells `listener` of a filter that cannot be used.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub(crate) fn open_and_report(
+        &self,
+        keyspace: &str,
+        meta: &Arc<TableMeta>,
+        listener: Option<&dyn EventListener>,
+    ) -> Result<LiveTable> {
+        let live = self.open(Arc::clone(meta))?;
+        if let (Some(reason), Some(listener)) = (live.filter_unusable(), listener) {
+            let (keyspace, table_id) = (keyspace.to_owned(), meta.id);
+            listener.on_event(&Event::FilterUnusable { keyspace, table_id, reason });
+        }
+        Ok(live)
+    }
+
+    /// Makes the entries of the folder durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(crate) fn sync_folder(&self) -> Result<()> {
+        let synced = self.fs.sync_folder(&self.folder);
+        synced.map_err(|error| Error::io("sync", &self.folder, error))
+    }
+
+    fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {
+        TableIdentity { store_id: self.store_id, file_id, salt, hash_seed: self.hash_seed }
+    }
+}
+
+/// A table that is being written.
+#[derive(Debug)]
+pub(crate) struct TableBuilder {
+    writer: TableWriter<FileSink>,
+    file: Arc<dyn AppendFile>,
+    path: PathBuf,
+    id: u64,
+    salt: u64,
+}
+
+impl TableBuilder {
+    /// Adds the next entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
+        self.writer.add(key, value).map_err(|error| Error::io("write", &self.path, error))
+    }
+
+    /// Length of the file so far, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.writer.estimated_bytes()
+    }
+
+    /// Writes the rest and makes the data durable. The entry in the folder is not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
+        let Self { writer, file, path, id, salt } = self;
+        let (_, summary) = writer.finish().map_err(|error| Error::io("write", &path, error))?;
+        file.sync_data().map_err(|error| Error::io("sync", &path, error))?;
+        Ok(Arc::new(meta(id, salt, place, summary)))
+    }
+}
+
+fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMeta {
+    TableMeta {
+        id,
+        level: place.level,
+        run: place.run,
+        bytes: summary.bytes,
+        checksum: summary.checksum,
+        salt,
+        filter: summary.filter.map(|place| FilterPlace::in_file(id, place)),
+        global_sequence: None,
+        smallest: summary.smallest,
+        largest: summary.largest,
+        entries: summary.entries,
+        tombstones: summary.tombstones,
+        smallest_sequence: summary.smallest_sequence,
+        largest_sequence: summary.largest_sequence,
+        oldest_expiry_ms: None,
+        blob_files: Vec::new(),
+    }
+}
+
+/// A file as the table writer sees it.
+#[derive(Debug)]
+struct FileSink(Arc<dyn AppendFile>);
+
+impl TableSink for FileSink {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.append(bytes)
+    }
+}

@@ -1,0 +1,108 @@
+//! Back-pressure: writers are slowed down by as much as flushes and compactions lag behind.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{Result, commit::Write, store::Store, tree::Tree};
+
+/// Runs of level 0 from which on writes are delayed.
+const LEVEL0_RUNS_SLOW: usize = 12;
+/// Runs of level 0 at which writes wait for a compaction.
+const LEVEL0_RUNS_MAX: usize = 32;
+/// Frozen memtables of a keyspace from which on writes are delayed.
+const FROZEN_SLOW: usize = 2;
+/// Frozen memtables of a keyspace at which writes wait for a flush: with the active one, a
+/// keyspace has four memtables at the most.
+const FROZEN_MAX: usize = 3;
+/// The delay of a write right before writes have to wait.
+const DELAY_MAX: Duration = Duration::from_millis(2);
+
+/// How far background work lags behind in one keyspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Debt {
+    pub(crate) level0_runs: usize,
+    pub(crate) frozen_memtables: usize,
+}
+
+/// What a write has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pressure {
+    /// Go on after a delay, which may be zero.
+    Delay(Duration),
+    /// Wait until background work has caught up.
+    Stop,
+}
+
+/// What a write has to do in the face of `debt`. Pure.
+///
+/// The delay grows in proportion to the debt between the two thresholds, so that writers settle at
+/// the speed of the background work instead of running into a wall.
+pub(crate) fn pressure(debt: Debt) -> Pressure {
+    if debt.level0_runs >= LEVEL0_RUNS_MAX || debt.frozen_memtables >= FROZEN_MAX {
+        return Pressure::Stop;
+    }
+    let share = |value: usize, slow: usize, max: usize| {
+        (value + 1).saturating_sub(slow) as f64 / (max - slow) as f64
+    };
+    let level0 = share(debt.level0_runs, LEVEL0_RUNS_SLOW, LEVEL0_RUNS_MAX);
+    let frozen = share(debt.frozen_memtables, FROZEN_SLOW, FROZEN_MAX) / 20.0;
+    Pressure::Delay(DELAY_MAX.mul_f64(level0.max(frozen).min(1.0)))
+}
+
+impl Tree {
+    /// How far background work lags behind here.
+    pub(crate) fn debt(&self) -> Debt {
+        let view = self.view();
+        let (level0_runs, frozen_memtables) = (view.version.level0_runs(), view.frozen.len());
+        Debt { level0_runs, frozen_memtables }
+    }
+
+    /// Present delay of a write, in microseconds; the longest if writes have to wait.
+    pub(crate) fn write_delay_us(self: &Arc<Self>) -> u64 {
+        let delay = match pressure(self.debt()) {
+            Pressure::Delay(delay) => delay,
+            Pressure::Stop => DELAY_MAX,
+        };
+        delay.as_micros() as u64
+    }
+}
+
+impl Store {
+    /// Delays a write, or lets it wait, as the debt of its keyspaces demands.
+    ///
+    /// # Errors
+    ///
+    /// Why background work cannot catch up.
+    pub(crate) fn throttle(&self, write: &Write) -> Result<()> {
+        for target in &write.targets {
+            match pressure(target.tree.debt()) {
+                Pressure::Delay(Duration::ZERO) => {}
+                Pressure::Delay(delay) => self.options.clock.sleep(delay),
+                Pressure::Stop => {
+                    self.wait_for_work(|_| pressure(target.tree.debt()) != Pressure::Stop)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_grows_with_debt() {
+        let of = |level0_runs, frozen_memtables| pressure(Debt { level0_runs, frozen_memtables });
+        assert_eq!(of(0, 0), Pressure::Delay(Duration::ZERO));
+        assert_eq!(of(LEVEL0_RUNS_SLOW - 1, 1), Pressure::Delay(Duration::ZERO));
+        let mut last = Duration::ZERO;
+        for runs in LEVEL0_RUNS_SLOW..LEVEL0_RUNS_MAX {
+            let Pressure::Delay(delay) = of(runs, 0) else { panic!("{runs} runs stop writes") };
+            assert!(delay > last && delay <= DELAY_MAX, "{runs} runs: {delay:?}");
+            last = delay;
+        }
+        assert_eq!(of(LEVEL0_RUNS_MAX, 0), Pressure::Stop);
+        assert_ne!(of(0, FROZEN_SLOW), Pressure::Delay(Duration::ZERO));
+        assert_eq!(of(0, FROZEN_MAX), Pressure::Stop);
+    }
+}

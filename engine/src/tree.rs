@@ -1,0 +1,132 @@
+//! The LSM tree of a keyspace.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use sievedb_format::SequenceNumber;
+
+use crate::{
+    Error, Result,
+    options::KeyspaceOptions,
+    read_view::{PlacedMemtable, ReadView},
+    version::Version,
+};
+
+/// The LSM tree of a keyspace: its present view, and how the view changes.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) options: KeyspaceOptions,
+    view: ArcSwap<ReadView>,
+    /// Held while a new view is made from the old one.
+    change: Mutex<()>,
+    dropped: AtomicBool,
+}
+
+impl Tree {
+    pub(crate) fn new(id: u64, name: String, options: KeyspaceOptions, version: Version) -> Self {
+        let active = Arc::new(PlacedMemtable::new(options.memtable_bytes));
+        let view = ReadView { active, frozen: Vec::new(), version: Arc::new(version) };
+        Self {
+            id,
+            name,
+            options,
+            view: ArcSwap::from_pointee(view),
+            change: Mutex::new(()),
+            dropped: AtomicBool::new(false),
+        }
+    }
+
+    /// The present view, without a lock or a shared reference count. For short use.
+    pub(crate) fn view(&self) -> Guard<Arc<ReadView>> {
+        self.view.load()
+    }
+
+    /// The present view, to be kept.
+    pub(crate) fn view_owned(&self) -> Arc<ReadView> {
+        self.view.load_full()
+    }
+
+    /// Whether the active memtable is to be frozen.
+    pub(crate) fn is_full(&self) -> bool {
+        self.view().active.memtable.memory_bytes() >= self.options.memtable_bytes
+    }
+
+    /// Freezes the active memtable, if anything was placed in it, and puts an empty one in place.
+    ///
+    /// The caller holds the placement lock, so that every batch lies in one memtable and all of a
+    /// memtable's sequence numbers are below those of the next one.
+    pub(crate) fn freeze(&self) -> bool {
+        let _change = self.change.lock();
+        let view = self.view_owned();
+        if view.active.first_sequence().is_none() {
+            return false;
+        }
+        let mut frozen = vec![Arc::clone(&view.active)];
+        frozen.extend_from_slice(&view.frozen);
+        let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes));
+        self.view.store(Arc::new(ReadView { active, frozen, version: Arc::clone(&view.version) }));
+        true
+    }
+
+    /// Puts a new version in place, without the memtables that it covers: those whose last
+    /// sequence number is at most `flushed`.
+    pub(crate) fn install(
+        &self,
+        flushed: SequenceNumber,
+        version: impl FnOnce(&Version) -> Version,
+    ) {
+        let _change = self.change.lock();
+        let view = self.view_owned();
+        let waits = |placed: &&Arc<PlacedMemtable>| placed.last_sequence() > flushed;
+        self.view.store(Arc::new(ReadView {
+            active: Arc::clone(&view.active),
+            frozen: view.frozen.iter().filter(waits).cloned().collect(),
+            version: Arc::new(version(&view.version)),
+        }));
+    }
+
+    /// Lets go of all data. Tables are unlinked when their last reader lets go. The manifest does
+    /// not name them any more.
+    pub(crate) fn discard(&self) {
+        let _change = self.change.lock();
+        let view = self.view_owned();
+        for (_, _, live) in view.version.tables() {
+            live.mark_obsolete();
+        }
+        let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes));
+        let version = Arc::new(Version::default());
+        self.view.store(Arc::new(ReadView { active, frozen: Vec::new(), version }));
+    }
+
+    /// The first sequence number that is in memtables only.
+    pub(crate) fn first_unflushed(&self) -> Option<SequenceNumber> {
+        let view = self.view();
+        let oldest_first = view.frozen.iter().rev().chain([&view.active]);
+        oldest_first.filter_map(|placed| placed.first_sequence()).next()
+    }
+
+    /// The handle is of no use any more.
+    pub(crate) fn mark_dropped(&self) {
+        self.dropped.store(true, SeqCst);
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(SeqCst)
+    }
+
+    /// # Errors
+    ///
+    /// [`Error::KeyspaceDropped`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_dropped() {
+            return Err(Error::KeyspaceDropped { name: self.name.clone() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! An open table, its filter in memory, and the deletion of its file when nobody reads it any more.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use sievedb_format::{RangeTombstoneSource, SequenceNumber, Trailer};
+use sievedb_sstable::{BlockCounts, FilterState, ReadError, Table};
+
+use super::TableMeta;
+use crate::{Error, Result, obsolete::ObsoleteFiles};
+
+/// A table that belongs to a version, or did.
+#[derive(Debug)]
+pub(crate) struct LiveTable {
+    /// What the manifest knows; `level` and `run` are as they were when the table was opened.
+    pub(crate) meta: Arc<TableMeta>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) path: PathBuf,
+    obsolete: AtomicBool,
+    obsolete_files: Arc<ObsoleteFiles>,
+}
+
+impl LiveTable {
+    pub(crate) fn new(
+        meta: Arc<TableMeta>,
+        table: Table,
+        path: PathBuf,
+        obsolete_files: Arc<ObsoleteFiles>,
+    ) -> Self {
+        let obsolete = AtomicBool::new(false);
+        Self { meta, table: Arc::new(table), path, obsolete, obsolete_files }
+    }
+
+    /// Whether `key` lies within the table's bounds.
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+        *self.meta.smallest <= *key && key <= &*self.meta.largest
+    }
+
+    /// The newest version of `key` at or below `sequence`.
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        sequence: SequenceNumber,
+        counts: &mut BlockCounts,
+    ) -> Result<Option<(Trailer, Bytes)>> {
+        self.table.get(key, sequence, counts).map_err(|error| self.error(error))
+    }
+
+    /// Adds the file to what the table reported.
+    pub(crate) fn error(&self, error: ReadError) -> Error {
+        table_error(&self.path, error)
+    }
+
+    /// Asks the processor for the filter's line, so that a test shortly after need not wait.
+    pub(crate) fn prefetch_filter(&self, hash: u64) {
+        if let FilterState::Resident(filter) = self.table.filter() {
+            filter.prefetch(hash);
+        }
+    }
+
+    /// Why the table's filter cannot be used, if it cannot.
+    pub(crate) fn filter_unusable(&self) -> Option<String> {
+        match self.table.filter() {
+            FilterState::Unusable(reason) => Some(reason.to_string()),
+            FilterState::Resident(_) | FilterState::None => None,
+        }
+    }
+
+    /// Memory of the filter, in bytes.
+    pub(crate) fn filter_bytes(&self) -> usize {
+        match self.table.filter() {
+            FilterState::Resident(filter) => filter.memory_bytes(),
+            FilterState::Unusable(_) | FilterState::None => 0,
+        }
+    }
+
+    /// The file is to be unlinked once the last reader lets go of the table.
+    ///
+    /// Called only when the manifest that drops the table is durable.
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+/// Adds the file to what the table in it reported.
+pub(crate) fn table_error(path: &Path, error: ReadError) -> Error {
+    match error {
+        ReadError::Io(source) => Error::io("read", path, source),
+        ReadError::Corrupt { offset, source } => Error::corrupt(path, offset, source),
+    }
+}
+
+impl Drop for LiveTable {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            // The last reader may be a lookup: it must not pay for the unlink.
+            self.obsolete_files.push(std::mem::take(&mut self.path));
+        }
+    }
+}
+
+impl RangeTombstoneSource for LiveTable {
+    fn is_empty(&self) -> bool {
+        self.table.range_tombstones().is_empty()
+    }
+
+    fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
+        self.table.range_tombstones().newest_cover(user_key, at)
+    }
+}

@@ -1,0 +1,86 @@
+//! Binary search over the first bytes of keys, packed side by side.
+
+/// The first eight bytes behind the common prefix of sorted keys.
+///
+/// A search compares integers that lie together in memory; whole keys, each in an allocation of its
+/// own, are looked at only where the integers are equal.
+#[derive(Debug)]
+pub(crate) struct PackedKeys {
+    common_prefix: Box<[u8]>,
+    heads: Box<[u64]>,
+}
+
+impl PackedKeys {
+    /// Packs `keys`, which ascend.
+    pub(crate) fn new<'a>(keys: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
+        let mut ends = keys.clone();
+        let common_prefix = match (ends.next(), ends.last()) {
+            (Some(first), Some(last)) => {
+                let equal = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+                &first[..equal]
+            }
+            _ => &[],
+        };
+        let heads = keys.map(|key| head(&key[common_prefix.len()..])).collect();
+        Self { common_prefix: common_prefix.into(), heads }
+    }
+
+    /// Index of the first key that is not below `key`; the number of keys if there is none.
+    ///
+    /// `whole` returns the key at an index.
+    pub(crate) fn first_at_or_above<'a>(
+        &self,
+        key: &[u8],
+        whole: impl Fn(usize) -> &'a [u8],
+    ) -> usize {
+        let Some(tail) = key.strip_prefix(&*self.common_prefix) else {
+            return if *key < *self.common_prefix { 0 } else { self.heads.len() };
+        };
+        let target = head(tail);
+        let start = self.heads.partition_point(|&head| head < target);
+        let equal = self.heads[start..].partition_point(|&head| head == target);
+        let (mut low, mut high) = (start, start + equal);
+        while low < high {
+            let middle = low.midpoint(high);
+            if whole(middle) < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+/// The first eight bytes as a big-endian number, so that numbers order as the bytes do. Missing
+/// bytes count as zero: equal numbers are therefore compared whole.
+fn head(bytes: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let len = bytes.len().min(head.len());
+    head[..len].copy_from_slice(&bytes[..len]);
+    u64::from_be_bytes(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::btree_set, prelude::*};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn search_agrees_with_comparing_whole_keys(
+            keys in btree_set("[ab]{0,12}", 0..20),
+            prefix in "[ab]{0,3}",
+            probe in "[ab]{0,14}",
+        ) {
+            let keys: Vec<_> = keys.iter().map(|key| prefix.clone() + key).collect();
+            let packed = PackedKeys::new(keys.iter().map(String::as_bytes));
+            for key in keys.iter().chain([&probe]) {
+                let want = keys.partition_point(|k| k < key);
+                let found = packed.first_at_or_above(key.as_bytes(), |at| keys[at].as_bytes());
+                prop_assert_eq!(found, want);
+            }
+        }
+    }
+}
