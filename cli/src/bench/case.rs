@@ -1,5 +1,7 @@
 //! One case of the benchmark: a store with or without filters, asked for absent or present keys.
 
+use serde::Serialize;
+
 use super::{
     levels::{Counters, Level, false_positives_expected, total},
     lookups::{Answers, Times},
@@ -40,6 +42,13 @@ impl Asked {
     }
 }
 
+/// Reads of table files, counted where they happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Reads {
+    pub(crate) calls: u64,
+    pub(crate) bytes: u64,
+}
+
 /// What was measured in one case, all rounds together.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
@@ -49,6 +58,7 @@ pub(crate) struct Case {
     /// Lookups as the store counted them.
     pub(crate) gets: u64,
     pub(crate) levels: Vec<Level>,
+    pub(crate) reads: Reads,
     pub(crate) times: Times,
 }
 
@@ -65,8 +75,8 @@ impl Case {
     /// Share of the candidate tables that their filters skipped, from 0 to 1.
     pub(crate) fn skipped(&self) -> Option<f64> {
         let counters = self.counters();
-        let filtered = counters.candidates.checked_sub(counters.unfiltered)?;
-        (filtered > 0).then(|| counters.negatives as f64 / filtered as f64)
+        let asked = self.filters != Filters::Off && counters.candidates > 0;
+        asked.then(|| counters.negatives as f64 / counters.candidates as f64)
     }
 
     /// False positives over filters asked for keys that their tables do not hold, measured and
@@ -99,7 +109,7 @@ impl Case {
         let found = if self.asked == Asked::Present { lookups } else { 0 };
         let requests = counters.data_block_requests + counters.index_block_requests;
         let searched = counters.searched();
-        let unfiltered = if self.filters == Filters::Off { counters.candidates } else { 0 };
+        let filter_bytes: u64 = self.levels.iter().map(|level| level.filter_memory_bytes).sum();
         let rows = [
             (runs >= RUNS_MIN, format!("{runs} sorted runs are fewer than {RUNS_MIN}")),
             (self.gets == lookups, format!("{} gets counted for {lookups} lookups", self.gets)),
@@ -111,8 +121,12 @@ impl Case {
                 ),
             ),
             (
-                counters.unfiltered == unfiltered,
-                format!("{} tables without a filter, not {unfiltered}", counters.unfiltered),
+                (filter_bytes > 0) == (self.filters != Filters::Off),
+                format!("the filters have {filter_bytes} bytes"),
+            ),
+            (
+                counters.filter_unusable == 0,
+                format!("{} times a filter could not be used", counters.filter_unusable),
             ),
             (
                 counters.true_positives == found,
@@ -128,12 +142,16 @@ impl Case {
                 ),
             ),
             (
-                counters.physical_reads <= requests,
-                format!("{} reads for {requests} block requests", counters.physical_reads),
+                counters.blocks_read <= requests,
+                format!("{} blocks read for {requests} requests", counters.blocks_read),
             ),
+            // Nobody but the lookups reads tables meanwhile.
             (
-                counters.bytes_read >= counters.physical_reads,
-                format!("{} bytes in {} reads", counters.bytes_read, counters.physical_reads),
+                (self.reads.calls, self.reads.bytes) == (counters.blocks_read, counters.bytes_read),
+                format!(
+                    "{} bytes in {} blocks were read, but {} bytes in {} calls",
+                    counters.bytes_read, counters.blocks_read, self.reads.bytes, self.reads.calls
+                ),
             ),
         ];
         let wrong = rows.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault);
@@ -162,18 +180,19 @@ mod tests {
         let found = if asked == Asked::Present { 1000 } else { 0 };
         let counters = Counters {
             candidates: 3000,
-            unfiltered: 0,
+            filter_unusable: 0,
             negatives: 2970 - found,
             true_positives: found,
             false_positives: 30,
             data_block_requests: found + 30,
             index_block_requests: found + 30,
-            physical_reads: found + 40,
+            blocks_read: found + 40,
             bytes_read: 4096 * (found + 40),
         };
         let level = Level {
             runs: 3,
             tables: 3,
+            filter_memory_bytes: 4096,
             counters,
             false_positive_rate_expected: 0.01,
             ..Level::default()
@@ -183,6 +202,7 @@ mod tests {
             asked,
             answers: Answers { lookups: 1000, ..Answers::default() },
             gets: 1000,
+            reads: Reads { calls: counters.blocks_read, bytes: counters.bytes_read },
             levels: vec![level],
             times: Times { p50_ns: 200, p99_ns: 300, cpu_ns: 150.0 },
         }
@@ -200,17 +220,19 @@ mod tests {
     #[test]
     fn each_fault_is_named() {
         type Damage = fn(&mut Case);
-        let cases: [(&str, Damage, &str); 12] = [
+        let cases: [(&str, Damage, &str); 14] = [
             ("lost", |c| c.answers.first_wrong = Some(b"k\0".to_vec()), "key is \"k\\x00\""),
             ("few runs", |c| c.levels[0].runs = 2, "2 sorted runs"),
             ("gets", |c| c.gets = 999, "999 gets"),
             ("candidates", |c| c.levels[0].counters.candidates = 2999, "2999 candidate tables"),
-            ("unfiltered", |c| c.levels[0].counters.unfiltered = 1, "1 tables without a filter"),
-            ("filters", |c| c.filters = Filters::Off, "0 tables without a filter, not 3000"),
+            ("unusable", |c| c.levels[0].counters.filter_unusable = 1, "1 times a filter"),
+            ("filters", |c| c.filters = Filters::Off, "the filters have 4096 bytes"),
+            ("no filters", |c| c.levels[0].filter_memory_bytes = 0, "the filters have 0 bytes"),
             ("asked", |c| c.asked = Asked::Present, "0 tables held a key, not 1000"),
             ("data", |c| c.levels[0].counters.data_block_requests = 31, "31 data-block requests"),
-            ("reads", |c| c.levels[0].counters.physical_reads = 61, "61 reads for 60"),
-            ("bytes", |c| c.levels[0].counters.bytes_read = 39, "39 bytes in 40 reads"),
+            ("blocks", |c| c.levels[0].counters.blocks_read = 61, "61 blocks read for 60"),
+            ("calls", |c| c.reads.calls = 39, "in 39 calls"),
+            ("bytes", |c| c.reads.bytes = 1, "but 1 bytes"),
             ("above", |c| c.levels[0].false_positive_rate_expected = 0.003, "expected 0.00300"),
             ("below", |c| c.levels[0].false_positive_rate_expected = 0.03, "expected 0.03000"),
         ];

@@ -22,18 +22,19 @@ pub(crate) struct Level {
 pub(crate) struct Counters {
     /// Tables whose bounds held the key, so that their filter was asked.
     pub(crate) candidates: u64,
-    /// Candidates without a filter, or with an unusable one.
-    pub(crate) unfiltered: u64,
+    /// Candidates whose filter could not be used.
+    pub(crate) filter_unusable: u64,
     /// Candidates that their filter skipped.
     pub(crate) negatives: u64,
     /// Candidates searched that held the key.
     pub(crate) true_positives: u64,
-    /// Candidates searched that did not hold it.
+    /// Candidates searched that did not hold it, with or without a filter.
     pub(crate) false_positives: u64,
     pub(crate) data_block_requests: u64,
     pub(crate) index_block_requests: u64,
     /// Blocks of either kind that the cache did not have.
-    pub(crate) physical_reads: u64,
+    pub(crate) blocks_read: u64,
+    /// Length of those blocks in their files.
     pub(crate) bytes_read: u64,
 }
 
@@ -42,13 +43,13 @@ impl Counters {
         let by = |field: fn(&Self) -> u64| combine(field(&self), field(&other));
         Self {
             candidates: by(|c| c.candidates),
-            unfiltered: by(|c| c.unfiltered),
+            filter_unusable: by(|c| c.filter_unusable),
             negatives: by(|c| c.negatives),
             true_positives: by(|c| c.true_positives),
             false_positives: by(|c| c.false_positives),
             data_block_requests: by(|c| c.data_block_requests),
             index_block_requests: by(|c| c.index_block_requests),
-            physical_reads: by(|c| c.physical_reads),
+            blocks_read: by(|c| c.blocks_read),
             bytes_read: by(|c| c.bytes_read),
         }
     }
@@ -81,12 +82,12 @@ pub(crate) fn total(levels: &[Level]) -> Counters {
 /// expected to say "maybe". `None` if there was none.
 pub(crate) fn false_positives_expected(levels: &[Level]) -> Option<(u64, f64)> {
     let (mut asked, mut expected) = (0, 0.0);
-    for Level { counters, false_positive_rate_expected, .. } in levels {
-        // Without filters every search counts as a false positive; those say nothing of a filter.
-        if counters.unfiltered == 0 {
-            let of_level = counters.negatives + counters.false_positives;
+    for level in levels {
+        // Without a filter every search in vain counts as a false positive; none says anything.
+        if level.filter_memory_bytes > 0 && level.counters.filter_unusable == 0 {
+            let of_level = level.counters.negatives + level.counters.false_positives;
             asked += of_level;
-            expected += of_level as f64 * false_positive_rate_expected;
+            expected += of_level as f64 * level.false_positive_rate_expected;
         }
     }
     (asked > 0).then(|| (asked, expected / asked as f64))
@@ -112,17 +113,15 @@ mod tests {
 
     #[test]
     fn expected_rates_are_weighted_by_what_was_asked() {
-        let asked = |negatives, false_positives, unfiltered| Counters {
-            negatives,
-            false_positives,
-            unfiltered,
-            ..Counters::default()
+        let asked = |negatives, false_positives, rate, filter_memory_bytes| {
+            let counters = Counters { negatives, false_positives, ..Counters::default() };
+            Level { filter_memory_bytes, ..level(0, counters, rate) }
         };
-        let filtered = [level(0, asked(90, 10, 0), 0.02), level(6, asked(300, 0, 0), 0.01)];
+        let filtered = [asked(90, 10, 0.02, 64), asked(300, 0, 0.01, 64)];
         let (count, rate) = false_positives_expected(&filtered).unwrap();
         assert_eq!(count, 400);
         assert!((rate - 0.0125).abs() < 1e-12, "{rate}");
-        assert_eq!(false_positives_expected(&[level(0, asked(0, 10, 10), 1.0)]), None);
+        assert_eq!(false_positives_expected(&[asked(0, 10, 1.0, 0)]), None);
         assert_eq!(false_positives_expected(&[]), None);
     }
 }

@@ -4,12 +4,12 @@
 //! one go, for the mean CPU time: reading the clock twice costs as much as a miss. Keys are made,
 //! and answers are checked, while no clock runs.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 
+use super::time::{now, thread_cpu_time};
 use crate::workload::{Keys, value_of};
 
 /// Lookups between two readings of the CPU clock. Their values are held for so long.
@@ -156,18 +156,6 @@ pub(crate) fn median(rounds: &[Times]) -> Times {
         p99_ns: whole(|times| times.p99_ns),
         cpu_ns: middle(|times| times.cpu_ns),
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a measurement needs the real clock")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-fn thread_cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).expect("CPU time is not negative");
-    let ns = u32::try_from(time.tv_nsec).expect("a second has fewer ns than u32 holds");
-    Duration::new(seconds, ns)
 }
 
 #[cfg(test)]

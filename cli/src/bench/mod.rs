@@ -4,3 +4,4 @@ pub(crate) mod case;
 pub(crate) mod levels;
 pub(crate) mod lookups;
 pub(crate) mod report;
+pub(crate) mod time;

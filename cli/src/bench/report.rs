@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
 
 use super::{
-    case::{Asked, Case, Filters},
+    case::{Asked, Case, Filters, Reads},
     levels::{Counters, Level},
 };
 use crate::text::{bytes, count};
@@ -101,6 +101,7 @@ pub(crate) struct CaseReport {
     pub(crate) block_requests_saved_percent: Option<f64>,
     pub(crate) reads_saved_percent: Option<f64>,
     pub(crate) bytes_saved_percent: Option<f64>,
+    pub(crate) reads: Reads,
     pub(crate) counters: Counters,
 }
 
@@ -109,9 +110,9 @@ impl CaseReport {
     pub(crate) fn new(case: &Case, unfiltered: Option<&Case>) -> Self {
         let counters = case.counters();
         let rates = case.false_positive_rates();
-        let saved = |field: fn(&Counters) -> u64| {
-            let of = field(&unfiltered?.counters());
-            (of > 0).then(|| 100.0 * (1.0 - field(&counters) as f64 / of as f64))
+        let saved = |field: fn(&Case) -> u64| {
+            let of = field(unfiltered?);
+            (of > 0).then(|| 100.0 * (1.0 - field(case) as f64 / of as f64))
         };
         Self {
             filters: case.filters.name(),
@@ -120,17 +121,18 @@ impl CaseReport {
             candidate_tables_per_lookup: case.per_lookup(counters.candidates),
             data_block_requests_per_lookup: case.per_lookup(counters.data_block_requests),
             index_block_requests_per_lookup: case.per_lookup(counters.index_block_requests),
-            physical_reads_per_lookup: case.per_lookup(counters.physical_reads),
-            bytes_read_per_lookup: case.per_lookup(counters.bytes_read),
+            physical_reads_per_lookup: case.per_lookup(case.reads.calls),
+            bytes_read_per_lookup: case.per_lookup(case.reads.bytes),
             tables_skipped_percent: case.skipped().map(|share| 100.0 * share),
             false_positive_percent: rates.map(|(measured, _)| 100.0 * measured),
             false_positive_percent_expected: rates.map(|(_, expected)| 100.0 * expected),
             latency_p50_ns: case.times.p50_ns,
             latency_p99_ns: case.times.p99_ns,
             cpu_ns: case.times.cpu_ns,
-            block_requests_saved_percent: saved(|c| c.data_block_requests),
-            reads_saved_percent: saved(|c| c.physical_reads),
-            bytes_saved_percent: saved(|c| c.bytes_read),
+            block_requests_saved_percent: saved(|case| case.counters().data_block_requests),
+            reads_saved_percent: saved(|case| case.reads.calls),
+            bytes_saved_percent: saved(|case| case.reads.bytes),
+            reads: case.reads,
             counters,
         }
     }
@@ -237,11 +239,10 @@ mod tests {
     fn case(filters: Filters, asked: Asked, skipped: u64) -> Case {
         let counters = Counters {
             candidates: 300,
-            unfiltered: if filters == Filters::Off { 300 } else { 0 },
             negatives: skipped,
             false_positives: 300 - skipped,
             data_block_requests: 300 - skipped,
-            physical_reads: 300 - skipped,
+            blocks_read: 300 - skipped,
             bytes_read: 4000 * (300 - skipped),
             ..Counters::default()
         };
@@ -249,6 +250,7 @@ mod tests {
             runs: 3,
             tables: 3,
             counters,
+            filter_memory_bytes: if filters == Filters::Off { 0 } else { 4096 },
             false_positive_rate_expected: 0.01,
             ..Level::default()
         };
@@ -257,6 +259,7 @@ mod tests {
             asked,
             answers: Answers { lookups: 100, ..Answers::default() },
             gets: 100,
+            reads: Reads { calls: counters.blocks_read, bytes: counters.bytes_read },
             levels: vec![level],
             times: Times { p50_ns: 1200, p99_ns: 3000, cpu_ns: 150.4 },
         }
@@ -276,10 +279,9 @@ mod tests {
             rounds: 1,
             lookups_per_round: 100,
         };
-        let stores = cases.each_ref().map(|case| {
-            let levels = vec![Level { filter_memory_bytes: 4096, ..case.levels[0].clone() }];
-            Store::new(case.filters, 1.5, 1 << 20, levels)
-        });
+        let stores = cases
+            .each_ref()
+            .map(|case| Store::new(case.filters, 1.5, 1 << 20, case.levels.clone()));
         Report::new(setup, stores.into(), &cases)
     }
 
