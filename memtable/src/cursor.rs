@@ -3,7 +3,7 @@
 //! A node of the skiplist can be held only inside an epoch pin, and a pin that lasts as long as a
 //! cursor would hold back the memory of every other user of the epoch. So a cursor takes entries in
 //! batches: it pins, copies the keys of some entries and the handles of their values, and unpins. The
-//! batch grows from 2 entries to 64, so that neither a short nor a long scan
+//! batch of a forward walk grows from 4 entries to 64, so that neither a short nor a long scan
 //! pays for the other.
 
 use std::{mem, ops::Bound, sync::Arc};
@@ -15,8 +15,8 @@ use sievedb_format::{InternalKey, Trailer};
 use crate::key::AsInternalKey as _;
 use crate::memtable::Memtable;
 
-/// Entries taken by a seek.
-const BATCH_ENTRIES_MIN: usize = 2;
+/// Entries taken by a seek: a search costs as much as five steps or more.
+const BATCH_ENTRIES_MIN: usize = 4;
 
 /// Most entries taken at once.
 const BATCH_ENTRIES_MAX: usize = 64;
@@ -125,7 +125,8 @@ impl MemtableCursor {
 
     /// Moves to the entry before; before the first one the cursor is not positioned any more.
     ///
-    /// A search of the skiplist, whose nodes know only their successors.
+    /// A search of the skiplist, whose nodes know only their successors: several times the cost of
+    /// [`next`](Self::next).
     ///
     /// # Panics
     ///
@@ -179,22 +180,26 @@ impl MemtableCursor {
     /// Takes entries from `bound` on into the batch, which is empty, and moves to the first of them.
     fn fill(&mut self, bound: Bound<InternalKey<'_>>) {
         let guard = &epoch::pin();
-        let mut following = match self.direction {
-            Direction::Forward => self.memtable.lower_bound(bound, guard),
-            Direction::Backward => self.memtable.upper_bound(bound, guard),
-        };
-        while let Some(entry) = following {
-            self.batch.push(entry.key().internal_key(), entry.value().clone());
-            let entries = self.batch.entries.len();
-            if entries == self.entries_wanted || self.batch.keys.len() >= BATCH_KEY_BYTES {
-                break;
+        match self.direction {
+            Direction::Forward => {
+                let mut following = self.memtable.lower_bound(bound, guard);
+                while let Some(entry) = following {
+                    self.batch.push(entry.key().internal_key(), entry.value().clone());
+                    let entries = self.batch.entries.len();
+                    if entries == self.entries_wanted || self.batch.keys.len() >= BATCH_KEY_BYTES {
+                        break;
+                    }
+                    following = entry.next();
+                }
+                self.entries_wanted = (self.entries_wanted * 4).min(BATCH_ENTRIES_MAX);
             }
-            following = match self.direction {
-                Direction::Forward => entry.next(),
-                Direction::Backward => entry.prev(),
-            };
+            // One by one: a step back is a search anyway, so a larger batch would save nothing.
+            Direction::Backward => {
+                if let Some(entry) = self.memtable.upper_bound(bound, guard) {
+                    self.batch.push(entry.key().internal_key(), entry.value().clone());
+                }
+            }
         }
         self.position = 0;
-        self.entries_wanted = (self.entries_wanted * 4).min(BATCH_ENTRIES_MAX);
     }
 }

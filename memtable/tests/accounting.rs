@@ -64,7 +64,7 @@ fn fill(entries: u64, key_len: usize, value_len: usize) -> Arc<Memtable> {
 #[test]
 fn the_charge_is_what_is_allocated() {
     drop(fill(1, 1, 1)); // The epoch's memory of this thread comes with the first pin.
-    for (key_len, value_len) in [(0, 0), (8, 0), (8, 8), (16, 100), (77, 1000), (1000, 10)] {
+    for (key_len, value_len) in [(0, 0), (8, 8), (22, 100), (23, 100), (77, 1000), (1000, 10)] {
         for entries in [10_000, 30_000] {
             let before = live_bytes();
             let memtable = fill(entries, key_len, value_len);

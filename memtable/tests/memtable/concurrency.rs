@@ -13,9 +13,9 @@ use sievedb_filter::key_hash;
 use sievedb_format::{Kind, Trailer};
 use sievedb_memtable::Memtable;
 
-const ENTRIES: u64 = 8_000;
+const ENTRIES: u64 = 4_000;
 
-/// The user key that the write with this sequence number goes to: 500 keys, 16 versions of each.
+/// The user key that the write with this sequence number goes to: 500 keys, 8 versions of each.
 fn user_key(sequence: u64) -> [u8; 8] {
     (sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).rem_euclid(500).to_be_bytes()
 }

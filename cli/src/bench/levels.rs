@@ -1,0 +1,127 @@
+//! What a store looks like and what its tables did, level by level.
+
+use serde::Serialize;
+
+/// A level of the tree and what lookups did to its tables since the store was opened, or, after
+/// [`since`], during a measurement.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct Level {
+    pub(crate) level: u8,
+    pub(crate) runs: u64,
+    pub(crate) tables: u64,
+    pub(crate) entries: u64,
+    pub(crate) table_bytes: u64,
+    pub(crate) filter_memory_bytes: u64,
+    /// False positives to expect per filter asked, from 0 to 1, for the filters of this level.
+    pub(crate) false_positive_rate_expected: f64,
+    pub(crate) counters: Counters,
+}
+
+/// What lookups did. Only ever grows while a store is open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Counters {
+    /// Tables whose bounds held the key, so that their filter was asked.
+    pub(crate) candidates: u64,
+    /// Candidates whose filter could not be used.
+    pub(crate) filter_unusable: u64,
+    /// Candidates that their filter skipped.
+    pub(crate) negatives: u64,
+    /// Candidates searched that held the key.
+    pub(crate) true_positives: u64,
+    /// Candidates searched that did not hold it, with or without a filter.
+    pub(crate) false_positives: u64,
+    pub(crate) data_block_requests: u64,
+    pub(crate) index_block_requests: u64,
+    /// Blocks of either kind that the cache did not have.
+    pub(crate) blocks_read: u64,
+    /// Length of those blocks in their files.
+    pub(crate) bytes_read: u64,
+}
+
+impl Counters {
+    fn combined(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        let by = |field: fn(&Self) -> u64| combine(field(&self), field(&other));
+        Self {
+            candidates: by(|c| c.candidates),
+            filter_unusable: by(|c| c.filter_unusable),
+            negatives: by(|c| c.negatives),
+            true_positives: by(|c| c.true_positives),
+            false_positives: by(|c| c.false_positives),
+            data_block_requests: by(|c| c.data_block_requests),
+            index_block_requests: by(|c| c.index_block_requests),
+            blocks_read: by(|c| c.blocks_read),
+            bytes_read: by(|c| c.bytes_read),
+        }
+    }
+
+    /// Candidates searched: their filter did not rule the key out.
+    pub(crate) fn searched(&self) -> u64 {
+        self.true_positives + self.false_positives
+    }
+}
+
+/// What was counted from `before` to `after`, two looks at one store whose tables did not change.
+pub(crate) fn since(before: &[Level], after: &[Level]) -> Vec<Level> {
+    let counted = after.iter().map(|after| {
+        let before = before.iter().find(|before| before.level == after.level);
+        let start = before.map(|before| before.counters).unwrap_or_default();
+        // A counter that went back shows up as an absurd number, which the checks refuse.
+        let counters = after.counters.combined(start, u64::wrapping_sub);
+        Level { counters, ..after.clone() }
+    });
+    counted.collect()
+}
+
+/// The counters of all levels together.
+pub(crate) fn total(levels: &[Level]) -> Counters {
+    let counters = levels.iter().map(|level| level.counters);
+    counters.fold(Counters::default(), |sum, level| sum.combined(level, u64::wrapping_add))
+}
+
+/// Filters that were asked for keys that their tables do not hold, and the share of them that is
+/// expected to say "maybe". `None` if there was none.
+pub(crate) fn false_positives_expected(levels: &[Level]) -> Option<(u64, f64)> {
+    let (mut asked, mut expected) = (0, 0.0);
+    for level in levels {
+        // Without a filter every search in vain counts as a false positive; none says anything.
+        if level.filter_memory_bytes > 0 && level.counters.filter_unusable == 0 {
+            let of_level = level.counters.negatives + level.counters.false_positives;
+            asked += of_level;
+            expected += of_level as f64 * level.false_positive_rate_expected;
+        }
+    }
+    (asked > 0).then(|| (asked, expected / asked as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(number: u8, counters: Counters, rate: f64) -> Level {
+        Level { level: number, counters, false_positive_rate_expected: rate, ..Level::default() }
+    }
+
+    #[test]
+    fn differences_are_taken_level_by_level() {
+        let counted = |negatives| Counters { negatives, candidates: 100, ..Counters::default() };
+        let before = [level(0, counted(5), 0.0)];
+        let after = [level(0, counted(7), 0.0), level(6, counted(9), 0.0)];
+        let levels = since(&before, &after);
+        assert_eq!(levels.iter().map(|l| l.counters.negatives).collect::<Vec<_>>(), [2, 9]);
+        assert_eq!((total(&levels).negatives, total(&levels).candidates), (11, 100));
+    }
+
+    #[test]
+    fn expected_rates_are_weighted_by_what_was_asked() {
+        let asked = |negatives, false_positives, rate, filter_memory_bytes| {
+            let counters = Counters { negatives, false_positives, ..Counters::default() };
+            Level { filter_memory_bytes, ..level(0, counters, rate) }
+        };
+        let filtered = [asked(90, 10, 0.02, 64), asked(300, 0, 0.01, 64)];
+        let (count, rate) = false_positives_expected(&filtered).unwrap();
+        assert_eq!(count, 400);
+        assert!((rate - 0.0125).abs() < 1e-12, "{rate}");
+        assert_eq!(false_positives_expected(&[asked(0, 10, 1.0, 0)]), None);
+        assert_eq!(false_positives_expected(&[]), None);
+    }
+}

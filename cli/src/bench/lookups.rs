@@ -1,0 +1,232 @@
+//! Looks keys up, checks each answer, and measures.
+//!
+//! A round looks up one half of its keys one by one, for the percentiles, and the other half in
+//! one go, for the mean CPU time: reading the clock twice costs as much as a miss. Keys are made,
+//! and answers are checked, while no clock runs.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hdrhistogram::Histogram;
+
+use super::time::{now, thread_cpu_time};
+use crate::workload::{Keys, value_of};
+
+/// Lookups between two readings of the CPU clock. Their values are held for so long.
+const LOOKUPS_PER_READING: usize = 256;
+
+/// Latencies from 1 ns to a minute, with three digits.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
+/// What a lookup must find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Nothing.
+    Absent,
+    /// The value that belongs to the key in the key set of this seed.
+    Present { seed: u64 },
+}
+
+/// Keys of a round, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct RoundKeys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl RoundKeys {
+    /// Keys of `keys` by their numbers.
+    pub(crate) fn new(keys: &Keys, numbers: impl Iterator<Item = u64>) -> Self {
+        let mut round = Self::default();
+        for number in numbers {
+            keys.append(number, &mut round.bytes);
+            round.ends.push(round.bytes.len());
+        }
+        round
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn key(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[index]]
+    }
+}
+
+/// Times of one round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Times {
+    /// Latency in ns that half of the lookups stay below; it includes reading the clock.
+    pub(crate) p50_ns: u64,
+    /// The same for 99 of 100.
+    pub(crate) p99_ns: u64,
+    /// CPU time of this thread per lookup, in ns, without any clock in between.
+    pub(crate) cpu_ns: f64,
+}
+
+/// Lookups and their wrong answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Answers {
+    pub(crate) lookups: u64,
+    /// Present keys that were not found.
+    pub(crate) lost: u64,
+    /// Absent keys that were found.
+    pub(crate) invented: u64,
+    /// Present keys with another value than the stored one.
+    pub(crate) changed: u64,
+    /// The first key with a wrong answer.
+    pub(crate) first_wrong: Option<Vec<u8>>,
+}
+
+impl Answers {
+    fn check(&mut self, key: &[u8], value: Option<&Bytes>, expected: Expected) {
+        self.lookups += 1;
+        let wrong = match (expected, value) {
+            (Expected::Absent, Some(_)) => &mut self.invented,
+            (Expected::Present { .. }, None) => &mut self.lost,
+            (Expected::Present { seed }, Some(value)) if value[..] != value_of(key, seed) => {
+                &mut self.changed
+            }
+            (Expected::Absent, None) | (Expected::Present { .. }, Some(_)) => return,
+        };
+        *wrong += 1;
+        self.first_wrong.get_or_insert_with(|| key.to_vec());
+    }
+}
+
+/// Looks all `keys` up through `get`.
+///
+/// # Errors
+///
+/// The first of `get`.
+pub(crate) fn round<E>(
+    keys: &RoundKeys,
+    expected: Expected,
+    answers: &mut Answers,
+    get: impl Fn(&[u8]) -> Result<Option<Bytes>, E>,
+) -> Result<Times, E> {
+    let half = keys.len().div_ceil(2);
+    let mut latencies = Histogram::<u64>::new_with_bounds(1, LATENCY_NS_MAX, 3)
+        .expect("the bounds and digits are in range");
+    for index in 0..half {
+        let key = keys.key(index);
+        let start = now();
+        let value = get(key)?;
+        let latency = start.elapsed();
+        latencies.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX));
+        answers.check(key, value.as_ref(), expected);
+    }
+
+    let mut cpu = Duration::ZERO;
+    let mut values = Vec::with_capacity(LOOKUPS_PER_READING);
+    for start in (half..keys.len()).step_by(LOOKUPS_PER_READING) {
+        let chunk = start..keys.len().min(start + LOOKUPS_PER_READING);
+        let before = thread_cpu_time();
+        for index in chunk.clone() {
+            values.push(get(keys.key(index))?);
+        }
+        cpu += thread_cpu_time().saturating_sub(before);
+        for (index, value) in chunk.zip(values.drain(..)) {
+            answers.check(keys.key(index), value.as_ref(), expected);
+        }
+    }
+    Ok(Times {
+        p50_ns: latencies.value_at_quantile(0.50),
+        p99_ns: latencies.value_at_quantile(0.99),
+        cpu_ns: cpu.as_nanos() as f64 / (keys.len() - half).max(1) as f64,
+    })
+}
+
+/// For each time the median of the rounds. There must be one round at least.
+pub(crate) fn median(rounds: &[Times]) -> Times {
+    let middle = |time: fn(&Times) -> f64| {
+        let mut times: Vec<f64> = rounds.iter().map(time).collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let whole = |time: fn(&Times) -> u64| {
+        let mut times: Vec<u64> = rounds.iter().map(time).collect();
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    Times {
+        p50_ns: whole(|times| times.p50_ns),
+        p99_ns: whole(|times| times.p99_ns),
+        cpu_ns: middle(|times| times.cpu_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashMap, convert::Infallible};
+
+    use super::*;
+    use crate::workload::KeySet;
+
+    const SEED: u64 = 5;
+
+    /// Looks up 600 keys in a map that `damage` changed.
+    fn answers(
+        expected: Expected,
+        damage: impl FnOnce(&mut HashMap<Vec<u8>, Bytes>, &RoundKeys),
+    ) -> (Answers, Times) {
+        let keys = KeySet::iins(SEED, 600, 0).stored;
+        let keys = RoundKeys::new(&keys, 0..600);
+        let mut map = HashMap::new();
+        if expected != Expected::Absent {
+            for index in 0..600 {
+                let key = keys.key(index);
+                map.insert(key.to_vec(), Bytes::copy_from_slice(&value_of(key, SEED)));
+            }
+        }
+        damage(&mut map, &keys);
+        let mut answers = Answers::default();
+        let get = |key: &[u8]| Ok::<_, Infallible>(map.get(key).cloned());
+        let times = round(&keys, expected, &mut answers, get).unwrap();
+        (answers, times)
+    }
+
+    #[test]
+    fn right_answers_pass() {
+        for expected in [Expected::Absent, Expected::Present { seed: SEED }] {
+            let (answers, times) = answers(expected, |_, _| ());
+            assert_eq!(answers, Answers { lookups: 600, ..Answers::default() }, "{expected:?}");
+            assert!(times.p50_ns > 0 && times.p50_ns <= times.p99_ns, "{times:?}");
+            assert!(times.cpu_ns > 0.0, "{times:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_answers_are_seen_in_both_halves() {
+        let present = Expected::Present { seed: SEED };
+        for index in [0, 299, 300, 599] {
+            let key = |keys: &RoundKeys| keys.key(index).to_vec();
+            let lost = answers(present, |map, keys| drop(map.remove(&key(keys)))).0;
+            let changed =
+                answers(present, |map, keys| drop(map.insert(key(keys), Bytes::from("x")))).0;
+            let invented =
+                answers(Expected::Absent, |map, keys| drop(map.insert(key(keys), Bytes::new()))).0;
+            assert_eq!((lost.lost, lost.changed, lost.invented), (1, 0, 0), "{index}");
+            assert_eq!((changed.lost, changed.changed, changed.invented), (0, 1, 0), "{index}");
+            assert_eq!((invented.lost, invented.changed, invented.invented), (0, 0, 1), "{index}");
+            assert!(lost.first_wrong.is_some(), "{index}");
+            assert_eq!(lost.first_wrong, changed.first_wrong, "{index}");
+        }
+    }
+
+    #[test]
+    fn an_error_ends_the_round() {
+        let keys = RoundKeys::new(&KeySet::iins(SEED, 10, 0).stored, 0..10);
+        let result = round(&keys, Expected::Absent, &mut Answers::default(), |_| Err("disk"));
+        assert_eq!(result, Err("disk"));
+    }
+
+    #[test]
+    fn a_median_is_taken_of_each_time() {
+        let times = |p50_ns, p99_ns, cpu_ns| Times { p50_ns, p99_ns, cpu_ns };
+        let rounds = [times(1, 50, 9.0), times(3, 10, 8.0), times(2, 70, 7.0)];
+        assert_eq!(median(&rounds), times(2, 50, 8.0));
+    }
+}

@@ -1,0 +1,7 @@
+//! The parts of `sieve bench`.
+
+pub(crate) mod case;
+pub(crate) mod levels;
+pub(crate) mod lookups;
+pub(crate) mod report;
+pub(crate) mod time;

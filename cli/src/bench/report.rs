@@ -1,0 +1,323 @@
+//! What `sieve bench misses` found, as a table for people and as JSON for machines.
+
+use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use serde::Serialize;
+
+use super::{
+    case::{Asked, Case, Filters, Reads},
+    levels::{Counters, Level},
+};
+use crate::text::{bytes, count};
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) setup: Setup,
+    pub(crate) stores: Vec<Store>,
+    pub(crate) cases: Vec<CaseReport>,
+    /// What was wrong with answers or counters; the run failed unless this is empty.
+    pub(crate) faults: Vec<String>,
+}
+
+/// What was asked for.
+#[derive(Debug, Serialize)]
+pub(crate) struct Setup {
+    /// `iin`, `urls` or the path of a file.
+    pub(crate) keys: String,
+    pub(crate) seed: u64,
+    pub(crate) stored: u64,
+    pub(crate) value_bytes: u64,
+    /// Bytes of stored keys and values.
+    pub(crate) data_bytes: u64,
+    pub(crate) bits_per_key: f64,
+    pub(crate) cache_percent: u64,
+    pub(crate) rounds: u64,
+    pub(crate) lookups_per_round: u64,
+}
+
+/// A store when it was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Store {
+    pub(crate) filters: &'static str,
+    pub(crate) fill_seconds: f64,
+    pub(crate) cache_bytes: u64,
+    pub(crate) sorted_runs: u64,
+    pub(crate) tables: u64,
+    pub(crate) table_bytes: u64,
+    pub(crate) filter_memory_bytes: u64,
+    pub(crate) levels: Vec<Level>,
+}
+
+impl Store {
+    /// `levels` as they were when the store was opened, before the first lookup.
+    pub(crate) fn new(
+        filters: Filters,
+        fill_seconds: f64,
+        cache_bytes: u64,
+        levels: Vec<Level>,
+    ) -> Self {
+        let sum = |field: fn(&Level) -> u64| levels.iter().map(field).sum();
+        Self {
+            filters: filters.name(),
+            fill_seconds,
+            cache_bytes,
+            sorted_runs: sum(|level| level.runs),
+            tables: sum(|level| level.tables),
+            table_bytes: sum(|level| level.table_bytes),
+            filter_memory_bytes: sum(|level| level.filter_memory_bytes),
+            levels,
+        }
+    }
+
+    /// The levels that have tables, in words.
+    fn shape(&self) -> String {
+        let levels = self.levels.iter().filter(|level| level.tables > 0);
+        let words = levels.map(|Level { level, runs, tables, entries, .. }| {
+            let (runs, tables) = (some(*runs, "run"), some(*tables, "table"));
+            format!("L{level} {runs} in {tables} ({} keys)", count(*entries))
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// One column of the table.
+#[derive(Debug, Serialize)]
+pub(crate) struct CaseReport {
+    pub(crate) filters: &'static str,
+    pub(crate) asked: &'static str,
+    pub(crate) lookups: u64,
+    pub(crate) candidate_tables_per_lookup: f64,
+    pub(crate) data_block_requests_per_lookup: f64,
+    pub(crate) index_block_requests_per_lookup: f64,
+    pub(crate) physical_reads_per_lookup: f64,
+    pub(crate) bytes_read_per_lookup: f64,
+    pub(crate) tables_skipped_percent: Option<f64>,
+    pub(crate) false_positive_percent: Option<f64>,
+    pub(crate) false_positive_percent_expected: Option<f64>,
+    pub(crate) latency_p50_ns: u64,
+    pub(crate) latency_p99_ns: u64,
+    pub(crate) cpu_ns: f64,
+    /// Against the same lookups with filters off.
+    pub(crate) block_requests_saved_percent: Option<f64>,
+    pub(crate) reads_saved_percent: Option<f64>,
+    pub(crate) bytes_saved_percent: Option<f64>,
+    pub(crate) reads: Reads,
+    pub(crate) counters: Counters,
+}
+
+impl CaseReport {
+    /// `unfiltered` is the same case with filters off, unless this is it.
+    pub(crate) fn new(case: &Case, unfiltered: Option<&Case>) -> Self {
+        let counters = case.counters();
+        let rates = case.false_positive_rates();
+        let saved = |field: fn(&Case) -> u64| {
+            let of = field(unfiltered?);
+            (of > 0).then(|| 100.0 * (1.0 - field(case) as f64 / of as f64))
+        };
+        Self {
+            filters: case.filters.name(),
+            asked: case.asked.name(),
+            lookups: case.answers.lookups,
+            candidate_tables_per_lookup: case.per_lookup(counters.candidates),
+            data_block_requests_per_lookup: case.per_lookup(counters.data_block_requests),
+            index_block_requests_per_lookup: case.per_lookup(counters.index_block_requests),
+            physical_reads_per_lookup: case.per_lookup(case.reads.calls),
+            bytes_read_per_lookup: case.per_lookup(case.reads.bytes),
+            tables_skipped_percent: case.skipped().map(|share| 100.0 * share),
+            false_positive_percent: rates.map(|(measured, _)| 100.0 * measured),
+            false_positive_percent_expected: rates.map(|(_, expected)| 100.0 * expected),
+            latency_p50_ns: case.times.p50_ns,
+            latency_p99_ns: case.times.p99_ns,
+            cpu_ns: case.times.cpu_ns,
+            block_requests_saved_percent: saved(|case| case.counters().data_block_requests),
+            reads_saved_percent: saved(|case| case.reads.calls),
+            bytes_saved_percent: saved(|case| case.reads.bytes),
+            reads: case.reads,
+            counters,
+        }
+    }
+}
+
+impl Report {
+    /// Puts the cases, those with filters beside those without, into a report.
+    pub(crate) fn new(setup: Setup, stores: Vec<Store>, cases: &[Case]) -> Self {
+        let unfiltered = |asked: Asked| {
+            cases.iter().find(|case| case.filters == Filters::Off && case.asked == asked)
+        };
+        let reports = cases.iter().map(|case| {
+            let without = unfiltered(case.asked).filter(|_| case.filters != Filters::Off);
+            CaseReport::new(case, without)
+        });
+        let reports = reports.collect();
+        let faults = cases.iter().flat_map(Case::faults).collect();
+        Self { setup, stores, cases: reports, faults }
+    }
+
+    /// The report for people.
+    pub(crate) fn table(&self) -> String {
+        let Setup { keys, stored, seed, value_bytes, data_bytes, rounds, .. } = &self.setup;
+        let mut text = format!(
+            "{} keys ({keys}, seed {seed}) with values of {value_bytes} bytes: {} of data.\n\
+             Medians of {} of {} lookups, none repeated, on one thread, after a warm-up.\n\n",
+            count(*stored),
+            bytes(*data_bytes),
+            some(*rounds, "round"),
+            count(self.setup.lookups_per_round),
+        );
+        let mut table = Table::new();
+        table.load_style(ASCII_MARKDOWN);
+        let names = self.cases.iter().map(|case| format!("{}\n{}", case.asked, case.filters));
+        table.set_header(std::iter::once("per lookup".to_owned()).chain(names));
+        for (name, cell) in ROWS {
+            let cells = self.cases.iter().map(|case| cell(case, self));
+            table.add_row(std::iter::once((*name).to_owned()).chain(cells));
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        text += &format!("{table}\n\n");
+        for store in &self.stores {
+            text += &format!(
+                "{}: {} in {} ({}), {}; cache {}; filled in {:.1} s\n",
+                store.filters,
+                some(store.sorted_runs, "sorted run"),
+                some(store.tables, "table"),
+                bytes(store.table_bytes),
+                store.shape(),
+                bytes(store.cache_bytes),
+                store.fill_seconds,
+            );
+        }
+        text += "Physical reads are those that the block cache did not spare; the operating \
+                 system may have had the bytes in memory.\n";
+        text
+    }
+}
+
+/// A row of the table: its name, and what it says of a case.
+type Row = (&'static str, fn(&CaseReport, &Report) -> String);
+
+const ROWS: &[Row] = &[
+    ("data-block requests", |case, _| format!("{:.4}", case.data_block_requests_per_lookup)),
+    ("index-block requests", |case, _| format!("{:.4}", case.index_block_requests_per_lookup)),
+    ("physical reads", |case, _| format!("{:.4}", case.physical_reads_per_lookup)),
+    ("bytes read", |case, _| format!("{:.1}", case.bytes_read_per_lookup)),
+    ("candidate tables", |case, _| format!("{:.3}", case.candidate_tables_per_lookup)),
+    ("tables skipped by filters", |case, _| percent(case.tables_skipped_percent, 2)),
+    ("false-positive rate, measured", |case, _| percent(case.false_positive_percent, 3)),
+    ("false-positive rate, expected", |case, _| percent(case.false_positive_percent_expected, 3)),
+    ("filter memory", |case, report| {
+        let store = report.stores.iter().find(|store| store.filters == case.filters);
+        store.map_or_else(none, |store| bytes(store.filter_memory_bytes))
+    }),
+    ("latency p50", |case, _| format!("{} ns", count(case.latency_p50_ns))),
+    ("latency p99", |case, _| format!("{} ns", count(case.latency_p99_ns))),
+    ("CPU time, mean", |case, _| format!("{:.0} ns", case.cpu_ns)),
+    ("data-block requests saved", |case, _| percent(case.block_requests_saved_percent, 2)),
+    ("physical reads saved", |case, _| percent(case.reads_saved_percent, 2)),
+    ("bytes saved", |case, _| percent(case.bytes_saved_percent, 2)),
+];
+
+fn percent(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(none, |value| format!("{value:.digits$} %"))
+}
+
+fn none() -> String {
+    "–".to_owned()
+}
+
+/// `count` things, in words.
+fn some(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::lookups::{Answers, Times};
+
+    fn case(filters: Filters, asked: Asked, skipped: u64) -> Case {
+        let counters = Counters {
+            candidates: 300,
+            negatives: skipped,
+            false_positives: 300 - skipped,
+            data_block_requests: 300 - skipped,
+            blocks_read: 300 - skipped,
+            bytes_read: 4000 * (300 - skipped),
+            ..Counters::default()
+        };
+        let level = Level {
+            runs: 3,
+            tables: 3,
+            counters,
+            filter_memory_bytes: if filters == Filters::Off { 0 } else { 4096 },
+            false_positive_rate_expected: 0.01,
+            ..Level::default()
+        };
+        Case {
+            filters,
+            asked,
+            answers: Answers { lookups: 100, ..Answers::default() },
+            gets: 100,
+            reads: Reads { calls: counters.blocks_read, bytes: counters.bytes_read },
+            levels: vec![level],
+            times: Times { p50_ns: 1200, p99_ns: 3000, cpu_ns: 150.4 },
+        }
+    }
+
+    fn report() -> Report {
+        let cases =
+            [case(Filters::Off, Asked::Absent, 0), case(Filters::BlockedBloom, Asked::Absent, 297)];
+        let setup = Setup {
+            keys: "iin".to_owned(),
+            seed: 1,
+            stored: 2_000_000,
+            value_bytes: 100,
+            data_bytes: 224_000_000,
+            bits_per_key: 10.0,
+            cache_percent: 10,
+            rounds: 1,
+            lookups_per_round: 100,
+        };
+        let stores = cases
+            .each_ref()
+            .map(|case| Store::new(case.filters, 1.5, 1 << 20, case.levels.clone()));
+        Report::new(setup, stores.into(), &cases)
+    }
+
+    #[test]
+    fn savings_are_against_the_same_lookups_without_filters() {
+        let report = report();
+        assert_eq!(report.faults, Vec::<String>::new());
+        let saved = report.cases.iter().map(|case| case.block_requests_saved_percent);
+        assert_eq!(saved.collect::<Vec<_>>(), [None, Some(99.0)]);
+    }
+
+    #[test]
+    fn the_table_shows_every_row() {
+        let table = report().table();
+        let rows = [
+            ("title", "2,000,000 keys (iin, seed 1) with values of 100 bytes: 213.6 MiB of data."),
+            ("requests", "| data-block requests           |      3.0000 |"),
+            ("skipped", "| tables skipped by filters     |           – |"),
+            ("rate", "1.000 %"),
+            ("memory", "4.0 KiB"),
+            ("p50", "1,200 ns"),
+            ("saved", "99.00 %"),
+            ("shape", "filters off: 3 sorted runs in 3 tables (0 B), L0 3 runs in 3 tables"),
+        ];
+        for (name, want) in rows {
+            assert!(table.contains(want), "{name}:\n{table}");
+        }
+    }
+
+    #[test]
+    fn json_has_the_same_figures() {
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["cases"][1]["data_block_requests_per_lookup"], 0.03);
+        assert_eq!(json["cases"][0]["tables_skipped_percent"], serde_json::Value::Null);
+        assert_eq!(json["stores"][0]["sorted_runs"], 3);
+        assert_eq!(json["setup"]["stored"], 2_000_000);
+        assert_eq!(json["faults"], serde_json::json!([]));
+    }
+}
