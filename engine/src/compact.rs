@@ -7,7 +7,7 @@ use crate::{
     compaction::{
         bottom::DeeperLevels,
         choice::{Compaction, LevelInputs},
-        levels::{LevelOptions, Levels},
+        levels::Levels,
         picker::{Picker, RangeChoice},
         retain::RetainStream,
     },
@@ -48,10 +48,11 @@ impl Store {
         let view = tree.view();
         let metas = metas(&view.version);
         let levels = Levels::new(metas.iter().map(Cow::as_ref), running);
-        let options = LevelOptions {
-            base_level_bytes_max: tree.options.base_level_bytes,
-            ..LevelOptions::default()
-        };
+        if cfg!(debug_assertions) {
+            levels.check_invariants();
+        }
+        let options = tree.options.levels();
+        tree.set_compaction_debt(levels.debt(&options).bytes);
         let oldest_snapshot = self.snapshots.oldest();
         let picker = Picker { levels: &levels, options: &options, oldest_snapshot };
         if !whole {

@@ -4,10 +4,16 @@ use std::{ops::RangeBounds, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
+use sievedb_format::Kind;
 
 use crate::{
-    Range, Result, batch::WriteEncoder, commit::Always, iter::bounds::KeyBounds, lookup::Lookup,
-    open_store::OpenStore, tree::Tree,
+    Range, Result,
+    batch::WriteEncoder,
+    commit::{Always, Placed, Validate},
+    iter::bounds::KeyBounds,
+    lookup::Lookup,
+    open_store::OpenStore,
+    tree::Tree,
 };
 
 /// A named collection of keys with options of its own. RocksDB calls it a column family.
@@ -61,6 +67,23 @@ impl Keyspace {
         let (key, value) = (key.as_ref(), value.as_ref());
         let write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
         store.commit(write, store.options.durability, &mut Always).map(drop)
+    }
+
+    /// Stores `value` under `key` unless the key has a value; tells whether it did. Of concurrent
+    /// calls for the same key exactly one does.
+    ///
+    /// A new key costs no read, but for false positives of filters. The key is looked up while no
+    /// other write can be placed.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert) and [`get`](Self::get).
+    pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        let store = self.open.store();
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
+        let mut absent = KeyIsAbsent { keyspace: self, key };
+        Ok(store.commit(write, store.options.durability, &mut absent)?.is_some())
     }
 
     /// Removes `key`. It need not be there.
@@ -166,5 +189,21 @@ impl Keyspace {
     /// As [`Db::compact`](crate::Db::compact).
     pub fn compact(&self) -> Result<()> {
         self.open.store().compact_tree(&self.tree)
+    }
+}
+
+/// Holds if a key has no value, in a write that is placed or visible.
+#[derive(Debug)]
+struct KeyIsAbsent<'a> {
+    keyspace: &'a Keyspace,
+    key: &'a [u8],
+}
+
+impl Validate for KeyIsAbsent<'_> {
+    fn holds(&mut self, placed: &Placed<'_>) -> Result<bool> {
+        match placed.newest_in_flight(&self.keyspace.tree, self.key) {
+            Some(kind) => Ok(kind != Kind::Put),
+            None => Ok(!self.keyspace.contains_key(self.key)?),
+        }
     }
 }

@@ -7,6 +7,7 @@ mod commit;
 mod compact;
 mod compaction;
 mod db;
+mod describe;
 mod durability;
 mod error;
 mod file_name;
@@ -46,6 +47,7 @@ mod wal;
 
 pub use batch::Batch;
 pub use db::{DEFAULT_KEYSPACE, Db};
+pub use describe::describe;
 pub use durability::Durability;
 pub use error::{Error, Result};
 pub use keyspace::Keyspace;

@@ -10,6 +10,7 @@ use sievedb_sstable::TableOptions;
 use crate::{
     Db, Durability, Error, Result,
     clock::{Clock, SystemClock},
+    compaction::levels::LevelOptions,
     fs::{Fs, RealFs},
     listener::EventListener,
     planted::PlantedBug,
@@ -352,6 +353,11 @@ impl KeyspaceOptions {
             .block_bytes(self.block_bytes)
             .compression(self.compression)
             .filter_bits_per_key(self.filter_bits_per_key)
+    }
+
+    /// When a level is due.
+    pub(crate) fn levels(&self) -> LevelOptions {
+        LevelOptions { base_level_bytes_max: self.base_level_bytes, ..LevelOptions::default() }
     }
 
     /// As the manifest stores them. Unknown fields are refused: they change how data is read.

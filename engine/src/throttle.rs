@@ -13,14 +13,22 @@ const FROZEN_SLOW: usize = 2;
 /// Frozen memtables of a keyspace at which writes wait for a flush: with the active one, a
 /// keyspace has four memtables at the most.
 const FROZEN_MAX: usize = 3;
+/// What compactions have to write from which on writes are delayed, over the least size of the base
+/// level.
+const COMPACTION_BASES_SLOW: f64 = 16.0;
+/// The same where the delay is longest. Debt of this kind never stops writes: it costs space and
+/// reads on level 1 and deeper, not memory.
+const COMPACTION_BASES_MAX: f64 = 64.0;
 /// The delay of a write right before writes have to wait.
 const DELAY_MAX: Duration = Duration::from_millis(2);
 
 /// How far background work lags behind in one keyspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Debt {
     pub(crate) level0_runs: usize,
     pub(crate) frozen_memtables: usize,
+    /// What compactions have to write, over the least size of the base level.
+    pub(crate) compaction_bases: f64,
 }
 
 /// What a write has to do.
@@ -40,12 +48,14 @@ pub(crate) fn pressure(debt: Debt) -> Pressure {
     if debt.level0_runs >= LEVEL0_RUNS_MAX || debt.frozen_memtables >= FROZEN_MAX {
         return Pressure::Stop;
     }
-    let share = |value: usize, slow: usize, max: usize| {
-        (value + 1).saturating_sub(slow) as f64 / (max - slow) as f64
-    };
-    let level0 = share(debt.level0_runs, LEVEL0_RUNS_SLOW, LEVEL0_RUNS_MAX);
-    let frozen = share(debt.frozen_memtables, FROZEN_SLOW, FROZEN_MAX) / 20.0;
-    Pressure::Delay(DELAY_MAX.mul_f64(level0.max(frozen).min(1.0)))
+    let share = |value: f64, slow: f64, max: f64| ((value - slow) / (max - slow)).clamp(0.0, 1.0);
+    let count =
+        |value: usize, slow: usize, max: usize| share(value as f64 + 1.0, slow as f64, max as f64);
+    let level0 = count(debt.level0_runs, LEVEL0_RUNS_SLOW, LEVEL0_RUNS_MAX);
+    // A flush takes far less time than the compaction of level 0 into a large base level.
+    let frozen = count(debt.frozen_memtables, FROZEN_SLOW, FROZEN_MAX) / 20.0;
+    let deeper = share(debt.compaction_bases, COMPACTION_BASES_SLOW, COMPACTION_BASES_MAX);
+    Pressure::Delay(DELAY_MAX.mul_f64(level0.max(frozen).max(deeper)))
 }
 
 impl Tree {
@@ -53,7 +63,9 @@ impl Tree {
     pub(crate) fn debt(&self) -> Debt {
         let view = self.view();
         let (level0_runs, frozen_memtables) = (view.version.level0_runs(), view.frozen.len());
-        Debt { level0_runs, frozen_memtables }
+        let base_bytes = self.options.base_level_bytes as f64;
+        let compaction_bases = self.compaction_debt_bytes() as f64 / base_bytes;
+        Debt { level0_runs, frozen_memtables, compaction_bases }
     }
 
     /// Present delay of a write, in microseconds; the longest if writes have to wait.
@@ -92,7 +104,9 @@ mod tests {
 
     #[test]
     fn pressure_grows_with_debt() {
-        let of = |level0_runs, frozen_memtables| pressure(Debt { level0_runs, frozen_memtables });
+        let of = |level0_runs, frozen_memtables| {
+            pressure(Debt { level0_runs, frozen_memtables, compaction_bases: 0.0 })
+        };
         assert_eq!(of(0, 0), Pressure::Delay(Duration::ZERO));
         assert_eq!(of(LEVEL0_RUNS_SLOW - 1, 1), Pressure::Delay(Duration::ZERO));
         let mut last = Duration::ZERO;
@@ -104,5 +118,11 @@ mod tests {
         assert_eq!(of(LEVEL0_RUNS_MAX, 0), Pressure::Stop);
         assert_ne!(of(0, FROZEN_SLOW), Pressure::Delay(Duration::ZERO));
         assert_eq!(of(0, FROZEN_MAX), Pressure::Stop);
+        let debt = |compaction_bases| {
+            pressure(Debt { level0_runs: 0, frozen_memtables: 0, compaction_bases })
+        };
+        assert_eq!(debt(COMPACTION_BASES_SLOW), Pressure::Delay(Duration::ZERO));
+        assert_eq!(debt(40.0), Pressure::Delay(DELAY_MAX / 2));
+        assert_eq!(debt(1e9), Pressure::Delay(DELAY_MAX));
     }
 }

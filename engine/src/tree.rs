@@ -2,7 +2,10 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering::SeqCst},
+    atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
 };
 
 use arc_swap::{ArcSwap, Guard};
@@ -26,6 +29,8 @@ pub(crate) struct Tree {
     /// Held while a new view is made from the old one.
     change: Mutex<()>,
     dropped: AtomicBool,
+    /// Bytes that compactions would write until no level is due, about.
+    compaction_debt_bytes: AtomicU64,
 }
 
 impl Tree {
@@ -39,6 +44,7 @@ impl Tree {
             view: ArcSwap::from_pointee(view),
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
+            compaction_debt_bytes: AtomicU64::new(0),
         }
     }
 
@@ -89,6 +95,16 @@ impl Tree {
             frozen: view.frozen.iter().filter(waits).cloned().collect(),
             version: Arc::new(version(&view.version)),
         }));
+    }
+
+    /// Bytes that compactions would write until no level is due, about.
+    pub(crate) fn compaction_debt_bytes(&self) -> u64 {
+        self.compaction_debt_bytes.load(Relaxed)
+    }
+
+    /// Notes what compactions have to do.
+    pub(crate) fn set_compaction_debt(&self, bytes: u64) {
+        self.compaction_debt_bytes.store(bytes, Relaxed);
     }
 
     /// Lets go of all data. Tables are unlinked when their last reader lets go. The manifest does

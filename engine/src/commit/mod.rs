@@ -15,7 +15,7 @@ mod publish;
 mod shared_log;
 mod write;
 
-pub(crate) use placement::{Always, Placement, Validate};
+pub(crate) use placement::{Always, Placed, Placement, Validate};
 pub(crate) use publish::{InFlight, PublishQueue};
 pub(crate) use shared_log::SharedLog;
 pub(crate) use write::{Entry, Target, Write, charge_bytes};

@@ -75,12 +75,6 @@ impl SharedLog {
         }
     }
 
-    /// Takes over the first segment, which recovery created, synced and named in the manifest.
-    pub(crate) fn begin(&self, writer: Writer) {
-        let mut files = self.files.lock();
-        files.add_segment(writer, self.written.load(Acquire));
-    }
-
     /// Passes everything placed so far on to the operating system.
     pub(crate) fn write(&self, store: &Store) -> Result<()> {
         let mut files = self.files.lock();

@@ -9,7 +9,8 @@
 use std::{io, path::Path};
 
 use sievedb_format::{
-    Corruption, Decoder, Encode, FileHeader, FileKind, checksum::crc32, file_header::HEADER_BYTES,
+    Annotation, Corruption, Decoder, Encode, FileHeader, FileKind, checksum::crc32,
+    file_header::HEADER_BYTES,
 };
 
 use crate::{
@@ -58,6 +59,16 @@ impl Current {
         decoder.finish("CURRENT")?;
         let manifest = Position { file_id: header.file_id, offset };
         Ok(Self { store_id: header.store_id, manifest })
+    }
+
+    /// Its fields, for people.
+    pub(crate) fn describe(&self) -> Annotation {
+        let mut annotation = Annotation::new();
+        let (kind, store_id) = (FileKind::Current, self.store_id);
+        FileHeader { kind, store_id, file_id: self.manifest.file_id }.describe(&mut annotation);
+        annotation.field(64..72, "manifest_bytes", self.manifest.offset);
+        annotation.field(72..76, "checksum", "ok");
+        annotation
     }
 
     /// Reads `CURRENT`; `None` if there is none.

@@ -20,6 +20,7 @@ pub(crate) mod load;
 pub(crate) mod state;
 mod table_field;
 
+pub(crate) use current::Current;
 pub(crate) use edit::{KeyspaceCreated, TableMoved, VersionEdit};
 pub(crate) use file::ManifestFile;
 pub(crate) use load::load;

@@ -37,11 +37,6 @@ impl LiveTable {
         Self { meta, table: Arc::new(table), path, obsolete, obsolete_files }
     }
 
-    /// Whether `key` lies within the table's bounds.
-    pub(crate) fn covers(&self, key: &[u8]) -> bool {
-        *self.meta.smallest <= *key && key <= &*self.meta.largest
-    }
-
     /// The newest version of `key` at or below `sequence`.
     pub(crate) fn get(
         &self,
@@ -69,14 +64,6 @@ impl LiveTable {
         match self.table.filter() {
             FilterState::Unusable(reason) => Some(reason.to_string()),
             FilterState::Resident(_) | FilterState::None => None,
-        }
-    }
-
-    /// Memory of the filter, in bytes.
-    pub(crate) fn filter_bytes(&self) -> usize {
-        match self.table.filter() {
-            FilterState::Resident(filter) => filter.memory_bytes(),
-            FilterState::Unusable(_) | FilterState::None => 0,
         }
     }
 

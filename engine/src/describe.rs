@@ -1,0 +1,49 @@
+//! A file's bytes and their meaning, for people.
+
+use std::{path::Path, sync::Arc};
+
+use sievedb_format::{Annotation, Corruption};
+
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::{Fs, RealFs},
+    manifest::{self, Current},
+    options::ReadMode,
+    stats::Counters,
+    table_files::TableFiles,
+    wal,
+};
+
+/// Describes the file `path` of a store field by field: a log segment, a manifest, a table or
+/// `CURRENT`, told apart by its name. Reads without a lock and writes nothing, so it may see the end
+/// of a file that is being written. A damaged file is described up to the damage.
+///
+/// # Errors
+///
+/// [`Error::Io`]; [`Error::Corrupt`] if nothing of it can be read, or the name is not one of a
+/// store's files.
+pub fn describe(path: &Path) -> Result<Annotation> {
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let open = || fs.open(path).map_err(|error| Error::io("open", path, error));
+    match FileName::parse(name) {
+        Some(FileName::Log(id)) => wal::dump::describe(open()?, path.to_owned(), id),
+        Some(FileName::Manifest(id)) => manifest::dump::describe(open()?, path.to_owned(), id),
+        Some(FileName::Current) => {
+            let folder = path.parent().unwrap_or(Path::new(""));
+            let current = Current::read(&*fs, folder)?;
+            let missing = || Error::corrupt(path, 0, Corruption::Missing { what: "CURRENT" });
+            Ok(current.ok_or_else(missing)?.describe())
+        }
+        Some(FileName::Table(id)) => {
+            let files =
+                TableFiles::new(Arc::clone(&fs), ReadMode::Pread, 1, Arc::<Counters>::default());
+            Ok(sievedb_sstable::describe(&files.source(id, path.to_owned())?))
+        }
+        Some(FileName::Lock | FileName::Temporary(_)) | None => {
+            let source = Corruption::Unsupported { what: "name of a file", value: 0 };
+            Err(Error::corrupt(path, 0, source))
+        }
+    }
+}
