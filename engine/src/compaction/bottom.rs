@@ -28,7 +28,7 @@ impl DeeperLevels {
             let tables = overlap(run, smallest, largest).iter();
             tables.map(|table| (table.smallest.clone(), table.largest.clone())).collect()
         };
-        let deeper = (output_level + 1..=levels.last()).map(|level| ranges(levels.run(level)));
+        let deeper = (output_level..=levels.last()).skip(1).map(|level| ranges(levels.run(level)));
         Self { levels: deeper.filter(|run| !run.is_empty()).map(|run| (run, 0)).collect() }
     }
 

@@ -86,7 +86,7 @@ impl Compaction {
             reason,
             output_level,
             is_trivial_move,
-            input_bytes: inputs.iter().map(|(_, tables)| bytes(tables)).sum(),
+            input_bytes: bytes(all()),
             smallest: (*smallest).clone(),
             largest: (*largest).clone(),
             inputs: inputs

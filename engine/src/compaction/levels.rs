@@ -134,7 +134,7 @@ impl<'a> Levels<'a> {
 
     /// How many bytes each level should hold.
     pub(crate) fn targets(&self, options: &LevelOptions) -> Targets {
-        let largest = self.deeper.iter().map(|run| bytes(run)).max().unwrap_or(0);
+        let largest = self.deeper.iter().map(bytes).max().unwrap_or(0);
         let last = self.last();
         let mut targets = vec![0; self.deeper.len() + 1];
         let (mut level, mut target) = (last, largest);
@@ -157,9 +157,7 @@ impl<'a> Levels<'a> {
     /// Level 0: its runs by the runs that make it due. Others: their bytes by their target; 1 for
     /// one that is to be emptied, as this can wait for all others. The last level is never due.
     pub(crate) fn score(&self, level: u8, options: &LevelOptions, targets: &Targets) -> f64 {
-        let idle = |run: &Run<'_>| -> u64 {
-            run.iter().filter(|table| !self.is_busy(table)).map(|table| table.bytes).sum()
-        };
+        let idle = |run: &Run<'_>| bytes(run.iter().filter(|table| !self.is_busy(table)));
         if level == 0 {
             let runs = self.level0.iter().filter(|run| run.iter().any(|t| !self.is_busy(t)));
             return runs.count() as f64 / options.level0_runs as f64;
@@ -180,7 +178,7 @@ impl<'a> Levels<'a> {
         // What arrives from above, and then has to move on with its share of the next level.
         let mut arriving = 0;
         if level0_runs >= options.level0_runs {
-            arriving = self.level0.iter().map(|run| bytes(run)).sum();
+            arriving = bytes(self.level0.iter().flatten());
             debt = arriving.saturating_add(bytes(self.run(targets.base_level)));
         }
         for level in targets.base_level..self.last() {
@@ -231,8 +229,8 @@ pub(crate) fn overlap<'r, 'a>(
 }
 
 /// Length of the tables together, in bytes.
-pub(crate) fn bytes(tables: &[&TableMeta]) -> u64 {
-    tables.iter().fold(0, |sum, table| sum.saturating_add(table.bytes))
+pub(crate) fn bytes<'t, 'a: 't>(tables: impl IntoIterator<Item = &'t &'a TableMeta>) -> u64 {
+    tables.into_iter().fold(0, |sum, table| sum.saturating_add(table.bytes))
 }
 
 /// A table in a message.

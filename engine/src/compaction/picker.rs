@@ -117,7 +117,12 @@ impl<'a> Picker<'a> {
             tombstone_share(right).total_cmp(&tombstone_share(left))
         });
         let bring_down = |(level, table)| {
-            self.with_overlap(Reason::Tombstones, level, vec![table], last.min(level + 1))
+            self.with_overlap(
+                Reason::Tombstones,
+                level,
+                vec![table],
+                last.min(level.saturating_add(1)),
+            )
         };
         tables.into_iter().find_map(bring_down)
     }
@@ -193,7 +198,7 @@ impl<'a> Picker<'a> {
     ) -> Option<Compaction> {
         Compaction::new(self.levels, reason, inputs, output_level, |table| {
             let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
-            let is_bottom = (output_level + 1..=self.levels.last()).all(|level| {
+            let is_bottom = (output_level..=self.levels.last()).skip(1).all(|level| {
                 self.levels.overlap(level, &table.smallest, &table.largest).is_empty()
             });
             table.tombstones > 0 && seen && is_bottom

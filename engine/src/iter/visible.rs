@@ -273,9 +273,6 @@ impl<C: Cursor> VisibleCursor<C> {
             steps += 1;
             if steps == STEPS_MAX {
                 self.cursor.seek(InternalKey::seek(&self.user_key, self.sequence))?;
-            } else if steps > STEPS_MAX {
-                self.cursor.seek_before(InternalKey::seek(&self.user_key, self.sequence))?;
-                break;
             } else {
                 self.cursor.prev()?;
             }

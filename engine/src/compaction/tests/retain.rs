@@ -22,6 +22,8 @@ fn retain(
 ) -> Result<(Vec<Entry>, Vec<bool>)> {
     let mut stream = RetainStream::new(history.merge(moves), snapshots.to_vec(), is_bottom);
     let (mut kept, mut splits) = (Vec::new(), Vec::new());
+    // A second start forgets the first.
+    stream.seek_to_first()?;
     stream.seek_to_first()?;
     while let Some(key) = stream.key() {
         kept.push(Entry {
