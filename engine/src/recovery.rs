@@ -175,7 +175,8 @@ impl<'a> LogState<'a> {
             // The manifest knows it, or knows that it is gone again.
             return Ok(());
         }
-        KeyspaceOptions::decode(options)?;
+        // Refuses options that cannot be read here, where the record is known.
+        let _: KeyspaceOptions = KeyspaceOptions::decode(options)?;
         self.next_keyspace_id = id + 1;
         self.live.insert(id);
         let (name, options) = (name.to_owned(), options.to_owned());
@@ -323,7 +324,7 @@ fn delete_orphans(
             FileName::Log(id) => !state.logs.contains(&id),
             FileName::Table(id) => !live_tables.contains(&id),
             FileName::Manifest(id) => id != manifest_id,
-            FileName::Temporary(_) => true,
+            FileName::Temporary(stem) => stem == "CURRENT",
             FileName::Current | FileName::Lock => false,
         };
         if is_orphan {
