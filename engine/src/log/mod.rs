@@ -22,7 +22,11 @@
 //! [`Position`] up to which the log was known to be durable when the record was written. A bad
 //! record that lies below a mark is damage, and refused; one that lies below none is a torn tail,
 //! and the log ends before it.
-#![allow(dead_code, reason = "the engine is put on top of this module in a later commit")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the engine is put on top of this module in a later commit"
+)]
 
 pub(crate) mod dump;
 pub(crate) mod fields;
@@ -30,6 +34,10 @@ pub(crate) mod payload;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod start;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod window;
 pub(crate) mod writer;
 

@@ -153,6 +153,12 @@ impl Reader {
         self.newest_mark
     }
 
+    /// Bytes of the file that are in memory.
+    #[cfg(test)]
+    pub(super) fn window_bytes(&self) -> usize {
+        self.window.buffer_bytes()
+    }
+
     /// An error at `offset` of this file.
     pub(crate) fn corrupt(&self, offset: u64, source: Corruption) -> Error {
         Error::corrupt(self.path(), offset, source)

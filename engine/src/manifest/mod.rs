@@ -12,7 +12,11 @@
 //! | [`file`]       | creates a manifest and appends to it                             |
 //! | [`load`]       | reads the manifest after a crash                                 |
 //! | [`dump`]       | a manifest's bytes and their meaning                             |
-#![allow(dead_code, reason = "the engine is put on top of this module in a later commit")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the engine is put on top of this module in a later commit"
+)]
 
 pub(crate) mod current;
 pub(crate) mod dump;
@@ -21,6 +25,8 @@ pub(crate) mod file;
 pub(crate) mod load;
 pub(crate) mod state;
 mod table_field;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use edit::{KeyspaceCreated, TableMoved, VersionEdit};
 pub(crate) use file::ManifestFile;

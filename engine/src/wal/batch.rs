@@ -170,6 +170,11 @@ impl Batch {
         self.entries == 0
     }
 
+    /// The bytes.
+    pub(crate) const fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
     /// Reads the entries. Ends behind the last one or the first error; bytes that follow the last
     /// entry are an error too.
     pub(crate) fn iter(&self) -> Entries<'_> {

@@ -9,10 +9,16 @@
 //! | [`chain`]   | which segments make up the log, and in which order                  |
 //! | [`replay`]  | reads the log after a crash: what counts, what is torn, what is lost |
 //! | [`dump`]    | a segment's bytes and their meaning                                 |
-#![allow(dead_code, reason = "the engine is put on top of this module in a later commit")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the engine is put on top of this module in a later commit"
+)]
 
 pub(crate) mod batch;
 pub(crate) mod chain;
 pub(crate) mod dump;
 pub(crate) mod replay;
 pub(crate) mod segment;
+#[cfg(test)]
+mod tests;
