@@ -12,6 +12,8 @@
 //! Numbers come from one counter and are never used twice. They have at least six digits, so that
 //! folders list in order; only the name that [`FileName`] itself would write is recognised.
 
+#![allow(dead_code, reason = "the engine is put on top of this module in a later commit")]
+
 use std::{
     fmt,
     path::{Path, PathBuf},

@@ -102,7 +102,8 @@ mod tests {
     fn payloads_split_at_the_limit() {
         use RecordType::{First, Full, Last, Middle};
         const MAX: usize = FRAGMENT_BYTES_MAX;
-        let cases: [(&str, usize, &[(RecordType, usize)]); 6] = [
+        type Parts<'a> = &'a [(RecordType, usize)];
+        let cases: [(&str, usize, Parts<'_>); 6] = [
             ("nothing", 0, &[(Full, 0)]),
             ("one byte", 1, &[(Full, 1)]),
             ("the limit", MAX, &[(Full, MAX)]),

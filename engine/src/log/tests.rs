@@ -30,8 +30,11 @@ fn open(fs: &dyn Fs) -> Result<Reader, Error> {
     Reader::new(fs.open(NAME.as_ref()).unwrap(), PathBuf::from(NAME), ID)
 }
 
-/// Sequence and payload of each full record, and why they end.
-fn read(fs: &dyn Fs) -> Result<(Vec<(u64, Bytes)>, Option<Corruption>), Error> {
+/// Sequence and payload of each full record.
+type Records = Vec<(u64, Bytes)>;
+
+/// All records, and why they end.
+fn read(fs: &dyn Fs) -> Result<(Records, Option<Corruption>), Error> {
     let mut reader = open(fs)?;
     reader.check_header(&HEADER)?;
     let mut records = Vec::new();
@@ -181,8 +184,8 @@ fn records_in_an_impossible_order_are_damage_everywhere() {
     use RecordType::{First, Full, Last, Middle, Start};
     let first = |total: u64, part: &[u8]| [&total.to_le_bytes(), part].concat();
     let (ten, two, none) = (first(10, b"abcde"), first(2, b"abcde"), first(5, b"abcde"));
-    type Records<'a> = &'a [(RecordType, u64, &'a [u8])];
-    let cases: [(&str, Records<'_>); 11] = [
+    type Forged<'a> = &'a [(RecordType, u64, &'a [u8])];
+    let cases: [(&str, Forged<'_>); 11] = [
         ("a second start", &[(Start, 0, &[3, 2, 1, 1])]),
         ("a middle", &[(Middle, 1, b"abc")]),
         ("a last", &[(Last, 1, b"abc")]),
@@ -199,7 +202,7 @@ fn records_in_an_impossible_order_are_damage_everywhere() {
         let result = read(&*forged(records));
         assert!(matches!(result, Err(Error::Corrupt { .. })), "{name}: {result:?}");
     }
-    let short: Records<'_> = &[(First, 1, b"abc")];
+    let short: Forged<'_> = &[(First, 1, b"abc")];
     assert!(read(&*forged(short)).is_err());
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Refuses the manifest if a log saw more of it: `seen` is [`Replayed::manifest`]
-    /// (crate::wal::replay::Replayed::manifest). To be called after the replay.
+    /// Refuses the manifest if a log saw more of it: `seen` is what the replay
+    /// tells of manifests, [`manifest`](crate::wal::replay::Replayed::manifest).
     ///
     /// # Errors
     ///

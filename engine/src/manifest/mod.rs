@@ -6,11 +6,11 @@
 //! | module         | answers                                                          |
 //! |----------------|------------------------------------------------------------------|
 //! | [`edit`]       | what a change of the state is, and its bytes                     |
-//! | [`table_field`] | the bytes of a table's entry                                    |
+//! | `table_field`  | the bytes of a table's entry                                     |
 //! | [`state`]      | all edits applied, and what must hold                            |
 //! | [`current`]    | the bytes of `CURRENT`                                           |
-//! | [`file`]       | creates a manifest and appends to it                             |
-//! | [`load`]       | reads the manifest after a crash                                 |
+//! | [`mod@file`]   | creates a manifest and appends to it                             |
+//! | [`mod@load`]   | reads the manifest after a crash                                 |
 //! | [`dump`]       | a manifest's bytes and their meaning                             |
 #![allow(
     dead_code,
