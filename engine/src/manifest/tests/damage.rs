@@ -21,6 +21,25 @@ fn a_folder_without_current_holds_no_store() {
 }
 
 #[test]
+fn data_without_current_are_no_new_store() {
+    use crate::{log::testing::pending, wal::segment::NewSegment};
+    let fs = new_fs();
+    small_manifest(&fs, ID);
+    fs.unlink(format!("{FOLDER}/CURRENT").as_ref()).unwrap();
+    let (id, at) = (5, Position::default());
+    let segment = NewSegment { store_id: STORE, id, manifest: at, previous: None, mark: at };
+    let mut log = segment.create(&*fs, FOLDER.as_ref()).unwrap();
+    // A creation that did not end leaves as much.
+    assert_eq!(load_from(&*fs).unwrap(), None);
+    let table = with_file(&fs, &path(ID), |_| ());
+    table.create(format!("{FOLDER}/000006.sst").as_ref()).unwrap();
+    corrupt_at(&load_from(&*table).unwrap_err(), "CURRENT");
+    log.append(&[pending(1, "batch")], at).unwrap();
+    corrupt_at(&load_from(&*fs).unwrap_err(), "CURRENT");
+    assert_eq!(load(&*fs, "elsewhere".as_ref()).unwrap(), None);
+}
+
+#[test]
 fn every_edit_returns() {
     let fs = new_fs();
     let ends = small_manifest(&fs, ID);

@@ -38,6 +38,12 @@ fn the_chain_goes_on_from_the_newest_named_segment() {
 }
 
 #[test]
+fn ids_ascend_beyond_six_digits() {
+    let names = ["000009.log", "1000000.log", "999999.log", "000007.sst", "LOCK", "9.log"];
+    assert_eq!(segment_ids(&names.map(String::from)), [9, 999_999, 1_000_000]);
+}
+
+#[test]
 fn a_store_without_logs_has_nothing_to_replay() {
     let (got, replayed) = sequences(&*new_fs(), &[], NO_MARK).unwrap();
     assert_eq!((got, replayed), (vec![], Replayed::default()));

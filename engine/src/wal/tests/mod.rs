@@ -13,11 +13,10 @@ use super::{
     batch::BatchEncoder,
     chain::Segments,
     replay::{Replayed, replay},
-    segment::NewSegment,
+    segment::{NewSegment, segment_ids},
 };
 use crate::{
     Result,
-    file_name::FileName,
     fs::{Fs, MemoryFs},
     log::{PendingRecord, Position, Writer, testing::pending},
 };
@@ -73,13 +72,7 @@ fn append(
 fn on_disk(fs: &dyn Fs) -> Result<Vec<u64>> {
     let names = fs.list(FOLDER.as_ref());
     let names = names.map_err(|error| crate::Error::io("list", FOLDER, error))?;
-    let id = |name: &String| match FileName::parse(name) {
-        Some(FileName::Log(id)) => Some(id),
-        _ => None,
-    };
-    let mut ids: Vec<u64> = names.iter().filter_map(id).collect();
-    ids.sort_unstable();
-    Ok(ids)
+    Ok(segment_ids(&names))
 }
 
 /// Replays, and collects sequence and payload of each batch. Entries are read too.
