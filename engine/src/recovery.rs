@@ -29,6 +29,7 @@ use crate::{
         batch::Entry,
         chain::Segments,
         replay::{ReplayedBatch, replay},
+        segment::segment_ids,
     },
 };
 
@@ -68,12 +69,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let Some(loaded) = load(fs, folder)? else { return fresh(folder, &files, names.clone()) };
     let mut log = LogState::new(options, &loaded.state);
     let named: Vec<_> = loaded.state.logs.iter().copied().collect();
-    let id_of = |file: &FileName<'_>| match file {
-        FileName::Log(id) => Some(*id),
-        _ => None,
-    };
-    let mut on_disk: Vec<_> = files.iter().filter_map(id_of).collect();
-    on_disk.sort_unstable();
+    let on_disk = segment_ids(&names);
     let store_id = loaded.state.store_id;
     let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk };
     let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;
