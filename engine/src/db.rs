@@ -150,8 +150,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`] if the store is open, [`Error::Corrupt`] if a file was damaged,
-    /// [`Error::InvalidOption`] for an option out of range, [`Error::Io`].
+    /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Corrupt`](crate::Error::Corrupt) if a file was damaged,
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range, [`Error::Io`](crate::Error::Io).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;
         let open = Arc::new(OpenStore::open(path.as_ref(), self)?);
