@@ -1,0 +1,197 @@
+//! Insertion, point lookup and accounting of a memtable.
+//!
+//! # What a reader may rely on
+//!
+//! A reader at sequence number `s` finds every entry up to `s`, provided that it learned `s` from a
+//! value that was published (release store, acquire load) after those entries were inserted. Then:
+//!
+//! 1. [`insert`](Memtable::insert) writes the filter's bits and then the skiplist's node, both before
+//!    it returns, and so before the publication.
+//! 2. The reader's acquire load makes everything before the publication visible to it: the bits,
+//!    though they are relaxed, and the node. So the filter says "maybe" and the search finds the node.
+//!
+//! The filter comes first, so that an entry never is in the list with its bits still missing: also a
+//! reader that meets an entry by another way, ahead of its publication, is not told two things.
+//!
+//! Entries above `s` may or may not be met; readers pass over them by their sequence number.
+
+use std::{
+    ops::Bound,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use crossbeam_epoch::{self as epoch, Guard};
+use crossbeam_skiplist::base::{Entry, SkipList};
+use sievedb_filter::AtomicBlockedBloom;
+use sievedb_format::{
+    InternalKey, SequenceNumber, Trailer,
+    range_tombstone::{RangeTombstoneSource, RangeTombstones},
+};
+
+use crate::cursor::MemtableCursor;
+use crate::key::{AsInternalKey, OwnedKey};
+
+/// One byte in so many is the filter's.
+///
+/// Entries of 100 bytes then have 12 bits each when the memtable is full: 0.4 % false positives.
+const FILTER_SHARE: usize = 64;
+
+/// Best from 8 to 10 bits per key, and close to it up to 14: large entries leave more.
+const FILTER_PROBES: u8 = 6;
+
+/// Bytes of a node besides key bytes, value bytes and tower: value and key handles, and the
+/// skiplist's word for reference count and height.
+const NODE_BYTES: usize = size_of::<Bytes>() + size_of::<OwnedKey>() + size_of::<usize>();
+
+/// Average tower: each of its pointers has half the chance of the one below, so there are 2.
+const TOWER_BYTES: usize = 2 * size_of::<usize>();
+
+/// A sorted, concurrent, insert-only map from internal keys to values, behind a filter.
+pub struct Memtable {
+    filter: AtomicBlockedBloom,
+    list: SkipList<OwnedKey, Bytes>,
+    reserved_bytes: AtomicUsize,
+    range_tombstones: RangeTombstones,
+}
+
+impl Memtable {
+    /// An empty memtable that is meant to be frozen at `memory_bytes_target` bytes.
+    ///
+    /// The target sizes the filter, at once and for good: 1/64 of it, at least one line of 64 bytes.
+    /// A memtable may outgrow its target; its filter then errs more often.
+    #[must_use]
+    pub fn new(memory_bytes_target: usize) -> Self {
+        Self {
+            filter: AtomicBlockedBloom::with_bytes(
+                memory_bytes_target / FILTER_SHARE,
+                FILTER_PROBES,
+            ),
+            list: SkipList::new(epoch::default_collector().clone()),
+            reserved_bytes: AtomicUsize::new(0),
+            range_tombstones: RangeTombstones::default(),
+        }
+    }
+
+    /// Bytes that an entry takes: key, value, node and tower.
+    ///
+    /// As the allocator is asked for them: its own rounding comes on top. Heights of towers are
+    /// random, so this is an average; over 10,000 entries it is exact to 1 %.
+    ///
+    /// A value that is a slice of a larger buffer, such as an encoded batch, keeps all of that buffer:
+    /// reserve the rest of it apart, once. A value with a buffer of its own may grow by a reference
+    /// count of 24 bytes when it is first read, which is not charged.
+    #[must_use]
+    pub const fn charge(key_len: usize, value_len: usize) -> usize {
+        NODE_BYTES + TOWER_BYTES + OwnedKey::boxed_bytes(key_len) + value_len
+    }
+
+    /// Counts `bytes` as used, before the entries they are for are inserted.
+    ///
+    /// So that whoever places a write can decide, in sequence order, that the memtable is full.
+    pub fn reserve(&self, bytes: usize) {
+        self.reserved_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Bytes of the filter and of all that was reserved.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.filter.memory_bytes() + self.reserved_bytes.load(Relaxed)
+    }
+
+    /// Adds an entry. `hash` is the key hash of `user_key`.
+    ///
+    /// Any number of threads may insert at once. No two entries may have the same key and trailer:
+    /// the later one would replace the earlier one.
+    pub fn insert(&self, hash: u64, user_key: &[u8], trailer: Trailer, value: Bytes) {
+        // Before the list: see the module.
+        self.filter.insert_hash(hash);
+        let guard = &epoch::pin();
+        self.list.insert(OwnedKey::new(user_key, trailer), value, guard).release(guard);
+    }
+
+    /// Returns `false` only if the memtable has no entry for keys with this hash. A few nanoseconds;
+    /// allocates nothing and writes nothing.
+    #[inline]
+    #[must_use]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
+        self.filter.may_contain_hash(hash)
+    }
+
+    /// Starts to load what [`may_contain_hash`](Self::may_contain_hash) will read.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.filter.prefetch(hash);
+    }
+
+    /// The newest version of `user_key` at `sequence` or below, whatever it does to the key.
+    ///
+    /// Does not ask the filter. Allocates nothing; writes no shared memory but the reference count of
+    /// a value that it returns.
+    #[must_use]
+    pub fn get(&self, user_key: &[u8], sequence: SequenceNumber) -> Option<(Trailer, Bytes)> {
+        let guard = &epoch::pin();
+        let target = InternalKey::seek(user_key, sequence);
+        let entry = self.lower_bound(Bound::Included(target), guard)?;
+        let found = entry.key().internal_key();
+        (found.user_key == user_key).then(|| (found.trailer, entry.value().clone()))
+    }
+
+    /// Number of entries: each version of a key is one. Approximate while others insert.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are neither entries nor range tombstones.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.range_tombstones.is_empty()
+    }
+
+    /// Range tombstones, which a reader asks before it trusts the filter. None are written yet.
+    #[must_use]
+    pub fn range_tombstones(&self) -> &dyn RangeTombstoneSource {
+        &self.range_tombstones
+    }
+
+    /// A cursor over all entries, not positioned yet. It keeps the memtable alive.
+    #[must_use]
+    pub fn cursor(self: Arc<Self>) -> MemtableCursor {
+        MemtableCursor::new(self)
+    }
+
+    /// The first entry within `bound`.
+    pub(crate) fn lower_bound<'g>(
+        &'g self,
+        bound: Bound<InternalKey<'_>>,
+        guard: &'g Guard,
+    ) -> Option<Entry<'g, 'g, OwnedKey, Bytes>> {
+        self.list.lower_bound::<dyn AsInternalKey + '_>(as_dyn(&bound), guard)
+    }
+
+    /// The last entry within `bound`.
+    pub(crate) fn upper_bound<'g>(
+        &'g self,
+        bound: Bound<InternalKey<'_>>,
+        guard: &'g Guard,
+    ) -> Option<Entry<'g, 'g, OwnedKey, Bytes>> {
+        self.list.upper_bound::<dyn AsInternalKey + '_>(as_dyn(&bound), guard)
+    }
+}
+
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memtable")
+            .field("entries", &self.entries())
+            .field("memory_bytes", &self.memory_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+fn as_dyn<'k>(bound: &'k Bound<InternalKey<'k>>) -> Bound<&'k (dyn AsInternalKey + 'k)> {
+    bound.as_ref().map(|key| key as _)
+}

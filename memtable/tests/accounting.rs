@@ -1,0 +1,127 @@
+//! What a memtable says it takes is what the allocator was asked for.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use sievedb_filter::key_hash;
+use sievedb_format::{Kind, SEQUENCE_MAX, Trailer};
+use sievedb_memtable::Memtable;
+
+/// Counts what each thread allocates, so that tests beside each other do not disturb.
+struct Counting;
+
+thread_local! {
+    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; the counters are plain cells that need
+// neither allocation nor destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.set(LIVE_BYTES.get() + layout.size().cast_signed());
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.set(LIVE_BYTES.get() - layout.size().cast_signed());
+        // SAFETY: the caller keeps the contract of `dealloc`, and `alloc` got this from the system.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes that this thread allocated and not yet freed. Threads that end leave memory of the epoch
+/// for others to free, so this is exact to [`EPOCH_BYTES`] only, and may be negative.
+fn live_bytes() -> isize {
+    LIVE_BYTES.get()
+}
+
+const EPOCH_BYTES: isize = 16 << 10;
+
+fn fill(entries: u64, key_len: usize, value_len: usize) -> Arc<Memtable> {
+    let memtable = Arc::new(Memtable::new(1 << 20));
+    let mut key = vec![0; key_len];
+    for sequence in 1..=entries {
+        let spread = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        let len = key_len.min(spread.len());
+        key[..len].copy_from_slice(&spread[..len]);
+        memtable.reserve(Memtable::charge(key_len, value_len));
+        let trailer = Trailer::new(sequence, Kind::Put);
+        memtable.insert(key_hash(&key, 0), &key, trailer, Bytes::from(vec![7; value_len]));
+    }
+    memtable
+}
+
+#[test]
+fn the_charge_is_what_is_allocated() {
+    drop(fill(1, 1, 1)); // The epoch's memory of this thread comes with the first pin.
+    for (key_len, value_len) in [(0, 0), (8, 8), (22, 100), (23, 100), (77, 1000), (1000, 10)] {
+        for entries in [10_000, 30_000] {
+            let before = live_bytes();
+            let memtable = fill(entries, key_len, value_len);
+            let allocated = (live_bytes() - before) as f64;
+            let said = memtable.memory_bytes() as f64;
+            let error = said / allocated - 1.0;
+            let name = format!("{entries} entries, key {key_len}, value {value_len}");
+            eprintln!("{name}: said {said}, allocated {allocated}, {:+.2} %", error * 100.0);
+            assert!(error.abs() < 0.01, "{name}: said {said}, allocated {allocated}");
+            drop(memtable);
+            let kept = live_bytes() - before;
+            assert!(kept.abs() <= EPOCH_BYTES, "{name}: {kept} bytes are not given back");
+        }
+    }
+}
+
+#[test]
+fn an_empty_memtable_says_what_it_takes() {
+    drop(fill(1, 1, 1));
+    let before = live_bytes();
+    let memtable = Memtable::new(1 << 24);
+    // The memtable itself lies on the stack here.
+    let allocated = live_bytes() - before + size_of::<Memtable>().cast_signed();
+    let said = memtable.memory_bytes().cast_signed();
+    assert!((said - allocated).abs() <= EPOCH_BYTES, "said {said}, allocated {allocated}");
+}
+
+#[test]
+fn lookups_allocate_nothing() {
+    let memtable = fill(1000, 16, 100);
+    let mut present = [0; 16];
+    present[..8].copy_from_slice(&0x9e37_79b9_7f4a_7c15_u64.to_be_bytes());
+    let first_read = memtable.get(&present, SEQUENCE_MAX); // Makes the value's count.
+    assert!(first_read.is_some());
+
+    let before = ALLOCATIONS.get();
+    let absent = memtable.get(&[0xff; 40], SEQUENCE_MAX);
+    let found = memtable.get(&present, SEQUENCE_MAX);
+    let denied = (0..100).filter(|&hash| !memtable.may_contain_hash(hash)).count();
+    let after = ALLOCATIONS.get();
+
+    assert_eq!(after - before, 0, "allocations");
+    assert!(absent.is_none() && found == first_read && denied > 0);
+}
+
+#[test]
+fn a_walk_allocates_for_few_batches_only() {
+    let memtable = fill(10_000, 16, 0);
+    let before = ALLOCATIONS.get();
+    let mut cursor = memtable.cursor();
+    cursor.seek_to_first();
+    let mut entries = 0;
+    while cursor.key().is_some() {
+        entries += 1;
+        cursor.next();
+    }
+    let allocations = ALLOCATIONS.get() - before;
+    assert_eq!(entries, 10_000);
+    assert!(allocations < 40, "{allocations} allocations: the batches' memory is not used again");
+}

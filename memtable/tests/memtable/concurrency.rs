@@ -1,0 +1,112 @@
+//! Threads that insert and read at once.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use bytes::Bytes;
+use sievedb_filter::key_hash;
+use sievedb_format::{Kind, Trailer};
+use sievedb_memtable::Memtable;
+
+const ENTRIES: u64 = 4_000;
+
+/// The user key that the write with this sequence number goes to: 500 keys, 8 versions of each.
+fn user_key(sequence: u64) -> [u8; 8] {
+    (sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).rem_euclid(500).to_be_bytes()
+}
+
+/// What a reader at `snapshot` must meet, in order.
+fn expected(snapshot: u64) -> Vec<([u8; 8], u64)> {
+    let mut entries: Vec<_> = (1..=snapshot).map(|s| (user_key(s), s)).collect();
+    entries.sort_by_key(|&(key, sequence)| (key, u64::MAX - sequence));
+    entries
+}
+
+/// Three writers publish in sequence order, as commits do; two readers take what is published as
+/// their snapshot and must find exactly it: by lookups, forward and backward.
+#[test]
+fn a_reader_finds_all_that_was_published() {
+    let memtable = Arc::new(Memtable::new(64 << 10));
+    let (next, published) = (AtomicU64::new(1), AtomicU64::new(0));
+    let write = || {
+        loop {
+            let sequence = next.fetch_add(1, Ordering::Relaxed);
+            if sequence > ENTRIES {
+                return;
+            }
+            let key = user_key(sequence);
+            let value = Bytes::copy_from_slice(&sequence.to_le_bytes());
+            let trailer = Trailer::new(sequence, Kind::Put);
+            memtable.insert(key_hash(&key, 0), &key, trailer, value);
+            let publish = || {
+                let (old, new) = (sequence - 1, sequence);
+                published.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+            };
+            while publish().is_err() {
+                thread::yield_now();
+            }
+        }
+    };
+    let read = |backward: bool| {
+        loop {
+            let snapshot = published.load(Ordering::Acquire);
+            for sequence in snapshot.saturating_sub(100) + 1..=snapshot {
+                let key = user_key(sequence);
+                assert!(memtable.may_contain_hash(key_hash(&key, 0)), "entry {sequence}");
+                let (trailer, value) = memtable.get(&key, sequence).expect("it was published");
+                assert_eq!(trailer.sequence(), sequence);
+                assert_eq!(*value, sequence.to_le_bytes());
+            }
+            let mut found = Vec::new();
+            let mut cursor = Arc::clone(&memtable).cursor();
+            if backward {
+                cursor.seek_to_last();
+            } else {
+                cursor.seek_to_first();
+            }
+            while let Some(key) = cursor.key() {
+                let sequence = key.trailer.sequence();
+                if sequence <= snapshot {
+                    found.push((key.user_key.try_into().expect("8 bytes"), sequence));
+                }
+                if backward {
+                    cursor.prev();
+                } else {
+                    cursor.next();
+                }
+            }
+            if backward {
+                found.reverse();
+            }
+            assert!(found == expected(snapshot), "snapshot {snapshot}: the walk differs");
+            if snapshot == ENTRIES {
+                return;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(write);
+        }
+        scope.spawn(|| read(false));
+        scope.spawn(|| read(true));
+    });
+    assert_eq!(memtable.entries() as u64, ENTRIES);
+}
+
+#[test]
+fn reservations_add_up() {
+    let memtable = Memtable::new(0);
+    let before = memtable.memory_bytes();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..1000).for_each(|_| memtable.reserve(Memtable::charge(8, 100))));
+        }
+    });
+    assert_eq!(memtable.memory_bytes() - before, 4000 * Memtable::charge(8, 100));
+}

@@ -1,0 +1,77 @@
+//! Which version a point lookup finds.
+
+use bytes::Bytes;
+use sievedb_filter::key_hash;
+use sievedb_format::{KEY_BYTES_MAX, Kind, SEQUENCE_MAX, Trailer};
+use sievedb_memtable::Memtable;
+
+fn insert(memtable: &Memtable, user_key: &[u8], sequence: u64, kind: Kind) {
+    let value = Bytes::from(format!("value {sequence}"));
+    memtable.insert(key_hash(user_key, 0), user_key, Trailer::new(sequence, kind), value);
+}
+
+/// Sequence number and kind of the version that a lookup should find.
+type Found = Option<(u64, Kind)>;
+
+#[test]
+fn the_newest_version_up_to_the_readers_is_found() {
+    let memtable = Memtable::new(1 << 16);
+    insert(&memtable, b"key", 5, Kind::Put);
+    insert(&memtable, b"key", 9, Kind::Tombstone);
+    insert(&memtable, b"key", SEQUENCE_MAX, Kind::Put);
+    insert(&memtable, b"key\0", 7, Kind::Put);
+    insert(&memtable, b"", 6, Kind::Put);
+    let cases: [(&str, &[u8], u64, Found); 10] = [
+        ("before the first version", b"key", 4, None),
+        ("at it", b"key", 5, Some((5, Kind::Put))),
+        ("between", b"key", 8, Some((5, Kind::Put))),
+        ("a tombstone is a version", b"key", 9, Some((9, Kind::Tombstone))),
+        ("the last sequence number", b"key", SEQUENCE_MAX, Some((SEQUENCE_MAX, Kind::Put))),
+        ("a longer key is another one", b"key\0", 9, Some((7, Kind::Put))),
+        ("not the neighbour's version", b"key\0", 6, None),
+        ("a prefix is another key", b"ke", 9, None),
+        ("the empty key is a key", b"", 6, Some((6, Kind::Put))),
+        ("behind all keys", b"z", 9, None),
+    ];
+    for (name, user_key, sequence, want) in cases {
+        let found = memtable.get(user_key, sequence);
+        let want = want.map(|(sequence, kind)| {
+            (Trailer::new(sequence, kind), Bytes::from(format!("value {sequence}")))
+        });
+        assert_eq!(found, want, "{name}");
+    }
+}
+
+#[test]
+fn a_value_is_not_copied() {
+    let memtable = Memtable::new(0);
+    let buffer = Bytes::from(vec![7; 1000]);
+    let value = buffer.slice(100..200);
+    memtable.insert(1, b"key", Trailer::new(1, Kind::Put), value.clone());
+    let (_, found) = memtable.get(b"key", 1).expect("it was inserted");
+    assert_eq!(found.as_ptr(), value.as_ptr());
+}
+
+#[test]
+fn a_filter_of_one_line_serves_any_number_of_keys() {
+    let memtable = Memtable::new(0);
+    let keys: Vec<Vec<u8>> = vec![vec![], vec![0; KEY_BYTES_MAX], vec![0xff; KEY_BYTES_MAX]];
+    for (key, sequence) in keys.iter().zip(1..) {
+        assert!(memtable.get(key, SEQUENCE_MAX).is_none());
+        insert(&memtable, key, sequence, Kind::Put);
+    }
+    for (key, sequence) in keys.iter().zip(1..) {
+        assert!(memtable.may_contain_hash(key_hash(key, 0)));
+        let found = memtable.get(key, SEQUENCE_MAX).map(|(trailer, _)| trailer);
+        assert_eq!(found, Some(Trailer::new(sequence, Kind::Put)));
+    }
+}
+
+#[test]
+fn a_fresh_memtable_denies_every_key() {
+    let memtable = Memtable::new(1 << 20);
+    assert!(memtable.is_empty());
+    assert!(memtable.range_tombstones().is_empty());
+    assert_eq!(memtable.range_tombstones().newest_cover(b"key", SEQUENCE_MAX), None);
+    assert!((0..1000_u64).all(|i| !memtable.may_contain_hash(key_hash(&i.to_le_bytes(), 0))));
+}
