@@ -64,6 +64,12 @@ impl Background {
         self.progress.notify_all();
     }
 
+    /// There may be room again on a full disk: the next worker tries.
+    pub(crate) fn retry(&self) {
+        self.state.lock().no_space = None;
+        self.wake();
+    }
+
     /// Ends the workers after the work they have claimed.
     pub(crate) fn shut_down(&self) {
         self.state.lock().shut_down = true;

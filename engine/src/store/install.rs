@@ -66,7 +66,7 @@ impl Store {
             log_mark: Some(self.log.mark()),
             ..VersionEdit::default()
         };
-        self.edit_manifest(
+        let edited = self.edit_manifest(
             |state| state.keyspaces.contains_key(&keyspace).then_some(edit),
             |edited| {
                 if edited {
@@ -76,7 +76,11 @@ impl Store {
                     opened.iter().for_each(|live| live.mark_obsolete());
                 }
             },
-        )
+        );
+        if edited.is_err() {
+            self.uncertain_tables.lock().extend(change.added.iter().map(|table| table.id));
+        }
+        edited
     }
 }
 
