@@ -247,9 +247,12 @@ impl Recorder {
         batch.commit(durability)
     }
 
-    /// Creates a keyspace that is not there; durable.
+    /// Creates a keyspace, if it is not there; durable.
     pub fn create(&mut self, name: &str) {
         let Some(db) = self.writable() else { return };
+        if self.keyspaces.contains_key(name) {
+            return;
+        }
         let changes = vec![Change::Create { keyspace: name.into() }];
         let began = self.disk.operations();
         let created = db.keyspace(name);
@@ -264,7 +267,7 @@ impl Recorder {
         }
     }
 
-    /// Drops a keyspace that is there; durable.
+    /// Drops a keyspace, if it is there; durable.
     pub fn drop_keyspace(&mut self, name: &str) {
         let Some(db) = self.writable() else { return };
         if !self.keyspaces.contains_key(name) {
@@ -381,13 +384,16 @@ impl Recorder {
         self.ranges.len()
     }
 
-    /// Reads the rest of a held range from both ends in turn, compares it with what the keyspace
+    /// Reads the rest of a held range, if there is one of this number, from both ends in turn, compares it with what the keyspace
     /// held when it was begun, and lets it go.
     ///
     /// # Panics
     ///
     /// If they differ.
     pub fn finish_range(&mut self, number: usize) {
+        if number >= self.ranges.len() {
+            return;
+        }
         let HeldRange { mut range, mut wanted } = self.ranges.swap_remove(number);
         // Back to front so far: the next one is the last.
         let mut at = 0;

@@ -97,7 +97,7 @@ fn story(trial: &Trial, disk: &Arc<MemoryFs>, faults: &Arc<FaultFs>) -> Result<b
     let passing = trial.is_passing(faults.first_failure().as_ref());
     recorder.expect_no_failures(!passing);
     if !recorder.is_open() {
-        recorder.open();
+        recorder.reopen();
     }
     recorder.check();
     recorder.insert_with(DEFAULT, "healed", 20, Durability::OsBuffer);
