@@ -112,11 +112,12 @@ impl Background {
         add(&mut self.state.lock().done);
     }
 
-    /// Whether there may be work that was not there at the last call, in a store without workers.
+    /// Whether there may be work that was not there at the last call, or that a full disk put off,
+    /// in a store without workers.
     fn has_news(&self) -> bool {
         let mut state = self.state.lock();
         let wakes = state.wakes;
-        mem::replace(&mut state.wakes_seen, wakes) != wakes
+        mem::replace(&mut state.wakes_seen, wakes) != wakes || state.no_space.is_some()
     }
 
     /// Asks for `tree` to be compacted as a whole.

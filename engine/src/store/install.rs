@@ -67,7 +67,8 @@ impl Store {
             ..VersionEdit::default()
         };
         let edited = self.edit_manifest(
-            |state| state.keyspaces.contains_key(&keyspace).then_some(edit),
+            // The manifest may not know the keyspace yet: the edit then takes its creation along.
+            |_| (!tree.is_dropped()).then_some(edit),
             |edited| {
                 if edited {
                     let flushed = change.flushed.unwrap_or(0);

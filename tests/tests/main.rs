@@ -1,0 +1,6 @@
+//! Tests of whole stores.
+
+mod crash;
+mod faults;
+mod model;
+mod planted;
