@@ -1,6 +1,7 @@
 //! The parts of `sieve bench`.
 
 pub(crate) mod case;
+pub(crate) mod fill;
 pub(crate) mod levels;
 pub(crate) mod lookups;
 pub(crate) mod report;
