@@ -3,7 +3,13 @@
 //! Workers take one step at a time: unlink what is obsolete, else flush, else compact. Without
 //! workers the same steps are taken on the thread whose write made them necessary.
 
-use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    mem,
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -69,7 +75,12 @@ impl Background {
         let background = &store.background;
         let mut seen = None;
         loop {
-            let worked = store.step();
+            let stepped = panic::catch_unwind(AssertUnwindSafe(|| store.step()));
+            let worked = stepped.unwrap_or_else(|_| {
+                // What the step had claimed stays claimed, and is not needed any more.
+                store.poison(Error::WorkerPanicked);
+                false
+            });
             let mut state = background.state.lock();
             if state.shut_down {
                 return;

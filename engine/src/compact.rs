@@ -87,7 +87,7 @@ impl Store {
             bytes_written = added.iter().map(|table| table.bytes).sum();
             Change { added, removed: compaction.tables().collect(), ..Change::default() }
         };
-        self.install(tree, change)?;
+        self.install(tree, &change)?;
         let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
         self.background.count(|done| {
             if compaction.is_trivial_move {

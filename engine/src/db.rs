@@ -96,7 +96,6 @@ impl Db {
     }
 
     /// An empty batch. Its entries, for any keyspaces of this store, are written as one.
-    #[must_use]
     pub fn batch(&self) -> Batch {
         Batch::new(Arc::clone(self.default.open_store()))
     }

@@ -32,6 +32,8 @@ pub enum Error {
     KeyspaceDropped { name: String },
     /// The batch holds a keyspace of another store.
     ForeignKeyspace { name: String },
+    /// A worker of this crate panicked: a bug of ours. The message went to the panic hook.
+    WorkerPanicked,
     /// The store was closed: its last handle was dropped while the call was under way.
     Closed,
 }
@@ -81,6 +83,7 @@ impl fmt::Display for Error {
             Self::ForeignKeyspace { name } => {
                 write!(f, "the keyspace {name:?} belongs to another store")
             }
+            Self::WorkerPanicked => write!(f, "background work ended by a panic"),
             Self::Closed => write!(f, "the store was closed"),
         }
     }

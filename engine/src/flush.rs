@@ -9,9 +9,9 @@ use crate::{
     compaction::retain::RetainStream,
     install::Change,
     iter::merge::MergeCursor,
+    keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::{ManifestState, VersionEdit},
-    options::KeyspaceOptions,
     planted::PlantedBug,
     read_view::PlacedMemtable,
     source::Source,
@@ -85,7 +85,7 @@ impl Store {
         }
         let bytes = tables.iter().map(|table| table.bytes).sum();
         let change = Change { added: tables, flushed: Some(flushed), ..Change::default() };
-        self.install(tree, change)?;
+        self.install(tree, &change)?;
         self.background.count(|done| {
             done.flushes += 1;
             done.flush_bytes_written += bytes;

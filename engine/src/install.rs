@@ -46,7 +46,7 @@ impl Store {
     /// # Errors
     ///
     /// As [`edit_manifest`](Store::edit_manifest). The new tables are then orphans.
-    pub(crate) fn install(&self, tree: &Arc<Tree>, change: Change) -> Result<()> {
+    pub(crate) fn install(&self, tree: &Arc<Tree>, change: &Change) -> Result<()> {
         // A filter is in memory before its table can be asked.
         let listener = self.options.listener.as_deref();
         let open = |meta| self.tables.open_and_report(&tree.name, meta, listener).map(Arc::new);
@@ -70,7 +70,7 @@ impl Store {
             |edited| {
                 if edited {
                     let flushed = change.flushed.unwrap_or(0);
-                    tree.install(flushed, |old| next_version(old, &change, &opened));
+                    tree.install(flushed, |old| next_version(old, change, &opened));
                 } else {
                     opened.iter().for_each(|live| live.mark_obsolete());
                 }

@@ -16,6 +16,7 @@ pub mod fs;
 mod install;
 mod iter;
 mod keyspace;
+pub mod keyspace_options;
 mod keyspace_set;
 mod listener;
 mod log;
@@ -23,7 +24,7 @@ mod lookup;
 mod manifest;
 mod obsolete;
 mod open_store;
-mod options;
+pub mod options;
 #[cfg_attr(feature = "planted-bugs", doc(hidden))]
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
@@ -51,8 +52,9 @@ pub use describe::describe;
 pub use durability::Durability;
 pub use error::{Error, Result};
 pub use keyspace::Keyspace;
+pub use keyspace_options::{Compression, KeyspaceOptions};
 pub use listener::{Event, EventListener};
-pub use options::{Compression, KeyspaceOptions, Options, ReadMode};
+pub use options::{Options, ReadMode};
 pub use range::{Keys, Range};
 pub use sievedb_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};

@@ -2,15 +2,9 @@
 
 use std::{path::Path, sync::Arc};
 
-use sievedb_filter::hash::HASH_VERSION;
-use sievedb_format::{Corruption, Decoder, Encode};
-pub use sievedb_sstable::Compression;
-use sievedb_sstable::TableOptions;
-
 use crate::{
-    Db, Durability, Error, Result,
+    Db, Durability, Error, KeyspaceOptions, Result,
     clock::{Clock, SystemClock},
-    compaction::levels::LevelOptions,
     fs::{Fs, RealFs},
     listener::EventListener,
     planted::PlantedBug,
@@ -26,16 +20,6 @@ pub const DEFAULT_LOG_BYTES_MAX: u64 = 256 << 20;
 pub const DEFAULT_OPEN_FILES_MAX: usize = 512;
 /// Default of [`Options::worker_threads`].
 pub const DEFAULT_WORKER_THREADS: usize = 2;
-/// Default of [`KeyspaceOptions::memtable_bytes`].
-pub const DEFAULT_MEMTABLE_BYTES: usize = 32 << 20;
-/// Default of [`KeyspaceOptions::table_bytes`].
-pub const DEFAULT_TABLE_BYTES: u64 = 64 << 20;
-/// Default of [`KeyspaceOptions::base_level_bytes`].
-pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
-/// Default of [`KeyspaceOptions::filter_bits_per_key`].
-pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
-/// Default of [`KeyspaceOptions::block_bytes`].
-pub const DEFAULT_BLOCK_BYTES: usize = 4 << 10;
 
 /// How table files are read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -232,206 +216,9 @@ impl Options {
     }
 }
 
-/// What a keyspace keeps for itself; stored in the manifest.
-#[derive(Debug, Clone, PartialEq)]
-#[must_use = "options do nothing until a keyspace is opened with them"]
-pub struct KeyspaceOptions {
-    pub(crate) memtable_bytes: usize,
-    pub(crate) table_bytes: u64,
-    pub(crate) base_level_bytes: u64,
-    pub(crate) filter_bits_per_key: f64,
-    pub(crate) block_bytes: usize,
-    pub(crate) compression: Compression,
-}
-
-impl Default for KeyspaceOptions {
-    fn default() -> Self {
-        Self {
-            memtable_bytes: DEFAULT_MEMTABLE_BYTES,
-            table_bytes: DEFAULT_TABLE_BYTES,
-            base_level_bytes: DEFAULT_BASE_LEVEL_BYTES,
-            filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
-            block_bytes: DEFAULT_BLOCK_BYTES,
-            compression: Compression::default(),
-        }
-    }
-}
-
-/// Fields of stored keyspace options: number, then a varint.
-mod field {
-    pub(super) const MEMTABLE_BYTES: u64 = 1;
-    pub(super) const TABLE_BYTES: u64 = 2;
-    pub(super) const BASE_LEVEL_BYTES: u64 = 3;
-    pub(super) const FILTER_MILLIBITS_PER_KEY: u64 = 4;
-    pub(super) const BLOCK_BYTES: u64 = 5;
-    pub(super) const COMPRESSION: u64 = 6;
-    pub(super) const KEY_HASH_VERSION: u64 = 7;
-}
-
-impl KeyspaceOptions {
-    /// The defaults.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Size at which a memtable is frozen and flushed, in bytes.
-    ///
-    /// A large one makes fewer, larger tables; up to four exist at a time.
-    ///
-    /// From 4 KiB to 16 GiB; default [`DEFAULT_MEMTABLE_BYTES`]. May be exceeded by the batches
-    /// that are under way.
-    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
-        self.memtable_bytes = bytes;
-        self
-    }
-
-    /// Target size of a table file written by a compaction, in bytes.
-    ///
-    /// From 4 KiB to 16 GiB; default [`DEFAULT_TABLE_BYTES`]. A table may exceed it by one block
-    /// and the versions of one key.
-    pub fn table_bytes(mut self, bytes: u64) -> Self {
-        self.table_bytes = bytes;
-        self
-    }
-
-    /// Least target size of the first level below level 0, in bytes. Deeper levels are ten times
-    /// larger each.
-    ///
-    /// From 4 KiB; default [`DEFAULT_BASE_LEVEL_BYTES`].
-    pub fn base_level_bytes(mut self, bytes: u64) -> Self {
-        self.base_level_bytes = bytes;
-        self
-    }
-
-    /// Filter bits for each key of a table. More bits mean fewer needless reads.
-    ///
-    /// From 0 (no filter) to 40, fractions included; default [`DEFAULT_FILTER_BITS_PER_KEY`], a
-    /// false-positive rate of 0.96 %. Affects new tables only.
-    pub fn filter_bits_per_key(mut self, bits: f64) -> Self {
-        self.filter_bits_per_key = bits;
-        self
-    }
-
-    /// Target size of a data block before compression, in bytes.
-    ///
-    /// Small blocks read less for a point lookup; large ones compress better and shrink the index.
-    ///
-    /// From 1 KiB to 1 MiB; default [`DEFAULT_BLOCK_BYTES`]. Affects new tables only.
-    pub fn block_bytes(mut self, bytes: usize) -> Self {
-        self.block_bytes = bytes;
-        self
-    }
-
-    /// How data blocks are compressed; default LZ4. Affects new tables only.
-    pub fn compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
-        self
-    }
-
-    pub(crate) fn validate(&self) -> Result<()> {
-        let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
-        if !((4 << 10)..=(16 << 30)).contains(&self.memtable_bytes) {
-            return invalid("memtable_bytes", "from 4 KiB to 16 GiB");
-        }
-        if !((4 << 10)..=(16 << 30)).contains(&self.table_bytes) {
-            return invalid("table_bytes", "from 4 KiB to 16 GiB");
-        }
-        if self.base_level_bytes < 4 << 10 {
-            return invalid("base_level_bytes", "at least 4 KiB");
-        }
-        if !(0.0..=40.0).contains(&self.filter_bits_per_key) {
-            return invalid("filter_bits_per_key", "from 0 to 40");
-        }
-        if !((1 << 10)..=(1 << 20)).contains(&self.block_bytes) {
-            return invalid("block_bytes", "from 1 KiB to 1 MiB");
-        }
-        Ok(())
-    }
-
-    pub(crate) fn table_options(&self) -> TableOptions {
-        TableOptions::default()
-            .block_bytes(self.block_bytes)
-            .compression(self.compression)
-            .filter_bits_per_key(self.filter_bits_per_key)
-    }
-
-    /// When a level is due.
-    pub(crate) fn levels(&self) -> LevelOptions {
-        LevelOptions { base_level_bytes_max: self.base_level_bytes, ..LevelOptions::default() }
-    }
-
-    /// As the manifest stores them. Unknown fields are refused: they change how data is read.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let fields = [
-            (field::MEMTABLE_BYTES, self.memtable_bytes as u64),
-            (field::TABLE_BYTES, self.table_bytes),
-            (field::BASE_LEVEL_BYTES, self.base_level_bytes),
-            (field::FILTER_MILLIBITS_PER_KEY, (self.filter_bits_per_key * 1000.0).round() as u64),
-            (field::BLOCK_BYTES, self.block_bytes as u64),
-            (field::COMPRESSION, u64::from(self.compression == Compression::Lz4)),
-            (field::KEY_HASH_VERSION, HASH_VERSION.into()),
-        ];
-        let mut bytes = Vec::new();
-        for (number, value) in fields {
-            bytes.put_varint(number);
-            bytes.put_varint(value);
-        }
-        bytes
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
-        let mut options = Self::default();
-        let mut decoder = Decoder::new(bytes);
-        while !decoder.is_empty() {
-            let number = decoder.varint("keyspace option")?;
-            let value = decoder.varint("value of a keyspace option")?;
-            let out_of_range = Corruption::OutOfRange { what: "keyspace option", value };
-            let size = usize::try_from(value).map_err(|_| out_of_range.clone());
-            match number {
-                field::MEMTABLE_BYTES => options.memtable_bytes = size?,
-                field::TABLE_BYTES => options.table_bytes = value,
-                field::BASE_LEVEL_BYTES => options.base_level_bytes = value,
-                field::FILTER_MILLIBITS_PER_KEY => {
-                    options.filter_bits_per_key = value as f64 / 1000.0;
-                }
-                field::BLOCK_BYTES => options.block_bytes = size?,
-                field::COMPRESSION => {
-                    options.compression = match value {
-                        0 => Compression::None,
-                        1 => Compression::Lz4,
-                        _ => return Err(out_of_range),
-                    };
-                }
-                field::KEY_HASH_VERSION if value == HASH_VERSION.into() => {}
-                field::KEY_HASH_VERSION => {
-                    return Err(Corruption::Unsupported { what: "key hash version", value });
-                }
-                _ => {
-                    return Err(Corruption::Unsupported { what: "keyspace option", value: number });
-                }
-            }
-        }
-        let valid = options.validate();
-        valid.map_err(|_| Corruption::OutOfRange { what: "keyspace option", value: 0 })?;
-        Ok(options)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keyspace_options_return() {
-        let options = KeyspaceOptions::new()
-            .memtable_bytes(4 << 20)
-            .table_bytes(8 << 20)
-            .base_level_bytes(16 << 20)
-            .filter_bits_per_key(7.25)
-            .block_bytes(16 << 10)
-            .compression(Compression::None);
-        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
-    }
 
     #[test]
     fn options_out_of_range_are_named() {

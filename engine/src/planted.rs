@@ -3,6 +3,10 @@
 /// A bug that a test can plant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    not(feature = "planted-bugs"),
+    expect(unreachable_pub, reason = "public with the feature")
+)]
 pub enum PlantedBug {
     /// A flush is installed before the logs are synced up to its largest sequence number.
     InstallFlushBeforeLogSync,

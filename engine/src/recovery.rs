@@ -29,6 +29,7 @@ use crate::{
         batch::Entry,
         chain::Segments,
         replay::{ReplayedBatch, replay},
+        segment::segment_ids,
     },
 };
 
@@ -68,12 +69,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let Some(loaded) = load(fs, folder)? else { return fresh(folder, &files, names.clone()) };
     let mut log = LogState::new(options, &loaded.state);
     let named: Vec<_> = loaded.state.logs.iter().copied().collect();
-    let id_of = |file: &FileName<'_>| match file {
-        FileName::Log(id) => Some(*id),
-        _ => None,
-    };
-    let mut on_disk: Vec<_> = files.iter().filter_map(id_of).collect();
-    on_disk.sort_unstable();
+    let on_disk = segment_ids(&names);
     let store_id = loaded.state.store_id;
     let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk };
     let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;
@@ -175,7 +171,8 @@ impl<'a> LogState<'a> {
             // The manifest knows it, or knows that it is gone again.
             return Ok(());
         }
-        KeyspaceOptions::decode(options)?;
+        // Refuses options that cannot be read here, where the record is known.
+        let _: KeyspaceOptions = KeyspaceOptions::decode(options)?;
         self.next_keyspace_id = id + 1;
         self.live.insert(id);
         let (name, options) = (name.to_owned(), options.to_owned());
@@ -323,7 +320,7 @@ fn delete_orphans(
             FileName::Log(id) => !state.logs.contains(&id),
             FileName::Table(id) => !live_tables.contains(&id),
             FileName::Manifest(id) => id != manifest_id,
-            FileName::Temporary(_) => true,
+            FileName::Temporary(stem) => stem == "CURRENT",
             FileName::Current | FileName::Lock => false,
         };
         if is_orphan {

@@ -101,10 +101,11 @@ impl Store {
                     let path = FileName::Manifest(replaced).path(&self.tables.folder);
                     self.tables.obsolete_files.push(path);
                 }
+                let installed = install(true);
                 if unrecorded.record() {
                     self.placement.lock().end_keyspace_changes();
                 }
-                Ok(install(true))
+                Ok(installed)
             }
             Err(error) if manifest.is_failed() => Err(self.poison(error)),
             Err(error) => Err(error),

@@ -6,7 +6,7 @@ use crate::{
     Result,
     compaction::retain::RetainStream,
     iter::cursor::Cursor,
-    options::KeyspaceOptions,
+    keyspace_options::KeyspaceOptions,
     table_store::{TableBuilder, TablePlace, TableStore},
     version::TableMeta,
 };

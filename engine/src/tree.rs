@@ -14,7 +14,7 @@ use sievedb_format::SequenceNumber;
 
 use crate::{
     Error, Result,
-    options::KeyspaceOptions,
+    keyspace_options::KeyspaceOptions,
     read_view::{PlacedMemtable, ReadView},
     version::Version,
 };

@@ -23,7 +23,7 @@ impl BlockedBloom {
     /// lines, at least one.
     ///
     /// A hash that equals its predecessor is counted once: versions of a key are neighbours.
-    /// Fractions of a bit are honoured. About 3 ns a key while the filter fits the L2 cache.
+    /// Fractions of a bit are honoured. About 4 ns a key while the filter fits the caches.
     ///
     /// # Panics
     ///

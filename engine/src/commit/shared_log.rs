@@ -201,18 +201,19 @@ impl LogFiles {
         }
         let mark = self.mark;
         let writer = self.writer_with_room(store)?;
+        let start = writer.offset();
         let appended = writer.append(records, mark);
         let bytes = writer.offset();
         if appended.is_err() {
-            // Bytes behind the last good record are garbage: the segment ends there.
-            self.end_segment();
+            // The segment ends before the group, whatever got into the file: what was acknowledged
+            // from memory is logged once more, in the next segment.
+            self.end_segment(start);
+            return appended;
         }
         let segment = self.segments.back_mut().expect("a writer has its segment");
         segment.bytes = bytes;
-        if appended.is_ok() {
-            segment.last_sequence = last;
-        }
-        appended
+        segment.last_sequence = last;
+        Ok(())
     }
 
     /// The writer of the newest segment; seals the segment and begins the next one if it is full.
@@ -221,8 +222,10 @@ impl LogFiles {
         if self.writer.as_ref().is_some_and(full) {
             let mark = self.mark;
             let writer = self.writer.as_mut().expect("it was just seen");
+            let end = writer.offset();
             let sealed = writer.seal(mark);
-            self.end_segment();
+            let end = if sealed.is_ok() { writer.offset() } else { end };
+            self.end_segment(end);
             sealed?;
         }
         if self.writer.is_none() {
@@ -234,10 +237,11 @@ impl LogFiles {
         Ok(self.writer.as_mut().expect("it was just made"))
     }
 
-    fn end_segment(&mut self) {
+    /// Ends the newest segment at `offset`: what lies behind does not count.
+    fn end_segment(&mut self, offset: u64) {
         let writer = self.writer.take().expect("only a segment with a writer ends");
-        self.end = Some(Position { file_id: writer.file_id(), offset: writer.offset() });
-        self.segments.back_mut().expect("a writer has its segment").bytes = writer.offset();
+        self.end = Some(Position { file_id: writer.file_id(), offset });
+        self.segments.back_mut().expect("a writer has its segment").bytes = offset;
     }
 
     fn add_segment(&mut self, writer: Writer, last_sequence: SequenceNumber) {

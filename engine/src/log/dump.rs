@@ -6,7 +6,7 @@ use sievedb_format::{Annotation, FileHeader};
 
 use super::{
     reader::{Reader, Stop},
-    record::{RECORD_HEADER_BYTES, RecordHeader, RecordType},
+    record::{Position, RECORD_HEADER_BYTES, RecordHeader, RecordType},
     start::Start,
 };
 use crate::Result;
@@ -40,7 +40,7 @@ pub(crate) fn describe(
         };
         let header = record.header;
         annotation.rebase(offset);
-        header.describe(&mut annotation);
+        header.describe(Position { file_id: reader.file_id(), offset }, &mut annotation);
         let bytes = reader.raw_payload(&record);
         match header.record_type {
             RecordType::Start => Start::describe(bytes, PAYLOAD_START, &mut annotation),

@@ -28,6 +28,10 @@ pub(crate) mod payload;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod start;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod window;
 pub(crate) mod writer;
 

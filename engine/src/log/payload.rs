@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sievedb_format::{SequenceNumber, checksum::crc32};
 use smallvec::SmallVec;
 
-use super::record::{FRAGMENT_BYTES_MAX, RecordType, record_bytes};
+use super::record::{FRAGMENT_BYTES_MAX, RecordType};
 
 /// Bytes of the length at the start of the first fragment.
 pub(crate) const TOTAL_BYTES: usize = size_of::<u64>();
@@ -39,6 +39,7 @@ pub(super) struct Fragment {
 
 impl Fragment {
     /// Length of the record's payload: the first fragment also holds the length of the whole.
+    #[cfg(test)]
     pub(super) fn payload_bytes(&self) -> usize {
         let total = if self.record_type == RecordType::First { TOTAL_BYTES } else { 0 };
         self.range.len() + total
@@ -67,6 +68,7 @@ impl Payload {
     }
 
     /// Bytes that the payload's records take in the file.
+    #[cfg(test)]
     pub(crate) fn log_bytes(&self) -> u64 {
         fragments(self.bytes.len()).map(|part| record_bytes(part.payload_bytes()) as u64).sum()
     }
@@ -95,6 +97,9 @@ fn fragments(bytes: usize) -> impl Iterator<Item = Fragment> {
 }
 
 #[cfg(test)]
+use super::record::record_bytes;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -102,7 +107,8 @@ mod tests {
     fn payloads_split_at_the_limit() {
         use RecordType::{First, Full, Last, Middle};
         const MAX: usize = FRAGMENT_BYTES_MAX;
-        let cases: [(&str, usize, &[(RecordType, usize)]); 6] = [
+        type Parts<'a> = &'a [(RecordType, usize)];
+        let cases: [(&str, usize, Parts<'_>); 6] = [
             ("nothing", 0, &[(Full, 0)]),
             ("one byte", 1, &[(Full, 1)]),
             ("the limit", MAX, &[(Full, MAX)]),

@@ -148,9 +148,10 @@ impl Reader {
         self.sealed
     }
 
-    /// The newest synced mark read so far.
-    pub(crate) const fn newest_mark(&self) -> Position {
-        self.newest_mark
+    /// Bytes of the file that are in memory.
+    #[cfg(test)]
+    pub(super) fn window_bytes(&self) -> usize {
+        self.window.buffer_bytes()
     }
 
     /// An error at `offset` of this file.

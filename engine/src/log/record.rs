@@ -178,14 +178,15 @@ impl RecordHeader {
         record_bytes(self.payload_bytes as usize)
     }
 
-    /// Adds the header's fields to `annotation`, whose base is the record's offset.
-    pub(crate) fn describe(&self, annotation: &mut Annotation) {
+    /// Adds the header's fields, as they stand at `place`, to `annotation`, whose base is there.
+    pub(crate) fn describe(&self, place: Position, annotation: &mut Annotation) {
         let name = format!("{:?}", self.record_type).to_lowercase();
-        annotation.field(0..4, "header_checksum", "ok");
+        let checksum = u32_at(&self.encode(place), 0);
+        annotation.field(0..4, "header_checksum", format_args!("{checksum:08x}"));
         annotation.field(4..5, "type", name);
         annotation.field(5..6, "transform", "none");
         annotation.field(8..12, "payload_bytes", self.payload_bytes);
-        annotation.field(12..16, "payload_checksum", "ok");
+        annotation.field(12..16, "payload_checksum", format_args!("{:08x}", self.payload_checksum));
         annotation.field(16..24, "sequence", self.sequence);
         annotation.field(24..40, "synced_mark", format_args!("{}", self.mark));
     }

@@ -69,6 +69,12 @@ impl Window {
         &self.buffer[place]
     }
 
+    /// Bytes that are in memory.
+    #[cfg(test)]
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Reads `bytes` bytes at `offset`, which the file has, and more.
     fn fill(&mut self, offset: u64, bytes: usize) -> Result<()> {
         // Grows fourfold, so that a file of which only the start is wanted costs little.

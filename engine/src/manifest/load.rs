@@ -26,8 +26,8 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Refuses the manifest if a log saw more of it: `seen` is [`Replayed::manifest`]
-    /// (crate::wal::replay::Replayed::manifest). To be called after the replay.
+    /// Refuses the manifest if a log saw more of it: `seen` is what the replay
+    /// tells of manifests, [`manifest`](crate::wal::replay::Replayed::manifest).
     ///
     /// # Errors
     ///
@@ -51,16 +51,19 @@ impl Loaded {
 }
 
 /// Loads the manifest that `CURRENT` names. `None` if there is no `CURRENT`: the folder holds no
-/// store, or one whose creation did not end.
+/// store, or one whose creation did not end, because nothing may be placed in a log, and no table
+/// begun, before the first `CURRENT` is durable.
 ///
 /// Writes nothing.
 ///
 /// # Errors
 ///
 /// [`Error::Io`] if a file cannot be read. [`Error::Corrupt`] if `CURRENT` or the manifest is
-/// damaged: a bad record is only taken for a torn tail if nothing vouches for it.
+/// damaged: a bad record is only taken for a torn tail if nothing vouches for it. Also if `CURRENT`
+/// is missing and there are data.
 pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     let Some(current) = Current::read(fs, folder)? else {
+        check_no_store(fs, folder)?;
         return Ok(None);
     };
     let id = current.manifest.file_id;
@@ -87,6 +90,31 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     let state = state.ok_or_else(|| reader.corrupt(end.offset, missing))?;
     state.check().map_err(|reason| reader.corrupt(end.offset, reason))?;
     Ok(Some(Loaded { state, end, edits, torn }))
+}
+
+/// Refuses a folder that holds data and no `CURRENT`: a new store there would take them for orphans
+/// and delete them.
+fn check_no_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let names = match fs.list(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        names => names.map_err(|e| Error::io("list", folder, e))?,
+    };
+    for name in &names {
+        let holds_data = match FileName::parse(name) {
+            Some(FileName::Table(_)) => true,
+            Some(FileName::Log(id)) => {
+                let path = folder.join(name);
+                let file = fs.open(&path).map_err(|e| Error::io("open", &path, e))?;
+                Reader::new(file, path, id)?.scan()?.records > 0
+            }
+            _ => false,
+        };
+        if holds_data {
+            let path = FileName::Current.path(folder);
+            return Err(Error::corrupt(path, 0, Corruption::Missing { what: "CURRENT" }));
+        }
+    }
+    Ok(())
 }
 
 /// Applies edits up to the end or the first bad record. No state without a first edit.

@@ -6,11 +6,11 @@
 //! | module         | answers                                                          |
 //! |----------------|------------------------------------------------------------------|
 //! | [`edit`]       | what a change of the state is, and its bytes                     |
-//! | [`table_field`] | the bytes of a table's entry                                    |
+//! | `table_field`  | the bytes of a table's entry                                     |
 //! | [`state`]      | all edits applied, and what must hold                            |
 //! | [`current`]    | the bytes of `CURRENT`                                           |
-//! | [`file`]       | creates a manifest and appends to it                             |
-//! | [`load`]       | reads the manifest after a crash                                 |
+//! | [`mod@file`]   | creates a manifest and appends to it                             |
+//! | [`mod@load`]   | reads the manifest after a crash                                 |
 //! | [`dump`]       | a manifest's bytes and their meaning                             |
 pub(crate) mod current;
 pub(crate) mod dump;
@@ -19,6 +19,8 @@ pub(crate) mod file;
 pub(crate) mod load;
 pub(crate) mod state;
 mod table_field;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use current::Current;
 pub(crate) use edit::{KeyspaceCreated, TableMoved, VersionEdit};

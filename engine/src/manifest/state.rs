@@ -8,7 +8,10 @@ use std::{
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
 use super::edit::{KeyspaceCreated, TableMoved, VersionEdit};
-use crate::{log::Position, version::TableMeta};
+use crate::{
+    log::Position,
+    version::{LEVELS, TableMeta},
+};
 
 /// What a store remembers.
 ///
@@ -88,10 +91,12 @@ impl ManifestState {
             removed.ok_or(Corruption::Missing { what: "removed table" })?;
         }
         for moved in &edit.tables_moved {
+            check_level(moved.level)?;
             self.keyspace(moved.keyspace)?.move_table(moved)?;
         }
         for (keyspace, table) in &edit.tables_added {
             self.check_file_id(table.id)?;
+            check_level(table.level)?;
             self.last_sequence = self.last_sequence.max(table.largest_sequence);
             let added = self.keyspace(*keyspace)?.tables.insert(table.id, table.clone());
             if added.is_some() {
@@ -110,6 +115,10 @@ impl ManifestState {
         for &keyspace in &edit.keyspaces_dropped {
             let dropped = self.keyspaces.remove(&keyspace);
             dropped.ok_or(Corruption::Missing { what: "dropped keyspace" })?;
+        }
+        // Now only: a name may be taken by the keyspace that this edit drops.
+        if !edit.keyspaces_created.is_empty() {
+            self.check_names()?;
         }
         self.apply_logs(edit)
     }
@@ -158,11 +167,18 @@ impl ManifestState {
         if *id >= self.next_keyspace_id {
             return Err(Corruption::OutOfRange { what: "keyspace id", value: *id });
         }
-        let taken = self.keyspaces.values().any(|keyspace| keyspace.name == *name);
         let state =
             KeyspaceState { name: name.clone(), options: options.clone(), ..Default::default() };
-        if taken || self.keyspaces.insert(*id, state).is_some() {
+        if self.keyspaces.insert(*id, state).is_some() {
             return Err(Corruption::Order { what: "keyspace that is there already" });
+        }
+        Ok(())
+    }
+
+    fn check_names(&self) -> Result<(), Corruption> {
+        let names: BTreeSet<_> = self.keyspaces.values().map(|keyspace| &keyspace.name).collect();
+        if names.len() < self.keyspaces.len() {
+            return Err(Corruption::Order { what: "name of a keyspace that is there already" });
         }
         Ok(())
     }
@@ -216,6 +232,13 @@ impl ManifestState {
             ..VersionEdit::default()
         }
     }
+}
+
+fn check_level(level: u8) -> Result<(), Corruption> {
+    if usize::from(level) >= LEVELS {
+        return Err(Corruption::OutOfRange { what: "level of a table", value: level.into() });
+    }
+    Ok(())
 }
 
 impl KeyspaceState {

@@ -3,13 +3,13 @@
 mod live_table;
 mod packed_keys;
 mod run;
-pub mod table_meta;
+mod table_meta;
 
 use std::sync::Arc;
 
 pub(crate) use live_table::{LiveTable, table_error};
 pub(crate) use run::Run;
-pub use table_meta::{FilterPlace, TableMeta};
+pub(crate) use table_meta::{FilterPlace, TableMeta};
 
 /// Number of levels, level 0 included.
 pub(crate) const LEVELS: usize = 7;

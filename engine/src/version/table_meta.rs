@@ -4,52 +4,52 @@ use sievedb_format::SequenceNumber;
 
 /// What the manifest knows of a table: enough to check the file and to choose it without opening it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableMeta {
+pub(crate) struct TableMeta {
     /// Number in the file's name.
-    pub id: u64,
+    pub(crate) id: u64,
     /// Level of the sorted run that holds the table; 0 for flushed tables.
-    pub level: u8,
+    pub(crate) level: u8,
     /// The sorted run within the level; of two runs of level 0 the larger number is the newer.
-    pub run: u64,
+    pub(crate) run: u64,
     /// Length of the file, in bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// xxh3_64 of the whole file.
-    pub checksum: u64,
+    pub(crate) checksum: u64,
     /// Random number that every block checksum of the table covers.
-    pub salt: u64,
+    pub(crate) salt: u64,
     /// Where the point filter lies; `None` if the table has none.
-    pub filter: Option<FilterPlace>,
+    pub(crate) filter: Option<FilterPlace>,
     /// Sequence number of every entry of an ingested table.
-    pub global_sequence: Option<SequenceNumber>,
+    pub(crate) global_sequence: Option<SequenceNumber>,
     /// Smallest user key, range tombstones included.
-    pub smallest: Box<[u8]>,
+    pub(crate) smallest: Box<[u8]>,
     /// Largest user key, range tombstones included. All versions of it are in this table.
-    pub largest: Box<[u8]>,
+    pub(crate) largest: Box<[u8]>,
     /// Number of entries, tombstones included.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// Number of tombstones.
-    pub tombstones: u64,
+    pub(crate) tombstones: u64,
     /// Smallest sequence number.
-    pub smallest_sequence: SequenceNumber,
+    pub(crate) smallest_sequence: SequenceNumber,
     /// Largest sequence number.
-    pub largest_sequence: SequenceNumber,
+    pub(crate) largest_sequence: SequenceNumber,
     /// Earliest expiry of an entry, in milliseconds of the store clock.
-    pub oldest_expiry_ms: Option<u64>,
+    pub(crate) oldest_expiry_ms: Option<u64>,
     /// Blob files that entries refer to.
-    pub blob_files: Vec<u64>,
+    pub(crate) blob_files: Vec<u64>,
 }
 
 /// Where a filter lies. It may be rebuilt in a file of its own, so the table does not fix it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FilterPlace {
+pub(crate) struct FilterPlace {
     /// The file: the table's own, or one that holds only this filter.
-    pub file_id: u64,
+    pub(crate) file_id: u64,
     /// Where the filter block starts, a multiple of 64.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// Length of the filter block with its trailer.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Checksum stored at the end of the filter's trailer; it covers the whole block.
-    pub checksum: u32,
+    pub(crate) checksum: u32,
 }
 
 impl FilterPlace {

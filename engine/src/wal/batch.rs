@@ -100,18 +100,15 @@ impl BatchEncoder {
     }
 
     /// Adds the end of every key of a keyspace.
+    #[cfg(test)]
     pub(crate) fn clear_keyspace(&mut self, keyspace: u64) {
         self.entry(CLEAR_KEYSPACE, keyspace);
     }
 
     /// Number of entries: as many sequence numbers the batch takes.
+    #[cfg(test)]
     pub(crate) const fn entries(&self) -> u64 {
         self.entries
-    }
-
-    /// Whether there are none.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.entries == 0
     }
 
     /// Bytes of the entries so far.
@@ -165,9 +162,10 @@ impl Batch {
         self.entries
     }
 
-    /// Whether there are none.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.entries == 0
+    /// The bytes.
+    #[cfg(test)]
+    pub(crate) const fn payload(&self) -> &Bytes {
+        &self.payload
     }
 
     /// Reads the entries. Ends behind the last one or the first error; bytes that follow the last

@@ -14,3 +14,5 @@ pub(crate) mod chain;
 pub(crate) mod dump;
 pub(crate) mod replay;
 pub(crate) mod segment;
+#[cfg(test)]
+mod tests;

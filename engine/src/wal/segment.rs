@@ -11,6 +11,18 @@ use crate::{
     log::{Position, SYNC, Start, Writer},
 };
 
+/// Ids of the segments among the files of a folder, ascending.
+pub(crate) fn segment_ids(names: &[String]) -> Vec<u64> {
+    let id = |name: &String| match FileName::parse(name) {
+        Some(FileName::Log(id)) => Some(id),
+        _ => None,
+    };
+    let mut ids: Vec<u64> = names.iter().filter_map(id).collect();
+    // Names of seven digits sort before those of six.
+    ids.sort_unstable();
+    ids
+}
+
 /// What is told to a new segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewSegment {

@@ -1,0 +1,92 @@
+//! What the tests of the log, the write-ahead log and the manifest share.
+
+use std::{path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{Payload, PendingRecord};
+use crate::{
+    Error,
+    fs::{Fs, MemoryFs},
+};
+
+pub(crate) const EIO: i32 = 5;
+pub(crate) const ENOSPC: i32 = 28;
+
+/// Random numbers that can be drawn again: splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// True once in `n` times.
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// The seeds of a random test: `rounds` of them, or the one in the environment. Prints each before
+/// it is used, so that the last one printed is the one that failed.
+pub(crate) fn seeds(rounds: u64) -> impl Iterator<Item = u64> {
+    let only = std::env::var("SIEVE_SEED").ok().map(|seed| seed.parse().expect("a number"));
+    let range = only.map_or(0..rounds, |seed| seed..seed + 1);
+    range.inspect(|seed| eprintln!("SIEVE_SEED={seed}"))
+}
+
+/// Compares `got` with the golden file `testdata/<name>`; `REWRITE=1` writes the file instead.
+#[expect(clippy::disallowed_methods, reason = "golden files are not in the store under test")]
+pub(crate) fn check_golden(name: &str, got: &str) {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "testdata", name].iter().collect();
+    if std::env::var_os("REWRITE").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a file in testdata")).unwrap();
+        std::fs::write(&path, got).unwrap();
+    }
+    let want = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(got, want, "{} differs; REWRITE=1 accepts the new form", path.display());
+}
+
+/// A record with a payload.
+pub(crate) fn pending(sequence: u64, payload: impl Into<Bytes>) -> PendingRecord {
+    PendingRecord { sequence, payload: Payload::new(payload.into()) }
+}
+
+/// A copy of `fs` with one file changed. All of it is durable.
+pub(crate) fn with_file(
+    fs: &MemoryFs,
+    path: &str,
+    change: impl FnOnce(&mut Vec<u8>),
+) -> Arc<MemoryFs> {
+    let copy = fs.crash(fs.operations(), &crate::fs::Loss::Nothing);
+    let mut bytes = copy.read(path).unwrap().to_vec();
+    change(&mut bytes);
+    copy.replace(path, bytes).unwrap();
+    Arc::new(copy)
+}
+
+/// The offset of an [`Error::Corrupt`] in the file `name`; panics at every other error.
+pub(crate) fn corrupt_at(error: &Error, name: &str) -> u64 {
+    match error {
+        Error::Corrupt { path, offset, .. } if path.ends_with(name) => *offset,
+        other => panic!("{name} should be corrupt: {other:?}"),
+    }
+}
+
+/// Bytes of a file.
+pub(crate) fn file_bytes(fs: &dyn Fs, path: &str) -> u64 {
+    fs.open(path.as_ref()).unwrap().len().unwrap()
+}

@@ -1,0 +1,272 @@
+//! Records that were written come back; others do not.
+
+use std::{path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_format::{Corruption, FileHeader, FileKind, checksum::crc32};
+
+use super::record::FRAGMENT_BYTES_MAX;
+use super::{
+    Next, PendingRecord, Position, Reader, RecordType, Start, Writer,
+    reader::Scan,
+    record::{RECORD_HEADER_BYTES, RecordHeader, record_bytes},
+    testing::{EIO, ENOSPC, Random, corrupt_at, pending, with_file},
+};
+use crate::{
+    Error,
+    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
+};
+
+const NAME: &str = "000007.log";
+const ID: u64 = 7;
+const HEADER: FileHeader = FileHeader { kind: FileKind::Log, store_id: 1, file_id: ID };
+const NO_MARK: Position = Position { file_id: 0, offset: 0 };
+const START: Start = Start { manifest: Position { file_id: 1, offset: 99 }, previous: None };
+
+fn create(fs: &dyn Fs) -> Writer {
+    Writer::create(fs, PathBuf::from(NAME), &HEADER, &START, &[], NO_MARK).unwrap()
+}
+
+fn open(fs: &dyn Fs) -> Result<Reader, Error> {
+    Reader::new(fs.open(NAME.as_ref()).unwrap(), PathBuf::from(NAME), ID)
+}
+
+/// Sequence and payload of each full record.
+type Records = Vec<(u64, Bytes)>;
+
+/// All records, and why they end.
+fn read(fs: &dyn Fs) -> Result<(Records, Option<Corruption>), Error> {
+    let mut reader = open(fs)?;
+    reader.check_header(&HEADER)?;
+    let mut records = Vec::new();
+    loop {
+        match reader.next()? {
+            Next::Record(record) if record.record_type == RecordType::Full => {
+                records.push((record.sequence, record.payload));
+            }
+            Next::Record(_) => {}
+            Next::End(reason) => return Ok((records, reason)),
+        }
+    }
+}
+
+fn payload(random: &mut Random, bytes: usize) -> Bytes {
+    (0..bytes).map(|_| random.next() as u8).collect()
+}
+
+#[test]
+fn records_return_and_a_group_is_one_append() {
+    let fs = MemoryFs::new();
+    let mut writer = create(&fs);
+    let before = fs.operations();
+    writer.append(&[pending(1, "one"), pending(2, ""), pending(3, vec![7; 100])], NO_MARK).unwrap();
+    assert_eq!(fs.operations(), before + 1);
+    writer.append(&[], NO_MARK).unwrap();
+    writer.append(&[pending(9, "nine")], Position { file_id: ID, offset: 104 }).unwrap();
+    assert_eq!(writer.offset(), super::testing::file_bytes(&fs, NAME));
+    let want = vec![
+        (1, Bytes::from("one")),
+        (2, Bytes::new()),
+        (3, Bytes::from(vec![7; 100])),
+        (9, Bytes::from("nine")),
+    ];
+    assert_eq!(read(&fs).unwrap(), (want.clone(), None));
+    writer.seal(NO_MARK).unwrap();
+    assert!(writer.append(&[pending(10, "late")], NO_MARK).is_err());
+    assert_eq!(read(&fs).unwrap(), (want.clone(), None));
+    let trailing = with_file(&fs, NAME, |bytes| bytes.extend([1; 200]));
+    assert_eq!(read(&*trailing).unwrap(), (want, None), "nothing follows a seal");
+}
+
+#[test]
+fn long_payloads_return() {
+    let mut random = Random::new(1);
+    const MAX: usize = FRAGMENT_BYTES_MAX;
+    // Odd lengths before them, so that records lie anywhere in the windows.
+    for bytes in [MAX - 1, MAX, MAX + 1, 2 * MAX - 8, 2 * MAX - 7, 3 << 20, 9 << 20] {
+        let fs = MemoryFs::new();
+        let mut writer = create(&fs);
+        let (small, long) = (payload(&mut random, 12_345), payload(&mut random, bytes));
+        let group = [pending(1, small.clone()), pending(2, long.clone()), pending(3, "last")];
+        let log_bytes: u64 = group.iter().map(|record| record.payload.log_bytes()).sum();
+        let before = writer.offset();
+        writer.append(&group, NO_MARK).unwrap();
+        assert_eq!(writer.offset() - before, log_bytes, "{bytes}");
+        let (got, reason) = read(&fs).unwrap();
+        assert!(got == [(1, small), (2, long), (3, "last".into())], "{bytes}");
+        assert_eq!(reason, None, "{bytes}");
+    }
+}
+
+#[test]
+fn a_torn_fragment_takes_its_whole_payload() {
+    let fs = MemoryFs::new();
+    let mut writer = create(&fs);
+    writer.append(&[pending(1, "one")], NO_MARK).unwrap();
+    let start = writer.offset() as usize;
+    writer.append(&[pending(2, vec![5; 3 << 20])], NO_MARK).unwrap();
+    let fragment = record_bytes(FRAGMENT_BYTES_MAX);
+    let end = writer.offset() as usize;
+    for cut in [1, 40, fragment, fragment + 1, 2 * fragment, 3 * fragment, end - start - 1] {
+        let torn = with_file(&fs, NAME, |bytes| bytes.truncate(start + cut));
+        let (got, reason) = read(&*torn).unwrap();
+        assert_eq!(got, [(1, Bytes::from("one"))], "cut at {cut}");
+        assert!(matches!(reason, Some(Corruption::Truncated { .. })), "cut at {cut}: {reason:?}");
+    }
+}
+
+#[test]
+fn a_failed_append_leaves_the_logical_end() {
+    for written_bytes in [0, 1, 39, 40, 48, 96, 10_000] {
+        let memory = Arc::new(MemoryFs::new());
+        let fs = FaultFs::new(memory.clone());
+        let mut writer = create(&fs);
+        writer.append(&[pending(1, "one")], NO_MARK).unwrap();
+        let end = writer.offset();
+        let fault = Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]);
+        fs.inject(fault.written_bytes(written_bytes));
+        let group = [pending(2, "two"), pending(3, "three")];
+        let error = writer.append(&group, NO_MARK).unwrap_err();
+        assert!(error.is_no_space());
+        assert_eq!(writer.offset(), end, "{written_bytes} bytes written");
+        // The file may end in part of a record: nothing can follow, room or not.
+        assert!(writer.append(&group, NO_MARK).unwrap_err().is_no_space());
+        assert!(writer.seal(NO_MARK).is_err());
+        let mut reader = open(&*memory).unwrap();
+        reader.set_limit(end);
+        while let Next::Record(record) = reader.next().unwrap() {
+            assert!(record.sequence <= 1, "{written_bytes} bytes written");
+        }
+        assert_eq!(reader.offset(), end);
+    }
+}
+
+#[test]
+fn a_failed_read_is_an_error_and_no_end() {
+    let memory = Arc::new(MemoryFs::new());
+    let mut writer = create(&*memory);
+    for sequence in 1..=4 {
+        writer.append(&[pending(sequence, vec![1; 900 << 10])], NO_MARK).unwrap();
+    }
+    let counter = FaultFs::new(memory.clone());
+    read(&counter).unwrap();
+    assert!(counter.calls() > 5);
+    for call in 1..counter.calls() {
+        let fs = FaultFs::new(memory.clone());
+        fs.fail_at(call, EIO, Times::Once);
+        let result = read(&fs);
+        assert!(matches!(result, Err(Error::Io { .. })), "call {call}: {result:?}");
+    }
+}
+
+/// A file that holds `records` behind a start record, each with checksums that hold.
+fn forged(records: &[(RecordType, u64, &[u8])]) -> Arc<MemoryFs> {
+    let fs = MemoryFs::new();
+    create(&fs);
+    with_file(&fs, NAME, |bytes| {
+        for &(record_type, sequence, payload) in records {
+            let header = RecordHeader {
+                record_type,
+                payload_bytes: payload.len() as u32,
+                payload_checksum: crc32(&[payload]),
+                sequence,
+                mark: NO_MARK,
+            };
+            let place = Position { file_id: ID, offset: bytes.len() as u64 };
+            bytes.extend(header.encode(place));
+            bytes.extend(payload);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+        }
+    })
+}
+
+#[test]
+fn records_in_an_impossible_order_are_damage_everywhere() {
+    use RecordType::{First, Full, Last, Middle, Start};
+    let first = |total: u64, part: &[u8]| [&total.to_le_bytes(), part].concat();
+    let (ten, two, none) = (first(10, b"abcde"), first(2, b"abcde"), first(5, b"abcde"));
+    type Forged<'a> = &'a [(RecordType, u64, &'a [u8])];
+    let cases: [(&str, Forged<'_>); 11] = [
+        ("a second start", &[(Start, 0, &[3, 2, 1, 1])]),
+        ("a middle", &[(Middle, 1, b"abc")]),
+        ("a last", &[(Last, 1, b"abc")]),
+        ("first, first", &[(First, 1, &ten), (First, 1, &ten)]),
+        ("first, full", &[(First, 1, &ten), (Full, 1, b"abcde")]),
+        ("another sequence", &[(First, 1, &ten), (Last, 2, b"abcde")]),
+        ("too short", &[(First, 1, &ten), (Last, 1, b"abcd")]),
+        ("too long", &[(First, 1, &ten), (Last, 1, b"abcdef")]),
+        ("complete before the last", &[(First, 1, &ten), (Middle, 1, b"abcde")]),
+        ("more than all in the first", &[(First, 1, &two)]),
+        ("all in the first", &[(First, 1, &none)]),
+    ];
+    for (name, records) in cases {
+        let result = read(&*forged(records));
+        assert!(matches!(result, Err(Error::Corrupt { .. })), "{name}: {result:?}");
+    }
+    let short: Forged<'_> = &[(First, 1, b"abc")];
+    assert!(read(&*forged(short)).is_err());
+}
+
+#[test]
+fn a_total_length_is_believed_only_as_far_as_the_file_reaches() {
+    let total = u64::MAX.to_le_bytes();
+    let fs = forged(&[(RecordType::First, 1, &total)]);
+    let (records, reason) = read(&*fs).unwrap();
+    assert!(records.is_empty());
+    let what = "fragmented payload";
+    assert_eq!(reason, Some(Corruption::Truncated { what, need: u64::MAX, have: 48 }));
+}
+
+#[test]
+fn a_record_of_another_release_is_no_torn_tail() {
+    let fs = MemoryFs::new();
+    let mut writer = create(&fs);
+    let offset = writer.offset();
+    writer.append(&[pending(1, "one")], NO_MARK).unwrap();
+    let place = Position { file_id: ID, offset };
+    let newer = with_file(&fs, NAME, |bytes| {
+        let at = offset as usize;
+        bytes[at + 5] = 1;
+        let covered = [
+            &place.file_id.to_le_bytes()[..],
+            &place.offset.to_le_bytes(),
+            &bytes[at + 4..at + RECORD_HEADER_BYTES],
+        ];
+        let checksum = crc32(&covered);
+        bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+    });
+    assert_eq!(corrupt_at(&read(&*newer).unwrap_err(), NAME), offset);
+}
+
+#[test]
+fn a_scan_finds_marks_behind_garbage_and_none_inside_payloads() {
+    let fs = MemoryFs::new();
+    let mut writer = create(&fs);
+    let bad = writer.offset();
+    let at = |offset| Position { file_id: ID, offset };
+    writer.append(&[pending(1, vec![1; 5000])], at(1)).unwrap();
+    // A user may store what looks like a record of this very place.
+    let place = at(writer.offset() + RECORD_HEADER_BYTES as u64);
+    let (record_type, mark) = (RecordType::Full, at(1 << 40));
+    let fake =
+        RecordHeader { record_type, payload_bytes: 0, payload_checksum: 0, sequence: 2, mark };
+    writer.append(&[pending(2, fake.encode(place).to_vec())], at(2)).unwrap();
+    writer.append(&[pending(3, "three")], at(bad)).unwrap();
+    let damaged = with_file(&fs, NAME, |bytes| bytes[bad as usize + 9] ^= 1);
+    let mut reader = open(&*damaged).unwrap();
+    while let Next::Record(_) = reader.next().unwrap() {}
+    assert_eq!(reader.offset(), bad);
+    assert_eq!(reader.scan().unwrap(), Scan { newest_mark: at(bad), records: 2 });
+}
+
+#[test]
+fn the_memory_of_a_reader_is_bounded() {
+    let fs = MemoryFs::new();
+    let mut writer = create(&fs);
+    let group: Vec<PendingRecord> = (1..64).map(|n| pending(n, vec![n as u8; 100_000])).collect();
+    writer.append(&group, NO_MARK).unwrap();
+    let mut reader = open(&fs).unwrap();
+    while let Next::Record(_) = reader.next().unwrap() {
+        assert!(reader.window_bytes() <= record_bytes(FRAGMENT_BYTES_MAX));
+    }
+}

@@ -1,0 +1,126 @@
+//! What a manifest keeps, what it refuses, and what a crash leaves of it.
+
+mod damage;
+mod dump;
+mod fault;
+mod property;
+mod state;
+
+use std::{path::PathBuf, sync::Arc};
+
+use super::{
+    KeyspaceCreated, ManifestFile, ManifestState, TableMoved, VersionEdit,
+    current::Current,
+    load::{Loaded, load},
+};
+use crate::{
+    Result,
+    fs::{Fs, MemoryFs},
+    log::Position,
+    version::{FilterPlace, TableMeta},
+};
+
+const STORE: u128 = 0x5106_e5db << 64 | 1;
+const SEED: u64 = 77;
+const FOLDER: &str = "db";
+
+fn new_fs() -> Arc<MemoryFs> {
+    let fs = MemoryFs::new();
+    fs.create_folder(FOLDER.as_ref()).unwrap();
+    fs.settle();
+    Arc::new(fs)
+}
+
+fn create(fs: &Arc<impl Fs + 'static>, id: u64) -> ManifestFile {
+    let state = ManifestState::new(STORE, SEED);
+    ManifestFile::create(fs.clone(), PathBuf::from(FOLDER), id, state).unwrap()
+}
+
+fn path(id: u64) -> String {
+    format!("{FOLDER}/MANIFEST-{id:06}")
+}
+
+fn load_from(fs: &dyn Fs) -> Result<Option<Loaded>> {
+    load(fs, FOLDER.as_ref())
+}
+
+fn no_id() -> u64 {
+    panic!("no new manifest is needed")
+}
+
+/// A table with all fields set, `first` to `last` in level `level`.
+fn table(id: u64, level: u8, first: &str, last: &str) -> Arc<TableMeta> {
+    Arc::new(TableMeta {
+        id,
+        level,
+        run: 0,
+        bytes: 4096,
+        checksum: 0x0123_4567_89ab_cdef,
+        salt: 0xfedc_ba98_7654_3210,
+        filter: Some(FilterPlace { file_id: id, offset: 3072, bytes: 128, checksum: 0xdead_beef }),
+        global_sequence: None,
+        smallest: first.as_bytes().into(),
+        largest: last.as_bytes().into(),
+        entries: 40,
+        tombstones: 2,
+        smallest_sequence: 3,
+        largest_sequence: 42,
+        oldest_expiry_ms: None,
+        blob_files: vec![],
+    })
+}
+
+/// The edits of a small store, in order.
+fn edits() -> Vec<VersionEdit> {
+    let keyspace = |id, name: &str| KeyspaceCreated { id, name: name.into(), options: vec![1, 2] };
+    vec![
+        VersionEdit {
+            next_file_id: Some(10),
+            next_keyspace_id: Some(3),
+            logs_created: vec![2],
+            keyspaces_created: vec![keyspace(1, "default"), keyspace(2, "users")],
+            ..VersionEdit::default()
+        },
+        VersionEdit {
+            next_file_id: Some(20),
+            last_sequence: Some(50),
+            store_clock_ms: Some(1000),
+            tables_added: vec![(1, table(11, 0, "a", "m")), (2, table(12, 1, "a", "c"))],
+            flushed: vec![(1, 42), (2, 42)],
+            logs_created: vec![13],
+            log_floor: Some(13),
+            log_mark: Some(Position { file_id: 13, offset: 640 }),
+            ..VersionEdit::default()
+        },
+        VersionEdit {
+            tables_moved: vec![TableMoved { keyspace: 1, id: 11, level: 6, run: 0 }],
+            tables_removed: vec![(2, 12)],
+            tables_added: vec![(2, table(14, 1, "a", "b")), (2, table(15, 1, "c", "d"))],
+            ..VersionEdit::default()
+        },
+        VersionEdit { keyspaces_dropped: vec![2], ..VersionEdit::default() },
+    ]
+}
+
+/// The states before the first and after each of the [`edits`].
+fn states(id: u64) -> Vec<ManifestState> {
+    let mut state = ManifestState::new(STORE, SEED);
+    state.next_file_id = id + 1;
+    let mut states = vec![state.clone()];
+    for edit in edits() {
+        state.apply(&edit).unwrap();
+        states.push(state.clone());
+    }
+    states
+}
+
+/// A manifest with all [`edits`]. Returns where each record ends, the first edit's at index 0.
+fn small_manifest(fs: &Arc<impl Fs + 'static>, id: u64) -> Vec<u64> {
+    let mut manifest = create(fs, id);
+    let mut ends = vec![manifest.position().offset];
+    for edit in edits() {
+        assert_eq!(manifest.append(&edit, no_id).unwrap().replaced, None);
+        ends.push(manifest.position().offset);
+    }
+    ends
+}

@@ -1,0 +1,182 @@
+//! Edits and states of any form come back from their bytes.
+
+use proptest::{
+    collection::vec,
+    option,
+    prelude::*,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+use sievedb_format::{Corruption, SEQUENCE_MAX};
+
+use super::*;
+use crate::log::testing::seeds;
+
+/// Runs `test` on 256 values, drawn from each seed.
+fn check<S: Strategy>(strategy: S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    for seed in seeds(1) {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        let config = Config { failure_persistence: None, ..Config::default() };
+        TestRunner::new_with_rng(config, rng).run(&strategy, &test).unwrap();
+    }
+}
+
+fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
+    let filter = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u32>());
+    let filter = filter.prop_map(|(file_id, offset, bytes, checksum)| FilterPlace {
+        file_id,
+        offset,
+        bytes,
+        checksum,
+    });
+    let ids = (any::<u64>(), any::<u8>(), any::<u64>(), any::<u64>());
+    let sums = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+    let keys = [vec(any::<u8>(), 0..300), vec(any::<u8>(), 0..9)];
+    let sequences = [0..=SEQUENCE_MAX, 0..=SEQUENCE_MAX];
+    let more = (option::of(filter), option::of(0..=SEQUENCE_MAX), option::of(any::<u64>()));
+    let all = (ids, sums, keys, sequences, more, vec(any::<u64>(), 0..3));
+    all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files)| {
+        keys.sort_unstable();
+        sequences.sort_unstable();
+        let [smallest, largest] = keys.map(Vec::into_boxed_slice);
+        Arc::new(TableMeta {
+            id: ids.0,
+            level: ids.1,
+            run: ids.2,
+            bytes: ids.3,
+            checksum: sums.0,
+            salt: sums.1,
+            filter: more.0,
+            global_sequence: more.1,
+            smallest,
+            largest,
+            entries: sums.2,
+            tombstones: sums.3,
+            smallest_sequence: sequences[0],
+            largest_sequence: sequences[1],
+            oldest_expiry_ms: more.2,
+            blob_files,
+        })
+    })
+}
+
+fn any_edit() -> impl Strategy<Value = VersionEdit> {
+    let pair = || (any::<u64>(), any::<u64>());
+    let number = || option::of(any::<u64>());
+    let numbers = (number(), number(), number(), number(), number(), number());
+    let keyspace = (any::<u64>(), ".{1,60}", vec(any::<u8>(), 0..40))
+        .prop_map(|(id, name, options)| KeyspaceCreated { id, name, options });
+    let moved = (any::<u64>(), any::<u64>(), any::<u8>(), any::<u64>())
+        .prop_map(|(keyspace, id, level, run)| TableMoved { keyspace, id, level, run });
+    let ids = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4));
+    let tables = (vec((any::<u64>(), any_table()), 0..4), vec(pair(), 0..4), vec(moved, 0..4));
+    let rest = (option::of(any::<u128>()), vec(pair(), 0..4), option::of(pair()));
+    (numbers, ids, vec(keyspace, 0..4), tables, rest).prop_map(
+        |(numbers, ids, keyspaces_created, tables, rest)| VersionEdit {
+            store_id: rest.0,
+            hash_seed: numbers.0,
+            next_file_id: numbers.1,
+            next_keyspace_id: numbers.2,
+            last_sequence: numbers.3,
+            store_clock_ms: numbers.4,
+            logs_created: ids.0,
+            log_floor: numbers.5,
+            keyspaces_created,
+            keyspaces_dropped: ids.1,
+            tables_added: tables.0,
+            tables_removed: tables.1,
+            tables_moved: tables.2,
+            flushed: rest.1,
+            log_mark: rest.2.map(|(file_id, offset)| Position { file_id, offset }),
+        },
+    )
+}
+
+/// States that edits can lead to: tables in runs of their own.
+fn any_state() -> impl Strategy<Value = ManifestState> {
+    let keyspace = (vec(any::<u8>(), 0..20), 0..=SEQUENCE_MAX, vec(any_table(), 0..5));
+    let logs = proptest::collection::btree_set(50..100_u64, 0..5);
+    let mark = (any::<u64>(), any::<u64>());
+    let numbers = (any::<u64>(), any::<u64>(), 0..=SEQUENCE_MAX, 0..50_u64);
+    (numbers, mark, logs, vec(keyspace, 0..4)).prop_map(|(numbers, mark, logs, keyspaces)| {
+        let mut state = ManifestState::new(STORE, numbers.0);
+        state.next_file_id = 1000;
+        state.next_keyspace_id = 10;
+        state.store_clock_ms = numbers.1;
+        state.last_sequence = numbers.2;
+        state.log_floor = numbers.3;
+        state.log_mark = Position { file_id: mark.0, offset: mark.1 };
+        state.logs = logs;
+        for (index, (options, flushed, tables)) in keyspaces.into_iter().enumerate() {
+            let mut keyspace = super::super::KeyspaceState {
+                name: format!("k{index}"),
+                options,
+                flushed,
+                ..Default::default()
+            };
+            for (number, table) in tables.into_iter().enumerate() {
+                let id = (100 * (index + 1) + number) as u64;
+                let table = TableMeta { id, run: id, ..TableMeta::clone(&table) };
+                state.last_sequence = state.last_sequence.max(table.largest_sequence);
+                keyspace.tables.insert(id, Arc::new(table));
+            }
+            state.last_sequence = state.last_sequence.max(flushed);
+            state.keyspaces.insert(index as u64 + 1, keyspace);
+        }
+        state
+    })
+}
+
+#[test]
+fn an_edit_returns_from_its_bytes() {
+    check(any_edit(), |edit| {
+        prop_assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
+        Ok(())
+    });
+}
+
+#[test]
+fn an_edit_recreates_its_state() {
+    check(any_state(), |state| {
+        let bytes = state.to_edit().encode();
+        let mut again = ManifestState::new(STORE, state.hash_seed);
+        again.apply(&VersionEdit::decode(&bytes).unwrap()).unwrap();
+        prop_assert_eq!(again, state);
+        Ok(())
+    });
+}
+
+#[test]
+fn damaged_edits_do_not_panic() {
+    check((any_edit(), any::<proptest::sample::Index>(), any::<u8>()), |(edit, at, byte)| {
+        let mut bytes = edit.encode();
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let at = at.index(bytes.len());
+        let cut = VersionEdit::decode(&bytes[..at]);
+        bytes[at] = byte;
+        let changed = VersionEdit::decode(&bytes);
+        let mut state = ManifestState::new(STORE, SEED);
+        for edit in [cut, changed].into_iter().flatten() {
+            let _ = state.apply(&edit);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn fields_that_a_later_release_adds_are_skipped_or_refused() {
+    let edit = edits().swap_remove(1);
+    // Field 16 of an edit, first one that may be skipped, then one that must be known.
+    let with = |tag: u8| [&edit.encode()[..], &[tag, 2, 7, 7]].concat();
+    assert_eq!(VersionEdit::decode(&with(32)), Ok(edit.clone()));
+    let what = "field of a version edit";
+    assert_eq!(VersionEdit::decode(&with(33)), Err(Corruption::Unsupported { what, value: 16 }));
+    let twice = [&edit.encode()[..], &[11, 1, 60]].concat();
+    assert_eq!(
+        VersionEdit::decode(&twice),
+        Err(Corruption::Order { what: "last sequence number" })
+    );
+}

@@ -1,0 +1,157 @@
+//! Which edits fit.
+
+use sievedb_format::Corruption;
+
+use super::*;
+
+fn base() -> ManifestState {
+    states(1).swap_remove(3)
+}
+
+#[test]
+fn edits_add_up() {
+    let states = states(1);
+    let [_, _, flushed, compacted, dropped] = &states[..] else { panic!("four edits") };
+    assert_eq!((flushed.last_sequence, flushed.log_floor), (50, 13));
+    assert_eq!(flushed.logs.iter().copied().collect::<Vec<_>>(), [13], "2 is obsolete");
+    assert_eq!(compacted.keyspaces[&1].tables[&11].level, 6);
+    assert_eq!(flushed.keyspaces[&1].tables[&11].level, 0, "copies are apart");
+    assert_eq!(compacted.keyspaces[&2].tables.keys().copied().collect::<Vec<_>>(), [14, 15]);
+    assert_eq!(dropped.keyspaces.keys().copied().collect::<Vec<_>>(), [1]);
+    assert_eq!(dropped.next_keyspace_id, 3, "ids are not used again");
+}
+
+#[test]
+fn counters_do_not_fall() {
+    let mut state = base();
+    let before = state.clone();
+    let edit = VersionEdit {
+        next_file_id: Some(3),
+        next_keyspace_id: Some(1),
+        last_sequence: Some(7),
+        store_clock_ms: Some(1),
+        log_mark: Some(Position { file_id: 2, offset: 1 << 40 }),
+        ..VersionEdit::default()
+    };
+    state.apply(&edit).unwrap();
+    assert_eq!(state, before);
+}
+
+#[test]
+fn a_table_raises_the_last_sequence_number() {
+    let mut state = base();
+    let mut newer = TableMeta::clone(&table(16, 0, "x", "y"));
+    newer.largest_sequence = 99;
+    let edit = VersionEdit { tables_added: vec![(1, Arc::new(newer))], ..VersionEdit::default() };
+    state.apply(&edit).unwrap();
+    assert_eq!(state.last_sequence, 99);
+}
+
+#[test]
+fn edits_that_do_not_fit_are_refused() {
+    use Corruption::{Mismatch, Missing, Order, OutOfRange};
+    let edit = VersionEdit::default;
+    let keyspace = |id, name: &str| KeyspaceCreated { id, name: name.into(), options: vec![] };
+    let add = |keyspace, table| VersionEdit { tables_added: vec![(keyspace, table)], ..edit() };
+    let moved = TableMoved { keyspace: 2, id: 14, level: 1, run: 0 };
+    let there = "table that is there already";
+    let run = Order { what: "tables of a run" };
+    let keyspace_there = Order { what: "keyspace that is there already" };
+    let log_there = Order { what: "log that is obsolete or there already" };
+    let cases = [
+        ("added twice", add(1, table(11, 6, "a", "b")), Order { what: there }),
+        ("no keyspace", add(9, table(16, 6, "a", "b")), Missing { what: "keyspace" }),
+        ("id", add(1, table(20, 6, "y", "z")), OutOfRange { what: "file id", value: 20 }),
+        ("overlap at the start", add(1, table(16, 6, "m", "z")), run.clone()),
+        ("overlap at the end", add(2, table(16, 1, "", "a")), run.clone()),
+        ("overlap inside", add(2, table(16, 1, "aa", "ab")), run.clone()),
+        (
+            "overlap by a move",
+            VersionEdit {
+                tables_added: vec![(2, table(16, 2, "a", "z"))],
+                tables_moved: vec![TableMoved { level: 2, ..moved }],
+                ..edit()
+            },
+            run,
+        ),
+        (
+            "removed, not there",
+            VersionEdit { tables_removed: vec![(2, 11)], ..edit() },
+            Missing { what: "removed table" },
+        ),
+        (
+            "moved, not there",
+            VersionEdit { tables_moved: vec![TableMoved { id: 99, ..moved }], ..edit() },
+            Missing { what: "moved table" },
+        ),
+        (
+            "keyspace id",
+            VersionEdit { keyspaces_created: vec![keyspace(3, "new")], ..edit() },
+            OutOfRange { what: "keyspace id", value: 3 },
+        ),
+        (
+            "keyspace twice",
+            VersionEdit { keyspaces_created: vec![keyspace(2, "new")], ..edit() },
+            keyspace_there.clone(),
+        ),
+        (
+            "name twice",
+            VersionEdit {
+                keyspaces_created: vec![keyspace(3, "users")],
+                next_keyspace_id: Some(4),
+                ..edit()
+            },
+            keyspace_there,
+        ),
+        (
+            "dropped, not there",
+            VersionEdit { keyspaces_dropped: vec![7], ..edit() },
+            Missing { what: "dropped keyspace" },
+        ),
+        (
+            "flushed falls",
+            VersionEdit { flushed: vec![(1, 41)], ..edit() },
+            OutOfRange { what: "flushed sequence number", value: 41 },
+        ),
+        (
+            "log floor falls",
+            VersionEdit { log_floor: Some(12), ..edit() },
+            OutOfRange { what: "log floor", value: 12 },
+        ),
+        ("log twice", VersionEdit { logs_created: vec![13], ..edit() }, log_there.clone()),
+        ("obsolete log", VersionEdit { logs_created: vec![12], ..edit() }, log_there),
+        (
+            "log id",
+            VersionEdit { logs_created: vec![20], ..edit() },
+            OutOfRange { what: "file id", value: 20 },
+        ),
+        (
+            "last sequence",
+            VersionEdit { last_sequence: Some(1 << 56), ..edit() },
+            OutOfRange { what: "last sequence number", value: 1 << 56 },
+        ),
+        (
+            "another store",
+            VersionEdit { store_id: Some(2), ..edit() },
+            Mismatch { what: "store id", expected: 1, found: 2 },
+        ),
+        (
+            "another seed",
+            VersionEdit { hash_seed: Some(78), ..edit() },
+            Mismatch { what: "hash seed", expected: 77, found: 78 },
+        ),
+    ];
+    for (name, edit, want) in cases {
+        assert_eq!(base().apply(&edit), Err(want), "{name}");
+    }
+}
+
+#[test]
+fn tables_of_different_runs_may_overlap() {
+    let mut state = base();
+    let mut other = TableMeta::clone(&table(16, 6, "a", "z"));
+    other.run = 1;
+    let level_0 = table(17, 0, "a", "z");
+    let tables_added = vec![(1, Arc::new(other)), (1, level_0), (2, table(18, 6, "a", "z"))];
+    state.apply(&VersionEdit { tables_added, ..VersionEdit::default() }).unwrap();
+}

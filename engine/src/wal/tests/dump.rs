@@ -1,0 +1,33 @@
+//! The bytes of a segment, pinned.
+
+use super::*;
+use crate::{
+    log::testing::{check_golden, with_file},
+    wal::dump::describe,
+};
+
+fn described(fs: &MemoryFs) -> String {
+    let file = fs.open(path(12).as_ref()).unwrap();
+    describe(file, path(12).into(), 12).unwrap().to_string()
+}
+
+#[test]
+fn the_bytes_of_a_segment_are_pinned() {
+    let fs = new_fs();
+    let mut writer = create(&*fs, 12, Some(at(9, 4096)), at(9, 64));
+    let mut batch = BatchEncoder::new();
+    batch.create_keyspace(7, "users", b"\x01\x02");
+    batch.put(7, b"key", b"value");
+    batch.put(300, b"", b"\x00\xff");
+    batch.remove(0, b"gone");
+    batch.clear_keyspace(7);
+    batch.drop_keyspace(7);
+    writer.append(&[pending(41, batch.finish()), put(47, b"next")], at(12, 64)).unwrap();
+    writer.append(&[pending(48, vec![0; (1 << 20) + 1])], at(12, 64)).unwrap();
+    let end = writer.offset();
+    writer.seal(at(12, end)).unwrap();
+    check_golden("wal/segment", &described(&fs));
+    let torn = with_file(&fs, &path(12), |bytes| bytes.truncate(end as usize + 3));
+    let text = described(&torn);
+    assert!(text.lines().last().unwrap().contains("not a record"), "{text}");
+}
