@@ -167,6 +167,7 @@ fn filters_spare_what_they_promise() {
         assert!(number("cache_bytes") * 10 <= number("table_bytes"), "{store}");
         assert_eq!(store["levels"][0]["level"], 0, "{store}");
     }
+    assert_eq!(report["cases"].as_array().unwrap().len(), 8);
     let requests = |case: usize| {
         let case = &report["cases"][case];
         assert_eq!(case["asked"], "absent keys");
@@ -174,6 +175,23 @@ fn filters_spare_what_they_promise() {
     };
     assert!(requests(0) >= 1.0, "filters off: {}", requests(0));
     assert!(requests(1) <= 0.04, "blocked Bloom: {}", requests(1));
+}
+
+#[test]
+fn a_broken_promise_fails_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("stores");
+    let args = ["bench", "misses", "--keys-count", "1000", "--lookups", "100", "--rounds", "1"];
+    let args = [&args[..], &["--miss-cpu-ns-max", "0.1", "--dir", text(&kept)]].concat();
+    let output = sieve(&args);
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    assert!(out.contains("WRONG: blocked Bloom, all in cache, absent keys: "), "{out}{err}");
+    assert!(err.contains("a result is wrong"), "{out}{err}");
+    // The stores are kept, and not overwritten.
+    assert_eq!(failure(&["get", text(&kept.join("off")), "a"]), "");
+    assert!(failure(&args).contains("cannot create"));
 }
 
 #[test]

@@ -6,10 +6,10 @@
 
 use std::{ops::Range, path::Path};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use sievedb::{Db, Durability, KeyspaceOptions, Options, Result};
 
-use super::{case::Filters, levels::levels};
+use super::{case::Filters, levels::levels, progress};
 use crate::workload::{Keys, VALUE_BYTES, value_of};
 
 /// Entries written at a time.
@@ -50,8 +50,8 @@ impl Filling<'_> {
     /// tables.
     pub(crate) fn fill(&self, path: &Path, filters: Filters) -> Result<u64> {
         let db = self.options(filters).open(path)?;
-        let progress = ProgressBar::new(self.keys.len()).with_style(style());
-        progress.set_message(format!("fill, {}", filters.name()));
+        let title = format!("fill, {}", filters.name());
+        let progress = progress::bar(self.keys.len(), "keys", &title);
         let flush_keys = self.flush_keys();
         let mut end = self.keys.len() - FLUSHES * flush_keys;
         self.insert(&db, 0..end, &progress)?;
@@ -98,9 +98,4 @@ pub(crate) fn data_bytes(keys: &Keys) -> u64 {
         (key.len() + VALUE_BYTES) as u64
     });
     bytes.sum()
-}
-
-fn style() -> ProgressStyle {
-    let template = "{msg:24} {wide_bar} {human_pos} of {human_len} keys, {eta} left";
-    ProgressStyle::with_template(template).expect("the template is well formed")
 }

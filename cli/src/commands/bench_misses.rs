@@ -7,14 +7,15 @@ use std::{
 };
 
 use sievedb::Db;
-use tempfile::TempDir;
 
 use crate::{
     bench::{
-        case::{Asked, Case, Filters, Reads},
+        case::{Asked, Cache, Case, Filters, Kind, Reads},
         fill::{Filling, KEYS_MIN, data_bytes},
+        folder::Folder,
         levels::{levels, since},
         lookups::{Answers, Expected, RoundKeys, median, round},
+        progress,
         report::{Report, Setup, Store},
         time::now,
     },
@@ -27,8 +28,9 @@ const KEYS_COUNT: u64 = 2_000_000;
 
 /// Looks absent and present keys up, with filters off and with blocked Bloom filters.
 ///
-/// Fills two stores with the same keys, which are removed at the end, reopens them, and prints
-/// one table. Checks every answer and the store's counters; fails if anything is wrong.
+/// Fills two stores with the same keys, reopens them with a block cache smaller than the data, and
+/// once more with one that holds everything, and prints a table for each. Checks every answer, the
+/// stores' counters, and what is promised of them; fails if anything is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Keys: `iin` (12-digit identification numbers), `urls`, or a file with one key a line, of
@@ -44,9 +46,9 @@ pub(crate) struct Args {
     /// Filter bits for each key, above 0 up to 40.
     #[arg(long, value_name = "BITS", default_value_t = 10.0, value_parser = bits_per_key)]
     bits_per_key: f64,
-    /// Block cache, in per cent of the tables.
+    /// The smaller block cache, in per cent of the tables.
     #[arg(long, value_name = "PERCENT", default_value_t = 10,
-          value_parser = clap::value_parser!(u64).range(0..=100))]
+          value_parser = clap::value_parser!(u64).range(0..=99))]
     cache_percent: u64,
     /// Lookups of a round, fewer if there are not enough keys.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000,
@@ -56,9 +58,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 3,
           value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Folder for the temporary stores [default: that of the system].
-    #[arg(long)]
-    folder: Option<PathBuf>,
+    /// Fail if a miss with everything in memory takes more CPU time than this, with filters.
+    #[arg(long, value_name = "NS")]
+    miss_cpu_ns_max: Option<f64>,
+    /// Folder for the stores, which are kept [default: a temporary one, removed at the end].
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -114,22 +119,45 @@ impl Args {
             seed: self.seed,
             bits_per_key: self.bits_per_key,
         };
-        let folder = self.temporary_folder()?;
+        let folder = Folder::new(self.dir.as_deref())?;
         let (mut stores, mut cases) = (Vec::new(), Vec::new());
         for (filters, name) in [(Filters::Off, "off"), (Filters::BlockedBloom, "blocked-bloom")] {
-            let path = folder.path().join(name);
+            let path = folder.store(name)?;
             let start = now();
             let table_bytes = filling.fill(&path, filters)?;
             let fill_seconds = start.elapsed().as_secs_f64();
-
+            let open =
+                |cache_bytes| filling.options(filters).block_cache_bytes(cache_bytes).open(&path);
             let cache_bytes = table_bytes / 100 * self.cache_percent;
-            let db = filling.options(filters).block_cache_bytes(cache_bytes).open(&path)?;
-            stores.push(Store::new(filters, fill_seconds, cache_bytes, levels(&db.stats())));
-            for (asked, keys) in [(Asked::Absent, &set.absent), (Asked::Present, &set.stored)] {
-                cases.push(self.case(&db, keys, lookups, filters, asked)?);
+            for cache in [Cache::Part, Cache::All] {
+                let db = match cache {
+                    Cache::Part => open(cache_bytes)?,
+                    Cache::All => {
+                        // Room to spare: blocks are larger in memory, and spread unevenly over
+                        // the shards of the cache.
+                        let db = open(2 * (table_bytes + data_bytes))?;
+                        for entry in db.iter() {
+                            entry?;
+                        }
+                        db
+                    }
+                };
+                if cache == Cache::Part {
+                    stores.push(Store::new(
+                        filters,
+                        fill_seconds,
+                        cache_bytes,
+                        levels(&db.stats()),
+                    ));
+                }
+                for (asked, keys) in [(Asked::Absent, &set.absent), (Asked::Present, &set.stored)] {
+                    let kind = Kind { filters, cache, asked };
+                    cases.push(self.case(&db, keys, lookups, kind)?);
+                }
             }
         }
-        cases.sort_by_key(|case| case.asked != Asked::Absent);
+        cases
+            .sort_by_key(|case| (case.kind.cache != Cache::Part, case.kind.asked != Asked::Absent));
 
         let setup = Setup {
             keys: self.keys.to_string(),
@@ -141,21 +169,16 @@ impl Args {
             cache_percent: self.cache_percent,
             rounds: self.rounds,
             lookups_per_round: lookups,
+            miss_cpu_ns_max: self.miss_cpu_ns_max,
         };
         Ok(Report::new(setup, stores, &cases))
     }
 
     /// Looks `keys` up in rounds of `lookups`; none twice, so that no round finds in the cache
     /// what the one before has read.
-    fn case(
-        &self,
-        db: &Db,
-        keys: &Keys,
-        lookups: u64,
-        filters: Filters,
-        asked: Asked,
-    ) -> Result<Case> {
-        let expected = match asked {
+    fn case(&self, db: &Db, keys: &Keys, lookups: u64, kind: Kind) -> Result<Case> {
+        let progress = progress::bar(self.rounds + 1, "rounds", &kind.to_string());
+        let expected = match kind.asked {
             Asked::Absent => Expected::Absent,
             Asked::Present => Expected::Present { seed: self.seed },
         };
@@ -163,7 +186,9 @@ impl Args {
         let count = usize::try_from(lookups).unwrap_or(usize::MAX);
         let mut next_round = |answers: &mut Answers| {
             let keys = RoundKeys::new(keys, numbers.by_ref().take(count));
-            round(&keys, expected, answers, |key| db.get(key))
+            let times = round(&keys, expected, answers, |key| db.get(key));
+            progress.inc(1);
+            times
         };
 
         let mut answers = Answers::default();
@@ -174,9 +199,9 @@ impl Args {
         let rounds: Vec<_> =
             (0..self.rounds).map(|_| next_round(&mut answers)).collect::<Result<_, _>>()?;
         let after = db.stats();
+        progress.finish_and_clear();
         Ok(Case {
-            filters,
-            asked,
+            kind,
             answers,
             gets: after.lookups.lookups - before.lookups.lookups,
             levels: since(&levels(&before), &levels(&after)),
@@ -186,12 +211,6 @@ impl Args {
             },
             times: median(&rounds),
         })
-    }
-
-    fn temporary_folder(&self) -> Result<TempDir> {
-        let parent = self.folder.clone().unwrap_or_else(std::env::temp_dir);
-        let folder = tempfile::Builder::new().prefix("sieve-bench-").tempdir_in(&parent);
-        folder.map_err(|source| Error::Io { op: "create a folder in", path: parent, source })
     }
 }
 
