@@ -8,10 +8,7 @@ use std::{
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
 use super::edit::{KeyspaceCreated, TableMoved, VersionEdit};
-use crate::{
-    log::Position,
-    version::{LEVELS, TableMeta},
-};
+use crate::{log::Position, table::TableMeta, version::LEVELS};
 
 /// What a store remembers.
 ///
@@ -178,7 +175,7 @@ impl ManifestState {
     fn check_names(&self) -> Result<(), Corruption> {
         let names: BTreeSet<_> = self.keyspaces.values().map(|keyspace| &keyspace.name).collect();
         if names.len() < self.keyspaces.len() {
-            return Err(Corruption::Order { what: "name of a keyspace that is there already" });
+            return Err(Corruption::Order { what: "keyspace that is there already" });
         }
         Ok(())
     }
