@@ -1,0 +1,3 @@
+//! Integration tests of SieveDB, in one binary.
+
+mod corruption;
