@@ -1,3 +1,4 @@
 //! Integration tests of SieveDB, in one binary.
 
 mod corruption;
+mod limits;
