@@ -2,3 +2,4 @@
 
 mod corruption;
 mod limits;
+mod locking;
