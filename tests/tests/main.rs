@@ -1,5 +1,6 @@
 //! Integration tests of SieveDB, in one binary.
 
 mod corruption;
+mod lifetime;
 mod limits;
 mod locking;
