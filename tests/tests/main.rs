@@ -4,3 +4,4 @@ mod corruption;
 mod lifetime;
 mod limits;
 mod locking;
+mod stress;
