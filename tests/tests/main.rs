@@ -5,3 +5,4 @@ mod lifetime;
 mod limits;
 mod locking;
 mod stress;
+mod tidy;
