@@ -69,7 +69,9 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let Some(loaded) = load(fs, folder)? else { return fresh(folder, &files, names.clone()) };
     let mut log = LogState::new(options, &loaded.state);
     let named: Vec<_> = loaded.state.logs.iter().copied().collect();
-    let on_disk = segment_ids(&names);
+    let mut on_disk = segment_ids(&names);
+    // A crash may have kept any of the obsolete ones while they were unlinked.
+    on_disk.retain(|&id| id >= loaded.state.log_floor);
     let store_id = loaded.state.store_id;
     let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk };
     let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;

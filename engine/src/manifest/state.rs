@@ -178,7 +178,7 @@ impl ManifestState {
     fn check_names(&self) -> Result<(), Corruption> {
         let names: BTreeSet<_> = self.keyspaces.values().map(|keyspace| &keyspace.name).collect();
         if names.len() < self.keyspaces.len() {
-            return Err(Corruption::Order { what: "name of a keyspace that is there already" });
+            return Err(Corruption::Order { what: "keyspace that is there already" });
         }
         Ok(())
     }

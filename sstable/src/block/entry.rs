@@ -101,8 +101,13 @@ impl Entry {
 /// Reads a varint that was checked.
 #[inline]
 fn read_varint(content: &[u8], at: &mut usize) -> u64 {
-    let mut value = 0;
-    let mut shift = 0;
+    let first = content[*at];
+    *at += 1;
+    if first < 0x80 {
+        return first.into(); // Most lengths are short.
+    }
+    let mut value = u64::from(first & 0x7f);
+    let mut shift = 7;
     loop {
         let byte = content[*at];
         *at += 1;

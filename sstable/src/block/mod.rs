@@ -28,6 +28,8 @@ mod cursor;
 mod entry;
 mod reader;
 pub mod stored;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use builder::BlockBuilder;
 pub(crate) use cursor::BlockCursor;
@@ -56,24 +58,4 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
         len += 8;
     }
     len + a[len..].iter().zip(&b[len..]).take_while(|(a, b)| a == b).count()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn common_prefix_finds_the_first_difference() {
-        for len in 0..40 {
-            let a = vec![7; len];
-            assert_eq!(common_prefix(&a, &a), len);
-            assert_eq!(common_prefix(&a, &[a.clone(), vec![7]].concat()), len);
-            for at in 0..len {
-                let mut b = a.clone();
-                b[at] = 8;
-                assert_eq!(common_prefix(&a, &b), at, "length {len}");
-                assert_eq!(common_prefix(&b, &a[..at]), at, "length {len}");
-            }
-        }
-    }
 }

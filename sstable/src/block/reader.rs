@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use sievedb_format::{Corruption, Decoder, InternalKey, Trailer};
 
 use super::{Entry, RESTART_BYTES, RESTART_INTERVAL_MAX, common_prefix};
@@ -181,7 +181,8 @@ impl Block {
         let found = self.lower_bound(target).filter(|found| found.is_same_user_key)?;
         let mut value = self.content;
         value.truncate(found.entry.value.end);
-        Some((found.entry.trailer(), value.split_off(found.entry.value.start)))
+        value.advance(found.entry.value.start);
+        Some((found.entry.trailer(), value))
     }
 
     /// The handle of the block below that holds the first entry at or behind `target`, if any.

@@ -2,5 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod allocations;
+mod damage;
+mod golden;
+mod lookup;
 mod model;
 mod support;

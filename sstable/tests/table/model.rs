@@ -7,7 +7,7 @@ use sievedb_filter::key_hash;
 use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 use sievedb_sstable::{BlockCounts, CacheUse, Compression, Table, TableCursor, TableOptions};
 
-use crate::support::{Built, Entry, IDENTITY, build, model_get};
+use crate::support::{Built, Entry, IDENTITY, build, model_get, proptest_config};
 
 fn user_key() -> impl Strategy<Value = Vec<u8>> {
     let letters = prop::sample::select(vec![0, b'a', b'b', 0xff]);
@@ -216,16 +216,8 @@ fn check_summary(built: &Built, table: &Table, entries: &[Entry]) {
     assert_eq!(table.filter().resident().is_some(), summary.filter.is_some());
 }
 
-fn config() -> ProptestConfig {
-    let mut config = ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() };
-    let seed = std::env::var("SIEVE_SEED").map_or(42, |seed| seed.parse().unwrap());
-    eprintln!("SIEVE_SEED={seed}");
-    config.rng_seed = prop::test_runner::RngSeed::Fixed(seed);
-    config
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(proptest_config(96))]
 
     #[test]
     fn table_answers_as_a_sorted_list(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use proptest::test_runner::{Config, RngSeed};
 use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
 use sievedb_sstable::{
     BlockCache, ReadError, Table, TableIdentity, TableOptions, TableSource, TableSummary,
@@ -91,4 +92,12 @@ pub(crate) fn model_get<'a>(
     let target = InternalKey::seek(user_key, sequence);
     let at = entries.partition_point(|entry| entry.key() < target);
     entries.get(at).filter(|entry| entry.user_key == user_key)
+}
+
+/// So many cases, from a seed that is printed and may be given.
+pub(crate) fn proptest_config(cases: u32) -> Config {
+    let seed = std::env::var("SIEVE_SEED").map_or(42, |seed| seed.parse().unwrap());
+    eprintln!("SIEVE_SEED={seed}");
+    let rng_seed = RngSeed::Fixed(seed);
+    Config { cases, rng_seed, failure_persistence: None, ..Config::default() }
 }

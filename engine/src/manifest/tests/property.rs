@@ -42,7 +42,7 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
         let [smallest, largest] = keys.map(Vec::into_boxed_slice);
         Arc::new(TableMeta {
             id: ids.0,
-            level: ids.1,
+            level: ids.1 % 7,
             run: ids.2,
             bytes: ids.3,
             checksum: sums.0,

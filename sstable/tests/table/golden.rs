@@ -1,0 +1,61 @@
+//! The bytes of tables, pinned. `REWRITE=1` updates the files.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sievedb_format::RangeTombstone;
+use sievedb_sstable::{Compression, TableOptions, TableSource, describe};
+
+use crate::support::{Built, Entry, IDENTITY, build_as};
+
+#[expect(clippy::disallowed_methods, reason = "golden files belong to the source tree")]
+fn check_golden(name: &str, built: &Built) {
+    let source: Arc<dyn TableSource> = Arc::new(Bytes::from(built.bytes.clone()));
+    let mut text = describe(&source).to_string();
+    text += "\n";
+    for (line, bytes) in built.bytes.chunks(32).enumerate() {
+        let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        text += &format!("{:08x}  {}\n", line * 32, hex.join(" "));
+    }
+    let path = format!("{}/testdata/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("REWRITE").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let want = std::fs::read(&path).unwrap();
+    assert_eq!(text, String::from_utf8(want).unwrap(), "{path}; REWRITE=1 updates it");
+}
+
+fn entries() -> Vec<Entry> {
+    vec![
+        Entry::put(b"", 1, b"the empty key"),
+        Entry::put(b"apple", 9, b"red"),
+        Entry::put(b"apple", 4, b"green"),
+        Entry::tombstone(b"apricot", 12),
+        Entry::put(b"banana", 300, &b"yellow ".repeat(20)),
+        Entry::put(b"\xff", 2, b""),
+    ]
+}
+
+#[test]
+fn a_plain_table() {
+    let options = TableOptions::new().compression(Compression::None).restart_interval(4);
+    check_golden("plain", &build_as(IDENTITY, &entries(), &[], options));
+}
+
+#[test]
+fn a_table_with_every_part() {
+    let mut entries = entries();
+    let long = b"a key long enough that a partition of the index is full with two of them ";
+    for n in 0..5 {
+        let user_key = [&long.repeat(6)[..], &[b'0' + n]].concat();
+        entries.insert(1 + usize::from(n), Entry::put(&user_key, 20, &[b'v'; 900]));
+    }
+    let options = TableOptions::new().block_bytes(1 << 10).index_partition_bytes(1 << 10);
+    let tombstones = [RangeTombstone::new(b"b", b"d", 40), RangeTombstone::new(b"b", b"c", 50)];
+    check_golden("every_part", &build_as(IDENTITY, &entries, &tombstones, options));
+}
+
+#[test]
+fn an_empty_table() {
+    check_golden("empty", &build_as(IDENTITY, &[], &[], TableOptions::new()));
+}
