@@ -8,6 +8,7 @@
 //! | `script`     | writes a sample                                                         |
 //! | `log_record` | where the records of a log lie, and what they vouch for                 |
 //! | `reading`    | all that a damaged store answers, compared with the history             |
+//! | `forge`      | parts of files that have a checksum, and how to make it right again     |
 //! | `cases`      | runs many cases, and names those that fail                              |
 //! | `allocation` | the largest allocation of a thread                                      |
 //! | others       | the tests, by file                                                      |
@@ -20,6 +21,8 @@ mod cases;
 mod current;
 mod files;
 mod filters;
+mod forge;
+mod forged;
 mod log_record;
 mod logs;
 mod manifest;

@@ -118,7 +118,7 @@ fn check_error(sample: &Sample, error: &Error, damaged: &[&str]) -> Result<(), S
 type Scan = (Vec<(Bytes, Bytes)>, Option<Error>);
 
 /// All that a keyspace answers.
-struct Reading {
+pub(super) struct Reading {
     gets: BTreeMap<Vec<u8>, Result<Option<Bytes>>>,
     /// Keys that cannot be there, as far as memory tells.
     ruled_out: Vec<Vec<u8>>,
@@ -126,7 +126,7 @@ struct Reading {
     backward: Scan,
 }
 
-fn read_all(sample: &Sample, db: &Db) -> Result<Vec<Reading>> {
+pub(super) fn read_all(sample: &Sample, db: &Db) -> Result<Vec<Reading>> {
     let names = db.keyspaces();
     let read = |(at, name): (usize, &&str)| {
         if !names.iter().any(|known| known == name) {
