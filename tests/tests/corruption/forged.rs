@@ -35,6 +35,7 @@ impl Tally {
             self.opened += 1;
             read_all(sample, &db).map(drop).or_else(|error| check_error(&error))?;
             db.compact().or_else(|error| check_error(&error))?;
+            db.insert("written later", "").or_else(|error| check_error(&error))?;
             drop(db);
             match open(fs, ReadMode::Pread) {
                 Ok(db) => read_all(sample, &db).map(drop).or_else(|error| check_error(&error)),
@@ -43,23 +44,31 @@ impl Tally {
         });
     }
 
-    /// Changes each byte of each part in turn, in two ways, and seals the part again.
+    /// Changes each part at each byte in turn, in several ways, and seals it again.
     fn forge(&mut self, cases: &mut Cases, sample: &Sample, name: &str, parts: &[Part]) {
         let good = &sample.files[name];
         for part in parts {
+            let end = part.place().end;
             for at in part.place() {
-                let flip = 1 << (at % 8);
-                for (what, byte) in [("=", 0xff), ("^", good[at] ^ flip)] {
+                // A byte that is as large as can be; a flipped bit; and, as far as there is room,
+                // the largest 64-bit number as a varint, and the largest sequence number.
+                let flipped = [good[at] ^ 1 << (at % 8)];
+                let ways: [&[u8]; 4] = [&[0xff], &flipped, &VARINT_MAX, &SEQUENCE_MAX];
+                for forged in ways {
+                    let forged = &forged[..forged.len().min(end - at)];
                     let mut bytes = good.to_vec();
-                    bytes[at] = byte;
+                    bytes[at..at + forged.len()].copy_from_slice(forged);
                     part.seal(&mut bytes);
-                    let what = format!("byte {at} of {part:?} {what} {byte:#04x}");
+                    let what = format!("{part:?} at {at} = {forged:02x?}");
                     self.run(cases, sample, name, &what, bytes.into());
                 }
             }
         }
     }
 }
+
+const VARINT_MAX: [u8; 10] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+const SEQUENCE_MAX: [u8; 8] = ((1_u64 << 56) - 1).to_le_bytes();
 
 fn check_error(error: &Error) -> Result<(), String> {
     let cause = match error {
