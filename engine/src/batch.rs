@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use crate::{
     Durability, Error, Keyspace, Result,
     commit::{Always, Entry, Target, Write, charge_bytes},
-    open_store::OpenStore,
-    tree::Tree,
+    read::tree::Tree,
+    store::open_store::OpenStore,
     wal::batch::BatchEncoder,
 };
 

@@ -3,12 +3,9 @@
 use std::{ops::Deref, path::Path, sync::Arc};
 
 use crate::{
-    Batch, Durability, Keyspace, KeyspaceOptions, Options, Result, Snapshot, open_store::OpenStore,
-    stats::Stats,
+    Batch, Durability, Keyspace, KeyspaceOptions, Options, Result, Snapshot,
+    keyspace_options::DEFAULT_KEYSPACE, stats::Stats, store::open_store::OpenStore,
 };
-
-/// Name of the keyspace that [`Db`] itself stands for.
-pub const DEFAULT_KEYSPACE: &str = "default";
 
 /// A store: ordered keys with values, in a folder.
 ///
@@ -41,12 +38,6 @@ impl Db {
     /// As [`Options::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
-    }
-
-    pub(crate) fn open_with(path: &Path, options: Options) -> Result<Self> {
-        let open = Arc::new(OpenStore::open(path, options)?);
-        let tree = open.store().keyspace(DEFAULT_KEYSPACE, None)?;
-        Ok(Self { default: Keyspace::new(open, tree) })
     }
 
     /// The keyspace `name`, which is created with the options of [`Options::keyspace`] if missing.
@@ -149,6 +140,23 @@ impl Db {
 
     fn store(&self) -> &crate::store::Store {
         self.default.open_store().store()
+    }
+}
+
+impl Options {
+    /// Opens the store in the folder `path`, or creates it.
+    ///
+    /// Everything acknowledged before is there again, as far as its [`Durability`] promised.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Corrupt`](crate::Error::Corrupt) if a file was damaged,
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range, [`Error::Io`](crate::Error::Io).
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        self.validate()?;
+        let open = Arc::new(OpenStore::open(path.as_ref(), self)?);
+        let tree = open.store().keyspace(DEFAULT_KEYSPACE, None)?;
+        Ok(Db { default: Keyspace::new(open, tree) })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     manifest::{self, Current},
     options::ReadMode,
     stats::Counters,
-    table_files::TableFiles,
+    table::files::TableFiles,
     wal,
 };
 

@@ -11,9 +11,9 @@ use crate::{
     batch::WriteEncoder,
     commit::{Always, Placed, Validate},
     iter::bounds::KeyBounds,
-    lookup::Lookup,
-    open_store::OpenStore,
-    tree::Tree,
+    read::lookup::Lookup,
+    read::tree::Tree,
+    store::open_store::OpenStore,
 };
 
 /// A named collection of keys with options of its own. RocksDB calls it a column family.

@@ -10,6 +10,8 @@ use sievedb_sstable::TableOptions;
 
 use crate::{Error, Result, compaction::levels::LevelOptions};
 
+/// Name of the keyspace that [`Db`](crate::Db) itself stands for.
+pub const DEFAULT_KEYSPACE: &str = "default";
 /// Default of [`KeyspaceOptions::memtable_bytes`].
 pub const DEFAULT_MEMTABLE_BYTES: usize = 32 << 20;
 /// Default of [`KeyspaceOptions::table_bytes`].

@@ -1,9 +1,9 @@
 //! How a store is opened.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
-    Db, Durability, Error, KeyspaceOptions, Result,
+    Durability, Error, KeyspaceOptions, Result,
     clock::{Clock, SystemClock},
     fs::{Fs, RealFs},
     listener::EventListener,
@@ -81,19 +81,6 @@ impl Options {
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Opens the store in the folder `path`, or creates it.
-    ///
-    /// Everything acknowledged before is there again, as far as its [`Durability`] promised.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Locked`] if the store is open, [`Error::Corrupt`] if a file was damaged,
-    /// [`Error::InvalidOption`] for an option out of range, [`Error::Io`].
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
-        self.validate()?;
-        Db::open_with(path.as_ref(), self)
     }
 
     /// What the file system is; default [`RealFs`].
@@ -198,7 +185,7 @@ impl Options {
         false
     }
 
-    fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if self.log_segment_bytes < 4 << 10 {
             return invalid("log_segment_bytes", "at least 4 KiB");

@@ -13,9 +13,9 @@ use crate::{
         range::{self, CursorSource},
         visible::RangeTombstoneSources,
     },
-    open_store::OpenStore,
-    read_view::ReadView,
-    source::Source,
+    read::source::Source,
+    read::view::ReadView,
+    store::open_store::OpenStore,
 };
 
 /// A read view and the store that it belongs to.

@@ -10,7 +10,8 @@ use sievedb_filter::hash::key_hash;
 use sievedb_format::SequenceNumber;
 
 use crate::{
-    Error, Keyspace, Range, Result, iter::bounds::KeyBounds, lookup::Lookup, open_store::OpenStore,
+    Error, Keyspace, Range, Result, iter::bounds::KeyBounds, read::lookup::Lookup,
+    store::open_store::OpenStore,
 };
 
 /// A store as it was at one moment, all keyspaces alike.

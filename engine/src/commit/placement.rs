@@ -8,7 +8,7 @@ use super::{InFlight, PublishQueue, Write};
 use crate::{
     Error, Result,
     log::{Payload, PendingRecord},
-    tree::Tree,
+    read::tree::Tree,
 };
 
 /// Placed writes that are not in a log file yet, in sequence order.

@@ -12,16 +12,33 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use sievedb_format::SequenceNumber;
 
-use super::InFlight;
+use super::{InFlight, Placement};
 use crate::{
     Error, Result,
     fs::AppendFile,
     log::{PendingRecord, Position, Writer},
-    store::Store,
 };
+
+/// What the log needs of the store around it.
+pub(crate) trait LogHost {
+    /// Takes the placement lock.
+    fn placement(&self) -> MutexGuard<'_, Placement>;
+
+    /// Length at which a segment is sealed.
+    fn segment_bytes(&self) -> u64;
+
+    /// Creates a segment that follows `previous`, durable and named by the manifest.
+    fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer>;
+
+    /// Refuses to write once the store is read-only.
+    fn check_writable(&self) -> Result<()>;
+
+    /// Makes the store read-only. Returns `cause`.
+    fn poison(&self, cause: Error) -> Error;
+}
 
 /// The write-ahead log of an open store.
 #[derive(Debug)]
@@ -76,13 +93,13 @@ impl SharedLog {
     }
 
     /// Passes everything placed so far on to the operating system.
-    pub(crate) fn write(&self, store: &Store) -> Result<()> {
+    pub(crate) fn write(&self, host: &impl LogHost) -> Result<()> {
         let mut files = self.files.lock();
-        self.write_pending(store, &mut files)
+        self.write_pending(host, &mut files)
     }
 
     /// Passes the record of `write` on to the operating system, unless somebody did.
-    pub(crate) fn write_through(&self, store: &Store, write: &InFlight) -> Result<()> {
+    pub(crate) fn write_through(&self, host: &impl LogHost, write: &InFlight) -> Result<()> {
         let mut files = self.files.lock();
         if let Some(error) = write.failure() {
             return Err(error);
@@ -90,11 +107,11 @@ impl SharedLog {
         if self.written.load(Acquire) >= write.last {
             return Ok(());
         }
-        self.write_pending(store, &mut files)
+        self.write_pending(host, &mut files)
     }
 
     /// Makes everything placed up to `sequence` durable, unless somebody did.
-    pub(crate) fn sync_to(&self, store: &Store, sequence: SequenceNumber) -> Result<()> {
+    pub(crate) fn sync_to(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
         if self.synced.load(Acquire) >= sequence {
             return Ok(());
         }
@@ -105,15 +122,15 @@ impl SharedLog {
         let (written, unsynced) = {
             let mut files = self.files.lock();
             if self.written.load(Acquire) < sequence {
-                self.write_pending(store, &mut files)?;
+                self.write_pending(host, &mut files)?;
             }
             (self.written.load(Acquire), files.unsynced())
         };
-        store.check_writable()?;
+        host.check_writable()?;
         // Oldest first: a hole in the history would be worse than a lost end.
         for Unsynced { path, file, .. } in &unsynced {
             let synced = file.sync_data();
-            synced.map_err(|error| store.poison(Error::io("sync", path, error)))?;
+            synced.map_err(|error| host.poison(Error::io("sync", path, error)))?;
         }
         self.files.lock().mark_synced(&unsynced);
         self.synced.store(written, Release);
@@ -154,9 +171,9 @@ impl SharedLog {
     }
 
     /// Writes, syncs and seals everything: the store is being closed.
-    pub(crate) fn close(&self, store: &Store) -> Result<()> {
-        let last_placed = store.placement.lock().last_placed();
-        self.sync_to(store, last_placed)?;
+    pub(crate) fn close(&self, host: &impl LogHost) -> Result<()> {
+        let last_placed = host.placement().last_placed();
+        self.sync_to(host, last_placed)?;
         let mut files = self.files.lock();
         let mark = files.mark;
         let Some(writer) = &mut files.writer else { return Ok(()) };
@@ -166,13 +183,13 @@ impl SharedLog {
     }
 
     /// Writes all that is queued, in one append. The caller holds the log-files lock.
-    fn write_pending(&self, store: &Store, files: &mut LogFiles) -> Result<()> {
-        let (group, last_placed) = store.placement.lock().take_pending();
-        if let Err(error) = files.append(store, &group.records, last_placed) {
+    fn write_pending(&self, host: &impl LogHost, files: &mut LogFiles) -> Result<()> {
+        let (group, last_placed) = host.placement().take_pending();
+        if let Err(error) = files.append(host, &group.records, last_placed) {
             // Whoever waits is told; what was acknowledged from memory stays in the queue, so that
             // what survives a crash is a prefix of the history.
-            let error = if error.is_no_space() { error } else { store.poison(error) };
-            store.placement.lock().put_back(group.fail_waiters(&error));
+            let error = if error.is_no_space() { error } else { host.poison(error) };
+            host.placement().put_back(group.fail_waiters(&error));
             return Err(error);
         }
         self.written.store(last_placed, Release);
@@ -192,7 +209,7 @@ impl LogFiles {
     /// Appends `records`, whose last sequence number is `last`, to a segment with room.
     fn append(
         &mut self,
-        store: &Store,
+        host: &impl LogHost,
         records: &[PendingRecord],
         last: SequenceNumber,
     ) -> Result<()> {
@@ -200,7 +217,7 @@ impl LogFiles {
             return Ok(());
         }
         let mark = self.mark;
-        let writer = self.writer_with_room(store)?;
+        let writer = self.writer_with_room(host)?;
         let start = writer.offset();
         let appended = writer.append(records, mark);
         let bytes = writer.offset();
@@ -217,8 +234,8 @@ impl LogFiles {
     }
 
     /// The writer of the newest segment; seals the segment and begins the next one if it is full.
-    fn writer_with_room(&mut self, store: &Store) -> Result<&mut Writer> {
-        let full = |writer: &Writer| writer.offset() >= store.options.log_segment_bytes;
+    fn writer_with_room(&mut self, host: &impl LogHost) -> Result<&mut Writer> {
+        let full = |writer: &Writer| writer.offset() >= host.segment_bytes();
         if self.writer.as_ref().is_some_and(full) {
             let mark = self.mark;
             let writer = self.writer.as_mut().expect("it was just seen");
@@ -229,10 +246,8 @@ impl LogFiles {
             sealed?;
         }
         if self.writer.is_none() {
-            let writer = store.create_segment(self.end, self.mark)?;
+            let writer = host.create_segment(self.end, self.mark)?;
             self.add_segment(writer, 0);
-            // The log may have become too long.
-            store.background.wake();
         }
         Ok(self.writer.as_mut().expect("it was just made"))
     }

@@ -7,7 +7,7 @@ use sievedb_format::{Kind, SequenceNumber, Trailer};
 use sievedb_memtable::Memtable;
 use smallvec::SmallVec;
 
-use crate::{read_view::PlacedMemtable, tree::Tree};
+use crate::{read::tree::Tree, read::view::PlacedMemtable};
 
 /// The entries of a batch, encoded for the log, and where they go.
 ///

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::levels::{Levels, bytes};
-use crate::version::TableMeta;
+use crate::table::TableMeta;
 
 /// Tables to merge, and the level where the result goes.
 ///

@@ -18,7 +18,7 @@
 use std::{collections::HashSet, fmt};
 
 use super::choice::Compaction;
-use crate::version::TableMeta;
+use crate::table::TableMeta;
 
 /// The deepest level of a keyspace.
 pub(crate) const LAST_LEVEL: u8 = 6;

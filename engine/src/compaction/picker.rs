@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     iter::bounds::{KeyBounds, is_above, is_below},
-    version::TableMeta,
+    table::TableMeta,
 };
 
 /// Chooses compactions. Every answer follows from what it is given.

@@ -31,7 +31,7 @@ use crate::{
         Position,
         fields::{EncodeFields, Field, Fields, optional, required, set_once},
     },
-    version::TableMeta,
+    table::TableMeta,
 };
 
 pub(super) const STORE_ID: u64 = required(1);

@@ -8,10 +8,7 @@ use std::{
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
 use super::edit::{KeyspaceCreated, TableMoved, VersionEdit};
-use crate::{
-    log::Position,
-    version::{LEVELS, TableMeta},
-};
+use crate::{log::Position, table::TableMeta, version::LEVELS};
 
 /// What a store remembers.
 ///

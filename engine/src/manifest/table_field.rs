@@ -23,7 +23,7 @@ use sievedb_format::{Corruption, Encode, SEQUENCE_MAX};
 
 use crate::{
     log::fields::{EncodeFields, Fields, optional, required, set_once},
-    version::{FilterPlace, TableMeta},
+    table::{FilterPlace, TableMeta},
 };
 
 const ID: u64 = required(1);

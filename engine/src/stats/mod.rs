@@ -1,6 +1,5 @@
 //! What a store holds and what it did.
 
-mod collect;
 mod counters;
 
 use std::fmt;

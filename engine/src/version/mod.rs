@@ -1,15 +1,13 @@
 //! The tables of a keyspace at one moment.
 
-mod live_table;
 mod packed_keys;
 mod run;
-mod table_meta;
 
 use std::sync::Arc;
 
-pub(crate) use live_table::{LiveTable, table_error};
 pub(crate) use run::Run;
-pub(crate) use table_meta::{FilterPlace, TableMeta};
+
+use crate::table::LiveTable;
 
 /// Number of levels, level 0 included.
 pub(crate) const LEVELS: usize = 7;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{LiveTable, packed_keys::PackedKeys};
+use super::packed_keys::PackedKeys;
+use crate::table::LiveTable;
 
 /// Tables in key order that do not overlap.
 #[derive(Debug)]

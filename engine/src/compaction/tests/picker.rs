@@ -25,7 +25,7 @@ use crate::{
         picker::{Picker, RangeChoice},
     },
     iter::bounds::KeyBounds,
-    version::TableMeta,
+    table::TableMeta,
 };
 
 /// A table with ordinary properties.

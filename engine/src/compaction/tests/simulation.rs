@@ -15,7 +15,7 @@ use crate::{
         picker::{Picker, RangeChoice},
     },
     iter::{bounds::KeyBounds, tests::model::check},
-    version::TableMeta,
+    table::TableMeta,
 };
 
 /// The newest version of each key: its sequence number, and whether it is a put.

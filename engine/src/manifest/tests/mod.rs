@@ -17,7 +17,7 @@ use crate::{
     Result,
     fs::{Fs, MemoryFs},
     log::Position,
-    version::{FilterPlace, TableMeta},
+    table::{FilterPlace, TableMeta},
 };
 
 const STORE: u128 = 0x5106_e5db << 64 | 1;

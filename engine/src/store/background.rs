@@ -14,8 +14,8 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    Error, Result, compact::Chosen, compaction::choice::Compaction, listener::Event,
-    stats::BackgroundStats, store::Store, tree::Tree,
+    Error, Result, compaction::choice::Compaction, listener::Event, read::tree::Tree,
+    stats::BackgroundStats, store::Store, store::compact::Chosen,
 };
 
 /// How long workers wait before they try again on a full disk.

@@ -17,8 +17,9 @@ use crate::{
         cursor::Cursor,
         run::{RunCursor, SortedRun},
     },
-    read_view::PlacedMemtable,
-    version::{LiveTable, Run},
+    read::view::PlacedMemtable,
+    table::LiveTable,
+    version::Run,
 };
 
 /// A source of sorted entries: a memtable or a sorted run.

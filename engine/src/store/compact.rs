@@ -11,16 +11,17 @@ use crate::{
         picker::{Picker, RangeChoice},
         retain::RetainStream,
     },
-    install::{Change, Move},
     iter::{bounds::KeyBounds, merge::MergeCursor},
     listener::Event,
     planted::PlantedBug,
-    source::Source,
+    read::source::Source,
+    read::tree::Tree,
     store::Store,
-    table_output::write_tables,
-    table_store::TablePlace,
-    tree::Tree,
-    version::{TableMeta, Version},
+    store::install::{Change, Move},
+    store::table_output::write_tables,
+    table::TableMeta,
+    table::store::TablePlace,
+    version::Version,
 };
 
 /// The run of every level below 0: it has only one.

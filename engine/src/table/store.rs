@@ -18,10 +18,10 @@ use crate::{
     fs::{AppendFile, Fs},
     keyspace_options::KeyspaceOptions,
     listener::{Event, EventListener},
-    obsolete::ObsoleteFiles,
     stats::Counters,
-    table_files::TableFiles,
-    version::{FilterPlace, LiveTable, TableMeta, table_error},
+    table::files::TableFiles,
+    table::obsolete::ObsoleteFiles,
+    table::{FilterPlace, LiveTable, TableMeta, table_error},
 };
 
 /// Creates, opens and deletes the table files of a store; hands out file ids.

@@ -5,10 +5,10 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use crate::{
     Durability, Error, KeyspaceOptions, Result,
     commit::{Always, Write},
-    db::DEFAULT_KEYSPACE,
+    keyspace_options::DEFAULT_KEYSPACE,
     manifest::{KeyspaceCreated, VersionEdit},
+    read::tree::Tree,
     store::Store,
-    tree::Tree,
     version::Version,
     wal::batch::NAME_BYTES_MAX,
 };

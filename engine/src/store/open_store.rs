@@ -10,13 +10,13 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Error, Options, Result,
-    background::Background,
     commit::{Placement, PublishQueue, SharedLog},
     file_name::FileName,
     fs::{FileLock, Fs},
-    recovery::{self, Beginning},
-    snapshot_list::SnapshotList,
+    read::snapshot_list::SnapshotList,
     store::Store,
+    store::background::Background,
+    store::recovery::{self, Beginning},
 };
 
 /// What every handle holds: the store, its workers and its lock. The last one to go closes it.
@@ -68,7 +68,7 @@ impl Drop for OpenStore {
         if self.store.check_writable().is_ok() {
             // Nobody is there to be told of an error, and nothing more was promised than the
             // writes got when they were acknowledged.
-            let _ = self.store.log.close(&self.store);
+            let _ = self.store.log.close(&*self.store);
             self.store.unlink_obsolete();
         }
     }

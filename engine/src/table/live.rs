@@ -12,8 +12,8 @@ use bytes::Bytes;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber, Trailer};
 use sievedb_sstable::{BlockCounts, FilterState, ReadError, Table};
 
-use super::TableMeta;
-use crate::{Error, Result, obsolete::ObsoleteFiles};
+use super::{TableMeta, obsolete::ObsoleteFiles};
+use crate::{Error, Result};
 
 /// A table that belongs to a version, or did.
 #[derive(Debug)]

@@ -1,4 +1,30 @@
-//! The heart of an open store: what all its handles and workers share.
+//! The heart of an open store: what all its handles and workers share, and the work on it.
+//!
+//! | module           | answers                                                            |
+//! |------------------|--------------------------------------------------------------------|
+//! | [`open_store`]   | how a store is opened and closed                                   |
+//! | [`recovery`]     | how it comes back from manifest and log                            |
+//! | [`commit`]       | the one way of a write                                             |
+//! | [`throttle`]     | how writers are slowed down                                        |
+//! | [`keyspace_set`] | how keyspaces are created and dropped                              |
+//! | [`background`]   | who does flushes and compactions, and when                         |
+//! | [`flush`]        | memtables become tables                                            |
+//! | [`compact`]      | compactions are chosen and carried out                             |
+//! | [`table_output`] | entries in order become tables                                     |
+//! | [`install`]      | a change of tables becomes durable and then visible                |
+//! | [`stats`]        | what the store holds                                               |
+
+pub(crate) mod background;
+mod commit;
+mod compact;
+mod flush;
+mod install;
+pub(crate) mod keyspace_set;
+pub(crate) mod open_store;
+mod recovery;
+mod stats;
+mod table_output;
+mod throttle;
 
 use std::{
     collections::BTreeMap,
@@ -9,17 +35,15 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Durability, Error, Options, Result,
-    background::Background,
     commit::{Placement, PublishQueue, SharedLog},
     file_name::FileName,
-    keyspace_set::Unrecorded,
     listener::Event,
-    log::{Position, Writer},
     manifest::{ManifestFile, ManifestState, VersionEdit},
-    snapshot_list::SnapshotList,
-    table_store::TableStore,
-    tree::Tree,
-    wal::segment::NewSegment,
+    read::snapshot_list::SnapshotList,
+    read::tree::Tree,
+    store::background::Background,
+    store::keyspace_set::Unrecorded,
+    table::store::TableStore,
 };
 
 /// What all handles and workers of an open store share.
@@ -110,30 +134,6 @@ impl Store {
             Err(error) if manifest.is_failed() => Err(self.poison(error)),
             Err(error) => Err(error),
         }
-    }
-
-    /// Creates a log segment that follows `previous`, durable and named by the manifest.
-    ///
-    /// # Errors
-    ///
-    /// As [`edit_manifest`](Self::edit_manifest).
-    pub(crate) fn create_segment(
-        &self,
-        previous: Option<Position>,
-        mark: Position,
-    ) -> Result<Writer> {
-        let tables = &self.tables;
-        let segment = NewSegment {
-            store_id: tables.store_id,
-            id: tables.new_file_id(),
-            manifest: self.manifest.lock().position(),
-            previous,
-            mark,
-        };
-        let writer = segment.create(&*tables.fs, &tables.folder)?;
-        let edit = VersionEdit { logs_created: vec![segment.id], ..VersionEdit::default() };
-        self.edit_manifest(|_| Some(edit), |_| ())?;
-        Ok(writer)
     }
 
     /// Brings everything acknowledged so far to `durability`.

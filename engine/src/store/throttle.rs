@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{Result, commit::Write, store::Store, tree::Tree};
+use crate::{Result, commit::Write, read::tree::Tree, store::Store};
 
 /// Runs of level 0 from which on writes are delayed.
 const LEVEL0_RUNS_SLOW: usize = 12;

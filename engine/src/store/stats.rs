@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{KeyspaceStats, LevelStats, MemoryStats, Stats};
-use crate::{store::Store, tree::Tree, version::LEVELS};
+use super::Store;
+use crate::{
+    read::tree::Tree,
+    stats::{KeyspaceStats, LevelStats, MemoryStats, Stats},
+    version::LEVELS,
+};
 
 impl Store {
     /// What the store holds and what it did since it was opened.

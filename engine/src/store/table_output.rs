@@ -7,8 +7,8 @@ use crate::{
     compaction::retain::RetainStream,
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
-    table_store::{TableBuilder, TablePlace, TableStore},
-    version::TableMeta,
+    table::TableMeta,
+    table::store::{TableBuilder, TablePlace, TableStore},
 };
 
 /// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, all of

@@ -7,19 +7,19 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Result,
     compaction::retain::RetainStream,
-    install::Change,
     iter::merge::MergeCursor,
     keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::{ManifestState, VersionEdit},
     planted::PlantedBug,
-    read_view::PlacedMemtable,
-    source::Source,
+    read::source::Source,
+    read::tree::Tree,
+    read::view::PlacedMemtable,
     store::Store,
-    table_output::write_tables,
-    table_store::{TablePlace, TableStore},
-    tree::Tree,
-    version::TableMeta,
+    store::install::Change,
+    store::table_output::write_tables,
+    table::TableMeta,
+    table::store::{TablePlace, TableStore},
 };
 
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.

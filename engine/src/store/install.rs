@@ -7,9 +7,10 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Result,
     manifest::{TableMoved, VersionEdit},
+    read::tree::Tree,
     store::Store,
-    tree::Tree,
-    version::{LiveTable, TableMeta, Version},
+    table::{LiveTable, TableMeta},
+    version::Version,
 };
 
 /// A change of a keyspace's tables.

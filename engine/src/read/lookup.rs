@@ -10,9 +10,10 @@ use smallvec::SmallVec;
 
 use crate::{
     Error, Result,
-    read_view::ReadView,
+    read::view::ReadView,
     stats::{LevelCounters, ThreadCounters},
-    version::{LiveTable, Version},
+    table::LiveTable,
+    version::Version,
 };
 
 /// Candidate tables that fit on the stack: level 0 rarely has more, each deeper level has one.

@@ -15,15 +15,15 @@ use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
 use crate::{
     Error, KeyspaceOptions, Options, Result,
-    db::DEFAULT_KEYSPACE,
     file_name::FileName,
-    flush::write_memtables,
     fs::Fs,
+    keyspace_options::DEFAULT_KEYSPACE,
     listener::Event,
     manifest::{KeyspaceCreated, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
-    read_view::PlacedMemtable,
-    table_store::TableStore,
-    tree::Tree,
+    read::tree::Tree,
+    read::view::PlacedMemtable,
+    store::flush::write_memtables,
+    table::store::TableStore,
     version::Version,
     wal::{
         batch::Entry,

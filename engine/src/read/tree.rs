@@ -15,7 +15,7 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Error, Result,
     keyspace_options::KeyspaceOptions,
-    read_view::{PlacedMemtable, ReadView},
+    read::view::{PlacedMemtable, ReadView},
     version::Version,
 };
 

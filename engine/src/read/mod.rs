@@ -1,0 +1,15 @@
+//! What readers see, and the way of a lookup.
+//!
+//! | module            | answers                                                          |
+//! |-------------------|------------------------------------------------------------------|
+//! | [`tree`]          | the LSM tree of a keyspace: its present view, and how it changes |
+//! | [`view`]          | what a reader sees: memtables and a version                      |
+//! | [`lookup`]        | the way of a point lookup: memtables, filters, tables            |
+//! | [`source`]        | memtables and tables as the cursors that a merge takes           |
+//! | [`snapshot_list`] | at which sequence numbers snapshots read                         |
+
+pub(crate) mod lookup;
+pub(crate) mod snapshot_list;
+pub(crate) mod source;
+pub(crate) mod tree;
+pub(crate) mod view;

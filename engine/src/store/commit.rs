@@ -1,0 +1,117 @@
+//! The one way of a write: encode, place in the log, (sync), insert into memtables, publish.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use sievedb_format::SequenceNumber;
+
+use super::Store;
+use crate::{
+    Durability, Error, Result,
+    commit::{InFlight, LogHost, Placement, Validate, Write},
+    log::{Payload, Position, Writer},
+    manifest::VersionEdit,
+    wal::segment::NewSegment,
+};
+
+/// Log records that wait in memory before a write of [`Durability::Memory`] passes them on to the
+/// operating system, in bytes.
+const PENDING_BYTES_MAX: usize = 1 << 20;
+
+impl Store {
+    /// Sends `write` down the pipeline. Returns its last sequence number once it is as durable as
+    /// asked and visible, or `None` if `condition` did not hold.
+    ///
+    /// # Errors
+    ///
+    /// Why the write is neither durable nor visible. After an I/O error it may still come back when
+    /// the store is reopened.
+    pub(crate) fn commit(
+        &self,
+        write: Write,
+        durability: Durability,
+        condition: &mut impl Validate,
+    ) -> Result<Option<SequenceNumber>> {
+        self.throttle(&write)?;
+        if self.placement.lock().pending_bytes() >= PENDING_BYTES_MAX {
+            self.log.write(self)?;
+        }
+        let Some((in_flight, froze)) = self.place(write, durability, condition)? else {
+            return Ok(None);
+        };
+        let logged = self.make_durable(&in_flight, durability);
+        if logged.is_ok() {
+            in_flight.write.insert(in_flight.first);
+        }
+        self.publish.complete(&in_flight);
+        self.publish.wait_visible(in_flight.last);
+        if froze {
+            self.background.wake();
+        }
+        logged?;
+        self.run_inline();
+        Ok(Some(in_flight.last))
+    }
+
+    /// Places `write`: from here on it has its position in the history.
+    pub(crate) fn place(
+        &self,
+        write: Write,
+        durability: Durability,
+        condition: &mut impl Validate,
+    ) -> Result<Option<(Arc<InFlight>, bool)>> {
+        // The checksum of the payload is computed here, outside the lock.
+        let payload = Payload::new(write.payload.clone());
+        let mut placement = self.placement.lock();
+        self.check_writable()?;
+        let waits = durability > Durability::Memory;
+        placement.place(&self.publish, write, payload, waits, condition)
+    }
+
+    /// Brings a placed write as far as `durability` asks.
+    pub(crate) fn make_durable(&self, write: &InFlight, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Memory => Ok(()),
+            Durability::OsBuffer => self.log.write_through(self, write),
+            Durability::Disk => {
+                self.log.write_through(self, write)?;
+                self.log.sync_to(self, write.last)
+            }
+        }
+    }
+}
+
+impl LogHost for Store {
+    fn placement(&self) -> MutexGuard<'_, Placement> {
+        self.placement.lock()
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        self.options.log_segment_bytes
+    }
+
+    fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer> {
+        let tables = &self.tables;
+        let segment = NewSegment {
+            store_id: tables.store_id,
+            id: tables.new_file_id(),
+            manifest: self.manifest.lock().position(),
+            previous,
+            mark,
+        };
+        let writer = segment.create(&*tables.fs, &tables.folder)?;
+        let edit = VersionEdit { logs_created: vec![segment.id], ..VersionEdit::default() };
+        self.edit_manifest(|_| Some(edit), |_| ())?;
+        // The log may have become too long.
+        self.background.wake();
+        Ok(writer)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        Self::check_writable(self)
+    }
+
+    fn poison(&self, cause: Error) -> Error {
+        Self::poison(self, cause)
+    }
+}

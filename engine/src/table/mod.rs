@@ -1,0 +1,18 @@
+//! Table files: what the manifest knows of them, their opening, their use and their end.
+//!
+//! | module       | answers                                                               |
+//! |--------------|-----------------------------------------------------------------------|
+//! | [`meta`]     | what the manifest knows of a table                                    |
+//! | [`store`]    | how table files are created and opened                                |
+//! | [`files`]    | how the table format reads them: opened when needed, every read counted |
+//! | [`live`]     | an open table, its filter in memory, and what happens when it is dropped |
+//! | [`obsolete`] | files that nothing needs, until a worker unlinks them                 |
+
+pub(crate) mod files;
+mod live;
+mod meta;
+pub(crate) mod obsolete;
+pub(crate) mod store;
+
+pub(crate) use live::{LiveTable, table_error};
+pub(crate) use meta::{FilterPlace, TableMeta};
