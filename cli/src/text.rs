@@ -1,24 +1,62 @@
 //! Bytes and numbers as text, both ways.
 
-/// Bytes as they are typed and printed: printable ASCII as it is, the rest as `\n`, `\t`, `\r`,
-/// `\\` or `\x` and two hexadecimal digits. [`unescape`] reads them back.
-pub(crate) fn escape(bytes: &[u8]) -> String {
+use crate::error::{Error, Result};
+
+/// How keys and values are written on the command line and in the output.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Notation {
+    /// Keys and values are hexadecimal digits, two for each byte.
+    #[arg(long)]
+    hex: bool,
+}
+
+impl Notation {
+    /// The bytes that `text` stands for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadText`].
+    pub(crate) fn read(self, text: &str) -> Result<Vec<u8>> {
+        let bytes = if self.hex { unhex(text) } else { unescape(text) };
+        bytes.map_err(|reason| Error::BadText { text: text.to_owned(), reason })
+    }
+
+    /// The text for `bytes`, which [`read`](Self::read) reads back.
+    pub(crate) fn write(self, bytes: &[u8]) -> String {
+        if self.hex { hex(bytes) } else { escape(bytes) }
+    }
+}
+
+/// Printable characters as they are, other bytes as `\n`, `\t`, `\r`, `\\` or `\x` and two
+/// hexadecimal digits.
+fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        match byte {
-            b'\\' => text += r"\\",
-            b'\n' => text += r"\n",
-            b'\t' => text += r"\t",
-            b'\r' => text += r"\r",
-            b' '..=b'~' => text.push(char::from(byte)),
-            _ => text += &format!(r"\x{byte:02x}"),
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                '\\' => text += r"\\",
+                '\n' => text += r"\n",
+                '\t' => text += r"\t",
+                '\r' => text += r"\r",
+                '\'' | '"' => text.push(char),
+                // What `escape_debug` leaves alone shows on a terminal and does nothing else there.
+                _ if char.escape_debug().len() == 1 => text.push(char),
+                _ => escape_bytes(char.encode_utf8(&mut [0; 4]).as_bytes(), &mut text),
+            }
         }
+        escape_bytes(chunk.invalid(), &mut text);
     }
     text
 }
 
-/// Reads what [`escape`] wrote; other characters stand for their UTF-8 bytes.
-pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
+fn escape_bytes(bytes: &[u8], text: &mut String) {
+    for byte in bytes {
+        *text += &format!(r"\x{byte:02x}");
+    }
+}
+
+/// Reads what [`escape`] wrote; characters without a backslash stand for their UTF-8 bytes.
+fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('\\') {
@@ -28,8 +66,8 @@ pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
             [b'n', ..] => (b'\n', 1),
             [b't', ..] => (b'\t', 1),
             [b'r', ..] => (b'\r', 1),
-            [b'x', high, low, ..] => (hex(*high)? << 4 | hex(*low)?, 3),
-            _ => return Err(r"write \\, \n, \t, \r or \x and two hexadecimal digits".to_owned()),
+            [b'x', high, low, ..] => (unhex_byte(*high, *low)?, 3),
+            _ => return Err(r"write \\, \n, \t, \r or \x and two hexadecimal digits"),
         };
         bytes.push(byte);
         rest = &after[taken..];
@@ -38,9 +76,22 @@ pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn hex(digit: u8) -> Result<u8, String> {
-    let value = char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-    value.ok_or_else(|| format!("{:?} is no hexadecimal digit", char::from(digit)))
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>, &'static str> {
+    let (pairs, odd) = text.as_bytes().as_chunks();
+    if !odd.is_empty() {
+        return Err("each byte needs two hexadecimal digits");
+    }
+    pairs.iter().map(|&[high, low]| unhex_byte(high, low)).collect()
+}
+
+fn unhex_byte(high: u8, low: u8) -> Result<u8, &'static str> {
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|value| value.try_into().ok());
+    let byte = digit(high).zip(digit(low)).map(|(high, low): (u8, u8)| high << 4 | low);
+    byte.ok_or("hexadecimal digits are 0 to 9 and a to f")
 }
 
 /// A number with a comma between thousands.
@@ -75,26 +126,43 @@ pub(crate) fn bytes(number: u64) -> String {
 mod tests {
     use super::*;
 
+    const NOTATIONS: [Notation; 2] = [Notation { hex: false }, Notation { hex: true }];
+
     #[test]
     fn bytes_survive_as_text() {
         let all: Vec<u8> = (0..=255).collect();
-        assert_eq!(unescape(&escape(&all)), Ok(all));
-        let cases: [(&str, &[u8]); 5] = [
-            ("", b""),
-            (r"a\x00b", b"a\0b"),
-            (r"\\x41", br"\x41"),
-            ("ä", &[0xc3, 0xa4]),
-            (r"\xFf", b"\xff"),
-        ];
-        for (text, want) in cases {
-            assert_eq!(unescape(text).unwrap(), want, "{text}");
+        let cases: [&[u8]; 6] =
+            [b"", &all, "ä \u{202e} \u{301}\u{7f}".as_bytes(), b"\xc3", br"\x41", b"'\""];
+        for bytes in cases {
+            for notation in NOTATIONS {
+                let text = notation.write(bytes);
+                assert_eq!(notation.read(&text).unwrap(), bytes, "{notation:?}: {text}");
+            }
         }
     }
 
     #[test]
-    fn bad_escapes_are_refused() {
+    fn bytes_are_written_for_people() {
+        let cases: [(&[u8], &str, &str); 5] = [
+            (b"a b", "a b", "612062"),
+            (b"a\0\n", r"a\x00\n", "61000a"),
+            ("ä'".as_bytes(), "ä'", "c3a427"),
+            (b"\xc3", r"\xc3", "c3"),
+            // Would turn the direction of the text behind it.
+            ("\u{202e}".as_bytes(), r"\xe2\x80\xae", "e280ae"),
+        ];
+        for (bytes, escaped, digits) in cases {
+            assert_eq!((&*escape(bytes), &*hex(bytes)), (escaped, digits));
+        }
+    }
+
+    #[test]
+    fn bad_text_is_refused() {
         for text in ["\\", r"a\", r"\q", r"\x", r"\x4", r"\xg0", r"\x4ä", r"\xä"] {
             assert!(unescape(text).is_err(), "{text}");
+        }
+        for text in ["4", "4g", "ä", "0x41"] {
+            assert!(unhex(text).is_err(), "{text}");
         }
     }
 

@@ -1,4 +1,7 @@
-//! One case of the benchmark: a store with or without filters, asked for absent or present keys.
+//! One case of the benchmark: a store with or without filters, and with a small or a large cache,
+//! asked for absent or present keys.
+
+use std::fmt;
 
 use serde::Serialize;
 
@@ -42,6 +45,38 @@ impl Asked {
     }
 }
 
+/// What the block cache holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// A part of the blocks: the data exceeds it.
+    Part,
+    /// Every block, from before the first lookup.
+    All,
+}
+
+impl Cache {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Part => "part in cache",
+            Self::All => "all in cache",
+        }
+    }
+}
+
+/// What tells a case from the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) filters: Filters,
+    pub(crate) cache: Cache,
+    pub(crate) asked: Asked,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {}", self.filters.name(), self.cache.name(), self.asked.name())
+    }
+}
+
 /// Reads of table files, counted where they happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Reads {
@@ -52,8 +87,7 @@ pub(crate) struct Reads {
 /// What was measured in one case, all rounds together.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    pub(crate) filters: Filters,
-    pub(crate) asked: Asked,
+    pub(crate) kind: Kind,
     pub(crate) answers: Answers,
     /// Lookups as the store counted them.
     pub(crate) gets: u64,
@@ -75,7 +109,7 @@ impl Case {
     /// Share of the candidate tables that their filters skipped, from 0 to 1.
     pub(crate) fn skipped(&self) -> Option<f64> {
         let counters = self.counters();
-        let asked = self.filters != Filters::Off && counters.candidates > 0;
+        let asked = self.kind.filters != Filters::Off && counters.candidates > 0;
         asked.then(|| counters.negatives as f64 / counters.candidates as f64)
     }
 
@@ -89,8 +123,7 @@ impl Case {
     /// Everything that is wrong with the answers and counters; empty if all is well.
     pub(crate) fn faults(&self) -> Vec<String> {
         let faults = self.wrong_answers().into_iter().chain(self.wrong_counters());
-        let case = format!("{}, {}", self.filters.name(), self.asked.name());
-        faults.map(|fault| format!("{case}: {fault}")).collect()
+        faults.map(|fault| format!("{}: {fault}", self.kind)).collect()
     }
 
     fn wrong_answers(&self) -> Option<String> {
@@ -106,7 +139,7 @@ impl Case {
         let counters = self.counters();
         let lookups = self.answers.lookups;
         let runs: u64 = self.levels.iter().map(|level| level.runs).sum();
-        let found = if self.asked == Asked::Present { lookups } else { 0 };
+        let found = if self.kind.asked == Asked::Present { lookups } else { 0 };
         let requests = counters.data_block_requests + counters.index_block_requests;
         let searched = counters.searched();
         let filter_bytes: u64 = self.levels.iter().map(|level| level.filter_memory_bytes).sum();
@@ -121,7 +154,7 @@ impl Case {
                 ),
             ),
             (
-                (filter_bytes > 0) == (self.filters != Filters::Off),
+                (filter_bytes > 0) == (self.kind.filters != Filters::Off),
                 format!("the filters have {filter_bytes} bytes"),
             ),
             (
@@ -152,6 +185,10 @@ impl Case {
                     "{} bytes in {} blocks were read, but {} bytes in {} calls",
                     counters.bytes_read, counters.blocks_read, self.reads.bytes, self.reads.calls
                 ),
+            ),
+            (
+                self.kind.cache == Cache::Part || self.reads.calls == 0,
+                format!("{} reads, though the cache holds everything", self.reads.calls),
             ),
         ];
         let wrong = rows.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault);
@@ -198,8 +235,7 @@ mod tests {
             ..Level::default()
         };
         Case {
-            filters: Filters::BlockedBloom,
-            asked,
+            kind: Kind { filters: Filters::BlockedBloom, cache: Cache::Part, asked },
             answers: Answers { lookups: 1000, ..Answers::default() },
             gets: 1000,
             reads: Reads { calls: counters.blocks_read, bytes: counters.bytes_read },
@@ -220,18 +256,19 @@ mod tests {
     #[test]
     fn each_fault_is_named() {
         type Damage = fn(&mut Case);
-        let cases: [(&str, Damage, &str); 14] = [
+        let cases: [(&str, Damage, &str); 15] = [
             ("lost", |c| c.answers.first_wrong = Some(b"k\0".to_vec()), "key is \"k\\x00\""),
             ("few runs", |c| c.levels[0].runs = 2, "2 sorted runs"),
             ("gets", |c| c.gets = 999, "999 gets"),
             ("candidates", |c| c.levels[0].counters.candidates = 2999, "2999 candidate tables"),
             ("unusable", |c| c.levels[0].counters.filter_unusable = 1, "1 times a filter"),
-            ("filters", |c| c.filters = Filters::Off, "the filters have 4096 bytes"),
+            ("filters", |c| c.kind.filters = Filters::Off, "the filters have 4096 bytes"),
             ("no filters", |c| c.levels[0].filter_memory_bytes = 0, "the filters have 0 bytes"),
-            ("asked", |c| c.asked = Asked::Present, "0 tables held a key, not 1000"),
+            ("asked", |c| c.kind.asked = Asked::Present, "0 tables held a key, not 1000"),
             ("data", |c| c.levels[0].counters.data_block_requests = 31, "31 data-block requests"),
             ("blocks", |c| c.levels[0].counters.blocks_read = 61, "61 blocks read for 60"),
             ("calls", |c| c.reads.calls = 39, "in 39 calls"),
+            ("cached", |c| c.kind.cache = Cache::All, "40 reads, though"),
             ("bytes", |c| c.reads.bytes = 1, "but 1 bytes"),
             ("above", |c| c.levels[0].false_positive_rate_expected = 0.003, "expected 0.00300"),
             ("below", |c| c.levels[0].false_positive_rate_expected = 0.03, "expected 0.03000"),

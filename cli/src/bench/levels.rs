@@ -1,6 +1,7 @@
 //! What a store looks like and what its tables did, level by level.
 
 use serde::Serialize;
+use sievedb::Stats;
 
 /// A level of the tree and what lookups did to its tables since the store was opened, or, after
 /// [`since`], during a measurement.
@@ -58,6 +59,32 @@ impl Counters {
     pub(crate) fn searched(&self) -> u64 {
         self.true_positives + self.false_positives
     }
+}
+
+/// The levels of `stats` that have tables.
+pub(crate) fn levels(stats: &Stats) -> Vec<Level> {
+    let levels = stats.levels.iter().zip(0..).filter(|(stats, _)| stats.tables > 0);
+    let levels = levels.map(|(stats, level)| Level {
+        level,
+        runs: stats.runs,
+        tables: stats.tables,
+        entries: stats.entries,
+        table_bytes: stats.bytes,
+        filter_memory_bytes: stats.filter_bytes,
+        false_positive_rate_expected: stats.filter_fpr_expected,
+        counters: Counters {
+            candidates: stats.candidates,
+            filter_unusable: stats.filter_unusable,
+            negatives: stats.filter_negatives,
+            true_positives: stats.true_positives,
+            false_positives: stats.false_positives,
+            data_block_requests: stats.data_block_requests,
+            index_block_requests: stats.index_block_requests,
+            blocks_read: stats.blocks_read,
+            bytes_read: stats.bytes_read,
+        },
+    });
+    levels.collect()
 }
 
 /// What was counted from `before` to `after`, two looks at one store whose tables did not change.

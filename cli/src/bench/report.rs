@@ -4,8 +4,9 @@ use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
 
 use super::{
-    case::{Asked, Case, Filters, Reads},
+    case::{Cache, Case, Filters, Kind, Reads},
     levels::{Counters, Level},
+    promise,
 };
 use crate::text::{bytes, count};
 
@@ -15,12 +16,13 @@ pub(crate) struct Report {
     pub(crate) setup: Setup,
     pub(crate) stores: Vec<Store>,
     pub(crate) cases: Vec<CaseReport>,
-    /// What was wrong with answers or counters; the run failed unless this is empty.
+    /// What was wrong with answers or counters, and which promises were broken; the run failed
+    /// unless this is empty.
     pub(crate) faults: Vec<String>,
 }
 
 /// What was asked for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Setup {
     /// `iin`, `urls` or the path of a file.
     pub(crate) keys: String,
@@ -30,9 +32,12 @@ pub(crate) struct Setup {
     /// Bytes of stored keys and values.
     pub(crate) data_bytes: u64,
     pub(crate) bits_per_key: f64,
+    /// Of the smaller block cache.
     pub(crate) cache_percent: u64,
     pub(crate) rounds: u64,
     pub(crate) lookups_per_round: u64,
+    /// CPU time that a miss in memory may take.
+    pub(crate) miss_cpu_ns_max: Option<f64>,
 }
 
 /// A store when it was measured.
@@ -40,6 +45,7 @@ pub(crate) struct Setup {
 pub(crate) struct Store {
     pub(crate) filters: &'static str,
     pub(crate) fill_seconds: f64,
+    /// Of the smaller block cache.
     pub(crate) cache_bytes: u64,
     pub(crate) sorted_runs: u64,
     pub(crate) tables: u64,
@@ -84,6 +90,7 @@ impl Store {
 #[derive(Debug, Serialize)]
 pub(crate) struct CaseReport {
     pub(crate) filters: &'static str,
+    pub(crate) cache: &'static str,
     pub(crate) asked: &'static str,
     pub(crate) lookups: u64,
     pub(crate) candidate_tables_per_lookup: f64,
@@ -115,8 +122,9 @@ impl CaseReport {
             (of > 0).then(|| 100.0 * (1.0 - field(case) as f64 / of as f64))
         };
         Self {
-            filters: case.filters.name(),
-            asked: case.asked.name(),
+            filters: case.kind.filters.name(),
+            cache: case.kind.cache.name(),
+            asked: case.kind.asked.name(),
             lookups: case.answers.lookups,
             candidate_tables_per_lookup: case.per_lookup(counters.candidates),
             data_block_requests_per_lookup: case.per_lookup(counters.data_block_requests),
@@ -141,15 +149,17 @@ impl CaseReport {
 impl Report {
     /// Puts the cases, those with filters beside those without, into a report.
     pub(crate) fn new(setup: Setup, stores: Vec<Store>, cases: &[Case]) -> Self {
-        let unfiltered = |asked: Asked| {
-            cases.iter().find(|case| case.filters == Filters::Off && case.asked == asked)
-        };
         let reports = cases.iter().map(|case| {
-            let without = unfiltered(case.asked).filter(|_| case.filters != Filters::Off);
-            CaseReport::new(case, without)
+            let unfiltered = Kind { filters: Filters::Off, ..case.kind };
+            let without = cases.iter().find(|other| other.kind == unfiltered);
+            CaseReport::new(case, without.filter(|_| case.kind != unfiltered))
         });
         let reports = reports.collect();
-        let faults = cases.iter().flat_map(Case::faults).collect();
+        let mut faults: Vec<_> = cases.iter().flat_map(Case::faults).collect();
+        faults.extend(promise::broken(&setup, cases));
+        let small_data = stores.iter().filter(|store| store.cache_bytes >= store.table_bytes);
+        faults
+            .extend(small_data.map(|store| format!("{}: the data fits the cache", store.filters)));
         Self { setup, stores, cases: reports, faults }
     }
 
@@ -164,18 +174,18 @@ impl Report {
             some(*rounds, "round"),
             count(self.setup.lookups_per_round),
         );
-        let mut table = Table::new();
-        table.load_style(ASCII_MARKDOWN);
-        let names = self.cases.iter().map(|case| format!("{}\n{}", case.asked, case.filters));
-        table.set_header(std::iter::once("per lookup".to_owned()).chain(names));
-        for (name, cell) in ROWS {
-            let cells = self.cases.iter().map(|case| cell(case, self));
-            table.add_row(std::iter::once((*name).to_owned()).chain(cells));
+        for cache in [Cache::Part, Cache::All] {
+            text += &match cache {
+                Cache::Part => {
+                    format!(
+                        "The block cache holds {} % of the tables:\n\n",
+                        self.setup.cache_percent
+                    )
+                }
+                Cache::All => "The block cache holds everything, no file is read:\n\n".to_owned(),
+            };
+            text += &format!("{}\n\n", self.cases_table(cache));
         }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        text += &format!("{table}\n\n");
         for store in &self.stores {
             text += &format!(
                 "{}: {} in {} ({}), {}; cache {}; filled in {:.1} s\n",
@@ -191,6 +201,25 @@ impl Report {
         text += "Physical reads are those that the block cache did not spare; the operating \
                  system may have had the bytes in memory.\n";
         text
+    }
+
+    /// A column for each case with this cache, a row for each figure that one of them has.
+    fn cases_table(&self, cache: Cache) -> Table {
+        let cases: Vec<_> = self.cases.iter().filter(|case| case.cache == cache.name()).collect();
+        let mut table = Table::new();
+        table.load_style(ASCII_MARKDOWN);
+        let names = cases.iter().map(|case| format!("{}\n{}", case.asked, case.filters));
+        table.set_header(std::iter::once("per lookup".to_owned()).chain(names));
+        for (name, cell) in ROWS {
+            let cells: Vec<_> = cases.iter().map(|case| cell(case, self)).collect();
+            if cells.iter().any(|cell| *cell != none()) {
+                table.add_row(std::iter::once((*name).to_owned()).chain(cells));
+            }
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
     }
 }
 
@@ -234,7 +263,10 @@ fn some(number: u64, thing: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::lookups::{Answers, Times};
+    use crate::bench::{
+        case::Asked,
+        lookups::{Answers, Times},
+    };
 
     fn case(filters: Filters, asked: Asked, skipped: u64) -> Case {
         let counters = Counters {
@@ -250,13 +282,13 @@ mod tests {
             runs: 3,
             tables: 3,
             counters,
+            table_bytes: 2 << 20,
             filter_memory_bytes: if filters == Filters::Off { 0 } else { 4096 },
             false_positive_rate_expected: 0.01,
             ..Level::default()
         };
         Case {
-            filters,
-            asked,
+            kind: Kind { filters, cache: Cache::Part, asked },
             answers: Answers { lookups: 100, ..Answers::default() },
             gets: 100,
             reads: Reads { calls: counters.blocks_read, bytes: counters.bytes_read },
@@ -278,10 +310,11 @@ mod tests {
             cache_percent: 10,
             rounds: 1,
             lookups_per_round: 100,
+            miss_cpu_ns_max: None,
         };
         let stores = cases
             .each_ref()
-            .map(|case| Store::new(case.filters, 1.5, 1 << 20, case.levels.clone()));
+            .map(|case| Store::new(case.kind.filters, 1.5, 1 << 20, case.levels.clone()));
         Report::new(setup, stores.into(), &cases)
     }
 
@@ -304,7 +337,7 @@ mod tests {
             ("memory", "4.0 KiB"),
             ("p50", "1,200 ns"),
             ("saved", "99.00 %"),
-            ("shape", "filters off: 3 sorted runs in 3 tables (0 B), L0 3 runs in 3 tables"),
+            ("shape", "filters off: 3 sorted runs in 3 tables (2.0 MiB), L0 3 runs in 3 tables"),
         ];
         for (name, want) in rows {
             assert!(table.contains(want), "{name}:\n{table}");

@@ -1,0 +1,66 @@
+//! The command line: which commands there are.
+
+use std::io::Write;
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    commands::{bench_misses, dump, get, put, rm, scan, stats},
+    error::Result,
+};
+
+/// Works on SieveDB stores.
+///
+/// Keys and values are text in which `\n`, `\t`, `\r`, `\\` and `\x41` (two hexadecimal digits)
+/// stand for bytes; they are printed in the same way.
+#[derive(Debug, Parser)]
+#[command(name = "sieve", version)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measures.
+    #[command(subcommand)]
+    Bench(Bench),
+    Get(get::Args),
+    Put(put::Args),
+    Rm(rm::Args),
+    Scan(scan::Args),
+    Stats(stats::Args),
+    Dump(dump::Args),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Misses(bench_misses::Args),
+}
+
+impl Args {
+    /// Does what the command line says, and writes what there is to say to `out`.
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+        match self.command {
+            Command::Bench(Bench::Misses(args)) => args.run(out),
+            Command::Get(args) => args.run(out),
+            Command::Put(args) => args.run(),
+            Command::Rm(args) => args.run(),
+            Command::Scan(args) => args.run(out),
+            Command::Stats(args) => args.run(out),
+            Command::Dump(args) => args.run(out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+}

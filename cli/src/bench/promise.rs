@@ -1,0 +1,101 @@
+//! What SieveDB promises of a lookup of an absent key, in figures that a run must reach.
+
+use super::{
+    case::{Asked, Cache, Case, Filters},
+    report::Setup,
+};
+
+/// Most data-block requests per lookup of an absent key, with filters of [`BITS_PER_KEY`] bits.
+const REQUESTS_MAX: f64 = 0.04;
+
+/// Fewest data-block requests per lookup of an absent key without filters. With fewer the keys
+/// lie so that filters have nothing to spare, and the run shows nothing.
+const REQUESTS_UNFILTERED_MIN: f64 = 1.0;
+
+/// Fewest filter bits per key that the promise is about.
+const BITS_PER_KEY: f64 = 10.0;
+
+/// Fewest keys that the promise is about: with less the figures are chance.
+const KEYS: u64 = 10_000;
+
+/// Every promise that does not hold, in words. Times are judged only if `setup` asks for it: on a
+/// machine that others use they say little.
+pub(crate) fn broken(setup: &Setup, cases: &[Case]) -> Vec<String> {
+    cases.iter().filter_map(|case| broken_by(setup, case)).collect()
+}
+
+fn broken_by(setup: &Setup, case: &Case) -> Option<String> {
+    if case.kind.asked != Asked::Absent {
+        return None;
+    }
+    let requests = case.per_lookup(case.counters().data_block_requests);
+    let cpu_ns = case.times.cpu_ns;
+    let fault = match (case.kind.filters, case.kind.cache) {
+        (Filters::Off, _) if setup.stored >= KEYS && requests < REQUESTS_UNFILTERED_MIN => {
+            format!(
+                "{requests:.4} data-block requests per lookup are below {REQUESTS_UNFILTERED_MIN}"
+            )
+        }
+        (Filters::BlockedBloom, _)
+            if setup.stored >= KEYS
+                && setup.bits_per_key >= BITS_PER_KEY
+                && requests > REQUESTS_MAX =>
+        {
+            format!("{requests:.4} data-block requests per lookup are above {REQUESTS_MAX}")
+        }
+        (Filters::BlockedBloom, Cache::All)
+            if setup.miss_cpu_ns_max.is_some_and(|max| cpu_ns > max) =>
+        {
+            format!("{cpu_ns:.0} ns of CPU time per lookup are too many")
+        }
+        _ => return None,
+    };
+    Some(format!("{}: {fault}", case.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{
+        case::{Kind, Reads},
+        levels::{Counters, Level},
+        lookups::{Answers, Times},
+    };
+
+    #[test]
+    fn each_promise_is_checked_where_it_is_given() {
+        let (off, bloom) = (Filters::Off, Filters::BlockedBloom);
+        // Filters, cache, requests of 1000 lookups, CPU time, stored keys, bits per key, and what
+        // is broken.
+        let cases = [
+            ("unfiltered", off, Cache::Part, 1000, 1.0, 10_000, 10.0, ""),
+            ("nothing to spare", off, Cache::Part, 999, 1.0, 10_000, 10.0, "below 1"),
+            ("few keys", off, Cache::Part, 999, 1.0, 9_999, 10.0, ""),
+            ("filtered", bloom, Cache::Part, 40, 1.0, 10_000, 10.0, ""),
+            ("too many", bloom, Cache::Part, 41, 1.0, 10_000, 10.0, "above 0.04"),
+            ("too many in memory", bloom, Cache::All, 41, 1.0, 10_000, 10.0, "above 0.04"),
+            ("fewer bits", bloom, Cache::Part, 41, 1.0, 10_000, 9.9, ""),
+            ("slow reads", bloom, Cache::Part, 40, 401.0, 10_000, 10.0, ""),
+            ("slow", bloom, Cache::All, 40, 401.0, 10_000, 10.0, "401 ns"),
+            ("fast", bloom, Cache::All, 40, 400.0, 10_000, 10.0, ""),
+        ];
+        for (name, filters, cache, requests, cpu_ns, stored, bits_per_key, want) in cases {
+            let counters = Counters { data_block_requests: requests, ..Counters::default() };
+            let mut case = Case {
+                kind: Kind { filters, cache, asked: Asked::Absent },
+                answers: Answers { lookups: 1000, ..Answers::default() },
+                gets: 1000,
+                levels: vec![Level { counters, ..Level::default() }],
+                reads: Reads { calls: 0, bytes: 0 },
+                times: Times { p50_ns: 1, p99_ns: 1, cpu_ns },
+            };
+            let setup =
+                Setup { stored, bits_per_key, miss_cpu_ns_max: Some(400.0), ..Setup::default() };
+            let faults = broken(&setup, &[case.clone()]).join("\n");
+            assert_eq!(faults.is_empty(), want.is_empty(), "{name}: {faults}");
+            assert!(faults.contains(want), "{name}: {faults}");
+            case.kind.asked = Asked::Present;
+            assert_eq!(broken(&setup, &[case]), Vec::<String>::new(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `sieve bench misses`: what a lookup of an absent key costs, with filters and without.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use sievedb::Db;
+
+use crate::{
+    bench::{
+        case::{Asked, Cache, Case, Filters, Kind, Reads},
+        fill::{Filling, KEYS_MIN, data_bytes},
+        folder::Folder,
+        levels::{levels, since},
+        lookups::{Answers, Expected, RoundKeys, median, round},
+        progress,
+        report::{Report, Setup, Store},
+        time::now,
+    },
+    error::{Error, Result},
+    workload::{KeySet, KeySource, Keys, VALUE_BYTES},
+};
+
+/// Keys to store, unless the command line or a file says how many.
+const KEYS_COUNT: u64 = 2_000_000;
+
+/// Looks absent and present keys up, with filters off and with blocked Bloom filters.
+///
+/// Fills two stores with the same keys, reopens them with a block cache smaller than the data, and
+/// once more with one that holds everything, and prints a table for each. Checks every answer, the
+/// stores' counters, and what is promised of them; fails if anything is wrong.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Keys: `iin` (12-digit identification numbers), `urls`, or a file with one key a line, of
+    /// which one half is stored and the other half asked for.
+    #[arg(long, value_name = "iin|urls|FILE", default_value_t = KeySource::Iin)]
+    keys: KeySource,
+    /// Number of keys to store [default: 2000000, or all that a file has].
+    #[arg(long, value_name = "COUNT")]
+    keys_count: Option<u64>,
+    /// Seed of keys and values.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Filter bits for each key, above 0 up to 40.
+    #[arg(long, value_name = "BITS", default_value_t = 10.0, value_parser = bits_per_key)]
+    bits_per_key: f64,
+    /// The smaller block cache, in per cent of the tables.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(0..=99))]
+    cache_percent: u64,
+    /// Lookups of a round, fewer if there are not enough keys.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    lookups: u64,
+    /// Rounds to measure, after one to warm up.
+    #[arg(long, value_name = "COUNT", default_value_t = 3,
+          value_parser = clap::value_parser!(u64).range(1..=1000))]
+    rounds: u64,
+    /// Fail if a miss with everything in memory takes more CPU time than this, with filters.
+    #[arg(long, value_name = "NS")]
+    miss_cpu_ns_max: Option<f64>,
+    /// Folder for the stores, which are kept [default: a temporary one, removed at the end].
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn bits_per_key(text: &str) -> Result<f64, String> {
+    let bits = text.parse::<f64>().map_err(|error| error.to_string())?;
+    let in_range = bits > 0.0 && bits <= 40.0;
+    in_range.then_some(bits).ok_or_else(|| format!("{bits} is not above 0 and up to 40"))
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        let report = self.measure(&self.key_set()?)?;
+        if self.json {
+            let json = serde_json::to_string_pretty(&report).expect("a report becomes JSON");
+            writeln!(out, "{json}")?;
+        } else {
+            write!(out, "{}", report.table())?;
+            for fault in &report.faults {
+                writeln!(out, "WRONG: {fault}")?;
+            }
+        }
+        match report.faults.len() {
+            0 => Ok(()),
+            count => Err(Error::Faults { count }),
+        }
+    }
+
+    fn key_set(&self) -> Result<KeySet> {
+        let stored = self.keys_count.unwrap_or(KEYS_COUNT);
+        let absent = self.lookups * (self.rounds + 1);
+        Ok(match &self.keys {
+            KeySource::Iin => KeySet::iins(self.seed, stored, absent),
+            KeySource::Urls => KeySet::urls(self.seed, stored, absent),
+            KeySource::File(path) => {
+                KeySet::lines(read(path)?, self.keys_count.unwrap_or(u64::MAX), absent)
+            }
+        })
+    }
+
+    fn measure(&self, set: &KeySet) -> Result<Report> {
+        let (stored, absent) = (set.stored.len(), set.absent.len());
+        let lookups = self.lookups.min(stored.min(absent) / (self.rounds + 1));
+        if stored < KEYS_MIN || lookups == 0 {
+            let need = KEYS_MIN.max(self.rounds + 1);
+            return Err(Error::TooFewKeys { stored, absent, need });
+        }
+        let data_bytes = data_bytes(&set.stored);
+        let filling = Filling {
+            keys: &set.stored,
+            data_bytes,
+            seed: self.seed,
+            bits_per_key: self.bits_per_key,
+        };
+        let folder = Folder::new(self.dir.as_deref())?;
+        let (mut stores, mut cases) = (Vec::new(), Vec::new());
+        for (filters, name) in [(Filters::Off, "off"), (Filters::BlockedBloom, "blocked-bloom")] {
+            let path = folder.store(name)?;
+            let start = now();
+            let table_bytes = filling.fill(&path, filters)?;
+            let fill_seconds = start.elapsed().as_secs_f64();
+            let open =
+                |cache_bytes| filling.options(filters).block_cache_bytes(cache_bytes).open(&path);
+            let cache_bytes = table_bytes / 100 * self.cache_percent;
+            for cache in [Cache::Part, Cache::All] {
+                let db = match cache {
+                    Cache::Part => open(cache_bytes)?,
+                    Cache::All => {
+                        // Room to spare: blocks are larger in memory, and spread unevenly over
+                        // the shards of the cache.
+                        let db = open(2 * (table_bytes + data_bytes))?;
+                        for entry in db.iter() {
+                            entry?;
+                        }
+                        db
+                    }
+                };
+                if cache == Cache::Part {
+                    stores.push(Store::new(
+                        filters,
+                        fill_seconds,
+                        cache_bytes,
+                        levels(&db.stats()),
+                    ));
+                }
+                for (asked, keys) in [(Asked::Absent, &set.absent), (Asked::Present, &set.stored)] {
+                    let kind = Kind { filters, cache, asked };
+                    cases.push(self.case(&db, keys, lookups, kind)?);
+                }
+            }
+        }
+        cases
+            .sort_by_key(|case| (case.kind.cache != Cache::Part, case.kind.asked != Asked::Absent));
+
+        let setup = Setup {
+            keys: self.keys.to_string(),
+            seed: self.seed,
+            stored,
+            value_bytes: VALUE_BYTES as u64,
+            data_bytes,
+            bits_per_key: self.bits_per_key,
+            cache_percent: self.cache_percent,
+            rounds: self.rounds,
+            lookups_per_round: lookups,
+            miss_cpu_ns_max: self.miss_cpu_ns_max,
+        };
+        Ok(Report::new(setup, stores, &cases))
+    }
+
+    /// Looks `keys` up in rounds of `lookups`; none twice, so that no round finds in the cache
+    /// what the one before has read.
+    fn case(&self, db: &Db, keys: &Keys, lookups: u64, kind: Kind) -> Result<Case> {
+        let progress = progress::bar(self.rounds + 1, "rounds", &kind.to_string());
+        let expected = match kind.asked {
+            Asked::Absent => Expected::Absent,
+            Asked::Present => Expected::Present { seed: self.seed },
+        };
+        let mut numbers = keys.shuffled(self.seed);
+        let count = usize::try_from(lookups).unwrap_or(usize::MAX);
+        let mut next_round = |answers: &mut Answers| {
+            let keys = RoundKeys::new(keys, numbers.by_ref().take(count));
+            let times = round(&keys, expected, answers, |key| db.get(key));
+            progress.inc(1);
+            times
+        };
+
+        let mut answers = Answers::default();
+        next_round(&mut answers)?;
+        // A wrong answer counts in the warm-up too.
+        answers.lookups = 0;
+        let before = db.stats();
+        let rounds: Vec<_> =
+            (0..self.rounds).map(|_| next_round(&mut answers)).collect::<Result<_, _>>()?;
+        let after = db.stats();
+        progress.finish_and_clear();
+        Ok(Case {
+            kind,
+            answers,
+            gets: after.lookups.lookups - before.lookups.lookups,
+            levels: since(&levels(&before), &levels(&after)),
+            reads: Reads {
+                calls: after.table_reads.calls - before.table_reads.calls,
+                bytes: after.table_reads.bytes - before.table_reads.bytes,
+            },
+            times: median(&rounds),
+        })
+    }
+}
+
+/// Reads a file that is no file of a store.
+#[expect(clippy::disallowed_methods, reason = "the engine's `fs` trait is for files of stores")]
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|source| Error::Io { op: "read", path: path.to_owned(), source })
+}

@@ -1,0 +1,20 @@
+//! `sieve dump`.
+
+use std::{io::Write, path::PathBuf};
+
+use crate::error::Result;
+
+/// Prints the bytes of a file of a store (table, log segment, manifest) with their meaning.
+///
+/// Shows what it can of a damaged file. The store may be open meanwhile.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    file: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        write!(out, "{}", sievedb::describe(&self.file)?)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! `sieve get`.
+
+use std::io::Write;
+
+use super::KeyspaceArgs;
+use crate::{
+    error::{Error, Result},
+    text::Notation,
+};
+
+/// Prints the value of a key; says nothing and ends with 1 if the key is not there.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    notation: Notation,
+    key: String,
+    /// Print the bytes of the value as they are, without an end of line.
+    #[arg(long, conflicts_with = "hex")]
+    raw: bool,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        let key = self.notation.read(&self.key)?;
+        let (_db, keyspace) = self.keyspace.open()?;
+        let value = keyspace.get(key)?.ok_or(Error::KeyNotFound)?;
+        if self.raw {
+            out.write_all(&value)?;
+        } else {
+            writeln!(out, "{}", self.notation.write(&value))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! One command a file.
+
+pub(crate) mod bench_misses;
+pub(crate) mod dump;
+pub(crate) mod get;
+pub(crate) mod put;
+pub(crate) mod rm;
+pub(crate) mod scan;
+pub(crate) mod stats;
+
+use std::path::{Path, PathBuf};
+
+use sievedb::{DEFAULT_KEYSPACE, Db, Keyspace};
+
+use crate::error::{Error, Result};
+
+/// File that every store has.
+const CURRENT: &str = "CURRENT";
+
+/// Which keyspace of which store a command works on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct KeyspaceArgs {
+    /// Folder of the store.
+    store: PathBuf,
+    /// Keyspace to work on.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_KEYSPACE)]
+    keyspace: String,
+}
+
+impl KeyspaceArgs {
+    /// Opens the keyspace; makes it, and the store, if there is none.
+    fn open_or_create(&self) -> Result<(Db, Keyspace)> {
+        let db = Db::open(&self.store)?;
+        let keyspace = db.keyspace(&self.keyspace)?;
+        Ok((db, keyspace))
+    }
+
+    /// Opens the keyspace, which must be there.
+    fn open(&self) -> Result<(Db, Keyspace)> {
+        let db = open_store(&self.store)?;
+        if !db.keyspaces().contains(&self.keyspace) {
+            return Err(Error::NoKeyspace { name: self.keyspace.clone() });
+        }
+        let keyspace = db.keyspace(&self.keyspace)?;
+        Ok((db, keyspace))
+    }
+}
+
+/// Opens the store in the folder `path`, which must be there.
+fn open_store(path: &Path) -> Result<Db> {
+    if !path.join(CURRENT).exists() {
+        return Err(Error::NoStore { path: path.to_owned() });
+    }
+    Ok(Db::open(path)?)
+}

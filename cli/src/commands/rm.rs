@@ -1,0 +1,25 @@
+//! `sieve rm`.
+
+use sievedb::Durability;
+
+use super::KeyspaceArgs;
+use crate::{error::Result, text::Notation};
+
+/// Removes a key, durably. It need not be there.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    notation: Notation,
+    key: String,
+}
+
+impl Args {
+    pub(crate) fn run(&self) -> Result<()> {
+        let key = self.notation.read(&self.key)?;
+        let (db, keyspace) = self.keyspace.open()?;
+        keyspace.remove(key)?;
+        Ok(db.persist(Durability::Disk)?)
+    }
+}

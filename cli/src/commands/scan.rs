@@ -1,0 +1,60 @@
+//! `sieve scan`.
+
+use std::{io::Write, ops::Bound};
+
+use super::KeyspaceArgs;
+use crate::{error::Result, text::Notation};
+
+/// Prints keys and values in the order of the keys, one entry a line, with a tab between.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    notation: Notation,
+    /// The first key.
+    #[arg(long, value_name = "KEY")]
+    from: Option<String>,
+    /// The key to stop before.
+    #[arg(long, value_name = "KEY")]
+    to: Option<String>,
+    /// Only keys that begin so.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    prefix: Option<String>,
+    /// Begin with the last key.
+    #[arg(long)]
+    reverse: bool,
+    /// Print no values.
+    #[arg(long)]
+    keys_only: bool,
+    /// Stop after so many entries.
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        let read = |text: &Option<String>| {
+            text.as_deref().map(|text| self.notation.read(text)).transpose()
+        };
+        let (from, to, prefix) = (read(&self.from)?, read(&self.to)?, read(&self.prefix)?);
+        let (_db, keyspace) = self.keyspace.open()?;
+        let mut entries = match prefix {
+            Some(prefix) => keyspace.prefix(prefix),
+            None => keyspace.range((
+                from.map_or(Bound::Unbounded, Bound::Included),
+                to.map_or(Bound::Unbounded, Bound::Excluded),
+            )),
+        };
+        let next = || if self.reverse { entries.next_back() } else { entries.next() };
+        for entry in std::iter::from_fn(next).take(self.limit.unwrap_or(usize::MAX)) {
+            let (key, value) = entry?;
+            if self.keys_only {
+                writeln!(out, "{}", self.notation.write(&key))?;
+            } else {
+                writeln!(out, "{}\t{}", self.notation.write(&key), self.notation.write(&value))?;
+            }
+        }
+        Ok(())
+    }
+}

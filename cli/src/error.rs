@@ -1,0 +1,72 @@
+//! Why a command failed.
+
+use std::{error, fmt, io, path::PathBuf};
+
+/// A result of this crate.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The store refused.
+    Store(sievedb::Error),
+    /// The operating system refused `op` on `path`, which is no file of a store.
+    Io { op: &'static str, path: PathBuf, source: io::Error },
+    /// What the command says could not be written.
+    Output(io::Error),
+    /// There is no store at `path`. Commands that only read make none.
+    NoStore { path: PathBuf },
+    /// The store has no keyspace `name`.
+    NoKeyspace { name: String },
+    /// `text` of the command line does not stand for a key or value.
+    BadText { text: String, reason: &'static str },
+    /// The key is not there. Says nothing, as `grep` does.
+    KeyNotFound,
+    /// A benchmark cannot work with so few keys.
+    TooFewKeys { stored: u64, absent: u64, need: u64 },
+    /// Answers or counters were wrong; the report names them.
+    Faults { count: usize },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `source()` tells the cause; a message that repeats it prints it twice.
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
+            Self::Output(_) => write!(f, "cannot write the output"),
+            Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
+            Self::NoKeyspace { name } => write!(f, "the store has no keyspace {name:?}"),
+            Self::BadText { text, reason } => write!(f, "cannot read {text:?}: {reason}"),
+            Self::KeyNotFound => write!(f, "the key is not there"),
+            Self::TooFewKeys { stored, absent, need } => {
+                write!(f, "{stored} keys to store and {absent} absent ones: {need} of each needed")
+            }
+            Self::Faults { count: 1 } => write!(f, "a result is wrong"),
+            Self::Faults { count } => write!(f, "{count} results are wrong"),
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            Self::Store(error) => error.source(),
+            Self::Io { source, .. } | Self::Output(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<sievedb::Error> for Error {
+    fn from(error: sievedb::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<io::Error> for Error {
+    /// For the output, which every command writes to with `?`.
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}

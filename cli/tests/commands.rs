@@ -1,0 +1,203 @@
+//! The binary `sieve`, from the outside: each command is a process of its own.
+
+use std::{
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// Runs `sieve` with `args`.
+fn sieve(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sieve")).args(args).output().expect("the binary was built")
+}
+
+/// What `sieve` prints when all goes well.
+fn output(args: &[&str]) -> String {
+    let output = sieve(args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).expect("the output is text")
+}
+
+/// The errors that `sieve` prints when it fails.
+fn failure(args: &[&str]) -> String {
+    let output = sieve(args);
+    assert_eq!(output.status.code(), Some(1), "{args:?}");
+    assert_eq!(output.stdout, b"", "{args:?}");
+    String::from_utf8(output.stderr).expect("the errors are text")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+#[test]
+fn what_one_process_writes_the_next_one_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    for (key, value) in [("b", "2"), ("a", "1"), (r"c\x00\n", r"\xff\\"), ("d", "")] {
+        output(&["put", store, key, value]);
+    }
+    output(&["put", store, "a", "elsewhere", "--keyspace", "other"]);
+    output(&["put", store, "b", "two"]);
+    output(&["rm", store, "d"]);
+    output(&["rm", store, "never there"]);
+
+    let cases: [(&str, &[&str], &str); 11] = [
+        ("a value", &["get", store, "a"], "1\n"),
+        ("the newer value", &["get", store, "b"], "two\n"),
+        ("another keyspace", &["get", store, "a", "--keyspace", "other"], "elsewhere\n"),
+        ("any bytes", &["get", store, r"c\x00\x0a"], "\\xff\\\\\n"),
+        ("a raw value", &["get", store, "a", "--raw"], "1"),
+        ("all", &["scan", store], "a\t1\nb\ttwo\nc\\x00\\n\t\\xff\\\\\n"),
+        ("backwards", &["scan", store, "--reverse", "--keys-only"], "c\\x00\\n\nb\na\n"),
+        ("bounds", &["scan", store, "--from", "a", "--to", "b"], "a\t1\n"),
+        ("a prefix", &["scan", store, "--prefix", "b"], "b\ttwo\n"),
+        ("one", &["scan", store, "--limit", "1", "--reverse", "--keys-only"], "c\\x00\\n\n"),
+        ("crossed bounds", &["scan", store, "--from", "b", "--to", "a"], ""),
+    ];
+    for (name, args, want) in cases {
+        assert_eq!(output(args), want, "{name}");
+    }
+
+    let in_hex = ["scan", store, "--hex", "--from", "6200", "--keys-only"];
+    assert_eq!(output(&in_hex), "63000a\n");
+    output(&["put", store, "--hex", "c3a4", "ff"]);
+    assert_eq!(output(&["scan", store, "--prefix", "ä"]), "ä\t\\xff\n");
+
+    assert_eq!(failure(&["get", store, "d"]), "");
+    let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
+    assert_eq!(stats["keyspaces"][0]["name"], "default");
+    assert_eq!(stats["keyspaces"][1]["name"], "other");
+    assert!(output(&["stats", store]).contains("keyspace \"other\""));
+}
+
+#[test]
+fn text_that_stands_for_no_bytes_is_an_error_of_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let cases: [&[&str]; 4] = [
+        &["put", text(&path), r"\q", ""],
+        &["put", text(&path), "a", "abc", "--hex"],
+        &["get", text(&path), "zz", "--hex"],
+        &["get", text(&path), "61", "--hex", "--raw"],
+    ];
+    for args in cases {
+        assert_eq!(sieve(args).status.code(), Some(2), "{args:?}");
+    }
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    output(&["put", text(&path), "a", &"v".repeat(100_000)]);
+    let mut scan = Command::new(env!("CARGO_BIN_EXE_sieve"))
+        .args(["scan", text(&path)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(scan.stdout.take());
+    let end = scan.wait_with_output().unwrap();
+    assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+fn an_error_is_told_with_its_causes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    output(&["put", text(&path), "a", "1"]);
+    std::fs::write(path.join("CURRENT"), "damaged").unwrap();
+    let error = failure(&["get", text(&path), "a"]);
+    let lines: Vec<&str> = error.lines().collect();
+    assert!(lines[0].starts_with("sieve: ") && lines[0].contains("CURRENT"), "{error}");
+    assert!(lines.len() > 1 && lines[1].starts_with("  because: "), "{error}");
+}
+
+#[test]
+fn reading_makes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    for args in [&["get", store, "a"][..], &["scan", store], &["rm", store, "a"], &["stats", store]]
+    {
+        assert!(failure(args).contains("there is no store"), "{args:?}");
+    }
+    assert!(!path.exists());
+    output(&["put", store, "a", "1"]);
+    let error = failure(&["get", store, "a", "--keyspace", "other"]);
+    assert!(error.contains("no keyspace \"other\""), "{error}");
+}
+
+#[test]
+fn every_kind_of_file_is_dumped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    output(&["put", text(&path), "a", "1"]);
+    let mut names: Vec<String> = path
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "LOCK")
+        .collect();
+    names.sort();
+    assert!(names.iter().any(|name| name == "CURRENT"), "{names:?}");
+    assert!(names.iter().any(|name| name.starts_with("MANIFEST-")), "{names:?}");
+    for name in names {
+        let dump = output(&["dump", text(&path.join(&name))]);
+        assert!(dump.starts_with("00000000-"), "{name}: {dump}");
+    }
+    assert!(failure(&["dump", text(&path.join("nothing"))]).contains("nothing"));
+}
+
+#[test]
+fn filters_spare_what_they_promise() {
+    let report =
+        output(&["bench", "misses", "--keys-count", "30000", "--lookups", "5000", "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["faults"], Value::Array(Vec::new()));
+    for store in report["stores"].as_array().unwrap() {
+        let number = |field: &str| store[field].as_u64().unwrap();
+        assert!(number("sorted_runs") >= 3, "{store}");
+        assert!(number("cache_bytes") * 10 <= number("table_bytes"), "{store}");
+        assert_eq!(store["levels"][0]["level"], 0, "{store}");
+    }
+    assert_eq!(report["cases"].as_array().unwrap().len(), 8);
+    let requests = |case: usize| {
+        let case = &report["cases"][case];
+        assert_eq!(case["asked"], "absent keys");
+        case["data_block_requests_per_lookup"].as_f64().unwrap()
+    };
+    assert!(requests(0) >= 1.0, "filters off: {}", requests(0));
+    assert!(requests(1) <= 0.04, "blocked Bloom: {}", requests(1));
+}
+
+#[test]
+fn a_broken_promise_fails_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("stores");
+    let args = ["bench", "misses", "--keys-count", "1000", "--lookups", "100", "--rounds", "1"];
+    let args = [&args[..], &["--miss-cpu-ns-max", "0.1", "--dir", text(&kept)]].concat();
+    let output = sieve(&args);
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    assert!(out.contains("WRONG: blocked Bloom, all in cache, absent keys: "), "{out}{err}");
+    assert!(err.contains("a result is wrong"), "{out}{err}");
+    // The stores are kept, and not overwritten.
+    assert_eq!(failure(&["get", text(&kept.join("off")), "a"]), "");
+    assert!(failure(&args).contains("cannot create"));
+}
+
+#[test]
+fn a_file_of_keys_must_have_enough_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    let error = failure(&["bench", "misses", "--keys", text(&keys)]);
+    assert!(error.contains("cannot read"), "{error}");
+}
