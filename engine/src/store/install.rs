@@ -79,7 +79,8 @@ impl Store {
             },
         );
         if edited.is_err() {
-            self.uncertain_tables.lock().extend(change.added.iter().map(|table| table.id));
+            let paths = opened.iter().map(|live| live.path.clone());
+            self.uncertain_files.lock().extend(paths);
         }
         edited
     }

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::{
     Error, Options, Result,
     commit::{Placement, PublishQueue, SharedLog},
+    error::SYNC,
     file_name::FileName,
     fs::{FileLock, Fs},
     read::snapshot_list::SnapshotList,
@@ -19,13 +20,11 @@ use crate::{
     store::recovery::{self, Beginning},
 };
 
-/// What every handle holds: the store, its workers and its lock. The last one to go closes it.
+/// What every handle holds: the store and its workers. The last one to go closes it.
 #[derive(Debug)]
 pub(crate) struct OpenStore {
     store: Arc<Store>,
     workers: Vec<JoinHandle<()>>,
-    /// Released last.
-    _lock: Box<dyn FileLock>,
 }
 
 impl OpenStore {
@@ -44,10 +43,13 @@ impl OpenStore {
         let recovered = recovery::read(&options, folder)?;
         let early = options.has_bug(crate::planted::PlantedBug::DeleteOrphansEarly);
         let beginning = recovery::take_over(&options, folder, recovered, early)?;
-        let store = Arc::new(new_store(options, beginning));
-        let workers = (0..store.options.worker_threads).map(|number| start_worker(&store, number));
-        let workers = workers.collect::<Result<_>>()?;
-        Ok(Self { store, workers, _lock: lock })
+        let store = Arc::new(new_store(options, beginning, lock));
+        // Before the workers: if one cannot be started, the drop ends those that were.
+        let mut open = Self { store, workers: Vec::new() };
+        for number in 0..open.store.options.worker_threads {
+            open.workers.push(start_worker(&open.store, number)?);
+        }
+        Ok(open)
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -74,7 +76,7 @@ impl Drop for OpenStore {
     }
 }
 
-fn new_store(options: Options, beginning: Beginning) -> Store {
+fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) -> Store {
     let Beginning { manifest, tables, trees, last_sequence } = beginning;
     let next_keyspace_id = manifest.state().next_keyspace_id;
     Store {
@@ -90,9 +92,10 @@ fn new_store(options: Options, beginning: Beginning) -> Store {
         next_keyspace_id: AtomicU64::new(next_keyspace_id),
         snapshots: SnapshotList::default(),
         tables,
-        uncertain_tables: Mutex::default(),
+        uncertain_files: Mutex::default(),
         background: Background::default(),
         read_only: OnceLock::new(),
+        _lock: lock,
     }
 }
 
@@ -120,7 +123,7 @@ fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
     fs.create_folder(folder).map_err(|error| Error::io("create", folder, error))?;
     for path in missing.iter().rev() {
         let parent = path.parent().unwrap_or(Path::new(""));
-        fs.sync_folder(parent).map_err(|error| Error::io("sync", parent, error))?;
+        fs.sync_folder(parent).map_err(|error| Error::io(SYNC, parent, error))?;
     }
     Ok(())
 }
