@@ -1,7 +1,8 @@
 //! A store from its opening to its clean close.
 
 use std::{
-    path::{Path, PathBuf},
+    io,
+    path::Path,
     sync::{Arc, OnceLock, atomic::AtomicU64},
     thread::{self, JoinHandle},
 };
@@ -37,7 +38,7 @@ impl OpenStore {
         create_folder(&*options.fs, folder)?;
         let lock_path = FileName::Lock.path(folder);
         let lock = options.fs.lock(&lock_path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => Error::Locked { path: folder.to_owned() },
+            io::ErrorKind::WouldBlock => Error::Locked { path: folder.to_owned() },
             _ => Error::io("lock", lock_path, error),
         })?;
         let recovered = recovery::read(&options, folder)?;
@@ -106,24 +107,28 @@ fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
     started.map_err(|error| Error::io("start a worker for", &store.tables.folder, error))
 }
 
-/// Creates `folder` and its missing parents, and makes their entries durable.
+/// Creates `folder` and its missing parents for a new store, and makes their entries durable.
+///
+/// Also those that exist: an attempt that was broken off may have made them, and only made them.
 fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
-    let mut missing: Vec<PathBuf> = Vec::new();
-    for ancestor in folder.ancestors() {
-        let exists = ancestor.as_os_str().is_empty()
-            || fs.exists(ancestor).map_err(|error| Error::io("look for", ancestor, error))?;
-        if exists {
-            break;
-        }
-        missing.push(ancestor.to_owned());
-    }
-    if missing.is_empty() {
+    let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
+    if exists(&FileName::Current.path(folder))? {
         return Ok(());
     }
-    fs.create_folder(folder).map_err(|error| Error::io("create", folder, error))?;
-    for path in missing.iter().rev() {
-        let parent = path.parent().unwrap_or(Path::new(""));
-        fs.sync_folder(parent).map_err(|error| Error::io(SYNC, parent, error))?;
+    let mut levels = Vec::new();
+    for level in folder.ancestors().filter(|level| !level.as_os_str().is_empty()) {
+        levels.push((level, exists(level)?));
+    }
+    if levels.iter().any(|(_, existed)| !existed) {
+        fs.create_folder(folder).map_err(|error| Error::io("create", folder, error))?;
+    }
+    for (level, existed) in levels.into_iter().rev() {
+        let Some(parent) = level.parent() else { continue };
+        match fs.sync_folder(parent) {
+            // A folder that is closed to us had this one in it before us.
+            Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(|error| Error::io(SYNC, parent, error))?,
+        }
     }
     Ok(())
 }
