@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use sievedb::{
-    Db, Durability, Error, Keyspace, Options, Range, Snapshot, fs::MemoryFs, stats::BackgroundStats,
+    Db, Durability, Error, Keyspace, KeyspaceOptions, Options, Range, Snapshot, fs::MemoryFs,
+    stats::BackgroundStats,
 };
 
 use crate::{
     history::{CrashPoint, History, WORLDS_MAX},
-    model::{Change, DEFAULT, Entries, Model, Name},
+    model::{Change, DEFAULT, Entries, Model, Name, shown},
     observe::{Unreadable, keyspace, observe},
     rng::Rng,
     settings::FOLDER,
@@ -243,15 +244,52 @@ impl Recorder {
         batch.commit(durability)
     }
 
+    /// Stores a new value of `bytes` bytes unless the key has one.
+    ///
+    /// # Panics
+    ///
+    /// If the store and the history disagree about that.
+    pub fn insert_if_absent(&mut self, keyspace: &str, key: impl Into<Bytes>, bytes: usize) {
+        let (Some(_), Some(handle)) = (self.writable(), self.handle(keyspace).cloned()) else {
+            return;
+        };
+        let (key, value) = (key.into(), self.new_value(bytes));
+        let began = self.disk.operations();
+        let inserted = handle.insert_if_absent(&key, &value);
+        let entries = self.history.model().entries(keyspace);
+        let absent = entries.is_some_and(|entries| !entries.contains_key(&key));
+        let shown_key = shown(&key);
+        let changes = vec![Change::Put { keyspace: keyspace.into(), key, value }];
+        match self.accept("insert if absent", inserted) {
+            Some(inserted) => {
+                assert_eq!(inserted, absent, "insert if absent into {keyspace} {shown_key}");
+                if inserted {
+                    self.history.add(changes, began);
+                    self.history.acknowledge(DEFAULT_DURABILITY, self.disk.operations());
+                }
+            }
+            None if absent => self.history.add_failed(changes, began),
+            None => {}
+        }
+    }
+
     /// Creates a keyspace, if it is not there; durable.
     pub fn create(&mut self, name: &str) {
+        self.create_with(name, None);
+    }
+
+    /// As [`create`](Self::create), with options.
+    pub fn create_with(&mut self, name: &str, options: Option<&KeyspaceOptions>) {
         let Some(db) = self.writable() else { return };
         if self.keyspaces.contains_key(name) {
             return;
         }
         let changes = vec![Change::Create { keyspace: name.into() }];
         let began = self.disk.operations();
-        let created = db.keyspace(name);
+        let created = match options {
+            Some(options) => db.keyspace_with(name, options),
+            None => db.keyspace(name),
+        };
         if let Some(handle) = self.accept("create keyspace", created) {
             self.incarnations += 1;
             let opened = Opened { handle, incarnation: self.incarnations };
@@ -469,6 +507,11 @@ impl Recorder {
         self.db = None;
     }
 
+    /// How the store is opened from the next time on.
+    pub fn set_options(&mut self, options: Options) {
+        self.options = options;
+    }
+
     /// Closes the store and opens it again.
     ///
     /// # Panics
@@ -595,6 +638,11 @@ fn check_snapshot_of(snapshot: &Snapshot, opened: &Opened, wanted: &Entries) -> 
     let forwards = view.iter().collect::<Result<Vec<_>, _>>()?;
     let mut backwards = view.iter().rev().collect::<Result<Vec<_>, _>>()?;
     backwards.reverse();
+    let starts_with_k = |(key, _): &(&Bytes, &Bytes)| key.starts_with(b"k");
+    let with_k: Vec<_> = wanted.iter().filter(starts_with_k).map(own).collect();
+    assert!(view.prefix("k").collect::<Result<Vec<_>, _>>()? == with_k, "a snapshot of {name}");
+    let from_k: Vec<_> = wanted.range(Bytes::from("k")..).map(own).collect();
+    assert!(view.range("k"..).collect::<Result<Vec<_>, _>>()? == from_k, "a snapshot of {name}");
     let wanted: Vec<_> = wanted.iter().map(own).collect();
     assert!(forwards == wanted, "a snapshot of {name} changed");
     assert!(backwards == wanted, "a snapshot of {name}, read backwards, changed");

@@ -12,6 +12,8 @@ struct Reached {
     background: BackgroundStats,
 }
 
+type Holds = fn(&Reached) -> bool;
+
 fn run(name: &str) -> Reached {
     let recorder = record(workload(name), &|disk| small_options(disk))
         .unwrap_or_else(|violation| panic!("{violation}"));
@@ -31,7 +33,7 @@ fn run(name: &str) -> Reached {
 
 #[test]
 fn workloads_reach_what_they_are_named_for() {
-    let cases: [(&str, fn(&Reached) -> bool); 11] = [
+    let cases: [(&str, Holds); 11] = [
         ("log-rotation", |reached| reached.logs >= 3),
         ("log-pinned", |reached| reached.logs >= 4 && reached.background.flushes >= 2),
         ("manifest-growth", |reached| reached.manifests >= 2),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use sievedb::{
-    Durability, Options,
+    Compression, Durability, KeyspaceOptions, Options, ReadMode,
     fs::{Fs, Loss, MemoryFs},
 };
 use sievedb_tests::{
@@ -12,7 +12,7 @@ use sievedb_tests::{
     model::{Change, DEFAULT, Model},
     recorder::Recorder,
     rng::Rng,
-    settings::small_options,
+    settings::{small_keyspace, small_options},
 };
 
 /// The keyspaces that come and go, besides the default one.
@@ -45,15 +45,32 @@ impl fmt::Display for Counts {
     }
 }
 
-fn options(disk: &Arc<MemoryFs>) -> Options {
+/// Small, and otherwise by lot.
+fn options(disk: &Arc<MemoryFs>, lots: &mut Rng) -> Options {
+    let modes = [ReadMode::Pread, ReadMode::Map];
     small_options(Arc::clone(disk) as Arc<dyn Fs>)
+        .read_mode(*lots.pick(&modes))
+        .block_cache_bytes(*lots.pick(&[0, 8 << 10, 64 << 10]))
+        .open_files_max(*lots.pick(&[1, 4, 64]))
+        .log_segment_bytes(*lots.pick(&[4 << 10, 8 << 10]))
+        .keyspace(keyspace_options(lots))
+}
+
+fn keyspace_options(lots: &mut Rng) -> KeyspaceOptions {
+    small_keyspace()
+        .memtable_bytes(*lots.pick(&[4 << 10, 4 << 10, 16 << 10]))
+        .table_bytes(*lots.pick(&[4 << 10, 4 << 10, 16 << 10]))
+        .filter_bits_per_key(*lots.pick(&[0.0, 0.5, 10.0]))
+        .compression(*lots.pick(&[Compression::Lz4, Compression::None]))
 }
 
 impl Story {
     pub(super) fn new(seed: u64) -> Self {
         let disk = Arc::new(MemoryFs::new());
-        let recorder = Recorder::new(Arc::clone(&disk), options(&disk), Model::default());
-        Self { recorder, lots: Rng::new(seed), counts: Counts::default(), seed }
+        let mut lots = Rng::new(seed);
+        let options = options(&disk, &mut lots);
+        let recorder = Recorder::new(disk, options, Model::default());
+        Self { recorder, lots, counts: Counts::default(), seed }
     }
 
     pub(super) fn counts(&self) -> &Counts {
@@ -73,6 +90,7 @@ impl Story {
     fn choose(&mut self) -> &'static str {
         const SHARES: &[(usize, &str)] = &[
             (280, "insert"),
+            (20, "insert if absent"),
             (100, "remove"),
             (60, "batch"),
             (200, "get"),
@@ -116,6 +134,10 @@ impl Story {
                 let durability = self.durability();
                 self.recorder.write(vec![change], durability);
             }
+            "insert if absent" => {
+                let (keyspace, key) = (self.keyspace(), self.key());
+                self.recorder.insert_if_absent(&keyspace, key, 40);
+            }
             "remove" => {
                 let change = self.removal();
                 let durability = self.durability();
@@ -157,15 +179,18 @@ impl Story {
             }
             "create" => {
                 let name = *self.lots.pick(&OTHERS);
-                if self.recorder.handle(name).is_none() {
-                    self.recorder.create(name);
-                }
+                let options = self.lots.chance(1, 2).then(|| keyspace_options(&mut self.lots));
+                self.recorder.create_with(name, options.as_ref());
             }
             "drop" => {
                 let name = *self.lots.pick(&OTHERS);
                 self.recorder.drop_keyspace(name);
             }
-            "reopen" => self.recorder.reopen(),
+            "reopen" => {
+                let options = options(self.recorder.disk(), &mut self.lots);
+                self.recorder.set_options(options);
+                self.recorder.reopen();
+            }
             "crash" => self.crash(),
             "check all" => self.recorder.check(),
             "stats" => {
@@ -266,7 +291,7 @@ impl Story {
         };
         let crashed = Arc::new(disk.crash(at, &loss));
         let point = Cut { at, loss }.point();
-        let options = options(&crashed);
+        let options = options(&crashed, &mut self.lots);
         if let Err(text) = self.recorder.go_on_after(crashed, options, point) {
             panic!("{text}\n{}", disk.trace(at, &loss));
         }
