@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sievedb::{
     Compression, Durability, KeyspaceOptions, Options, ReadMode,
     fs::{Fs, Loss, MemoryFs},
+    planted::PlantedBug,
 };
 use sievedb_tests::{
     case::Cut,
@@ -19,11 +20,12 @@ use sievedb_tests::{
 const OTHERS: [&str; 3] = ["other", "users", "\u{e9}t\u{e9}"];
 
 /// A random story of a store.
-pub(super) struct Story {
+pub(crate) struct Story {
     pub(super) recorder: Recorder,
     pub(super) lots: Rng,
     counts: Counts,
     seed: u64,
+    planted: Option<PlantedBug>,
 }
 
 /// How often each call was made.
@@ -46,9 +48,14 @@ impl fmt::Display for Counts {
 }
 
 /// Small, and otherwise by lot.
-fn options(disk: &Arc<MemoryFs>, lots: &mut Rng) -> Options {
+fn options(disk: &Arc<MemoryFs>, lots: &mut Rng, planted: Option<PlantedBug>) -> Options {
     let modes = [ReadMode::Pread, ReadMode::Map];
-    small_options(Arc::clone(disk) as Arc<dyn Fs>)
+    let options = small_options(Arc::clone(disk) as Arc<dyn Fs>);
+    let options = match planted {
+        Some(bug) => options.planted_bug(bug),
+        None => options,
+    };
+    options
         .read_mode(*lots.pick(&modes))
         .block_cache_bytes(*lots.pick(&[0, 8 << 10, 64 << 10]))
         .open_files_max(*lots.pick(&[1, 4, 64]))
@@ -65,12 +72,13 @@ fn keyspace_options(lots: &mut Rng) -> KeyspaceOptions {
 }
 
 impl Story {
-    pub(super) fn new(seed: u64) -> Self {
+    /// A store that `seed` decides, with or without a bug.
+    pub(crate) fn new(seed: u64, planted: Option<PlantedBug>) -> Self {
         let disk = Arc::new(MemoryFs::new());
         let mut lots = Rng::new(seed);
-        let options = options(&disk, &mut lots);
+        let options = options(&disk, &mut lots, planted);
         let recorder = Recorder::new(disk, options, Model::default());
-        Self { recorder, lots, counts: Counts::default(), seed }
+        Self { recorder, lots, counts: Counts::default(), seed, planted }
     }
 
     pub(super) fn counts(&self) -> &Counts {
@@ -78,7 +86,7 @@ impl Story {
     }
 
     /// Makes call number `number`.
-    pub(super) fn call(&mut self, number: usize) {
+    pub(crate) fn call(&mut self, number: usize) {
         let name = self.choose();
         *self.counts.0.entry(name).or_default() += 1;
         // A panic from below names neither the seed nor the call.
@@ -187,7 +195,7 @@ impl Story {
                 self.recorder.drop_keyspace(name);
             }
             "reopen" => {
-                let options = options(self.recorder.disk(), &mut self.lots);
+                let options = options(self.recorder.disk(), &mut self.lots, self.planted);
                 self.recorder.set_options(options);
                 self.recorder.reopen();
             }
@@ -291,7 +299,7 @@ impl Story {
         };
         let crashed = Arc::new(disk.crash(at, &loss));
         let point = Cut { at, loss }.point();
-        let options = options(&crashed, &mut self.lots);
+        let options = options(&crashed, &mut self.lots, self.planted);
         if let Err(text) = self.recorder.go_on_after(crashed, options, point) {
             panic!("{text}\n{}", disk.trace(at, &loss));
         }

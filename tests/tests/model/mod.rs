@@ -3,7 +3,7 @@
 mod calls;
 mod reads;
 
-use calls::Story;
+pub(crate) use calls::Story;
 use sievedb_tests::settings::{from_env, report, seed};
 
 /// Calls of a run, unless `SIEVE_OPS` says otherwise.
@@ -16,7 +16,7 @@ const CALLS: usize = 200_000;
 fn store_answers_as_the_model_does() {
     let seed = seed("model", 1);
     let calls = from_env("SIEVE_OPS", CALLS);
-    let mut story = Story::new(seed);
+    let mut story = Story::new(seed, None);
     for call in 0..calls {
         story.call(call);
     }

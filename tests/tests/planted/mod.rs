@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use sievedb::{Options, fs::MemoryFs, planted::PlantedBug};
 use sievedb_tests::{
+    check::guarded,
     enumerate::{Extent, Violation, enumerate, record},
     folder_sync::{LeftOut, NoFolderSync},
     settings::{report, seed, small_options},
     workload::WORKLOADS,
 };
+
+use crate::model::Story;
 
 /// The first violation that a workload shows, without a crash or else with one.
 fn caught(opening: impl Fn(Arc<MemoryFs>) -> Options + Send + Sync + 'static) -> Option<Violation> {
@@ -60,4 +63,28 @@ fn a_tombstone_dropped_early_is_caught() {
     expect_caught("tombstone dropped early", |disk| {
         small_options(disk).planted_bug(PlantedBug::DropTombstoneEarly)
     });
+}
+
+/// The model finds by chance what the enumeration finds by design.
+#[test]
+fn the_model_catches_planted_bugs() {
+    let cases = [
+        PlantedBug::InstallFlushBeforeLogSync,
+        PlantedBug::DeleteOrphansEarly,
+        PlantedBug::DropTombstoneEarly,
+    ];
+    for bug in cases {
+        let mut story = Story::new(seed("planted bug", 1), Some(bug));
+        let mut calls = 0;
+        let told = guarded(|| -> Result<(), String> {
+            while calls < 200_000 {
+                story.call(calls);
+                calls += 1;
+            }
+            Ok(())
+        });
+        let told = told.err().unwrap_or_else(|| panic!("{bug:?} was not caught"));
+        let first = told.lines().next().unwrap_or_default();
+        report(&format!("planted bug, {bug:?}, at call {calls} of the model: {first}"));
+    }
 }
