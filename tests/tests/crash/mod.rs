@@ -9,6 +9,7 @@ use sievedb_tests::{
 };
 
 mod reach;
+mod threads;
 
 /// What has to be checked at least, or the enumeration has become blind.
 const STATES_MIN: usize = 20_000;
