@@ -1,0 +1,203 @@
+//! Calls that write.
+
+use bytes::Bytes;
+use sievedb::{Db, Durability, Error, KeyspaceOptions};
+
+use super::{DEFAULT_DURABILITY, Opened, Recorder};
+use crate::model::{Change, Name, shown};
+
+impl Recorder {
+    /// Stores a new value of `bytes` bytes.
+    pub fn insert(&mut self, keyspace: &str, key: impl Into<Bytes>, bytes: usize) {
+        self.insert_with(keyspace, key, bytes, DEFAULT_DURABILITY);
+    }
+
+    /// As [`insert`](Self::insert), with a durability.
+    pub fn insert_with(
+        &mut self,
+        keyspace: &str,
+        key: impl Into<Bytes>,
+        bytes: usize,
+        durability: Durability,
+    ) {
+        let value = self.new_value(bytes);
+        let change = Change::Put { keyspace: keyspace.into(), key: key.into(), value };
+        self.write(vec![change], durability);
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, keyspace: &str, key: impl Into<Bytes>) {
+        self.remove_with(keyspace, key, DEFAULT_DURABILITY);
+    }
+
+    /// As [`remove`](Self::remove), with a durability.
+    pub fn remove_with(&mut self, keyspace: &str, key: impl Into<Bytes>, durability: Durability) {
+        let change = Change::Remove { keyspace: keyspace.into(), key: key.into() };
+        self.write(vec![change], durability);
+    }
+
+    /// Stores new values of `bytes` bytes under keys of any keyspaces, in one batch.
+    pub fn batch(&mut self, keys: &[(&str, &str)], bytes: usize, durability: Durability) {
+        let changes = keys.iter().map(|&(keyspace, key)| {
+            let value = self.new_value(bytes);
+            Change::Put { keyspace: keyspace.into(), key: key.to_owned().into(), value }
+        });
+        let changes = changes.collect();
+        self.write(changes, durability);
+    }
+
+    /// Makes `changes`, puts and removals, in one write.
+    pub fn write(&mut self, changes: Vec<Change>, durability: Durability) {
+        let Some(db) = self.writable() else { return };
+        if changes.iter().any(|change| !self.keyspaces.contains_key(change.keyspace())) {
+            // Its creation failed.
+            return;
+        }
+        let began = self.disk.operations();
+        let written = self.carry_out(&db, &changes, durability);
+        if self.accept("write", written).is_some() {
+            self.history.add(changes, began);
+            self.history.acknowledge(durability, self.disk.operations());
+        } else {
+            self.history.add_failed(changes, began);
+        }
+    }
+
+    fn carry_out(&self, db: &Db, changes: &[Change], durability: Durability) -> Result<(), Error> {
+        let handle = |name: &Name| &self.keyspaces[name].handle;
+        match changes {
+            [Change::Put { keyspace, key, value }] if durability == DEFAULT_DURABILITY => {
+                return handle(keyspace).insert(key, value);
+            }
+            [Change::Remove { keyspace, key }] if durability == DEFAULT_DURABILITY => {
+                return handle(keyspace).remove(key);
+            }
+            _ => {}
+        }
+        let mut batch = db.batch();
+        for change in changes {
+            match change {
+                Change::Put { keyspace, key, value } => {
+                    batch.insert(handle(keyspace), key, value)?;
+                }
+                Change::Remove { keyspace, key } => batch.remove(handle(keyspace), key)?,
+                other => panic!("{other} is not for a batch"),
+            }
+        }
+        batch.commit(durability)
+    }
+
+    /// Stores a new value of `bytes` bytes unless the key has one.
+    ///
+    /// # Panics
+    ///
+    /// If the store and the history disagree about that.
+    pub fn insert_if_absent(&mut self, keyspace: &str, key: impl Into<Bytes>, bytes: usize) {
+        let (Some(_), Some(handle)) = (self.writable(), self.handle(keyspace).cloned()) else {
+            return;
+        };
+        let (key, value) = (key.into(), self.new_value(bytes));
+        let began = self.disk.operations();
+        let inserted = handle.insert_if_absent(&key, &value);
+        let entries = self.history.model().entries(keyspace);
+        let absent = entries.is_some_and(|entries| !entries.contains_key(&key));
+        let shown_key = shown(&key);
+        let changes = vec![Change::Put { keyspace: keyspace.into(), key, value }];
+        match self.accept("insert if absent", inserted) {
+            Some(inserted) => {
+                assert_eq!(inserted, absent, "insert if absent into {keyspace} {shown_key}");
+                if inserted {
+                    self.history.add(changes, began);
+                    self.history.acknowledge(DEFAULT_DURABILITY, self.disk.operations());
+                }
+            }
+            None if absent => self.history.add_failed(changes, began),
+            None => {}
+        }
+    }
+
+    /// Creates a keyspace, if it is not there; durable.
+    pub fn create(&mut self, name: &str) {
+        self.create_with(name, None);
+    }
+
+    /// As [`create`](Self::create), with options.
+    pub fn create_with(&mut self, name: &str, options: Option<&KeyspaceOptions>) {
+        let Some(db) = self.writable() else { return };
+        if self.keyspaces.contains_key(name) {
+            return;
+        }
+        let changes = vec![Change::Create { keyspace: name.into() }];
+        let began = self.disk.operations();
+        let created = match options {
+            Some(options) => db.keyspace_with(name, options),
+            None => db.keyspace(name),
+        };
+        if let Some(handle) = self.accept("create keyspace", created) {
+            self.incarnations += 1;
+            let opened = Opened { handle, incarnation: self.incarnations };
+            self.keyspaces.insert(name.into(), opened);
+            self.history.add(changes, began);
+            self.history.acknowledge(Durability::Disk, self.disk.operations());
+        } else {
+            self.history.add_failed(changes, began);
+        }
+    }
+
+    /// Drops a keyspace, if it is there; durable.
+    pub fn drop_keyspace(&mut self, name: &str) {
+        let Some(db) = self.writable() else { return };
+        if !self.keyspaces.contains_key(name) {
+            return;
+        }
+        let changes = vec![Change::Drop { keyspace: name.into() }];
+        let began = self.disk.operations();
+        let dropped = db.drop_keyspace(name);
+        if let Some(was_there) = self.accept("drop keyspace", dropped) {
+            assert!(was_there, "the keyspace {name} should have been there");
+            let old = self.keyspaces.remove(name).expect("it was just seen");
+            let answer = old.handle.get("any");
+            assert!(matches!(answer, Err(Error::KeyspaceDropped { .. })), "{answer:?}");
+            self.history.add(changes, began);
+            self.history.acknowledge(Durability::Disk, self.disk.operations());
+        } else {
+            self.history.add_failed(changes, began);
+        }
+    }
+
+    // Other calls.
+
+    /// Brings everything so far to `durability`.
+    pub fn persist(&mut self, durability: Durability) {
+        let Some(db) = self.db.clone() else { return };
+        if self.accept("persist", db.persist(durability)).is_some() {
+            self.history.acknowledge(durability, self.disk.operations());
+        }
+    }
+
+    /// Flushes all keyspaces.
+    pub fn flush(&mut self) {
+        let Some(db) = self.db.clone() else { return };
+        self.accept("flush", db.flush());
+    }
+
+    /// Flushes one keyspace.
+    pub fn flush_keyspace(&mut self, name: &str) {
+        if let Some(handle) = self.handle(name).cloned() {
+            self.accept("flush", handle.flush());
+        }
+    }
+
+    /// Compacts all keyspaces.
+    pub fn compact(&mut self) {
+        let Some(db) = self.db.clone() else { return };
+        self.accept("compact", db.compact());
+    }
+
+    /// Compacts one keyspace.
+    pub fn compact_keyspace(&mut self, name: &str) {
+        if let Some(handle) = self.handle(name).cloned() {
+            self.accept("compact", handle.compact());
+        }
+    }
+}
