@@ -1,0 +1,75 @@
+//! The whole engine, over tables in several sorted runs with everything cached: present and absent
+//! keys, and writes.
+
+use criterion::{BatchSize, Criterion};
+use sievedb::{Db, Durability, Result};
+use sievedb_benches::{key, shuffled, value};
+
+const ENTRIES: u64 = 1 << 17;
+
+/// Entries in each of the runs on level 0.
+const FLUSHED: u64 = ENTRIES / 16;
+
+/// Three sorted runs: most entries below, two flushes above.
+fn fill(db: &Db) -> Result<()> {
+    for (first, end) in [
+        (0, ENTRIES - 2 * FLUSHED),
+        (ENTRIES - 2 * FLUSHED, ENTRIES - FLUSHED),
+        (ENTRIES - FLUSHED, ENTRIES),
+    ] {
+        let mut batch = db.batch();
+        for index in first..end {
+            batch.insert(db, key(index), value(index))?;
+        }
+        batch.commit(Durability::Memory)?;
+        if first == 0 { db.compact()? } else { db.flush()? }
+    }
+    assert_eq!(db.stats().keyspaces[0].runs, 3);
+    // Brings every block into the cache.
+    db.iter().try_for_each(|entry| entry.map(drop))
+}
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+    let db = Db::open(folder.path()).expect("an empty folder becomes a store");
+    fill(&db).expect("the store takes writes");
+
+    let mut next = shuffled(ENTRIES);
+    criterion.bench_function("engine/get present", |bencher| {
+        bencher.iter_batched(
+            || key(next()),
+            |key| db.get(key).expect("the store is open").expect("the key was stored"),
+            BatchSize::SmallInput,
+        );
+    });
+    criterion.bench_function("engine/get absent", |bencher| {
+        bencher.iter_batched(
+            || key(ENTRIES + next()),
+            |key| assert_eq!(db.get(key).expect("the store is open"), None),
+            BatchSize::SmallInput,
+        );
+    });
+    criterion.bench_function("engine/scan 100 entries", |bencher| {
+        bencher.iter_batched(
+            || key(next()),
+            |key| db.range(key..).take(100).filter(Result::is_ok).count(),
+            BatchSize::SmallInput,
+        );
+    });
+    for (name, durability) in [("memory", Durability::Memory), ("os buffer", Durability::OsBuffer)]
+    {
+        criterion.bench_function(&format!("engine/write one entry, {name}"), |bencher| {
+            bencher.iter_batched(
+                &mut next,
+                |index| {
+                    let mut batch = db.batch();
+                    batch.insert(&db, key(index), value(index))?;
+                    batch.commit(durability)
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    criterion.final_summary();
+}
