@@ -1,7 +1,19 @@
-//! What a keyspace keeps for itself, and how the manifest stores it.
+//! What a keyspace keeps for itself, and how the manifest and the log store it.
 //!
-//! Stored options are pairs of varints: the number of a field in the module `field` and its value. A field
-//! that this release does not know is refused: it may change how data is read.
+//! Stored options are pairs of varints: the number of a field and its value, in any order; of two
+//! with the same number the later one counts, and what is missing has its default.
+//!
+//! | number | value                                              |
+//! |--------|----------------------------------------------------|
+//! | 1      | memtable size, in bytes                            |
+//! | 2      | table size, in bytes                               |
+//! | 3      | size of the base level, in bytes                   |
+//! | 4      | thousandths of a filter bit per key                |
+//! | 5      | block size, in bytes                               |
+//! | 6      | compression: 0 none, 1 LZ4                         |
+//! | 7      | version of the key hash                            |
+//!
+//! A field that this release does not know is refused: it may change how data is read.
 
 use sievedb_filter::hash::HASH_VERSION;
 use sievedb_format::{Corruption, Decoder, Encode};

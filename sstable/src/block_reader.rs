@@ -77,3 +77,46 @@ impl BlockReader {
         Block::decode(content, role).map_err(ReadError::corrupt(handle.offset))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Mutex};
+
+    use super::*;
+
+    /// Zeros, and what was asked for.
+    #[derive(Debug, Default)]
+    struct Asked(Mutex<Vec<usize>>);
+
+    impl TableSource for Asked {
+        fn len(&self) -> u64 {
+            1000
+        }
+
+        fn read_at(&self, _: u64, bytes: usize) -> io::Result<Bytes> {
+            self.0.lock().unwrap().push(bytes);
+            Ok(vec![0; bytes].into())
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_for_a_block_outside_of_the_table() {
+        let source = Arc::new(Asked::default());
+        let reader = BlockReader::new(Arc::clone(&source) as Arc<dyn TableSource>, 7, 64..900);
+        let cases = [
+            ("in the header", 63, 10),
+            ("into the footer", 64, 837),
+            ("behind the end", 2000, 10),
+            ("longer than memory", 64, 1 << 60),
+        ];
+        for (name, offset, bytes) in cases {
+            let found = reader.read_stored(BlockHandle { offset, bytes });
+            let want = Corruption::OutOfRange { what: "bytes of a block", value: bytes };
+            let is_refused = |error: &ReadError| matches!(error, ReadError::Corrupt { source, .. } if *source == want);
+            assert!(found.as_ref().is_err_and(is_refused), "{name}: {found:?}");
+        }
+        assert!(source.0.lock().unwrap().is_empty());
+        assert!(reader.read_stored(BlockHandle { offset: 64, bytes: 836 }).is_err());
+        assert_eq!(*source.0.lock().unwrap(), [836], "the checksum of what was read is wrong");
+    }
+}

@@ -26,7 +26,7 @@ struct BlockWeight;
 
 impl Weighter<BlockKey, Block> for BlockWeight {
     fn weight(&self, _: &BlockKey, block: &Block) -> u64 {
-        (block.content_bytes() + size_of::<(BlockKey, Block)>()) as u64
+        (block.memory_bytes() + size_of::<(BlockKey, Block)>()) as u64
     }
 }
 

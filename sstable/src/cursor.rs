@@ -107,11 +107,9 @@ impl TableCursor {
     ///
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek(&mut self, target: InternalKey<'_>) -> Result<(), ReadError> {
-        self.unpositioned_on_error(|cursor| {
-            cursor.levels[0].seek(target);
-            cursor.descend(0, |level| level.seek(target))?;
-            cursor.settle(Direction::Forward)
-        })
+        self.levels[0].seek(target);
+        self.descend(0, |level| level.seek(target))?;
+        self.settle(Direction::Forward)
     }
 
     /// Goes to the last entry before `target`.
@@ -124,13 +122,11 @@ impl TableCursor {
         if !self.levels[0].is_positioned() {
             return self.seek_to_last();
         }
-        self.unpositioned_on_error(|cursor| {
-            cursor.descend(0, |level| match level.role() {
-                BlockRole::Index => level.seek(target),
-                BlockRole::Data => level.seek_before(target),
-            })?;
-            cursor.settle(Direction::Backward)
-        })
+        self.descend(0, |level| match level.role() {
+            BlockRole::Index => level.seek(target),
+            BlockRole::Data => level.seek_before(target),
+        })?;
+        self.settle(Direction::Backward)
     }
 
     /// Goes to the next entry.
@@ -162,11 +158,9 @@ impl TableCursor {
 
     /// Goes to the first entry of the table, seen in this direction.
     fn enter_table(&mut self, direction: Direction) -> Result<(), ReadError> {
-        self.unpositioned_on_error(|cursor| {
-            direction.enter(&mut cursor.levels[0]);
-            cursor.descend(0, |level| direction.enter(level))?;
-            cursor.settle(direction)
-        })
+        direction.enter(&mut self.levels[0]);
+        self.descend(0, |level| direction.enter(level))?;
+        self.settle(direction)
     }
 
     fn step(&mut self, direction: Direction) -> Result<(), ReadError> {
@@ -176,11 +170,13 @@ impl TableCursor {
         if data.is_positioned() {
             return Ok(());
         }
-        self.unpositioned_on_error(|cursor| cursor.settle(direction))
+        self.settle(direction)
     }
 
-    /// Loads the blocks below level `from` and moves `go` in each. Stops at a level without a place:
-    /// those below it have none either.
+    /// Loads the blocks below level `from`, and goes to a place in each.
+    ///
+    /// Stops at a level without a place, and at an error: the levels below, and so the cursor, have
+    /// no place then.
     fn descend(&mut self, from: usize, go: impl Fn(&mut BlockCursor)) -> Result<(), ReadError> {
         for level in &mut self.levels[from + 1..] {
             level.unposition();
@@ -211,16 +207,5 @@ impl TableCursor {
 
     fn data(&self) -> &BlockCursor {
         self.levels.last().expect("the data is the last level")
-    }
-
-    fn unpositioned_on_error(
-        &mut self,
-        go: impl FnOnce(&mut Self) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        let result = go(self);
-        if result.is_err() {
-            self.levels.iter_mut().for_each(BlockCursor::unposition);
-        }
-        result
     }
 }

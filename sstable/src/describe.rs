@@ -67,7 +67,7 @@ fn describe_parts(
     contents: &Contents,
     annotation: &mut Annotation,
 ) {
-    let Contents { blocks, properties, top_index, .. } = contents;
+    let Contents { blocks, properties, top_index, range_tombstones } = contents;
     let mut parts = Vec::new();
     collect_parts(blocks, properties, top_index, &mut parts);
     parts.extend(footer.blocks.iter().map(|&block| Part::Footer(block)));
@@ -76,25 +76,21 @@ fn describe_parts(
         annotation.rebase(part.offset());
         match part {
             Part::Block(handle, role) => describe_block(blocks, handle, role, annotation),
-            Part::Footer(FooterBlock { kind: BlockKind::PointFilter, offset, bytes }) => {
-                describe_filter(source, offset, bytes, annotation);
-            }
-            Part::Footer(FooterBlock { kind, offset, bytes }) => {
-                let handle = BlockHandle { offset, bytes };
-                match kind {
-                    BlockKind::DataIndex => {
-                        describe_block(blocks, handle, BlockRole::Index, annotation);
-                    }
-                    BlockKind::Properties => {
-                        contents.properties.describe(annotation);
-                        describe_trailer(bytes, TYPE_RAW, annotation);
-                    }
-                    _ => {
-                        contents.range_tombstones.describe(annotation);
-                        describe_trailer(bytes, TYPE_RAW, annotation);
-                    }
+            Part::Footer(FooterBlock { kind, offset, bytes }) => match kind {
+                BlockKind::DataIndex => {
+                    let handle = BlockHandle { offset, bytes };
+                    describe_block(blocks, handle, BlockRole::Index, annotation);
                 }
-            }
+                BlockKind::PointFilter => describe_filter(source, offset, bytes, annotation),
+                BlockKind::Properties => {
+                    properties.describe(annotation);
+                    describe_trailer(bytes, TYPE_RAW, annotation);
+                }
+                BlockKind::RangeTombstones => {
+                    range_tombstones.describe(annotation);
+                    describe_trailer(bytes, TYPE_RAW, annotation);
+                }
+            },
         }
     }
     annotation.rebase(0);

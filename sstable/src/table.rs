@@ -117,7 +117,7 @@ impl Table {
     #[must_use]
     pub fn memory_bytes(&self) -> TableMemory {
         let index = size_of::<Self>()
-            + self.top_index.content_bytes()
+            + self.top_index.memory_bytes()
             + self.properties.memory_bytes()
             + self.range_tombstones.memory_bytes();
         TableMemory { index, filter: self.filter.memory_bytes() }
@@ -246,4 +246,29 @@ fn check_header(source: &dyn TableSource, identity: &TableIdentity) -> Result<()
     let expected = FileHeader { kind: FileKind::Table, store_id, file_id };
     let header = source.read_at(0, HEADER_BYTES)?;
     expected.check(&header).map_err(ReadError::corrupt(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use sievedb_format::Kind;
+
+    use super::*;
+    use crate::{TableOptions, TableWriter};
+
+    #[test]
+    fn a_cached_block_is_not_taken_for_another_kind() {
+        let identity = TableIdentity { store_id: 1, file_id: 2, salt: 3, hash_seed: 4 };
+        let mut writer = TableWriter::new(Vec::new(), identity, TableOptions::new()).unwrap();
+        let key = InternalKey::new(b"key", Trailer::new(5, Kind::Put));
+        writer.add(key, b"not the handle of a block").unwrap();
+        let (bytes, summary) = writer.finish().unwrap();
+        let source = Arc::new(Bytes::from(bytes));
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let table = Table::open(source, identity, summary.bytes, None, cache).unwrap();
+        let handle = table.top_index().handle_for(key).unwrap();
+        let read = |role| table.block(handle, role, CacheUse::Fill, &mut BlockCounts::default());
+        assert!(read(BlockRole::Data).is_ok());
+        assert!(matches!(read(BlockRole::Index), Err(ReadError::Corrupt { .. })));
+        assert!(read(BlockRole::Data).is_ok());
+    }
 }

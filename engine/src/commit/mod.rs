@@ -8,7 +8,9 @@
 //! | insert  | [`Write::insert`]           | none: memtables take concurrent inserts       |
 //! | publish | [`PublishQueue`]            | queue: visible in sequence order              |
 //!
-//! Locks are taken in the order log files, placement, tree, queue; log files, manifest.
+//! Locks are taken in this order, each only while those before it are held or free: keyspace change,
+//! sync turn, log files, manifest, unrecorded changes of keyspaces, placement, background state,
+//! trees, view of a tree; then, with nothing behind them, queue, snapshots, obsolete files.
 
 mod placement;
 mod publish;

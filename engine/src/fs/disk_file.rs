@@ -87,7 +87,8 @@ impl File {
     /// Locks the file; `None` if it is locked.
     pub(super) fn lock(self: Arc<Self>) -> Option<DiskLock> {
         let was_locked = self.locked.swap(true, Ordering::Acquire);
-        (!was_locked).then_some(DiskLock { file: self })
+        // Not `then_some`: it would make a lock in any case, whose drop unlocks.
+        (!was_locked).then(|| DiskLock { file: self })
     }
 }
 

@@ -14,7 +14,8 @@
 //! | 40     | n     | `payload`          | then zeros up to the next multiple of 8                |
 //!
 //! The header's checksum covers the file and the offset, so a record that was moved never passes;
-//! through the payload's checksum it covers the payload too.
+//! through the payload's checksum it covers the payload too. Start and seal have sequence number 0,
+//! a seal has no payload. All fragments of a payload have the same sequence number.
 
 use sievedb_format::{Annotation, Corruption, SEQUENCE_MAX, checksum::crc32};
 

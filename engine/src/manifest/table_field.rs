@@ -3,18 +3,18 @@
 //! | tag          | value         | meaning                                                      |
 //! |--------------|---------------|--------------------------------------------------------------|
 //! | 1, required  | varint        | id                                                           |
-//! | 2, required  | two varints   | level (at most 255), run                                     |
+//! | 2, required  | two varints   | level (0 to 6), run; below level 0 the run is 0              |
 //! | 3, required  | varint        | length of the file, in bytes                                 |
 //! | 4, required  | u64           | xxh3_64 of the file                                          |
 //! | 5, required  | u64           | salt                                                         |
 //! | 6, optional  | three varints, u32 | filter: file id, offset, length; checksum               |
-//! | 7, required  | varint        | global sequence number, of an ingested table                 |
+//! | 7, required  | varint        | global sequence number, of an ingested table; reserved       |
 //! | 8, required  | raw           | smallest user key                                            |
 //! | 9, required  | raw           | largest user key                                             |
 //! | 10, required | two varints   | entries, tombstones among them                               |
 //! | 11, required | two varints   | smallest and largest sequence number                         |
-//! | 12, optional | varint        | earliest expiry, in milliseconds of the store clock          |
-//! | 13, required | varint, often | a blob file that entries refer to                            |
+//! | 12, optional | varint        | earliest expiry, in ms of the store clock; reserved          |
+//! | 13, required | varint, often | a blob file that entries refer to; reserved                  |
 //!
 //! 6, 7, 12 and 13 may be missing. Without 6 a table has no filter, which costs reads and no
 //! answers.

@@ -64,6 +64,12 @@ impl Background {
         self.progress.notify_all();
     }
 
+    /// There may be room again on a full disk: the next worker tries.
+    pub(crate) fn retry(&self) {
+        self.state.lock().no_space = None;
+        self.wake();
+    }
+
     /// Ends the workers after the work they have claimed.
     pub(crate) fn shut_down(&self) {
         self.state.lock().shut_down = true;
@@ -106,11 +112,12 @@ impl Background {
         add(&mut self.state.lock().done);
     }
 
-    /// Whether there may be work that was not there at the last call, in a store without workers.
+    /// Whether there may be work that was not there at the last call, or that a full disk put off,
+    /// in a store without workers.
     fn has_news(&self) -> bool {
         let mut state = self.state.lock();
         let wakes = state.wakes;
-        mem::replace(&mut state.wakes_seen, wakes) != wakes
+        mem::replace(&mut state.wakes_seen, wakes) != wakes || state.no_space.is_some()
     }
 
     /// Asks for `tree` to be compacted as a whole.

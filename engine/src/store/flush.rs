@@ -60,7 +60,7 @@ impl Store {
             }
             placement.last_placed()
         };
-        self.background.wake();
+        self.background.retry();
         self.wait_for_work(|_| {
             trees.iter().all(|tree| {
                 tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)

@@ -66,8 +66,9 @@ impl Store {
             log_mark: Some(self.log.mark()),
             ..VersionEdit::default()
         };
-        self.edit_manifest(
-            |state| state.keyspaces.contains_key(&keyspace).then_some(edit),
+        let edited = self.edit_manifest(
+            // The manifest may not know the keyspace yet: the edit then takes its creation along.
+            |_| (!tree.is_dropped()).then_some(edit),
             |edited| {
                 if edited {
                     let flushed = change.flushed.unwrap_or(0);
@@ -76,7 +77,11 @@ impl Store {
                     opened.iter().for_each(|live| live.mark_obsolete());
                 }
             },
-        )
+        );
+        if edited.is_err() {
+            self.uncertain_tables.lock().extend(change.added.iter().map(|table| table.id));
+        }
+        edited
     }
 }
 

@@ -64,6 +64,9 @@ pub(crate) struct Store {
     pub(crate) next_keyspace_id: AtomicU64,
     pub(crate) snapshots: SnapshotList,
     pub(crate) tables: TableStore,
+    /// Tables of edits that failed on a full disk. The manifest may hold such an edit all the same,
+    /// until a new manifest takes its place.
+    pub(crate) uncertain_tables: Mutex<Vec<u64>>,
     pub(crate) background: Background,
     pub(crate) read_only: OnceLock<Arc<Error>>,
 }
@@ -124,6 +127,9 @@ impl Store {
                 if let Some(replaced) = appended.replaced {
                     let path = FileName::Manifest(replaced).path(&self.tables.folder);
                     self.tables.obsolete_files.push(path);
+                    for id in self.uncertain_tables.lock().drain(..) {
+                        self.tables.discard(id);
+                    }
                 }
                 let installed = install(true);
                 if unrecorded.record() {

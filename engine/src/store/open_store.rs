@@ -90,6 +90,7 @@ fn new_store(options: Options, beginning: Beginning) -> Store {
         next_keyspace_id: AtomicU64::new(next_keyspace_id),
         snapshots: SnapshotList::default(),
         tables,
+        uncertain_tables: Mutex::default(),
         background: Background::default(),
         read_only: OnceLock::new(),
     }

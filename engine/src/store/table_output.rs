@@ -18,7 +18,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// What reading or writing fails with. What was written by then is an orphan.
+/// What reading or writing fails with. What was written by then is obsolete.
 pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     tables: &TableStore,
     options: &KeyspaceOptions,
@@ -26,6 +26,22 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     kept: &mut RetainStream<C, B>,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
+    let result = write_each(tables, options, place, kept, &mut written);
+    if result.is_err() {
+        for table in &written {
+            tables.discard(table.id);
+        }
+    }
+    result.map(|()| written)
+}
+
+fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
+    tables: &TableStore,
+    options: &KeyspaceOptions,
+    place: TablePlace,
+    kept: &mut RetainStream<C, B>,
+    written: &mut Vec<Arc<TableMeta>>,
+) -> Result<()> {
     let mut current: Option<TableBuilder> = None;
     kept.seek_to_first()?;
     while let Some(key) = kept.key() {
@@ -44,5 +60,5 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     if let Some(last) = current {
         written.push(last.finish(place)?);
     }
-    Ok(written)
+    Ok(())
 }

@@ -90,6 +90,10 @@ impl Store {
                 Pressure::Delay(Duration::ZERO) => {}
                 Pressure::Delay(delay) => self.options.clock.sleep(delay),
                 Pressure::Stop => {
+                    if self.options.worker_threads == 0 {
+                        // Nobody tries again by himself after a full disk.
+                        self.background.retry();
+                    }
                     self.wait_for_work(|_| pressure(target.tree.debt()) != Pressure::Stop)?;
                 }
             }

@@ -101,7 +101,9 @@ impl TableStore {
             options.table_options(),
         );
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
-        Ok(TableBuilder { writer, file, path, id, salt })
+        let unfinished =
+            Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
+        Ok(TableBuilder { writer, file, unfinished, id, salt })
     }
 
     /// Opens a table that the manifest names, or is about to name.
@@ -150,17 +152,37 @@ impl TableStore {
         synced.map_err(|error| Error::io("sync", &self.folder, error))
     }
 
+    /// The table `id`, which no manifest ever named, is of no use.
+    pub(crate) fn discard(&self, id: u64) {
+        self.obsolete_files.push(FileName::Table(id).path(&self.folder));
+    }
+
     fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {
         TableIdentity { store_id: self.store_id, file_id, salt, hash_seed: self.hash_seed }
     }
 }
 
-/// A table that is being written.
+/// The file of a table that is being written: obsolete when it is dropped, unless it was finished.
+#[derive(Debug)]
+struct Unfinished {
+    path: PathBuf,
+    obsolete_files: Option<Arc<ObsoleteFiles>>,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(obsolete_files) = &self.obsolete_files {
+            obsolete_files.push(std::mem::take(&mut self.path));
+        }
+    }
+}
+
+/// A table that is being written. Its file is obsolete if it is dropped before it is finished.
 #[derive(Debug)]
 pub(crate) struct TableBuilder {
     writer: TableWriter<FileSink>,
     file: Arc<dyn AppendFile>,
-    path: PathBuf,
+    unfinished: Unfinished,
     id: u64,
     salt: u64,
 }
@@ -172,7 +194,9 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
-        self.writer.add(key, value).map_err(|error| Error::io("write", &self.path, error))
+        self.writer
+            .add(key, value)
+            .map_err(|error| Error::io("write", &self.unfinished.path, error))
     }
 
     /// Length of the file so far, in bytes.
@@ -186,9 +210,11 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, path, id, salt } = self;
-        let (_, summary) = writer.finish().map_err(|error| Error::io("write", &path, error))?;
-        file.sync_data().map_err(|error| Error::io("sync", &path, error))?;
+        let Self { writer, file, mut unfinished, id, salt } = self;
+        let path = &unfinished.path;
+        let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
+        file.sync_data().map_err(|error| Error::io("sync", path, error))?;
+        unfinished.obsolete_files = None;
         Ok(Arc::new(meta(id, salt, place, summary)))
     }
 }

@@ -80,12 +80,12 @@ impl BlockCursor {
     /// The current value, shared with the block. Only when positioned.
     pub(crate) fn value(&self) -> Bytes {
         debug_assert!(self.is_positioned());
-        self.block.slice(self.value.clone())
+        self.block.content().slice(self.value.clone())
     }
 
     /// The current value of an index, decoded; `None` if unpositioned.
     pub(crate) fn handle(&self) -> Option<BlockHandle> {
-        let value = self.place.map(|_| &self.block.content()[self.value.clone()])?;
+        let value = self.place.map(|_| &self.block.content().bytes()[self.value.clone()])?;
         Some(BlockHandle::decode(value).expect("Block::decode checked the handles of an index"))
     }
 
@@ -96,7 +96,7 @@ impl BlockCursor {
 
     /// Number of restarts.
     pub(crate) fn restarts(&self) -> usize {
-        self.block.restart_count()
+        self.block.content().restart_count()
     }
 
     /// What the entries are.
@@ -111,7 +111,7 @@ impl BlockCursor {
 
     /// Goes to the first entry.
     pub(crate) fn seek_to_first(&mut self) {
-        if self.block.restart_count() == 0 {
+        if self.block.content().restart_count() == 0 {
             return self.unposition();
         }
         self.enter_interval(0);
@@ -119,7 +119,7 @@ impl BlockCursor {
 
     /// Goes to the last entry.
     pub(crate) fn seek_to_last(&mut self) {
-        let Some(restart) = self.block.restart_count().checked_sub(1) else {
+        let Some(restart) = self.block.content().restart_count().checked_sub(1) else {
             return self.unposition();
         };
         self.go_to_end_of(restart);
@@ -150,7 +150,7 @@ impl BlockCursor {
     /// Goes to the next entry, or leaves the block. Only when positioned.
     pub(crate) fn next(&mut self) {
         debug_assert!(self.is_positioned());
-        if self.entry_end() == self.block.entries_end() {
+        if self.entry_end() == self.block.content().entries_end() {
             return self.unposition();
         }
         self.step();
@@ -174,8 +174,9 @@ impl BlockCursor {
 
     /// Goes to the first entry of an interval.
     fn enter_interval(&mut self, restart: usize) {
+        let content = self.block.content();
         self.user_key.clear();
-        self.apply(Entry::read(self.block.content(), self.block.restart(restart)));
+        self.apply(Entry::read(content.bytes(), content.restart(restart)));
         self.place = Some(Place { restart, index: 0 });
     }
 
@@ -183,18 +184,18 @@ impl BlockCursor {
     fn step(&mut self) {
         let offset = self.entry_end();
         let place = self.place.as_mut().expect("only a positioned cursor steps");
-        if offset == self.block.interval_end(place.restart) {
+        if offset == self.block.content().interval_end(place.restart) {
             *place = Place { restart: place.restart + 1, index: 0 };
         } else {
             place.index += 1;
         }
-        self.apply(Entry::read(self.block.content(), offset));
+        self.apply(Entry::read(self.block.content().bytes(), offset));
     }
 
     /// Takes over an entry behind the one whose key is in `user_key`.
     fn apply(&mut self, entry: Entry) {
         self.user_key.truncate(entry.shared);
-        self.user_key.extend_from_slice(&self.block.content()[entry.suffix.clone()]);
+        self.user_key.extend_from_slice(&self.block.content().bytes()[entry.suffix.clone()]);
         self.trailer = entry.trailer();
         self.value = entry.value;
     }
@@ -215,13 +216,13 @@ impl BlockCursor {
         interval.user_keys.clear();
         interval.entries.clear();
         let content = self.block.content();
-        let (mut offset, end) = (self.block.restart(restart), self.block.interval_end(restart));
+        let (mut offset, end) = (content.restart(restart), content.interval_end(restart));
         let mut before = 0;
         while offset < end {
-            let entry = Entry::read(content, offset);
+            let entry = Entry::read(content.bytes(), offset);
             let start = interval.user_keys.len();
             interval.user_keys.extend_from_within(before..before + entry.shared);
-            interval.user_keys.extend_from_slice(&content[entry.suffix.clone()]);
+            interval.user_keys.extend_from_slice(&content.bytes()[entry.suffix.clone()]);
             let (user_key_end, trailer) = (interval.user_keys.len(), entry.trailer());
             offset = entry.value.end;
             interval.entries.push(Remembered { user_key_end, trailer, value: entry.value });

@@ -24,17 +24,22 @@
 //! How content is compressed and protected in the file: [`stored`].
 
 mod builder;
+mod content;
 mod cursor;
 mod entry;
 mod reader;
+mod restart_keys;
 pub mod stored;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use builder::BlockBuilder;
+pub(crate) use content::BlockRole;
 pub(crate) use cursor::BlockCursor;
 pub(crate) use entry::Entry;
-pub(crate) use reader::{Block, BlockRole};
+pub(crate) use reader::Block;
+
+use content::Content;
 
 /// The most entries from one restart up to the next.
 ///

@@ -226,15 +226,21 @@ mod tests {
             compress_into_with_table(&[b'a'; 100], &mut good, &mut CompressTable::default());
         good.truncate(written.unwrap());
         assert_eq!(lz4(100, &good).as_deref(), Ok(&[b'a'; 100][..]));
+        let what = "bytes of a compressed block";
+        let out_of_range = |value| Err(Corruption::OutOfRange { what, value });
         let cases = [
-            ("longer than any block", lz4((1 << 20) + 1, &[0; 9000])),
-            ("longer than the input can become", lz4(1 << 19, &good)),
-            ("shorter than the output", lz4(99, &good)),
-            ("longer than the output", lz4(101, &good)),
-            ("cut", lz4(100, &good[..good.len() - 1])),
+            ("longer than any block", lz4((1 << 20) + 1, &[0; 9000]), out_of_range((1 << 20) + 1)),
+            ("longer than the input can become", lz4(1 << 19, &good), out_of_range(1 << 19)),
+            ("shorter than the output", lz4(99, &good), out_of_range(99)),
+            (
+                "longer than the output",
+                lz4(101, &good),
+                Err(Corruption::Mismatch { what, expected: 101, found: 100 }),
+            ),
+            ("cut", lz4(100, &good[..good.len() - 1]), out_of_range(100)),
         ];
-        for (name, found) in cases {
-            assert!(found.is_err(), "{name}: {found:?}");
+        for (name, found, want) in cases {
+            assert_eq!(found, want, "{name}");
         }
         let future = Stored { bytes: Bytes::new(), type_byte: 2 }.content(0);
         assert_eq!(future, Err(Corruption::Unsupported { what: "block type", value: 2 }));

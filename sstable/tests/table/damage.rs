@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::{collection::vec, prelude::*};
 use sievedb_filter::key_hash;
-use sievedb_format::{RangeTombstone, SEQUENCE_MAX};
+use sievedb_format::{Corruption, RangeTombstone, SEQUENCE_MAX};
 use sievedb_sstable::{
     BlockCache, BlockCounts, CacheUse, Compression, FilterState, FilterUnusable, ReadError, Table,
     TableIdentity, TableOptions, TableSource, describe,
@@ -143,7 +143,11 @@ fn every_cut_is_refused() {
     let built = small();
     for length in 0..built.bytes.len() {
         let cut = built.bytes[..length].to_vec();
-        assert!(built.open_bytes(cut.clone(), 0).is_err(), "cut at {length}");
+        let error = built.open_bytes(cut.clone(), 0).unwrap_err();
+        let ReadError::Corrupt { offset, source } = error else { panic!("cut at {length}") };
+        let (expected, found) = (built.summary.bytes, length as u64);
+        assert_eq!(source, Corruption::Mismatch { what: "length of the table", expected, found });
+        assert_eq!(offset, length as u64);
         // Also if the manifest were wrong in the same way.
         let source: Arc<dyn TableSource> = Arc::new(Bytes::from(cut));
         let cache = Arc::new(BlockCache::new(0));

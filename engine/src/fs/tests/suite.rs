@@ -178,7 +178,11 @@ fn lock_excludes_until_it_is_dropped() {
     each_fs(|name, fs, folder| {
         let path = folder.join("LOCK");
         let held = fs.lock(&path).unwrap();
-        assert_eq!(kind(fs.lock(&path)), Some(ErrorKind::WouldBlock), "{name}");
+        for attempt in ["first", "second"] {
+            // A refusal must not take the lock from its holder.
+            let refused = Some(ErrorKind::WouldBlock);
+            assert_eq!(kind(fs.lock(&path)), refused, "{name}: {attempt}");
+        }
         drop(held);
         fs.lock(&path).unwrap();
         assert!(read(&**fs, &path).is_empty(), "{name}");

@@ -1,0 +1,141 @@
+//! Checks one state that a crash left.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use sievedb::{
+    Durability, Options,
+    fs::{Loss, MemoryFs},
+};
+
+use crate::{
+    case::Cut,
+    history::{CrashPoint, History},
+    model::{DEFAULT, Model},
+    observe::observe,
+    recorder::Recorder,
+    rng::mix,
+    settings::FOLDER,
+};
+
+/// How the stores of an enumeration are opened.
+pub type Opening = dyn Fn(Arc<MemoryFs>) -> Options + Send + Sync;
+
+/// What is done with a state after it proved legal, before the store is opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// Nothing.
+    Reopen,
+    /// A write.
+    Write,
+    /// A write, a flush and a compaction.
+    Compact,
+}
+
+impl Cut {
+    /// The crash point as the history sees it. A kill of the process keeps what the operating
+    /// system has.
+    #[must_use]
+    pub fn point(&self) -> CrashPoint {
+        let killed = self.loss == Loss::Nothing;
+        let survives = if killed { Durability::OsBuffer } else { Durability::Disk };
+        CrashPoint { at: self.at, survives }
+    }
+
+    fn after(&self) -> After {
+        let lot = match self.loss {
+            Loss::Nothing => 1,
+            Loss::Everything => 2,
+            Loss::Alone(number) => 3 + number as u64,
+            Loss::Random { seed, .. } => seed,
+        };
+        match mix(mix(self.at as u64) ^ lot) % 8 {
+            0 => After::Compact,
+            1..=3 => After::Write,
+            _ => After::Reopen,
+        }
+    }
+}
+
+/// Opens the store on `disk`, which `cut` left of a disk with `history`, and checks what it holds;
+/// then goes on with it, and opens it again.
+///
+/// Returns what happened since the cut, for a second one.
+///
+/// # Errors
+///
+/// What is wrong, for people. A panic of the store is wrong too.
+pub fn check_state(
+    opening: &Opening,
+    disk: &Arc<MemoryFs>,
+    history: &History,
+    cut: Cut,
+) -> Result<History, String> {
+    guarded(|| {
+        let options = opening(Arc::clone(disk));
+        let mut recorder = Recorder::recover(Arc::clone(disk), options, history, cut.point())?;
+        recorder.number_values_from(1 << 32);
+        match cut.after() {
+            After::Reopen => {}
+            After::Write => recorder.insert_with(DEFAULT, "a", 40, Durability::Disk),
+            After::Compact => {
+                recorder.insert(DEFAULT, "a", 40);
+                recorder.remove(DEFAULT, "b");
+                recorder.compact();
+                recorder.check();
+            }
+        }
+        recorder.reopen();
+        recorder.close();
+        Ok(recorder.history().clone())
+    })
+}
+
+/// Opens the store on `disk`, reads it and closes it.
+fn read(opening: &Opening, disk: &Arc<MemoryFs>, history: &History) -> Result<Model, String> {
+    let opened = opening(Arc::clone(disk)).open(FOLDER);
+    let db = opened.map_err(|error| format!("the store cannot be opened: {error:?}"))?;
+    observe(&db, history.keys()).map_err(|error| error.to_string())
+}
+
+/// Runs `check`; a panic becomes an error.
+///
+/// # Errors
+///
+/// What `check` said, or the message of the panic.
+pub fn guarded<T>(check: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|panic| Err(message(&*panic)))
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panic: {}", text.unwrap_or("without a message"))
+}
+
+/// Checks the disk that a second cut left: recovery is repeated, so the state is that of `history`,
+/// which began when the first recovery did.
+///
+/// # Errors
+///
+/// As [`check_state`].
+pub fn check_second(
+    opening: &Opening,
+    disk: MemoryFs,
+    history: &History,
+    cut: Cut,
+) -> Result<(), String> {
+    guarded(|| {
+        let disk = Arc::new(disk);
+        let found = read(opening, &disk, history)?;
+        history.check(&found, cut.point())?;
+        let again = read(opening, &disk, history)?;
+        if again != found {
+            return Err(format!("opened again:\n{}", again.difference(&found, 12)));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,228 @@
+//! Every crash of a workload.
+//!
+//! A workload runs once, on a disk that keeps a journal. Then the disk is cut from power after each
+//! operation of the journal, in several ways, and each state is opened and checked. For a tenth of
+//! the states the disk is cut again while the first recovery, or what came after it, is under way.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use sievedb::fs::{Loss, MemoryFs};
+
+use crate::{
+    case::{Case, Cut},
+    check::{Opening, check_second, check_state, guarded},
+    history::History,
+    model::Model,
+    recorder::Recorder,
+    rng::{Rng, mix},
+    settings::from_env,
+    workload::Workload,
+};
+
+/// How much is enumerated.
+#[derive(Debug, Clone)]
+pub struct Extent {
+    /// Random losses at each operation; every other one with torn writes.
+    pub random: usize,
+    /// One of so many states is cut a second time.
+    pub second_every: usize,
+    /// Second cuts of such a state.
+    pub second_cuts: usize,
+    /// Chooses the random losses and second cuts.
+    pub seed: u64,
+}
+
+impl Extent {
+    /// What runs every time. `SIEVE_CRASH_RANDOM` and `SIEVE_CRASH_SECOND` ask for more random
+    /// losses and second cuts.
+    #[must_use]
+    pub fn usual(seed: u64) -> Self {
+        Self {
+            random: from_env("SIEVE_CRASH_RANDOM", 4),
+            second_every: 10,
+            second_cuts: from_env("SIEVE_CRASH_SECOND", 10),
+            seed,
+        }
+    }
+}
+
+/// A state that a crash must not leave.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// How to see it again.
+    pub case: Option<Case>,
+    /// What is wrong.
+    pub message: String,
+    /// What happened to the disk.
+    pub trace: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.message)?;
+        if let Some(case) = &self.case {
+            writeln!(f, "run it alone with SIEVE_CASE='{case}'")?;
+        }
+        write!(f, "{}", self.trace)
+    }
+}
+
+/// Runs a workload without a crash.
+///
+/// # Errors
+///
+/// If the store fails already then.
+pub fn record(workload: &Workload, opening: &Opening) -> Result<Recorder, Violation> {
+    let recorded = guarded(|| {
+        let disk = Arc::new(MemoryFs::new());
+        let options = opening(Arc::clone(&disk));
+        let mut recorder = Recorder::new(disk, options, Model::default());
+        (workload.run)(&mut recorder);
+        recorder.release_all();
+        recorder.check();
+        recorder.close();
+        Ok(recorder)
+    });
+    recorded.map_err(|message| Violation {
+        case: None,
+        message: format!("workload {} without a crash: {message}", workload.name),
+        trace: String::new(),
+    })
+}
+
+/// Crashes a workload in every way within `extent`. Returns the number of states that were checked.
+///
+/// # Errors
+///
+/// The first state that is wrong.
+pub fn enumerate(
+    workload: &Workload,
+    opening: &Opening,
+    extent: &Extent,
+) -> Result<usize, Violation> {
+    let recorder = record(workload, opening)?;
+    let run = Run { workload, opening, extent, recorder: &recorder };
+    let mut states = 0;
+    for at in 0..=recorder.disk().operations() {
+        for loss in run.losses(recorder.disk(), at, extent.random) {
+            states += run.check(Cut { at, loss }, states)?;
+        }
+    }
+    Ok(states)
+}
+
+/// Runs one case alone.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn run_case(workload: &Workload, opening: &Opening, case: &Case) -> Result<(), Violation> {
+    let recorder = record(workload, opening)?;
+    let extent = Extent { random: 0, second_every: usize::MAX, second_cuts: 0, seed: 0 };
+    let run = Run { workload, opening, extent: &extent, recorder: &recorder };
+    let (disk, history) = run.first(case.cut)?;
+    case.second.map_or(Ok(()), |second| run.second(case.cut, &disk, &history, second))
+}
+
+struct Run<'a> {
+    workload: &'a Workload,
+    opening: &'a Opening,
+    extent: &'a Extent,
+    recorder: &'a Recorder,
+}
+
+impl Run<'_> {
+    fn losses(&self, disk: &MemoryFs, at: usize, random: usize) -> Vec<Loss> {
+        let unsynced = disk.unsynced(at);
+        if unsynced == 0 {
+            return vec![Loss::Nothing];
+        }
+        let mut losses = vec![Loss::Nothing, Loss::Everything];
+        // The only one lost alone is everything.
+        losses.extend((0..unsynced).filter(|_| unsynced > 1).map(Loss::Alone));
+        let seed = mix(self.extent.seed ^ mix(at as u64));
+        let lots = (0..random as u64)
+            .map(|lot| Loss::Random { seed: mix(seed.wrapping_add(lot)), torn: lot % 2 == 0 });
+        losses.extend(lots);
+        losses
+    }
+
+    /// Checks a cut, which is number `number` of this workload, and its second cuts.
+    fn check(&self, cut: Cut, number: usize) -> Result<usize, Violation> {
+        let (disk, history) = self.first(cut)?;
+        if !number.is_multiple_of(self.extent.second_every) {
+            return Ok(1);
+        }
+        let mut lots = Rng::new(mix(self.extent.seed ^ mix(number as u64)));
+        for _ in 0..self.extent.second_cuts {
+            let at = lots.below(disk.operations() + 1);
+            let loss = *lots.pick(&self.losses(&disk, at, 2));
+            self.second(cut, &disk, &history, Cut { at, loss })?;
+        }
+        Ok(1 + self.extent.second_cuts)
+    }
+
+    fn first(&self, cut: Cut) -> Result<(Arc<MemoryFs>, History), Violation> {
+        let original = self.recorder.disk();
+        let disk = Arc::new(original.crash(cut.at, &cut.loss));
+        let checked = check_state(self.opening, &disk, self.recorder.history(), cut);
+        let history = checked.map_err(|message| Violation {
+            case: Some(self.case(cut, None)),
+            message: format!("workload {}: {message}", self.workload.name),
+            trace: original.trace(cut.at, &cut.loss),
+        })?;
+        Ok((disk, history))
+    }
+
+    fn second(
+        &self,
+        cut: Cut,
+        disk: &MemoryFs,
+        history: &History,
+        second: Cut,
+    ) -> Result<(), Violation> {
+        let crashed = disk.crash(second.at, &second.loss);
+        let checked = check_second(self.opening, crashed, history, second);
+        checked.map_err(|message| Violation {
+            case: Some(self.case(cut, Some(second))),
+            message: format!("workload {}, second crash: {message}", self.workload.name),
+            trace: format!(
+                "{}and then\n{}",
+                self.recorder.disk().trace(cut.at, &cut.loss),
+                disk.trace(second.at, &second.loss)
+            ),
+        })
+    }
+
+    fn case(&self, cut: Cut, second: Option<Cut>) -> Case {
+        Case { workload: self.workload.name.to_owned(), cut, second }
+    }
+}
+
+/// Does `work` for each item, on two threads. Returns the results in the order of the items.
+pub fn on_two_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Relaxed);
+            let Some(item) = items.get(at) else { return done };
+            done.push((at, work(item)));
+        }
+    };
+    let mut done = thread::scope(|scope| {
+        let other = scope.spawn(take);
+        let mut done = take();
+        done.extend(other.join().expect("work catches its panics"));
+        done
+    });
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}

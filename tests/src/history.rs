@@ -1,0 +1,293 @@
+//! The writes so far, and which states a crash may leave.
+//!
+//! A legal state is that of a prefix of the history. It is no shorter than what was acknowledged
+//! with the durability that the crash must not break, and no longer than what had begun.
+//!
+//! A write that failed counts as one that may be there or not: each such write doubles the worlds
+//! that are possible from there on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use bytes::Bytes;
+use sievedb::Durability;
+
+use crate::model::{Change, Model, Name};
+
+/// The keys that were ever written, by keyspace.
+pub type Universe = BTreeMap<Name, BTreeSet<Bytes>>;
+
+/// More possible worlds than this are too many to follow.
+pub const WORLDS_MAX: usize = 64;
+
+/// The writes so far.
+#[derive(Debug, Clone)]
+pub struct History {
+    base: Model,
+    /// What the store may hold. The first is what it shows while it is open: without the writes
+    /// that failed.
+    worlds: Vec<Model>,
+    writes: Vec<Write>,
+    /// The digests after each number of writes.
+    states: Vec<(usize, u128)>,
+    acknowledged: Vec<Acknowledged>,
+    keys: Universe,
+}
+
+#[derive(Debug, Clone)]
+struct Write {
+    changes: Vec<Change>,
+    /// Number of operations of the disk when it began.
+    began: usize,
+    failed: bool,
+}
+
+/// The first `writes` writes were acknowledged with `durability` by operation `at` of the disk.
+#[derive(Debug, Clone)]
+struct Acknowledged {
+    at: usize,
+    writes: usize,
+    durability: Durability,
+}
+
+/// A crash, as far as a history is concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct CrashPoint {
+    /// Number of operations that the disk had seen.
+    pub at: usize,
+    /// What was promised to survive it.
+    pub survives: Durability,
+}
+
+impl History {
+    /// Begins with a store that holds `base`, durably.
+    #[must_use]
+    pub fn new(base: Model) -> Self {
+        let mut keys = Universe::new();
+        for (name, entries) in base.keyspaces() {
+            keys.insert(name.clone(), entries.keys().cloned().collect());
+        }
+        Self {
+            states: vec![(0, base.digest())],
+            worlds: vec![base.clone()],
+            base,
+            writes: Vec::new(),
+            acknowledged: Vec::new(),
+            keys,
+        }
+    }
+
+    /// Begins anew with a store that holds `base`, durably, and knows the same keys.
+    pub fn restart(&mut self, base: Model) {
+        let old = std::mem::replace(self, Self::new(base));
+        self.know_keys_of(&old);
+    }
+
+    /// Adds the keys that `other` knows.
+    pub fn know_keys_of(&mut self, other: &Self) {
+        for (name, more) in &other.keys {
+            self.keys.entry(name.clone()).or_default().extend(more.iter().cloned());
+        }
+    }
+
+    /// What the open store shows.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.worlds[0]
+    }
+
+    /// The keys that were ever written.
+    #[must_use]
+    pub fn keys(&self) -> &Universe {
+        &self.keys
+    }
+
+    /// Number of writes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Whether nothing was written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Number of states that are possible now.
+    #[must_use]
+    pub fn worlds(&self) -> usize {
+        self.worlds.len()
+    }
+
+    /// Adds a write that `began` after this many operations of the disk, and is visible.
+    pub fn add(&mut self, changes: Vec<Change>, began: usize) {
+        self.know(&changes);
+        for world in &mut self.worlds {
+            changes.iter().for_each(|change| world.apply(change));
+        }
+        self.writes.push(Write { changes, began, failed: false });
+        self.note_states();
+    }
+
+    /// Adds a write that failed: it is not visible, and may be there when the store is reopened.
+    pub fn add_failed(&mut self, changes: Vec<Change>, began: usize) {
+        self.know(&changes);
+        for at in 0..self.worlds.len() {
+            let mut world = self.worlds[at].clone();
+            changes.iter().for_each(|change| world.apply(change));
+            if self.worlds.iter().all(|other| other.digest() != world.digest()) {
+                self.worlds.push(world);
+            }
+        }
+        self.writes.push(Write { changes, began, failed: true });
+        self.note_states();
+    }
+
+    fn know(&mut self, changes: &[Change]) {
+        for change in changes {
+            let keys = self.keys.entry(change.keyspace().clone()).or_default();
+            if let Change::Put { key, .. } | Change::Remove { key, .. } = change {
+                keys.insert(key.clone());
+            }
+        }
+    }
+
+    fn note_states(&mut self) {
+        let writes = self.writes.len();
+        self.states.extend(self.worlds.iter().map(|world| (writes, world.digest())));
+    }
+
+    /// All writes so far were acknowledged with `durability`, by operation `at` of the disk.
+    pub fn acknowledge(&mut self, durability: Durability, at: usize) {
+        let writes = self.writes.len();
+        self.acknowledged.push(Acknowledged { at, writes, durability });
+    }
+
+    /// Number of writes that `crash` must not take.
+    #[must_use]
+    pub fn required(&self, crash: CrashPoint) -> usize {
+        let counts = |it: &&Acknowledged| it.at <= crash.at && it.durability >= crash.survives;
+        self.acknowledged.iter().filter(counts).map(|it| it.writes).max().unwrap_or(0)
+    }
+
+    /// Number of writes that had begun before `crash`.
+    #[must_use]
+    pub fn begun(&self, crash: CrashPoint) -> usize {
+        self.writes.partition_point(|write| write.began < crash.at)
+    }
+
+    /// Checks that `crash` may leave `found`.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not, for people.
+    pub fn check(&self, found: &Model, crash: CrashPoint) -> Result<(), String> {
+        let (required, begun) = (self.required(crash), self.begun(crash));
+        let digest = found.digest();
+        let legal = |&(writes, state): &(usize, u128)| {
+            state == digest && (required..=begun.max(required)).contains(&writes)
+        };
+        if self.states.iter().rev().any(legal) {
+            return Ok(());
+        }
+        let mut text = format!(
+            "not a legal state: of {} writes, {required} had to survive and {begun} had begun\n",
+            self.writes.len()
+        );
+        if let Some((writes, _)) = self.states.iter().rev().find(|(_, state)| *state == digest) {
+            writeln!(text, "it is the state after {writes} writes").expect("a string takes all");
+        }
+        for writes in [required, begun] {
+            writeln!(text, "compared with {writes} writes:").expect("a string takes all");
+            text += &found.difference(&self.after(writes), 12);
+        }
+        text += "the writes around:\n";
+        let first = required.saturating_sub(3);
+        for (number, write) in self.writes.iter().enumerate().skip(first).take(12) {
+            let changes: Vec<_> = write.changes.iter().take(6).map(ToString::to_string).collect();
+            let failed = if write.failed { " FAILED" } else { "" };
+            let Write { began, changes: all, .. } = write;
+            writeln!(
+                text,
+                "    {number} from operation {began}{failed}, {} changes: {}",
+                all.len(),
+                changes.join("; ")
+            )
+            .expect("a string takes all");
+        }
+        Err(text)
+    }
+
+    /// The state after the first `writes` writes, without those that failed.
+    fn after(&self, writes: usize) -> Model {
+        let mut model = self.base.clone();
+        let done = self.writes[..writes.min(self.writes.len())].iter().filter(|it| !it.failed);
+        done.flat_map(|write| &write.changes).for_each(|change| model.apply(change));
+        model
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::DEFAULT;
+
+    fn put(key: &'static str, value: &'static str) -> Vec<Change> {
+        vec![Change::Put { keyspace: DEFAULT.into(), key: key.into(), value: value.into() }]
+    }
+
+    fn state(writes: &[Vec<Change>]) -> Model {
+        let mut model = Model::default();
+        writes.iter().flatten().for_each(|change| model.apply(change));
+        model
+    }
+
+    fn at(at: usize, survives: Durability) -> CrashPoint {
+        CrashPoint { at, survives }
+    }
+
+    #[test]
+    fn legal_states_are_prefixes_between_acknowledged_and_begun() {
+        let writes = [put("a", "1"), put("b", "2"), put("c", "3")];
+        let mut history = History::new(Model::default());
+        history.add(writes[0].clone(), 10);
+        history.acknowledge(Durability::Disk, 12);
+        history.add(writes[1].clone(), 12);
+        history.acknowledge(Durability::OsBuffer, 13);
+        history.add(writes[2].clone(), 13);
+        let cases = [
+            ("before all", 10, Durability::Disk, 0..=0),
+            ("under way", 11, Durability::Disk, 0..=1),
+            ("acknowledged", 12, Durability::Disk, 1..=1),
+            ("second under way", 13, Durability::Disk, 1..=2),
+            ("second acknowledged, power cut", 14, Durability::Disk, 1..=3),
+            ("second acknowledged, kill", 14, Durability::OsBuffer, 2..=3),
+        ];
+        for (name, operations, survives, legal) in cases {
+            for count in 0..=3 {
+                let checked = history.check(&state(&writes[..count]), at(operations, survives));
+                assert_eq!(checked.is_ok(), legal.contains(&count), "{name}, {count} writes");
+            }
+            let hole = state(&[writes[1].clone()]);
+            assert!(history.check(&hole, at(operations, survives)).is_err(), "{name}, hole");
+        }
+    }
+
+    #[test]
+    fn a_failed_write_may_be_there_or_not() {
+        let writes = [put("a", "1"), put("b", "2")];
+        let mut history = History::new(Model::default());
+        history.add_failed(writes[0].clone(), 0);
+        history.add(writes[1].clone(), 5);
+        history.acknowledge(Durability::Disk, 9);
+        assert_eq!(*history.model(), state(&writes[1..]));
+        let crash = at(9, Durability::Disk);
+        assert!(history.check(&state(&writes), crash).is_ok());
+        assert!(history.check(&state(&writes[1..]), crash).is_ok());
+        assert!(history.check(&state(&writes[..1]), crash).is_err());
+        assert!(history.check(&state(&[]), crash).is_err());
+    }
+}

@@ -1,0 +1,229 @@
+//! What a store should hold.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128, xxh3_128_with_seed};
+
+/// The name of a keyspace.
+pub type Name = Arc<str>;
+
+/// The entries of a keyspace.
+pub type Entries = BTreeMap<Bytes, Bytes>;
+
+/// The keyspace that every store has.
+pub const DEFAULT: &str = "default";
+
+/// One of the changes that a write makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of the methods of `Db`")]
+pub enum Change {
+    /// Stores a value.
+    Put { keyspace: Name, key: Bytes, value: Bytes },
+    /// Removes a key, which need not be there.
+    Remove { keyspace: Name, key: Bytes },
+    /// Creates a keyspace that is not there.
+    Create { keyspace: Name },
+    /// Removes a keyspace that is there, with all its entries.
+    Drop { keyspace: Name },
+}
+
+impl Change {
+    /// The keyspace that changes.
+    #[must_use]
+    pub fn keyspace(&self) -> &Name {
+        match self {
+            Self::Put { keyspace, .. }
+            | Self::Remove { keyspace, .. }
+            | Self::Create { keyspace }
+            | Self::Drop { keyspace } => keyspace,
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Put { keyspace, key, value } => {
+                write!(f, "put {keyspace} {} = {}", shown(key), shown(value))
+            }
+            Self::Remove { keyspace, key } => write!(f, "remove {keyspace} {}", shown(key)),
+            Self::Create { keyspace } => write!(f, "create {keyspace}"),
+            Self::Drop { keyspace } => write!(f, "drop {keyspace}"),
+        }
+    }
+}
+
+/// The beginning of `bytes`, with the length if there is more.
+#[must_use]
+pub fn shown(bytes: &[u8]) -> String {
+    let start = &bytes[..bytes.len().min(16)];
+    let more = if start.len() < bytes.len() { "..." } else { "" };
+    let count = if more.is_empty() { String::new() } else { format!(" ({} bytes)", bytes.len()) };
+    format!("\"{}{more}\"{count}", start.escape_ascii())
+}
+
+/// The keyspaces of a store with their entries.
+#[derive(Debug, Clone)]
+pub struct Model {
+    keyspaces: BTreeMap<Name, Entries>,
+    digest: u128,
+}
+
+impl Default for Model {
+    /// A new store: the default keyspace, empty.
+    fn default() -> Self {
+        let mut model = Self::nothing();
+        model.apply(&Change::Create { keyspace: DEFAULT.into() });
+        model
+    }
+}
+
+impl PartialEq for Model {
+    fn eq(&self, other: &Self) -> bool {
+        self.keyspaces == other.keyspaces
+    }
+}
+
+impl Model {
+    /// No keyspace at all.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self { keyspaces: BTreeMap::new(), digest: 0 }
+    }
+
+    /// The keyspaces by name.
+    #[must_use]
+    pub fn keyspaces(&self) -> &BTreeMap<Name, Entries> {
+        &self.keyspaces
+    }
+
+    /// The entries of a keyspace, if there is one of this name.
+    #[must_use]
+    pub fn entries(&self, keyspace: &str) -> Option<&Entries> {
+        self.keyspaces.get(keyspace)
+    }
+
+    /// A number that two models share only if they are equal, but for a chance of 2^-64.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// Makes a change. Costs as much as the change, whatever the model holds, so that the digest of
+    /// each prefix of a history is cheap.
+    ///
+    /// A change of a keyspace that is not there changes nothing.
+    pub fn apply(&mut self, change: &Change) {
+        let name = change.keyspace();
+        match change {
+            Change::Create { .. } => {
+                if !self.keyspaces.contains_key(name) {
+                    self.keyspaces.insert(name.clone(), Entries::new());
+                    self.digest = self.digest.wrapping_add(xxh3_128(name.as_bytes()));
+                }
+            }
+            Change::Drop { .. } => {
+                let Some(entries) = self.keyspaces.remove(name) else { return };
+                self.digest = self.digest.wrapping_sub(xxh3_128(name.as_bytes()));
+                for (key, value) in entries {
+                    self.digest = self.digest.wrapping_sub(entry_digest(name, &key, &value));
+                }
+            }
+            Change::Put { key, value, .. } => {
+                let Some(entries) = self.keyspaces.get_mut(name) else { return };
+                self.digest = self.digest.wrapping_add(entry_digest(name, key, value));
+                if let Some(old) = entries.insert(key.clone(), value.clone()) {
+                    self.digest = self.digest.wrapping_sub(entry_digest(name, key, &old));
+                }
+            }
+            Change::Remove { key, .. } => {
+                let Some(entries) = self.keyspaces.get_mut(name) else { return };
+                if let Some(old) = entries.remove(key) {
+                    self.digest = self.digest.wrapping_sub(entry_digest(name, key, &old));
+                }
+            }
+        }
+    }
+
+    /// How `self`, which was read, differs from what was `wanted`: at most `lines_max` lines.
+    #[must_use]
+    pub fn difference(&self, wanted: &Self, lines_max: usize) -> String {
+        let mut lines = Vec::new();
+        for name in wanted.keyspaces.keys().filter(|name| !self.keyspaces.contains_key(*name)) {
+            lines.push(format!("keyspace {name} is missing"));
+        }
+        for (name, entries) in &self.keyspaces {
+            let Some(wanted) = wanted.keyspaces.get(name) else {
+                lines.push(format!("keyspace {name} is there, which should not be"));
+                continue;
+            };
+            for (key, value) in wanted.iter().filter(|(key, _)| !entries.contains_key(*key)) {
+                lines.push(format!("{name} {} is missing: {}", shown(key), shown(value)));
+            }
+            for (key, value) in entries {
+                let want = wanted.get(key);
+                if want != Some(value) {
+                    let want = want.map_or("nothing".to_owned(), |want| shown(want));
+                    lines.push(format!("{name} {} is {}, not {want}", shown(key), shown(value)));
+                }
+            }
+        }
+        let mut text = String::new();
+        let hidden = lines.len().saturating_sub(lines_max);
+        for line in lines.into_iter().take(lines_max) {
+            writeln!(text, "    {line}").expect("a string takes all");
+        }
+        if hidden > 0 {
+            writeln!(text, "    and {hidden} more").expect("a string takes all");
+        }
+        text
+    }
+}
+
+fn entry_digest(keyspace: &str, key: &[u8], value: &[u8]) -> u128 {
+    xxh3_128_with_seed(value, xxh3_64_with_seed(key, xxh3_64(keyspace.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digest_tells_states_apart_and_forgets_the_way() {
+        let put = |keyspace: &str, key: &'static str, value: &'static str| Change::Put {
+            keyspace: keyspace.into(),
+            key: key.into(),
+            value: value.into(),
+        };
+        let of = |changes: &[Change]| {
+            let mut model = Model::default();
+            changes.iter().for_each(|change| model.apply(change));
+            model.digest()
+        };
+        let create = Change::Create { keyspace: "other".into() };
+        let drop = Change::Drop { keyspace: "other".into() };
+        let remove = Change::Remove { keyspace: DEFAULT.into(), key: "a".into() };
+        let (a1, a2) = (put(DEFAULT, "a", "1"), put(DEFAULT, "a", "2"));
+        let b1 = put(DEFAULT, "b", "1");
+        assert_eq!(of(&[a1.clone(), a2.clone()]), of(std::slice::from_ref(&a2)));
+        assert_eq!(of(&[a1.clone(), b1.clone()]), of(&[b1.clone(), a1.clone()]));
+        assert_eq!(of(&[a1.clone(), remove]), of(&[]));
+        assert_eq!(of(&[create.clone(), put("other", "a", "1"), drop]), of(&[]));
+        let different = [
+            of(&[]),
+            of(std::slice::from_ref(&a1)),
+            of(std::slice::from_ref(&a2)),
+            of(&[b1]),
+            of(std::slice::from_ref(&create)),
+            of(&[create, put("other", "a", "1")]),
+        ];
+        for (at, left) in different.iter().enumerate() {
+            assert!(!different[..at].contains(left), "state {at}");
+        }
+    }
+}

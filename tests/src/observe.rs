@@ -1,0 +1,110 @@
+//! What a store holds, read in every way.
+
+use std::fmt;
+
+use bytes::Bytes;
+use sievedb::{Db, Error, Keyspace};
+
+use crate::{
+    history::Universe,
+    model::{Change, DEFAULT, Model, Name, shown},
+};
+
+/// Why a store could not be read, or contradicts itself.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// A call failed.
+    Error(Error),
+    /// Two ways to read give different answers.
+    Contradiction(String),
+}
+
+impl From<Error> for Unreadable {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(error) => write!(f, "the store cannot be read: {error:?}"),
+            Self::Contradiction(text) => write!(f, "the store contradicts itself: {text}"),
+        }
+    }
+}
+
+/// A handle of the keyspace `name`, which exists.
+///
+/// # Errors
+///
+/// As [`Db::keyspace`].
+pub fn keyspace(db: &Db, name: &str) -> Result<Keyspace, Error> {
+    if name == DEFAULT { Ok(Keyspace::clone(db)) } else { db.keyspace(name) }
+}
+
+/// Reads all of `db`: forwards, backwards, and the keys of `universe` one by one.
+///
+/// # Errors
+///
+/// If a call fails, or two ways to read disagree.
+pub fn observe(db: &Db, universe: &Universe) -> Result<Model, Unreadable> {
+    let mut model = Model::nothing();
+    for name in db.keyspaces() {
+        let name = Name::from(name);
+        model.apply(&Change::Create { keyspace: name.clone() });
+        let handle = keyspace(db, &name)?;
+        for (key, value) in read_both_ways(&name, &handle)? {
+            model.apply(&Change::Put { keyspace: name.clone(), key, value });
+        }
+        let Some(keys) = universe.get(&name) else { continue };
+        let entries = model.entries(&name).expect("it was just created");
+        let scanned = entries.keys().filter(|key| !keys.contains(*key));
+        for key in keys.iter().chain(scanned) {
+            ask_for(&name, &handle, key, entries.get(key))?;
+        }
+    }
+    Ok(model)
+}
+
+fn read_both_ways(name: &str, handle: &Keyspace) -> Result<Vec<(Bytes, Bytes)>, Unreadable> {
+    let forwards = handle.iter().collect::<Result<Vec<_>, _>>()?;
+    let mut backwards = handle.iter().rev().collect::<Result<Vec<_>, _>>()?;
+    backwards.reverse();
+    if forwards != backwards {
+        let text = format!(
+            "{name} has {} entries forwards and {} backwards",
+            forwards.len(),
+            backwards.len()
+        );
+        return Err(Unreadable::Contradiction(text));
+    }
+    if let Some([left, right]) = forwards.array_windows().find(|[left, right]| left.0 >= right.0) {
+        let text = format!("{name} yields {} before {}", shown(&left.0), shown(&right.0));
+        return Err(Unreadable::Contradiction(text));
+    }
+    Ok(forwards)
+}
+
+/// Asks for one key in each way, and compares with what a scan said.
+fn ask_for(
+    name: &str,
+    handle: &Keyspace,
+    key: &Bytes,
+    scanned: Option<&Bytes>,
+) -> Result<(), Unreadable> {
+    let got = handle.get(key)?;
+    let contained = handle.contains_key(key)?;
+    let maybe = handle.may_contain(key);
+    let agree = got.as_ref() == scanned && contained == got.is_some() && (maybe || !contained);
+    if agree {
+        return Ok(());
+    }
+    let value = |value: Option<&Bytes>| value.map_or("nothing".to_owned(), |value| shown(value));
+    Err(Unreadable::Contradiction(format!(
+        "{name} {}: a scan says {}, get {}, contains_key {contained}, may_contain {maybe}",
+        shown(key),
+        value(scanned),
+        value(got.as_ref())
+    )))
+}

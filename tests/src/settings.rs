@@ -1,0 +1,60 @@
+//! How the tests open stores, and what the environment tells them.
+
+use std::{env, io::Write as _, str::FromStr, sync::Arc};
+
+use sievedb::{Durability, KeyspaceOptions, Options, clock::ManualClock, fs::Fs};
+
+/// The folder of every store under test.
+pub const FOLDER: &str = "data/db";
+
+/// Options with which a few hundred writes rotate logs, flush and compact many times, on one thread
+/// and the same way each time.
+pub fn small_options(fs: Arc<dyn Fs>) -> Options {
+    Options::new()
+        .fs(fs)
+        .clock(Arc::new(ManualClock::new()))
+        .worker_threads(0)
+        .durability(Durability::OsBuffer)
+        .block_cache_bytes(64 << 10)
+        .log_segment_bytes(4 << 10)
+        .log_bytes_max(16 << 10)
+        .open_files_max(4)
+        .keyspace(small_keyspace())
+}
+
+/// The keyspace half of [`small_options`].
+pub fn small_keyspace() -> KeyspaceOptions {
+    KeyspaceOptions::new()
+        .memtable_bytes(4 << 10)
+        .table_bytes(4 << 10)
+        .base_level_bytes(4 << 10)
+        .block_bytes(1 << 10)
+}
+
+/// The value of the environment variable `name`, or `default`.
+///
+/// # Panics
+///
+/// If the variable is set to something else than a `T`.
+#[must_use]
+pub fn from_env<T: FromStr>(name: &str, default: T) -> T {
+    match env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not understood")),
+        Err(_) => default,
+    }
+}
+
+/// The seed of a random test: `SIEVE_SEED`, or `default`. Printed, so that a failure can be run
+/// again.
+#[must_use]
+pub fn seed(test: &str, default: u64) -> u64 {
+    let seed = from_env("SIEVE_SEED", default);
+    report(&format!("{test}: SIEVE_SEED={seed}"));
+    seed
+}
+
+/// Prints a line that is seen also when the test passes.
+pub fn report(line: &str) {
+    // The test harness holds back what goes through the print macros.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

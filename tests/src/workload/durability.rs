@@ -1,0 +1,86 @@
+//! What the words of [`Durability`] promise.
+
+use sievedb::Durability::{Disk, Memory, OsBuffer};
+
+use super::key;
+use crate::{model::DEFAULT, recorder::Recorder};
+
+pub(super) fn disk(r: &mut Recorder) {
+    for number in 0..10 {
+        r.insert_with(DEFAULT, key(number), 30, Disk);
+    }
+    r.remove_with(DEFAULT, key(3), Disk);
+    r.insert_with(DEFAULT, key(4), 30, Disk);
+}
+
+pub(super) fn os_buffer(r: &mut Recorder) {
+    for round in 0..3 {
+        for number in 0..8 {
+            r.insert(DEFAULT, key(number * 2 + round), 30);
+        }
+        r.persist(Disk);
+    }
+    r.remove(DEFAULT, key(2));
+    r.insert(DEFAULT, key(1), 10);
+}
+
+pub(super) fn memory(r: &mut Recorder) {
+    for round in 0..4 {
+        for number in 0..5 {
+            r.insert_with(DEFAULT, key(number), 30, Memory);
+        }
+        match round {
+            0 => r.persist(OsBuffer),
+            1 => r.insert_with(DEFAULT, key(9), 30, Disk),
+            2 => r.insert_with(DEFAULT, key(8), 30, OsBuffer),
+            _ => r.flush(),
+        }
+    }
+    r.insert_with(DEFAULT, key(7), 30, Memory);
+}
+
+pub(super) fn mixed(r: &mut Recorder) {
+    let words = [Memory, Memory, OsBuffer, OsBuffer, Disk];
+    for _ in 0..45 {
+        let word = *r.rng().pick(&words);
+        let number = r.rng().below(12);
+        match r.rng().below(10) {
+            0 => r.persist(word),
+            1 => r.remove_with(DEFAULT, key(number), word),
+            2 => {
+                let (a, b) = (key(number), key(number + 1));
+                r.batch(&[(DEFAULT, &a), (DEFAULT, &b)], 60, word);
+            }
+            _ => r.insert_with(DEFAULT, key(number), 120, word),
+        }
+    }
+}
+
+pub(super) fn reopen(r: &mut Recorder) {
+    for round in 0..3 {
+        for number in 0..6 {
+            r.insert(DEFAULT, key(number + round), 50);
+        }
+        r.remove(DEFAULT, key(round));
+        if round == 1 {
+            r.flush();
+        }
+        r.reopen();
+    }
+    r.insert_with(DEFAULT, key(1), 50, Disk);
+}
+
+/// Recovery on top of recovery, with nothing or little in between.
+pub(super) fn reopen_often(r: &mut Recorder) {
+    r.reopen();
+    r.insert_with(DEFAULT, key(0), 50, Memory);
+    r.reopen();
+    r.reopen();
+    r.insert_with(DEFAULT, key(1), 50, OsBuffer);
+    r.flush();
+    r.reopen();
+    r.remove_with(DEFAULT, key(0), Disk);
+    r.reopen();
+    r.compact();
+    r.reopen();
+}

@@ -1,0 +1,107 @@
+//! Several keyspaces, which share logs and manifest.
+
+use sievedb::Durability::{Disk, Memory, OsBuffer};
+
+use super::key;
+use crate::{model::DEFAULT, recorder::Recorder};
+
+pub(super) fn batches(r: &mut Recorder) {
+    r.create("names");
+    for number in 0..10 {
+        let (a, b) = (key(number), key(9 - number));
+        let word = if number % 4 == 3 { Disk } else { OsBuffer };
+        r.batch(&[(DEFAULT, &a), ("names", &b), ("names", &a)], 100, word);
+    }
+    r.flush();
+    r.batch(&[("names", "x"), (DEFAULT, "x")], 100, Disk);
+}
+
+/// One half of the batches is in tables, the other half is not.
+pub(super) fn half_flushed(r: &mut Recorder) {
+    r.create("names");
+    for round in 0..4 {
+        for number in 0..3 {
+            let key = key(number + round);
+            r.batch(&[(DEFAULT, &key), ("names", &key)], 60, OsBuffer);
+        }
+        r.flush_keyspace(if round % 2 == 0 { "names" } else { DEFAULT });
+    }
+    r.compact_keyspace("names");
+    r.batch(&[(DEFAULT, "x"), ("names", "x")], 60, OsBuffer);
+}
+
+/// As [`half_flushed`], with writes that are in no file when the flush begins.
+pub(super) fn batches_memory(r: &mut Recorder) {
+    r.create("names");
+    for round in 0..3 {
+        for number in 0..4 {
+            let key = key(number + round);
+            r.batch(&[(DEFAULT, &key), ("names", &key)], 300, Memory);
+        }
+        r.flush_keyspace(if round % 2 == 0 { DEFAULT } else { "names" });
+        r.batch(&[(DEFAULT, "x"), ("names", "x")], 1500, Memory);
+    }
+    r.persist(OsBuffer);
+}
+
+pub(super) fn drop(r: &mut Recorder) {
+    r.create("gone");
+    for number in 0..6 {
+        let key = key(number);
+        r.batch(&[("gone", &key), (DEFAULT, &key)], 200, OsBuffer);
+    }
+    r.flush();
+    r.insert("gone", key(7), 200);
+    r.drop_keyspace("gone");
+    r.insert(DEFAULT, key(1), 200);
+    r.flush();
+}
+
+pub(super) fn drop_unflushed(r: &mut Recorder) {
+    r.create("gone");
+    for number in 0..6 {
+        let key = key(number);
+        r.batch(&[("gone", &key), (DEFAULT, &key)], 200, Memory);
+    }
+    r.drop_keyspace("gone");
+    r.insert(DEFAULT, key(1), 200);
+    r.reopen();
+    r.insert(DEFAULT, key(2), 200);
+}
+
+/// The old entries must not come back under the old name.
+pub(super) fn recreate(r: &mut Recorder) {
+    for round in 0..3 {
+        r.create("again");
+        for number in round..round + 4 {
+            r.insert("again", key(number), 100);
+        }
+        if round == 1 {
+            r.flush();
+        }
+        r.batch(&[("again", "x"), (DEFAULT, "x")], 100, OsBuffer);
+        r.drop_keyspace("again");
+    }
+    r.create("again");
+    r.insert("again", key(1), 100);
+    r.flush();
+    r.reopen();
+    r.insert_with("again", key(2), 100, Disk);
+}
+
+pub(super) fn many(r: &mut Recorder) {
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        r.create(name);
+        r.insert(name, key(0), 50);
+    }
+    let all: Vec<_> = names.iter().map(|name| (*name, "in all")).collect();
+    r.batch(&all, 50, OsBuffer);
+    r.drop_keyspace("b");
+    r.flush_keyspace("c");
+    r.drop_keyspace("c");
+    let rest = [("a", "rest"), ("d", "rest"), ("e", "rest")];
+    r.batch(&rest, 50, Disk);
+    r.create("b");
+    r.compact();
+}

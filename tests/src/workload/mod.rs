@@ -1,0 +1,71 @@
+//! Scripted histories, each around one thing that can go wrong.
+//!
+//! They are short, because every crash of them is tried, and sync now and then, because each write
+//! that no sync covers multiplies the crashes.
+
+mod durability;
+mod keyspaces;
+mod log;
+mod merges;
+mod reading;
+
+use crate::recorder::Recorder;
+
+/// A scripted history.
+#[derive(Debug, Clone, Copy)]
+pub struct Workload {
+    /// What it is about.
+    pub name: &'static str,
+    /// Makes the calls.
+    pub run: fn(&mut Recorder),
+}
+
+/// All workloads.
+pub const WORKLOADS: &[Workload] = &[
+    Workload { name: "disk", run: durability::disk },
+    Workload { name: "os-buffer", run: durability::os_buffer },
+    Workload { name: "memory", run: durability::memory },
+    Workload { name: "mixed", run: durability::mixed },
+    Workload { name: "reopen", run: durability::reopen },
+    Workload { name: "reopen-often", run: durability::reopen_often },
+    Workload { name: "log-rotation", run: log::rotation },
+    Workload { name: "log-pinned", run: log::pinned },
+    Workload { name: "large-batch", run: log::large_batch },
+    Workload { name: "large-values", run: log::large_values },
+    Workload { name: "manifest-growth", run: log::manifest_growth },
+    Workload { name: "flush", run: merges::flush },
+    Workload { name: "flush-by-size", run: merges::flush_by_size },
+    Workload { name: "compaction", run: merges::compaction },
+    Workload { name: "compaction-by-count", run: merges::compaction_by_count },
+    Workload { name: "trivial-moves", run: merges::trivial_moves },
+    Workload { name: "overwrite-remove", run: merges::overwrite_remove },
+    Workload { name: "tombstones-above", run: merges::tombstones_above },
+    Workload { name: "remove-all", run: merges::remove_all },
+    Workload { name: "odd-keys", run: merges::odd_keys },
+    Workload { name: "batches", run: keyspaces::batches },
+    Workload { name: "half-flushed", run: keyspaces::half_flushed },
+    Workload { name: "batches-memory", run: keyspaces::batches_memory },
+    Workload { name: "drop", run: keyspaces::drop },
+    Workload { name: "drop-unflushed", run: keyspaces::drop_unflushed },
+    Workload { name: "recreate", run: keyspaces::recreate },
+    Workload { name: "many-keyspaces", run: keyspaces::many },
+    Workload { name: "snapshots", run: reading::snapshots },
+    Workload { name: "held-ranges", run: reading::held_ranges },
+    Workload { name: "anything", run: reading::anything },
+];
+
+/// The workload of this name.
+///
+/// # Panics
+///
+/// If there is none.
+#[must_use]
+pub fn workload(name: &str) -> &'static Workload {
+    let found = WORKLOADS.iter().find(|workload| workload.name == name);
+    found.unwrap_or_else(|| panic!("there is no workload {name}"))
+}
+
+/// Key number `number` of a workload.
+fn key(number: usize) -> String {
+    format!("key{number:04}")
+}

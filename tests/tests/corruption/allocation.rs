@@ -1,0 +1,76 @@
+//! The largest single allocation of a thread.
+//!
+//! Counted for each thread by itself, so that tests that run beside each other, some with values of
+//! 256 MiB, do not disturb each other. A store without workers does everything on its caller's
+//! thread.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+thread_local! {
+    /// Const, and without a destructor: reading it allocates nothing.
+    static LARGEST_BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Forgets what this thread has allocated so far.
+pub(crate) fn reset_largest() {
+    LARGEST_BYTES.set(0);
+}
+
+/// The largest single allocation of this thread since [`reset_largest`], in bytes.
+pub(crate) fn largest_bytes() -> usize {
+    LARGEST_BYTES.get()
+}
+
+#[derive(Debug)]
+struct Recorder;
+
+#[global_allocator]
+static RECORDER: Recorder = Recorder;
+
+fn record(bytes: usize) {
+    // A thread that is ending has no thread locals any more.
+    let _ = LARGEST_BYTES.try_with(|largest| largest.set(largest.get().max(bytes)));
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Recorder {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        record(layout.size());
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        record(layout.size());
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        record(bytes);
+        // SAFETY: `old` came from here and so from `System`; the caller keeps the rest.
+        unsafe { System.realloc(old, layout, bytes) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        // SAFETY: `old` came from here and so from `System`; the caller keeps the rest.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[test]
+fn the_largest_allocation_of_a_thread_is_seen() {
+    reset_largest();
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(3 << 20)));
+    drop(std::hint::black_box(vec![0_u8; 1 << 20]));
+    assert_eq!(largest_bytes(), 3 << 20);
+    let other = std::thread::spawn(|| drop(std::hint::black_box(vec![1_u8; 9 << 20])));
+    other.join().unwrap();
+    assert_eq!(largest_bytes(), 3 << 20, "of another thread");
+    let mut grown = vec![1_u8; 1 << 20];
+    grown.reserve_exact(4 << 20);
+    assert_eq!(largest_bytes(), 5 << 20, "reallocated");
+}

@@ -1,0 +1,127 @@
+//! Files that are missing, have changed places, come from elsewhere, or are none of ours.
+
+use std::{collections::BTreeMap, path::Path};
+
+use sievedb::{Error, ReadMode, fs::Fs};
+
+use super::{
+    cases::Cases,
+    reading::Verdict,
+    sample::{FOLDER, Files, Sample, disk, open},
+    script::{End, sample},
+};
+
+/// Runs the case that a store has other files: it must be refused because of one of `damaged`.
+fn run_refused(cases: &mut Cases, sample: &Sample, what: &str, files: &Files, damaged: &[&str]) {
+    cases.run(what, || {
+        let verdict = Verdict::of(sample, files, ReadMode::Pread, &[sample.last_state()])?;
+        verdict.check_errors(sample, damaged)?;
+        match verdict {
+            Verdict::Refused(_) => Ok(()),
+            Verdict::Read { .. } => Err("opened".to_owned()),
+        }
+    });
+}
+
+/// The files that a store cannot do without.
+fn needed(sample: &Sample) -> Vec<&str> {
+    sample.files.keys().map(String::as_str).filter(|name| *name != "LOCK").collect()
+}
+
+#[test]
+fn a_missing_file_is_refused() {
+    for end in [End::PowerCut, End::Closed] {
+        let sample = sample(end);
+        let mut cases = Cases::new();
+        for name in needed(&sample) {
+            let mut files = sample.files.clone();
+            files.remove(name);
+            run_refused(&mut cases, &sample, &format!("{end:?}: {name} missing"), &files, &[name]);
+        }
+        cases.finish(8);
+    }
+}
+
+#[test]
+fn two_files_that_changed_places_are_refused() {
+    for end in [End::PowerCut, End::Closed] {
+        let sample = sample(end);
+        let mut cases = Cases::new();
+        let names = needed(&sample);
+        for (at, a) in names.iter().enumerate() {
+            for b in &names[at + 1..] {
+                let mut files = sample.with(a, sample.files[*b].clone());
+                files.insert((*b).to_owned(), sample.files[*a].clone());
+                run_refused(&mut cases, &sample, &format!("{end:?}: {a} and {b}"), &files, &[a, b]);
+            }
+        }
+        cases.finish(8 * 7 / 2);
+    }
+}
+
+#[test]
+fn a_file_of_another_store_is_refused() {
+    for end in [End::PowerCut, End::Closed] {
+        // The same script makes the same files, under another store id.
+        let (sample, sibling) = (sample(end), sample(end));
+        let mut cases = Cases::new();
+        for name in needed(&sample) {
+            let files = sample.with(name, sibling.files[name].clone());
+            let manifest = sample.names("MANIFEST-", "").pop().expect("a manifest");
+            let damaged = if name == "CURRENT" { manifest.as_str() } else { name };
+            let what = format!("{end:?}: {name} of another store");
+            let all = [name, damaged];
+            run_refused(&mut cases, &sample, &what, &files, &all);
+        }
+        cases.finish(8);
+    }
+}
+
+#[test]
+fn files_that_are_none_of_ours_are_left_alone() {
+    let sample = sample(End::Closed);
+    let foreign = [
+        "notes.txt",
+        "notes.tmp",
+        "12.sst",
+        "000012.SST",
+        "0000000x.log",
+        "MANIFEST-",
+        "MANIFEST-1",
+    ];
+    // Ours, and not named by the manifest.
+    let orphans = ["900000.sst", "MANIFEST-000000", "CURRENT.tmp"];
+    let mut files = sample.files.clone();
+    for name in foreign.iter().chain(&orphans) {
+        files.insert((*name).to_owned(), "left here".into());
+    }
+    let verdict = Verdict::of(&sample, &files, ReadMode::Pread, &[sample.last_state()]);
+    assert!(matches!(verdict, Ok(Verdict::Read { errors, .. }) if errors.is_empty()));
+
+    let fs = disk(&files);
+    drop(open(fs.clone(), ReadMode::Pread).unwrap());
+    let left = fs.list(Path::new(FOLDER)).unwrap();
+    for name in foreign {
+        assert!(left.iter().any(|left| left == name), "{name} was deleted");
+    }
+    for name in orphans {
+        assert!(left.iter().all(|left| left != name), "{name} was kept");
+    }
+}
+
+#[test]
+fn a_refused_store_is_not_changed() {
+    let sample = sample(End::PowerCut);
+    for name in needed(&sample) {
+        let mut files = sample.with(name, sample.files[name].slice(..sample.files[name].len() / 2));
+        let fs = disk(&files);
+        // A log may be cut, a table must not.
+        let Err(error) = open(fs.clone(), ReadMode::Pread) else { continue };
+        assert!(matches!(error, Error::Corrupt { .. }), "{name}: {error:?}");
+        let after: BTreeMap<_, _> = super::sample::files(&fs);
+        files.retain(|name, _| name != "LOCK");
+        for (other, bytes) in files {
+            assert_eq!(after.get(&other), Some(&bytes), "{name} cut: {other} was changed");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A damaged filter means "maybe": every key stays readable, and the damage is counted and told.
+
+use std::sync::{Arc, Mutex};
+
+use sievedb::{Error, Event, EventListener, Options, clock::ManualClock};
+
+use super::{
+    cases::Cases,
+    sample::{FOLDER, Files, Sample, disk},
+    script::one_table,
+    tables::flipped,
+};
+
+/// Length of a filter line and of the trailer behind the lines, in bytes.
+const LINE_BYTES: usize = 64;
+const BITS_PER_KEY: usize = 10;
+
+/// Remembers the filters that were reported.
+#[derive(Debug, Default)]
+struct Reports(Mutex<Vec<(String, u64)>>);
+
+impl EventListener for Reports {
+    fn on_event(&self, event: &Event) {
+        if let Event::FilterUnusable { keyspace, table_id, reason } = event {
+            assert!(!reason.is_empty());
+            self.0.lock().unwrap().push((keyspace.clone(), *table_id));
+        }
+    }
+}
+
+/// Reads a store whose table may have a damaged filter. `true` if it has one.
+///
+/// # Errors
+///
+/// A wrong answer, or a count that is not right.
+fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
+    let reports = Arc::new(Reports::default());
+    let options = Options::new().fs(disk(files)).clock(Arc::new(ManualClock::new()));
+    let options = options.worker_threads(0).listener(reports.clone());
+    let db = match options.open(FOLDER) {
+        Ok(db) => db,
+        // Not the filter, but something that the table cannot do without.
+        Err(Error::Corrupt { .. }) => return Ok(false),
+        Err(error) => return Err(format!("{error:?}")),
+    };
+    let reports = std::mem::take(&mut *reports.0.lock().unwrap());
+    let is_unusable = db.stats().filters_unusable == 1;
+    if reports.len() != usize::from(is_unusable) {
+        return Err(format!("reports {reports:?}, counts {}", db.stats().filters_unusable));
+    }
+    if !is_unusable {
+        return Ok(false);
+    }
+    let [want, _] = sample.history.last().expect("the first state is empty");
+    for (key, value) in want {
+        if !db.may_contain(key) {
+            return Err(format!("{key:?} is ruled out"));
+        }
+        let found = db.get(key).map_err(|error| format!("{key:?}: {error:?}"))?;
+        if found.as_deref() != Some(value) {
+            return Err(format!("{key:?} is {found:?}"));
+        }
+    }
+    for key in ["k00x", "k30x"] {
+        if !matches!(db.contains_key(key), Ok(false)) || !db.may_contain(key) {
+            return Err(format!("{key:?} should be absent, and nobody can know from memory"));
+        }
+    }
+    let lookups = 2 * (want.len() as u64 + 2);
+    let (levels, memory) = (db.stats().levels, db.stats().memory);
+    let counted: u64 = levels.iter().map(|level| level.filter_unusable).sum();
+    if counted != lookups || memory.filter_bytes != 0 {
+        return Err(format!("{counted} of {lookups} lookups were counted; {memory:?}"));
+    }
+    let table_id = sample.names("", ".sst")[0].split('.').next().map(str::parse);
+    if Ok(reports[0].1) != table_id.expect("a name has a first part") || reports[0].0 != "default" {
+        return Err(format!("{reports:?} tells another table"));
+    }
+    Ok(true)
+}
+
+#[test]
+fn a_damaged_filter_hides_nothing_and_is_told() {
+    let sample = one_table();
+    let name = sample.names("", ".sst").pop().expect("a table");
+    let good = &sample.files[&name];
+    assert_eq!(check_reads(&sample, &sample.files), Ok(false), "an undamaged filter");
+    for flip in [0x01, 0x80, 0xff] {
+        let (mut cases, mut unusable) = (Cases::new(), Vec::new());
+        for at in 0..good.len() {
+            cases.run(&format!("{name}: byte {at} ^ {flip:#04x}"), || {
+                let files = sample.with(&name, flipped(good, at, flip));
+                if check_reads(&sample, &files)? {
+                    unusable.push(at);
+                }
+                Ok(())
+            });
+        }
+        println!("filters: {} cases, {} of them in a filter", cases.count(), unusable.len());
+        cases.finish(good.len());
+        // The filter block is where a flipped byte costs the filter and nothing else: found without
+        // asking the engine where it is, so that a filter that is not checked shows.
+        let keys = sample.history.last().expect("the first state is empty")[0].len();
+        let lines = (keys * BITS_PER_KEY).div_ceil(LINE_BYTES * 8);
+        let start = unusable[0];
+        let place: Vec<_> = (start..start + (lines + 1) * LINE_BYTES).collect();
+        assert_eq!(start % LINE_BYTES, 0);
+        assert_eq!(unusable, place, "each byte of the lines and the trailer is checked");
+    }
+}

@@ -1,0 +1,119 @@
+//! Bytes that were changed together with their checksums: no checksum tells them from good ones, so
+//! the decoders behind it meet every field with every kind of value. What is read then is up to the
+//! forger, but it is read without a panic, a hang or a large allocation, or refused by an error.
+
+use bytes::Bytes;
+use sievedb::{Error, ReadMode};
+
+use super::{
+    cases::Cases,
+    forge::{Part, log_parts, table_parts},
+    reading::read_all,
+    sample::{FOLDER, Sample, disk, open},
+    script::{End, sample},
+};
+
+/// How often a forgery was taken for good.
+#[derive(Debug, Default)]
+struct Tally {
+    refused: usize,
+    opened: usize,
+}
+
+impl Tally {
+    /// Runs the case that the file `name` has other bytes: opens the store, reads, merges, reopens.
+    fn run(&mut self, cases: &mut Cases, sample: &Sample, name: &str, what: &str, bytes: Bytes) {
+        cases.run(&format!("{name}: {what}"), || {
+            let fs = disk(&sample.with(name, bytes));
+            let db = match open(fs.clone(), ReadMode::Pread) {
+                Ok(db) => db,
+                Err(error) => {
+                    self.refused += 1;
+                    return check_error(&error);
+                }
+            };
+            self.opened += 1;
+            read_all(sample, &db).map(drop).or_else(|error| check_error(&error))?;
+            db.compact().or_else(|error| check_error(&error))?;
+            db.insert("written later", "").or_else(|error| check_error(&error))?;
+            drop(db);
+            match open(fs, ReadMode::Pread) {
+                Ok(db) => read_all(sample, &db).map(drop).or_else(|error| check_error(&error)),
+                Err(error) => check_error(&error),
+            }
+        });
+    }
+
+    /// Changes each part at each byte in turn, in several ways, and seals it again.
+    fn forge(&mut self, cases: &mut Cases, sample: &Sample, name: &str, parts: &[Part]) {
+        let good = &sample.files[name];
+        for part in parts {
+            let end = part.place().end;
+            for at in part.place() {
+                // A byte that is as large as can be; a flipped bit; and, as far as there is room,
+                // the largest 64-bit number as a varint, and the largest sequence number.
+                let flipped = [good[at] ^ 1 << (at % 8)];
+                let ways: [&[u8]; 4] = [&[0xff], &flipped, &VARINT_MAX, &SEQUENCE_MAX];
+                for forged in ways {
+                    let forged = &forged[..forged.len().min(end - at)];
+                    let mut bytes = good.to_vec();
+                    bytes[at..at + forged.len()].copy_from_slice(forged);
+                    part.seal(&mut bytes);
+                    let what = format!("{part:?} at {at} = {forged:02x?}");
+                    self.run(cases, sample, name, &what, bytes.into());
+                }
+            }
+        }
+    }
+}
+
+const VARINT_MAX: [u8; 10] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+const SEQUENCE_MAX: [u8; 8] = ((1_u64 << 56) - 1).to_le_bytes();
+
+fn check_error(error: &Error) -> Result<(), String> {
+    let cause = match error {
+        Error::ReadOnly { cause } => cause,
+        error => error,
+    };
+    match cause {
+        Error::Corrupt { path, .. } | Error::Io { path, .. } if path.starts_with(FOLDER) => Ok(()),
+        _ => Err(format!("the wrong error: {error:?}")),
+    }
+}
+
+#[test]
+fn forged_logs_do_no_harm_to_the_process() {
+    let sample = sample(End::PowerCut);
+    let (mut cases, mut tally) = (Cases::new(), Tally::default());
+    for name in sample.names("", ".log") {
+        tally.forge(&mut cases, &sample, &name, &log_parts(&sample.files[&name]));
+    }
+    println!("logs, forged: {} cases, {tally:?}", cases.count());
+    assert!(tally.refused > 500 && tally.opened > 500, "{tally:?}");
+    cases.finish(8000);
+}
+
+#[test]
+fn forged_manifests_do_no_harm_to_the_process() {
+    for end in [End::PowerCut, End::Closed] {
+        let sample = sample(end);
+        let (mut cases, mut tally) = (Cases::new(), Tally::default());
+        let name = sample.names("MANIFEST-", "").pop().expect("a manifest");
+        tally.forge(&mut cases, &sample, &name, &log_parts(&sample.files[&name]));
+        println!("manifest, forged, {end:?}: {} cases, {tally:?}", cases.count());
+        assert!(tally.refused > 500 && tally.opened > 50, "{tally:?}");
+        cases.finish(2000);
+    }
+}
+
+#[test]
+fn forged_tables_do_no_harm_to_the_process() {
+    let sample = sample(End::Closed);
+    let (mut cases, mut tally) = (Cases::new(), Tally::default());
+    for name in sample.names("", ".sst") {
+        tally.forge(&mut cases, &sample, &name, &table_parts(&sample.files[&name]));
+    }
+    println!("tables, forged: {} cases, {tally:?}", cases.count());
+    assert!(tally.refused > 500 && tally.opened > 500, "{tally:?}");
+    cases.finish(8000);
+}

@@ -1,0 +1,165 @@
+//! Damage to logs. What a later record or the manifest vouches for is refused; a tail that nothing
+//! vouches for is cut off at the first record that is not whole.
+
+use sievedb::ReadMode;
+
+use super::{
+    cases::Cases,
+    log_record::{LogRecord, log_records, vouched},
+    reading::Verdict,
+    sample::{LogPosition, Sample, file_id},
+    script::{End, sample},
+    tables::flipped,
+};
+
+/// What became of damaged logs.
+#[derive(Debug, Default)]
+struct Tally {
+    refused: usize,
+    /// Cut off, with a shorter history.
+    shorter: usize,
+    /// With the whole history, because the damage hit nothing of it.
+    whole: usize,
+}
+
+/// Damage to a log.
+struct Damage<'a> {
+    name: &'a str,
+    bytes: bytes::Bytes,
+    what: String,
+    /// Where the first record lies that is not whole.
+    lost: LogPosition,
+    /// Whether anything vouches for the place, so that the history may not end there.
+    is_vouched: bool,
+}
+
+impl Tally {
+    fn run(&mut self, cases: &mut Cases, sample: &Sample, damage: Damage<'_>) {
+        let Damage { name, bytes, what, lost, is_vouched } = damage;
+        cases.run(&format!("{name}: {what}"), || {
+            let files = sample.with(name, bytes);
+            let (last, shorter) = (sample.last_state(), sample.state_before(lost));
+            let legal = if is_vouched { &[last][..] } else { &[last, shorter] };
+            let verdict = Verdict::of(sample, &files, ReadMode::Pread, legal)?;
+            let logs = sample.names("", ".log");
+            let logs: Vec<_> = logs.iter().map(String::as_str).collect();
+            verdict.check_errors(sample, &logs)?;
+            match verdict {
+                Verdict::Refused(error) if !is_vouched => {
+                    return Err(format!("a crash may leave this, and it is refused: {error:?}"));
+                }
+                Verdict::Refused(_) => self.refused += 1,
+                Verdict::Read { errors, .. } if !errors.is_empty() => {
+                    return Err(format!("opened, and then {errors:?}"));
+                }
+                Verdict::Read { state, .. } if state == last => self.whole += 1,
+                Verdict::Read { .. } => self.shorter += 1,
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The start of a log, with the record that names the log before it, was durable before the
+/// manifest named the log.
+fn is_start(records: &[LogRecord], position: LogPosition) -> bool {
+    let first = records.iter().find(|record| record.file_id == position.0);
+    position.1 < first.expect("a log has a start record").place.end
+}
+
+fn flips(end: End) {
+    let sample = sample(end);
+    let (mut cases, mut tally, mut total) = (Cases::new(), Tally::default(), 0);
+    let records = log_records(&sample);
+    for name in sample.names("", ".log") {
+        let (good, id) = (&sample.files[&name], file_id(&name));
+        total += good.len();
+        for at in 0..good.len() {
+            let hit = |record: &&LogRecord| record.file_id == id && record.place.start <= at as u64;
+            // The header of the file counts as its first record.
+            let hit = records.iter().rfind(hit).map_or(0, |record| record.place.start);
+            let lost = (id, hit);
+            let others = vouched(&records, |record| (record.file_id, record.place.start) != lost);
+            let is_vouched =
+                others.max(sample.flushed) > lost || is_start(&records, (id, at as u64));
+            let flip = 1 << (at % 8);
+            let (bytes, what) = (flipped(good, at, flip), format!("byte {at} ^ {flip:#04x}"));
+            let damage = Damage { name: &name, bytes, what, lost, is_vouched };
+            tally.run(&mut cases, &sample, damage);
+        }
+    }
+    println!("logs, bytes, {end:?}: {} cases, {tally:?}", cases.count());
+    assert!(tally.refused > 1000, "{tally:?}");
+    assert!(tally.whole <= total / 8, "damage is passed over: {tally:?}");
+    match end {
+        End::PowerCut => assert!(tally.shorter > 100, "{tally:?}"),
+        // The last record, which says that the log was finished, vouches for all the others.
+        End::Closed => assert_eq!(tally.shorter, 0, "{tally:?}"),
+    }
+    cases.finish(total);
+}
+
+#[test]
+fn a_flipped_byte_of_a_log_is_refused_or_in_the_tail() {
+    flips(End::PowerCut);
+}
+
+#[test]
+fn a_flipped_byte_of_a_finished_log_is_refused() {
+    flips(End::Closed);
+}
+
+fn cuts(end: End) {
+    let sample = sample(end);
+    let (mut cases, mut tally, mut total) = (Cases::new(), Tally::default(), 0);
+    let records = log_records(&sample);
+    for name in sample.names("", ".log") {
+        let (good, id) = (&sample.files[&name], file_id(&name));
+        total += good.len();
+        for bytes in 0..good.len() {
+            let cut = bytes as u64;
+            let whole = |record: &LogRecord| record.file_id != id || record.place.end <= cut;
+            let lost = records.iter().find(|record| !whole(record));
+            let lost = (id, lost.expect("the cut takes part of a record").place.start);
+            let others = vouched(&records, whole).max(sample.flushed);
+            let is_vouched = others > lost || is_start(&records, lost);
+            let (bytes, what) = (good.slice(..bytes), format!("cut to {bytes}"));
+            let damage = Damage { name: &name, bytes, what, lost, is_vouched };
+            tally.run(&mut cases, &sample, damage);
+        }
+    }
+    println!("logs, lengths, {end:?}: {} cases, {tally:?}", cases.count());
+    assert!(tally.refused > 1000 && tally.shorter > 100, "{tally:?}");
+    cases.finish(total);
+}
+
+#[test]
+fn a_log_that_is_cut_is_refused_or_ends_early() {
+    cuts(End::PowerCut);
+}
+
+#[test]
+fn a_finished_log_that_is_cut_is_refused_or_ends_early() {
+    cuts(End::Closed);
+}
+
+#[test]
+fn garbage_behind_the_end_of_a_log_is_cut_off() {
+    for end in [End::PowerCut, End::Closed] {
+        let sample = sample(end);
+        let (mut cases, mut tally) = (Cases::new(), Tally::default());
+        let name = sample.names("", ".log").pop().expect("a log");
+        let good = &sample.files[&name];
+        for more in [1, 7, 8, 40, 64, 4096] {
+            for byte in [0, 0x01, 0xff] {
+                let bytes = [good, &vec![byte; more][..]].concat().into();
+                let lost = (file_id(&name), good.len() as u64);
+                let what = format!("{more} bytes {byte:#04x} more");
+                let damage = Damage { name: &name, bytes, what, lost, is_vouched: false };
+                tally.run(&mut cases, &sample, damage);
+            }
+        }
+        assert_eq!(tally.whole, cases.count(), "{tally:?}");
+        cases.finish(18);
+    }
+}

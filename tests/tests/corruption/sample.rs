@@ -1,0 +1,109 @@
+//! A small store with its history, as files in memory.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use sievedb::{
+    Db, KeyspaceOptions, Options, ReadMode, Result,
+    clock::ManualClock,
+    fs::{Fs, MemoryFs},
+};
+
+/// The folder of every sample.
+pub(super) const FOLDER: &str = "db";
+/// The keyspaces of a sample: the default one and another.
+pub(super) const KEYSPACES: [&str; 2] = ["default", "users"];
+
+/// What each keyspace holds, in the order of [`KEYSPACES`].
+pub(super) type State = [BTreeMap<Vec<u8>, Vec<u8>>; 2];
+
+/// Files by name.
+pub(super) type Files = BTreeMap<String, Bytes>;
+
+/// A place in a log: number of the file, bytes from its start.
+pub(super) type LogPosition = (u64, u64);
+
+/// A small store: its files, and what they may mean.
+pub(super) struct Sample {
+    pub(super) files: Files,
+    /// The state after each write; the first is empty.
+    pub(super) history: Vec<State>,
+    /// Where the log record of each write ends: one less than `history`.
+    pub(super) log_ends: Vec<LogPosition>,
+    /// Everything before is in tables, so that the manifest vouches for it.
+    pub(super) flushed: LogPosition,
+}
+
+impl Sample {
+    /// Names of the files that begin and end so.
+    pub(super) fn names(&self, start: &str, end: &str) -> Vec<String> {
+        let names = self.files.keys().filter(|name| name.starts_with(start) && name.ends_with(end));
+        names.cloned().collect()
+    }
+
+    /// The newest state.
+    pub(super) fn last_state(&self) -> usize {
+        self.history.len() - 1
+    }
+
+    /// The state when nothing counts from `position` of the log on.
+    pub(super) fn state_before(&self, position: LogPosition) -> usize {
+        self.log_ends.iter().take_while(|&&end| end <= position).count()
+    }
+
+    /// Every key that was ever there, and some that never were.
+    pub(super) fn keys(&self, keyspace: usize) -> BTreeSet<Vec<u8>> {
+        let stored = self.history.iter().flat_map(|state| state[keyspace].keys().cloned());
+        let absent = [&b""[..], b"k", b"k05x", b"zzz", b"\xff\xff"];
+        stored.chain(absent.map(<[u8]>::to_vec)).collect()
+    }
+
+    /// The sample with the file `name` changed.
+    pub(super) fn with(&self, name: &str, bytes: impl Into<Bytes>) -> Files {
+        let mut files = self.files.clone();
+        files.insert(name.to_owned(), bytes.into());
+        files
+    }
+}
+
+/// The number in the name of a log or table.
+pub(super) fn file_id(name: &str) -> u64 {
+    let digits = name.split('.').next().expect("a name is not empty");
+    digits.parse().expect("logs and tables are named by a number")
+}
+
+/// A disk that holds `files`.
+pub(super) fn disk(files: &Files) -> Arc<MemoryFs> {
+    let fs = MemoryFs::new();
+    fs.create_folder(Path::new(FOLDER)).expect("the disk is empty");
+    for (name, bytes) in files {
+        fs.replace(Path::new(FOLDER).join(name), bytes.clone()).expect("the folder is there");
+    }
+    Arc::new(fs)
+}
+
+/// The files of a disk.
+pub(super) fn files(fs: &MemoryFs) -> Files {
+    let contents = fs.contents().into_iter();
+    let name = |path: &str| path.rsplit('/').next().expect("a path has a last part").to_owned();
+    contents.map(|(path, bytes)| (name(&path), bytes)).collect()
+}
+
+/// Opens the store on `fs`: small, without threads, and without a cache, so that every read counts.
+pub(super) fn open(fs: Arc<MemoryFs>, mode: ReadMode) -> Result<Db> {
+    let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 10).block_bytes(1 << 10);
+    let options = Options::new()
+        .fs(fs)
+        .clock(Arc::new(ManualClock::new()))
+        .worker_threads(0)
+        .block_cache_bytes(0)
+        .log_segment_bytes(4 << 10)
+        .log_bytes_max(1 << 20)
+        .read_mode(mode)
+        .keyspace(keyspace);
+    options.open(FOLDER)
+}

@@ -1,0 +1,176 @@
+//! Writes a sample.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use sievedb::{Batch, Db, Durability, Keyspace, ReadMode, fs::MemoryFs};
+
+use super::sample::{FOLDER, KEYSPACES, LogPosition, Sample, State, file_id, files, open};
+
+/// How a sample ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The power fails; everything written until then happens to be kept.
+    PowerCut,
+    /// The store is closed.
+    Closed,
+}
+
+/// A store that is being written, with its history.
+struct Script {
+    fs: Arc<MemoryFs>,
+    db: Db,
+    keyspaces: [Keyspace; 2],
+    history: Vec<State>,
+    log_ends: Vec<LogPosition>,
+    flushed: LogPosition,
+    random: u64,
+}
+
+/// One entry of a batch: keyspace, key, and the value unless the key is removed.
+type Entry<'a> = (usize, &'a str, Option<Vec<u8>>);
+
+/// A store with tables on two levels in two keyspaces, and a log with a finished segment and one
+/// that is not, both of them partly known to be durable.
+pub(super) fn sample(end: End) -> Sample {
+    let mut script = Script::begin();
+    script.tables();
+    script.logs();
+    script.end(end)
+}
+
+/// A store with one table, whose filter is small, in the default keyspace.
+pub(super) fn one_table() -> Sample {
+    let mut script = Script::begin();
+    for at in 0..48 {
+        let value = script.text(20);
+        script.write(&[(0, &format!("k{at:02}"), Some(value))], Durability::OsBuffer);
+    }
+    script.db.compact().unwrap();
+    script.flushed = script.log_end();
+    script.end(End::Closed)
+}
+
+impl Script {
+    fn begin() -> Self {
+        let fs = Arc::new(MemoryFs::new());
+        let db = open(Arc::clone(&fs), ReadMode::Pread).unwrap();
+        let keyspaces = KEYSPACES.map(|name| db.keyspace(name).unwrap());
+        let history = vec![[BTreeMap::new(), BTreeMap::new()]];
+        let (log_ends, flushed) = (Vec::new(), (0, 0));
+        Self { fs, db, keyspaces, history, log_ends, flushed, random: 0x5157_0001 }
+    }
+
+    fn write(&mut self, entries: &[Entry<'_>], durability: Durability) {
+        let mut batch: Batch = self.db.batch();
+        let mut state = self.history.last().expect("the first state is empty").clone();
+        for (keyspace, key, value) in entries {
+            let handle = &self.keyspaces[*keyspace];
+            if let Some(value) = value {
+                batch.insert(handle, key, value).unwrap();
+                state[*keyspace].insert(key.as_bytes().to_vec(), value.clone());
+            } else {
+                batch.remove(handle, key).unwrap();
+                state[*keyspace].remove(key.as_bytes());
+            }
+        }
+        batch.commit(durability).unwrap();
+        self.history.push(state);
+        self.log_ends.push(self.log_end());
+    }
+
+    /// Where the log ends.
+    fn log_end(&self) -> LogPosition {
+        let files = files(&self.fs);
+        let logs = files.iter().filter(|(name, _)| name.ends_with(".log"));
+        logs.map(|(name, bytes)| (file_id(name), bytes.len() as u64)).max().expect("a log")
+    }
+
+    /// A table in the last level and one in level 0, for both keyspaces. Blocks of the first have
+    /// the same length, so that they can be swapped.
+    fn tables(&mut self) {
+        for at in 0..16 {
+            let (key, value) = (format!("k{at:02}"), self.noise(250));
+            self.write(&[(0, &key, Some(value))], Durability::OsBuffer);
+        }
+        for at in 0..6 {
+            let (key, value) = (format!("u{at:02}"), self.noise(250));
+            self.write(&[(1, &key, Some(value))], Durability::OsBuffer);
+        }
+        self.db.compact().unwrap();
+        for at in (0..16).step_by(3) {
+            let value = self.text(90);
+            let user = (1, &*format!("u{:02}", at / 3), (at % 2 == 0).then(|| value.clone()));
+            self.write(&[(0, &format!("k{at:02}"), Some(value)), user], Durability::OsBuffer);
+        }
+        self.write(&[(0, "k04", None), (0, "k05", None)], Durability::OsBuffer);
+        self.db.flush().unwrap();
+        self.flushed = self.log_end();
+    }
+
+    /// Log records: many that are known to be durable, some that are not.
+    fn logs(&mut self) {
+        let (first, _) = self.log_end();
+        for at in 0.. {
+            let disk = if at % 4 == 1 { Durability::Disk } else { Durability::OsBuffer };
+            let (key, value) = (format!("k{:02}", at * 5 % 20), self.noise(300));
+            match at % 3 {
+                0 => self.write(&[(0, &key, Some(value))], disk),
+                1 => self.write(&[(1, &key, Some(value)), (0, "k07", None)], disk),
+                _ => self.write(&[(0, &key, None), (1, &key, None)], disk),
+            }
+            if self.log_end().0 > first {
+                break;
+            }
+        }
+        for (at, durability) in
+            [Durability::OsBuffer, Durability::Disk, Durability::OsBuffer, Durability::OsBuffer]
+                .into_iter()
+                .enumerate()
+        {
+            let value = self.text(40);
+            self.write(
+                &[(0, "k01", Some(value)), (1, &format!("v{at}"), Some(vec![]))],
+                durability,
+            );
+        }
+    }
+
+    fn end(self, end: End) -> Sample {
+        let Self { fs, db, keyspaces, history, log_ends, flushed, .. } = self;
+        let open = Some((db, keyspaces)).filter(|_| end == End::PowerCut);
+        let files = files(&fs);
+        drop(open);
+        Sample { files, history, log_ends, flushed }
+    }
+
+    /// Bytes that do not compress.
+    fn noise(&mut self, bytes: usize) -> Vec<u8> {
+        let mut next = || {
+            // A linear congruential generator; constants of Knuth's MMIX.
+            let state = self.random.wrapping_mul(6_364_136_223_846_793_005);
+            self.random = state.wrapping_add(1_442_695_040_888_963_407);
+            (self.random >> 56) as u8
+        };
+        (0..bytes).map(|_| next()).collect()
+    }
+
+    /// Bytes that compress.
+    fn text(&mut self, bytes: usize) -> Vec<u8> {
+        let number = self.history.len().to_string();
+        number.bytes().cycle().take(bytes).collect()
+    }
+}
+
+#[test]
+fn a_sample_has_what_it_is_to_show() {
+    for end in [End::PowerCut, End::Closed] {
+        let sample = sample(end);
+        assert_eq!(sample.names("", ".sst").len(), 4, "{end:?}: tables");
+        assert_eq!(sample.names("", ".log").len(), 2, "{end:?}: logs");
+        assert_eq!(sample.names("MANIFEST-", "").len(), 1, "{end:?}: manifests");
+        assert!(sample.files.contains_key("CURRENT") && sample.files.contains_key("LOCK"));
+        assert_eq!(sample.files.len(), 9, "{end:?}: {:?} in {FOLDER}", sample.files.keys());
+        let bytes: usize = sample.files.values().map(bytes::Bytes::len).sum();
+        assert!(bytes < 32 << 10, "{end:?}: {bytes} bytes are too many to damage each");
+    }
+}

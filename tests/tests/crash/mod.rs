@@ -1,0 +1,49 @@
+//! Power cuts after every operation of scripted histories.
+
+use sievedb_tests::{
+    case::Case,
+    enumerate::{Extent, enumerate, on_two_threads, run_case},
+    settings::{from_env, report, seed, small_options},
+    workload::{WORKLOADS, workload},
+};
+
+/// What has to be checked at least, or the enumeration has become blind.
+const STATES_MIN: usize = 20_000;
+
+/// Recovery succeeds, the state is a legal prefix of the history, and opening again changes nothing.
+///
+/// `SIEVE_CASE`, which a failure prints, runs one state alone.
+#[test]
+fn every_crash_leaves_a_legal_state() {
+    let case = from_env("SIEVE_CASE", String::new());
+    if !case.is_empty() {
+        let case: Case = case.parse().expect("SIEVE_CASE is as a failure printed it");
+        let workload = workload(&case.workload);
+        run_case(workload, &|disk| small_options(disk), &case)
+            .unwrap_or_else(|violation| panic!("{violation}"));
+        report(&format!("crash enumeration: {case} is legal"));
+        return;
+    }
+    let extent = Extent::usual(seed("crash enumeration", 1));
+    let results = on_two_threads(WORKLOADS, |workload| {
+        enumerate(workload, &|disk| small_options(disk), &extent)
+    });
+    let mut states = 0;
+    let mut violations = Vec::new();
+    for (workload, result) in WORKLOADS.iter().zip(results) {
+        match result {
+            Ok(count) => {
+                report(&format!("crash enumeration: {count:>6} states of {}", workload.name));
+                states += count;
+            }
+            Err(violation) => violations.push(violation.to_string()),
+        }
+    }
+    report(&format!(
+        "crash enumeration: {states} states of {} workloads, {} violations",
+        WORKLOADS.len(),
+        violations.len()
+    ));
+    assert!(violations.is_empty(), "{}", violations.join("\n\n"));
+    assert!(states >= STATES_MIN, "only {states} states");
+}

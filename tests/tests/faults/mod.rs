@@ -1,0 +1,60 @@
+//! Calls of the file system that fail, one after the other.
+
+mod sweep;
+
+use sievedb::fs::Times;
+use sievedb_tests::{
+    enumerate::on_two_threads,
+    settings::{from_env, report},
+    workload::workload,
+};
+use sweep::{EIO, ENOSPC, Trial, calls_of, run};
+
+/// The workloads whose calls fail. Between them they write in every way there is.
+const WORKLOADS: [&str; 6] =
+    ["mixed", "log-rotation", "compaction", "recreate", "batches-memory", "held-ranges"];
+
+/// What was acknowledged is there, nothing in part, and the store comes back.
+///
+/// `SIEVE_FAULT`, which a failure prints, runs one trial alone.
+#[test]
+fn a_failing_call_loses_nothing_acknowledged() {
+    let only = from_env("SIEVE_FAULT", String::new());
+    let mut trials = Vec::new();
+    for name in WORKLOADS {
+        let calls = calls_of(workload(name));
+        for (errno, times) in [
+            (EIO, Times::Once),
+            (EIO, Times::ForGood),
+            (ENOSPC, Times::Once),
+            (ENOSPC, Times::ForGood),
+        ] {
+            let of = |call| Trial { workload: name, call, errno, times, growing: false };
+            trials.extend((0..calls.all).map(of));
+        }
+        let full = |call| Trial {
+            workload: name,
+            call,
+            errno: ENOSPC,
+            times: Times::ForGood,
+            growing: true,
+        };
+        trials.extend((0..calls.growing).map(full));
+    }
+    if !only.is_empty() {
+        trials.retain(|trial| trial.to_string() == only);
+        assert!(!trials.is_empty(), "SIEVE_FAULT={only} is no trial");
+    }
+    let results = on_two_threads(&trials, run);
+    let wrong: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    let struck = results.iter().filter(|result| matches!(result, Ok(true))).count();
+    report(&format!(
+        "error sweep: {} trials of {} workloads, {struck} of them failed calls, {} violations",
+        trials.len(),
+        WORKLOADS.len(),
+        wrong.len()
+    ));
+    let shown: Vec<_> = wrong.iter().take(from_env("SIEVE_SHOWN", 10)).map(|text| text.as_str()).collect();
+    assert!(wrong.is_empty(), "{} violations, first ones:\n{}", wrong.len(), shown.join("\n\n"));
+    assert!(!only.is_empty() || struck * 10 > trials.len() * 9, "most trials must strike");
+}

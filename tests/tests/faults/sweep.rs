@@ -1,0 +1,152 @@
+//! One workload with one failing call.
+
+use std::{fmt, sync::Arc};
+
+use sievedb::{
+    Durability,
+    fs::{Call, Failure, Fault, FaultFs, Fs, Loss, MemoryFs, Operation, Times},
+};
+use sievedb_tests::{
+    case::Cut,
+    check::guarded,
+    history::{CrashPoint, History},
+    model::{DEFAULT, Model},
+    recorder::Recorder,
+    settings::small_options,
+    workload::{Workload, workload},
+};
+
+pub(super) const EIO: i32 = 5;
+pub(super) const ENOSPC: i32 = 28;
+
+/// A workload and the call of it that fails.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trial {
+    pub(super) workload: &'static str,
+    pub(super) call: usize,
+    pub(super) errno: i32,
+    pub(super) times: Times,
+    /// Only calls that need room fail, and are counted.
+    pub(super) growing: bool,
+}
+
+impl fmt::Display for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { workload, call, errno, times, growing } = self;
+        let errno = if *errno == EIO { "EIO" } else { "ENOSPC" };
+        let times = if *times == Times::Once { "once" } else { "for-good" };
+        let growing = if *growing { ":growing" } else { "" };
+        write!(f, "{workload}@{call}:{errno}:{times}{growing}")
+    }
+}
+
+/// How many calls a workload makes when none fails.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Calls {
+    pub(super) all: usize,
+    pub(super) growing: usize,
+}
+
+pub(super) fn calls_of(workload: &Workload) -> Calls {
+    let disk = Arc::new(MemoryFs::new());
+    let faults = Arc::new(FaultFs::new(disk.clone()));
+    let mut recorder = Recorder::new(disk, small_options(faults.clone()), Model::default());
+    (workload.run)(&mut recorder);
+    recorder.close();
+    let needs_room = |operation: &&Operation| {
+        !matches!(
+            operation,
+            Operation::SyncData { .. } | Operation::SyncFolder { .. } | Operation::Unlink { .. }
+        )
+    };
+    let growing = recorder.disk().journal().iter().filter(needs_room).count();
+    Calls { all: faults.calls(), growing }
+}
+
+/// Runs a trial. Whether a call failed.
+///
+/// # Errors
+///
+/// What is wrong, for people.
+pub(super) fn run(trial: &Trial) -> Result<bool, String> {
+    let disk = Arc::new(MemoryFs::new());
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let outcome = guarded(|| story(trial, &disk, &faults));
+    outcome.map_err(|text| {
+        let first = faults.first_failure();
+        let first = first.map_or("no call failed".to_owned(), |failure| failure.to_string());
+        let trace = disk.trace(disk.operations(), &Loss::Nothing);
+        format!("{trial}: {text}\n{first}\nrun it alone with SIEVE_FAULT='{trial}'\n{trace}")
+    })
+}
+
+fn story(trial: &Trial, disk: &Arc<MemoryFs>, faults: &Arc<FaultFs>) -> Result<bool, String> {
+    faults.inject(trial.fault());
+    let options = small_options(Arc::clone(faults) as Arc<dyn Fs>);
+    let mut recorder = Recorder::closed(Arc::clone(disk), options, Model::default());
+    recorder.expect_failures();
+    recorder.open();
+    (workload(trial.workload).run)(&mut recorder);
+    recorder.check();
+    let struck = faults.failures() > 0;
+    if !struck && !recorder.failures().is_empty() {
+        return Err(format!("calls failed without a fault: {:?}", recorder.failures()));
+    }
+
+    faults.heal();
+    let passing = trial.is_passing(faults.first_failure().as_ref());
+    recorder.expect_no_failures(!passing);
+    if !recorder.is_open() {
+        recorder.reopen();
+    }
+    recorder.check();
+    recorder.insert_with(DEFAULT, "healed", 20, Durability::OsBuffer);
+    recorder.insert_with(DEFAULT, "key0001", 20, Durability::Disk);
+    recorder.flush();
+    recorder.remove_with(DEFAULT, "healed", Durability::Disk);
+    recorder.compact();
+    recorder.insert_with(DEFAULT, "last", 20, Durability::Disk);
+    recorder.check();
+
+    for seed in 0..4 {
+        let loss = match seed {
+            0 => Loss::Everything,
+            1 => Loss::Nothing,
+            _ => Loss::Random { seed, torn: true },
+        };
+        crash(disk, recorder.history(), loss)?;
+    }
+    recorder.expect_no_failures(false);
+    recorder.reopen();
+    recorder.insert_with(DEFAULT, "reopened", 20, Durability::Disk);
+    recorder.compact();
+    recorder.reopen();
+    Ok(struck)
+}
+
+/// Cuts the power now.
+fn crash(disk: &MemoryFs, history: &History, loss: Loss) -> Result<(), String> {
+    let at = disk.operations();
+    let left = Arc::new(disk.crash(at, &loss));
+    let options = small_options(Arc::clone(&left) as Arc<dyn Fs>);
+    let crash = CrashPoint { at: usize::MAX, ..Cut { at, loss }.point() };
+    let recovered = guarded(|| Recorder::recover(left, options, history, crash).map(drop));
+    recovered.map_err(|text| format!("after a crash: {text}\n{}", disk.trace(at, &loss)))
+}
+
+impl Trial {
+    fn fault(&self) -> Fault {
+        // What a failed append has written is open: nothing, a little, or all.
+        let written = [0, 5, usize::MAX][self.call % 3];
+        let fault = Fault::new(self.errno, self.times).after(self.call).written_bytes(written);
+        if self.growing { fault.calls(&Call::GROWING) } else { fault }
+    }
+
+    /// Whether the store must go on without being opened again: the disk was full and is not any
+    /// more, and no sync failed.
+    fn is_passing(&self, first: Option<&Failure>) -> bool {
+        let growing = first.is_none_or(|failure| Call::GROWING.contains(&failure.call));
+        let only_growing = self.growing || self.times == Times::Once;
+        self.errno == ENOSPC && growing && only_growing
+    }
+}

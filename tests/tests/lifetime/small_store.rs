@@ -1,0 +1,43 @@
+//! A store without threads on a disk in memory, and the files that it has.
+
+use std::{path::Path, sync::Arc};
+
+use sievedb::{
+    Db, KeyspaceOptions, Options,
+    clock::ManualClock,
+    fs::{Fs, MemoryFs},
+};
+
+pub(super) const FOLDER: &str = "db";
+
+/// Opens the store on `fs`.
+pub(super) fn open(fs: &Arc<MemoryFs>) -> Db {
+    let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 10);
+    let options = Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()));
+    let options = options.worker_threads(0).log_segment_bytes(4 << 10).log_bytes_max(1 << 20);
+    options.block_cache_bytes(0).keyspace(keyspace).open(FOLDER).unwrap()
+}
+
+/// Names of the files that end so.
+pub(super) fn names(fs: &MemoryFs, end: &str) -> Vec<String> {
+    let names = fs.list(Path::new(FOLDER)).unwrap();
+    names.into_iter().filter(|name| name.ends_with(end)).collect()
+}
+
+/// Writes `keys` with `value` and flushes them into a table.
+pub(super) fn flush(db: &Db, keys: std::ops::Range<u32>, value: &str) {
+    for key in keys {
+        db.insert(key.to_be_bytes(), value).unwrap();
+    }
+    db.flush().unwrap();
+}
+
+/// What a scan finds.
+pub(super) fn collect(
+    scan: impl Iterator<Item = sievedb::Result<(bytes::Bytes, bytes::Bytes)>>,
+) -> Vec<(u32, String)> {
+    let entries = scan.map(|entry| entry.unwrap());
+    let number = |key: &[u8]| u32::from_be_bytes(key.try_into().unwrap());
+    let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+    entries.map(|(key, value)| (number(&key), text(&value))).collect()
+}

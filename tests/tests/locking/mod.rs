@@ -1,0 +1,137 @@
+//! A store is open once: in this process, and on this machine.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(clippy::print_stdout, reason = "a process tells another one how it went")]
+
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
+
+use sievedb::{
+    Db, Durability, Error, Options,
+    clock::ManualClock,
+    fs::{Fs, MemoryFs, RealFs},
+};
+
+/// Tells the test that is run in another process which store to open.
+const FOLDER_VARIABLE: &str = "SIEVE_LOCKING_FOLDER";
+/// The other process says this when it has the store.
+const OPENED: &str = "the other process has the store";
+const REFUSED: &str = "the other process was refused";
+
+fn is_locked(outcome: &Result<Db, Error>, folder: &Path) -> bool {
+    matches!(outcome, Err(Error::Locked { path }) if path == folder)
+}
+
+#[test]
+fn a_second_opening_in_this_process_is_refused() {
+    let temporary = tempfile::tempdir().unwrap();
+    let stores: [(&str, Arc<dyn Fs>, &Path); 2] = [
+        ("real", Arc::new(RealFs), temporary.path()),
+        ("memory", Arc::new(MemoryFs::new()), Path::new("db")),
+    ];
+    for (name, fs, folder) in stores {
+        let open = || {
+            let options = Options::new().fs(Arc::clone(&fs)).clock(Arc::new(ManualClock::new()));
+            options.worker_threads(0).open(folder)
+        };
+        let db = open().unwrap();
+        db.insert("k", "v").unwrap();
+        assert!(is_locked(&open(), folder), "{name}: open");
+        assert!(is_locked(&open(), folder), "{name}: a refused opening took the lock away");
+        let handle = db.clone();
+        drop(db);
+        assert!(is_locked(&open(), folder), "{name}: a handle is left");
+        let keyspace = handle.keyspace("users").unwrap();
+        drop(handle);
+        assert!(is_locked(&open(), folder), "{name}: a keyspace is left");
+        let mut scan = keyspace.iter();
+        drop(keyspace);
+        assert!(is_locked(&open(), folder), "{name}: an iterator is left");
+        assert!(scan.next().is_none());
+        drop(scan);
+
+        let db = open().unwrap();
+        assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"v"[..]), "{name}");
+        let (snapshot, batch) = (db.snapshot(), db.batch());
+        drop(db);
+        assert!(is_locked(&open(), folder), "{name}: a snapshot and a batch are left");
+        drop(snapshot);
+        assert!(is_locked(&open(), folder), "{name}: a batch is left");
+        drop(batch);
+        open().unwrap();
+    }
+}
+
+/// This test in another process: opens the store, and keeps it until its input ends.
+#[test]
+fn other_process() {
+    let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
+    let db = match Db::open(&folder) {
+        Ok(db) => db,
+        Err(Error::Locked { .. }) => return say(REFUSED),
+        Err(error) => panic!("{error:?}"),
+    };
+    let mut batch = db.batch();
+    batch.insert(&db, "from", "elsewhere").unwrap();
+    batch.commit(Durability::Disk).unwrap();
+    say(OPENED);
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+fn say(line: &str) {
+    // On a line of its own, whatever the test harness has begun to say.
+    println!("\n{line}");
+}
+
+/// Runs [`other_process`]; returns it with what it says.
+fn start_other(folder: &Path) -> (Child, String) {
+    let mut other = Command::new(env::current_exe().unwrap())
+        .args(["locking::other_process", "--exact", "--nocapture"])
+        .env(FOLDER_VARIABLE, folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(other.stdout.as_mut().unwrap()).lines();
+    let said = lines.map(|line| line.unwrap()).find(|line| [OPENED, REFUSED].contains(&&**line));
+    (other, said.expect("the other process says how it went"))
+}
+
+#[test]
+fn a_second_opening_in_another_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path()).unwrap();
+    db.insert("k", "v").unwrap();
+    let (mut other, said) = start_other(folder.path());
+    assert_eq!(said, REFUSED);
+    assert!(other.wait().unwrap().success());
+    db.insert("k", "w").unwrap();
+    drop(db);
+
+    let (mut other, said) = start_other(folder.path());
+    assert_eq!(said, OPENED);
+    assert!(is_locked(&Db::open(folder.path()), folder.path()), "held by the other process");
+    // The end of its input ends it in good order.
+    drop(other.stdin.take());
+    assert!(other.wait().unwrap().success());
+    let db = Db::open(folder.path()).unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"w"[..]));
+    assert_eq!(db.get("from").unwrap().as_deref(), Some(&b"elsewhere"[..]));
+}
+
+#[test]
+fn a_killed_process_leaves_no_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut other, said) = start_other(folder.path());
+    assert_eq!(said, OPENED);
+    assert!(is_locked(&Db::open(folder.path()), folder.path()));
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let db = Db::open(folder.path()).unwrap();
+    assert_eq!(db.get("from").unwrap().as_deref(), Some(&b"elsewhere"[..]), "written as Disk");
+}

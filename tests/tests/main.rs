@@ -1,0 +1,12 @@
+//! Tests of whole stores, in one binary.
+
+mod corruption;
+mod crash;
+mod faults;
+mod lifetime;
+mod limits;
+mod locking;
+mod model;
+mod planted;
+mod stress;
+mod tidy;

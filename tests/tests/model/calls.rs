@@ -1,0 +1,289 @@
+//! Which call comes next.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use bytes::Bytes;
+use sievedb::{
+    Durability, Options,
+    fs::{Fs, Loss, MemoryFs},
+};
+use sievedb_tests::{
+    case::Cut,
+    model::{Change, DEFAULT, Model},
+    recorder::Recorder,
+    rng::Rng,
+    settings::small_options,
+};
+
+/// The keyspaces that come and go, besides the default one.
+const OTHERS: [&str; 3] = ["other", "users", "\u{e9}t\u{e9}"];
+
+/// A random story of a store.
+pub(super) struct Story {
+    pub(super) recorder: Recorder,
+    pub(super) lots: Rng,
+    counts: Counts,
+    seed: u64,
+}
+
+/// How often each call was made.
+#[derive(Debug, Default)]
+pub(super) struct Counts(BTreeMap<&'static str, usize>);
+
+impl Counts {
+    /// The call that was made least often.
+    pub(super) fn rarest(&self) -> (&'static str, usize) {
+        let rarest = self.0.iter().min_by_key(|(_, count)| **count);
+        rarest.map_or(("any call", 0), |(name, count)| (*name, *count))
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts: Vec<_> = self.0.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        write!(f, "{}", counts.join(", "))
+    }
+}
+
+fn options(disk: &Arc<MemoryFs>) -> Options {
+    small_options(Arc::clone(disk) as Arc<dyn Fs>)
+}
+
+impl Story {
+    pub(super) fn new(seed: u64) -> Self {
+        let disk = Arc::new(MemoryFs::new());
+        let recorder = Recorder::new(Arc::clone(&disk), options(&disk), Model::default());
+        Self { recorder, lots: Rng::new(seed), counts: Counts::default(), seed }
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Makes call number `number`.
+    pub(super) fn call(&mut self, number: usize) {
+        let name = self.choose();
+        *self.counts.0.entry(name).or_default() += 1;
+        // A panic from below names neither the seed nor the call.
+        let place = Place { seed: self.seed, number, name };
+        self.carry_out(name);
+        std::mem::forget(place);
+    }
+
+    fn choose(&mut self) -> &'static str {
+        const SHARES: &[(usize, &str)] = &[
+            (280, "insert"),
+            (100, "remove"),
+            (60, "batch"),
+            (200, "get"),
+            (60, "contains_key"),
+            (60, "may_contain"),
+            (90, "range"),
+            (40, "prefix"),
+            (10, "iter"),
+            (10, "hold snapshot"),
+            (20, "check snapshot"),
+            (6, "hold range"),
+            (6, "finish range"),
+            (12, "persist"),
+            (5, "flush"),
+            (5, "flush keyspace"),
+            (2, "compact"),
+            (3, "compact keyspace"),
+            (4, "create"),
+            (3, "drop"),
+            (2, "reopen"),
+            (4, "crash"),
+            (3, "check all"),
+            (2, "large batch"),
+            (3, "stats"),
+        ];
+        let total = SHARES.iter().map(|(share, _)| share).sum();
+        let mut lot = self.lots.below(total);
+        for (share, name) in SHARES {
+            if lot < *share {
+                return name;
+            }
+            lot -= share;
+        }
+        unreachable!("the lot is below the sum")
+    }
+
+    fn carry_out(&mut self, name: &str) {
+        match name {
+            "insert" => {
+                let change = self.put();
+                let durability = self.durability();
+                self.recorder.write(vec![change], durability);
+            }
+            "remove" => {
+                let change = self.removal();
+                let durability = self.durability();
+                self.recorder.write(vec![change], durability);
+            }
+            "batch" => {
+                let changes = 1 + self.lots.below(12);
+                self.batch(changes);
+            }
+            "large batch" => {
+                let changes = 100 + self.lots.below(200);
+                self.batch(changes);
+            }
+            "hold snapshot" if self.recorder.snapshots() < 4 => self.recorder.hold_snapshot(),
+            "hold snapshot" | "check snapshot" => self.look_at_snapshot(),
+            "hold range" if self.recorder.ranges() < 3 => {
+                let keyspace = self.keyspace();
+                self.recorder.hold_range(&keyspace);
+            }
+            "hold range" | "finish range" => {
+                if self.recorder.ranges() > 0 {
+                    let number = self.lots.below(self.recorder.ranges());
+                    self.recorder.finish_range(number);
+                }
+            }
+            "persist" => {
+                let durability = self.durability();
+                self.recorder.persist(durability);
+            }
+            "flush" => self.recorder.flush(),
+            "flush keyspace" => {
+                let keyspace = self.keyspace();
+                self.recorder.flush_keyspace(&keyspace);
+            }
+            "compact" => self.recorder.compact(),
+            "compact keyspace" => {
+                let keyspace = self.keyspace();
+                self.recorder.compact_keyspace(&keyspace);
+            }
+            "create" => {
+                let name = *self.lots.pick(&OTHERS);
+                if self.recorder.handle(name).is_none() {
+                    self.recorder.create(name);
+                }
+            }
+            "drop" => {
+                let name = *self.lots.pick(&OTHERS);
+                self.recorder.drop_keyspace(name);
+            }
+            "reopen" => self.recorder.reopen(),
+            "crash" => self.crash(),
+            "check all" => self.recorder.check(),
+            "stats" => {
+                let stats = self.recorder.db().stats();
+                assert_eq!(stats.read_only, None, "{stats}");
+            }
+            read => self.read(read),
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.recorder.release_all();
+        self.recorder.check();
+        self.recorder.reopen();
+        self.recorder.close();
+    }
+
+    /// A keyspace that is there.
+    pub(super) fn keyspace(&mut self) -> String {
+        let names: Vec<_> =
+            OTHERS.into_iter().filter(|name| self.recorder.handle(name).is_some()).collect();
+        if names.is_empty() || self.lots.chance(1, 2) {
+            return DEFAULT.to_owned();
+        }
+        (*self.lots.pick(&names)).to_owned()
+    }
+
+    /// A key: one of a few hundred, so that most calls meet keys that others have met.
+    pub(super) fn key(&mut self) -> Bytes {
+        let kind = self.lots.below(20);
+        let number = self.lots.below(200);
+        match kind {
+            0 => Bytes::new(),
+            1 => vec![0; number % 5].into(),
+            2 => vec![0xff; number % 5].into(),
+            3 => (0..1 + number % 4).map(|_| *self.lots.pick(b"a\0\xff")).collect(),
+            4 => format!("key{:03}\0", number).into(),
+            5 => [&b"long"[..], &[b'x'; 700], &[number as u8 % 4]].concat().into(),
+            6..=9 => format!("key{:03}", number % 20).into(),
+            _ => format!("key{number:03}").into(),
+        }
+    }
+
+    fn durability(&mut self) -> Durability {
+        let words = [Durability::Memory, Durability::OsBuffer, Durability::OsBuffer];
+        if self.lots.chance(1, 16) { Durability::Disk } else { *self.lots.pick(&words) }
+    }
+
+    fn put(&mut self) -> Change {
+        let (keyspace, key) = (self.keyspace().into(), self.key());
+        let bytes = match self.lots.below(200) {
+            0 => 5000 + self.lots.below(20_000),
+            1..=40 => self.lots.below(600),
+            41..=60 => 0,
+            _ => self.lots.below(60),
+        };
+        let value =
+            if bytes == 0 { Bytes::new() } else { self.recorder.new_value(bytes) };
+        Change::Put { keyspace, key, value }
+    }
+
+    fn removal(&mut self) -> Change {
+        Change::Remove { keyspace: self.keyspace().into(), key: self.key() }
+    }
+
+    fn batch(&mut self, changes: usize) {
+        let changes = (0..changes)
+            .map(|_| if self.lots.chance(1, 4) { self.removal() } else { self.put() })
+            .collect();
+        let durability = self.durability();
+        self.recorder.write(changes, durability);
+    }
+
+    fn look_at_snapshot(&mut self) {
+        if self.recorder.snapshots() == 0 {
+            return;
+        }
+        let number = self.lots.below(self.recorder.snapshots());
+        self.recorder.check_snapshot(number);
+        if self.lots.chance(1, 3) {
+            self.recorder.release_snapshot(number);
+        }
+    }
+
+    /// Cuts the power after any operation since the store last came back, and goes on with what is
+    /// left.
+    fn crash(&mut self) {
+        let disk = Arc::clone(self.recorder.disk());
+        // Most cuts are at the end: those far back throw most of the story away.
+        let operations = disk.operations();
+        let back = if self.lots.chance(1, 4) { operations } else { operations.min(12) };
+        let at = operations - self.lots.below(back + 1);
+        let seed = self.lots.number();
+        let loss = match (self.lots.below(8), disk.unsynced(at)) {
+            (0, _) => Loss::Nothing,
+            (1, _) => Loss::Everything,
+            (2, unsynced) if unsynced > 0 => Loss::Alone(self.lots.below(unsynced)),
+            (lot, _) => Loss::Random { seed, torn: lot % 3 != 0 },
+        };
+        let crashed = Arc::new(disk.crash(at, &loss));
+        let point = Cut { at, loss }.point();
+        let options = options(&crashed);
+        if let Err(text) = self.recorder.go_on_after(crashed, options, point) {
+            panic!("{text}\n{}", disk.trace(at, &loss));
+        }
+    }
+}
+
+/// Says where the story was when a panic ends it.
+struct Place {
+    seed: u64,
+    number: usize,
+    name: &'static str,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Self { seed, number, name } = self;
+        eprintln!("call {number} ({name}); SIEVE_SEED={seed} repeats the story");
+    }
+}

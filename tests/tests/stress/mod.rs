@@ -1,0 +1,57 @@
+//! Threads that write and read at once while flushes and compactions run: no wrong answer.
+//!
+//! No lock orders the test's threads: that would order the engine's, too. Each thread owns a slice
+//! of the keys, and what its write with a certain number does follows from that number
+//! ([`history`]). So a reader knows the exact state of the slice after each number; which numbers
+//! may be the newest follows from what the owner had been told before the read, and what it had
+//! begun when the read was done.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(clippy::print_stdout, reason = "a test tells how many cases it ran")]
+
+mod check;
+mod chores;
+mod history;
+mod random;
+mod run;
+
+use std::{env, time::Duration};
+
+use sievedb::{Compression, KeyspaceOptions, Options};
+
+/// How long the tests run: `SIEVE_STRESS_SECONDS`, else long in CI and short elsewhere.
+fn run_time() -> Duration {
+    let seconds = env::var("SIEVE_STRESS_SECONDS").ok().map(|text| text.parse().unwrap());
+    let usual = if env::var_os("CI").is_some() { 30 } else { 5 };
+    Duration::from_secs(seconds.unwrap_or(usual))
+}
+
+/// So small that a few thousand writes make tables on several levels.
+fn small_options() -> Options {
+    Options::new()
+        .worker_threads(2)
+        .block_cache_bytes(256 << 10)
+        .log_segment_bytes(256 << 10)
+        .log_bytes_max(2 << 20)
+        .open_files_max(8)
+        .keyspace(small_keyspace())
+}
+
+fn small_keyspace() -> KeyspaceOptions {
+    KeyspaceOptions::new()
+        .memtable_bytes(256 << 10)
+        .table_bytes(128 << 10)
+        .base_level_bytes(256 << 10)
+        .block_bytes(1 << 10)
+        .compression(Compression::Lz4)
+}
+
+#[test]
+fn eight_threads_see_no_wrong_answer() {
+    run::run(run_time(), |_| {});
+}
+
+#[test]
+fn neither_do_they_beside_chores() {
+    run::run(run_time() / 3, chores::start);
+}
