@@ -1,28 +1,34 @@
-//! The whole engine, over tables in several sorted runs with everything cached: present and absent
-//! keys, and writes.
+//! The whole engine, over tables in several sorted runs with everything in the block cache: present
+//! and absent keys, scans and writes. `docs/benchmarks.md` has a profile of the absent keys.
 
 use criterion::{BatchSize, Criterion};
-use sievedb::{Db, Durability, Result};
+use sievedb::{Db, Durability, Options, Result};
 use sievedb_benches::{key, shuffled, value};
 
-const ENTRIES: u64 = 1 << 17;
+/// Two million: more than the processor's caches hold.
+const ENTRIES: u64 = 1 << 21;
 
-/// Entries in each of the runs on level 0.
-const FLUSHED: u64 = ENTRIES / 16;
+/// Entries in each of the two runs on level 0.
+const FLUSHED: u64 = 1 << 16;
+
+const BATCH_ENTRIES: u64 = 1 << 13;
+
+const CACHE_BYTES: u64 = 1 << 30;
 
 /// Three sorted runs: most entries below, two flushes above.
 fn fill(db: &Db) -> Result<()> {
-    for (first, end) in [
-        (0, ENTRIES - 2 * FLUSHED),
-        (ENTRIES - 2 * FLUSHED, ENTRIES - FLUSHED),
-        (ENTRIES - FLUSHED, ENTRIES),
-    ] {
+    let below = ENTRIES - 2 * FLUSHED;
+    for first in (0..ENTRIES).step_by(BATCH_ENTRIES as usize) {
         let mut batch = db.batch();
-        for index in first..end {
+        for index in first..first + BATCH_ENTRIES {
             batch.insert(db, key(index), value(index))?;
         }
         batch.commit(Durability::Memory)?;
-        if first == 0 { db.compact()? } else { db.flush()? }
+        match first + BATCH_ENTRIES {
+            end if end == below => db.compact()?,
+            end if end > below && end.is_multiple_of(FLUSHED) => db.flush()?,
+            _ => {}
+        }
     }
     assert_eq!(db.stats().keyspaces[0].runs, 3);
     // Brings every block into the cache.
@@ -32,7 +38,8 @@ fn fill(db: &Db) -> Result<()> {
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let folder = tempfile::tempdir().expect("there is a folder for temporary files");
-    let db = Db::open(folder.path()).expect("an empty folder becomes a store");
+    let options = Options::new().block_cache_bytes(CACHE_BYTES);
+    let db = options.open(folder.path()).expect("an empty folder becomes a store");
     fill(&db).expect("the store takes writes");
 
     let mut next = shuffled(ENTRIES);
