@@ -118,6 +118,8 @@ impl Store {
         // The log has the record, and that decides. The manifest gets it when there is room, or when
         // the store is opened again; if it failed for good, the next write is told.
         let _ = self.edit_manifest(|_| Some(VersionEdit::default()), |_| ());
+        // Whoever waits for a keyspace that is gone waits no longer.
+        self.background.wake();
         Ok(())
     }
 }

@@ -1,0 +1,57 @@
+//! The memtable: inserting, and looking up present and absent keys.
+
+use bytes::Bytes;
+use criterion::{BatchSize, Criterion};
+use sievedb_benches::{key, shuffled, value};
+use sievedb_filter::key_hash;
+use sievedb_format::{Kind, SEQUENCE_MAX, Trailer};
+use sievedb_memtable::Memtable;
+
+const ENTRIES: u64 = 1 << 17;
+
+fn insert(memtable: &Memtable, index: u64) {
+    let key = key(index);
+    let value = Bytes::copy_from_slice(&value(index));
+    memtable.insert(key_hash(&key, 0), &key, Trailer::new(index + 1, Kind::Put), value);
+}
+
+fn filled(entries: u64) -> Memtable {
+    let memtable = Memtable::new(32 << 20);
+    (0..entries).for_each(|index| insert(&memtable, index));
+    memtable
+}
+
+/// As the engine does it: the filter first.
+fn get(memtable: &Memtable, key: &[u8]) -> Option<Bytes> {
+    let found = memtable.may_contain_hash(key_hash(key, 0));
+    found.then(|| memtable.get(key, SEQUENCE_MAX)).flatten().map(|(_, value)| value)
+}
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    criterion.bench_function("memtable/insert 1000 into 10,000", |bencher| {
+        bencher.iter_batched_ref(
+            || filled(10_000),
+            |memtable| (10_000..11_000).for_each(|index| insert(memtable, index)),
+            BatchSize::LargeInput,
+        );
+    });
+
+    let memtable = filled(ENTRIES);
+    let mut next = shuffled(ENTRIES);
+    criterion.bench_function("memtable/get present", |bencher| {
+        bencher.iter_batched(
+            || key(next()),
+            |key| get(&memtable, &key).expect("the key was inserted"),
+            BatchSize::SmallInput,
+        );
+    });
+    criterion.bench_function("memtable/get absent", |bencher| {
+        bencher.iter_batched(
+            || key(ENTRIES + next()),
+            |key| assert_eq!(get(&memtable, &key), None),
+            BatchSize::SmallInput,
+        );
+    });
+    criterion.final_summary();
+}
