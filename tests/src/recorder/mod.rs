@@ -51,7 +51,8 @@ struct Opened {
 }
 
 impl Recorder {
-    /// Opens a store that holds `base` on `disk`. `fs` is the disk, or something around it.
+    /// Opens a store that holds `base` on `disk`. The file system of `options` is the disk, or
+    /// something around it.
     ///
     /// # Panics
     ///
