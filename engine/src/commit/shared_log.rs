@@ -171,16 +171,17 @@ impl SharedLog {
         files.segments.drain(..obsolete).map(|segment| segment.path).collect()
     }
 
-    /// Writes, syncs and seals everything: the store is being closed.
-    pub(crate) fn close(&self, host: &impl LogHost) -> Result<()> {
+    /// Writes, syncs and seals everything: the store is being closed. Returns the place up to which
+    /// the log is durable then; `None` if there is none.
+    pub(crate) fn close(&self, host: &impl LogHost) -> Result<Option<Position>> {
         let last_placed = host.placement().last_placed();
         self.sync_to(host, last_placed)?;
         let mut files = self.files.lock();
         let mark = files.mark;
-        let Some(writer) = &mut files.writer else { return Ok(()) };
+        let Some(writer) = &mut files.writer else { return Ok(None) };
         writer.seal(mark)?;
-        let file = Arc::clone(writer.file());
-        file.sync_data().map_err(|error| Error::io(SYNC, writer.path(), error))
+        writer.sync_data()?;
+        Ok(Some(writer.position()))
     }
 
     /// Writes all that is queued, in one append. The caller holds the log-files lock.

@@ -15,6 +15,7 @@ use crate::{
     error::SYNC,
     file_name::FileName,
     fs::{FileLock, Fs},
+    manifest::VersionEdit,
     read::snapshot_list::SnapshotList,
     store::Store,
     store::background::Background,
@@ -71,9 +72,19 @@ impl Drop for OpenStore {
         if self.store.check_writable().is_ok() {
             // Nobody is there to be told of an error, and nothing more was promised than the
             // writes got when they were acknowledged.
-            let _ = self.store.log.close(&*self.store);
+            let _ = self.store.close();
             self.store.unlink_obsolete();
         }
+    }
+}
+
+impl Store {
+    /// Makes everything durable, and has the manifest vouch for the whole log: if its end is
+    /// missing when the store is opened again, that is damage and not a crash.
+    fn close(&self) -> Result<()> {
+        let Some(end) = self.log.close(self)? else { return Ok(()) };
+        let edit = VersionEdit { log_mark: Some(end), ..VersionEdit::default() };
+        self.edit_manifest(|_| Some(edit), |_| ())
     }
 }
 
