@@ -42,9 +42,8 @@ impl FromStr for Cut {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(':');
         let wrong = || format!("{text} is no power cut");
-        let number = |part: Option<&str>| {
-            part.and_then(|part| part.parse::<u64>().ok()).ok_or_else(wrong)
-        };
+        let number =
+            |part: Option<&str>| part.and_then(|part| part.parse::<u64>().ok()).ok_or_else(wrong);
         let at = number(parts.next())?;
         let loss = match parts.next() {
             Some("nothing") => Loss::Nothing,

@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use sievedb::{
-    Db, Durability, Error, Keyspace, Options, Range, Snapshot,
-    fs::MemoryFs,
-};
+use sievedb::{Db, Durability, Error, Keyspace, Options, Range, Snapshot, fs::MemoryFs};
 
 use crate::{
     history::{CrashPoint, History, WORLDS_MAX},
@@ -218,12 +215,7 @@ impl Recorder {
         }
     }
 
-    fn carry_out(
-        &self,
-        db: &Db,
-        changes: &[Change],
-        durability: Durability,
-    ) -> Result<(), Error> {
+    fn carry_out(&self, db: &Db, changes: &[Change], durability: Durability) -> Result<(), Error> {
         let handle = |name: &Name| &self.keyspaces[name].handle;
         match changes {
             [Change::Put { keyspace, key, value }] if durability == DEFAULT_DURABILITY => {
@@ -348,8 +340,8 @@ impl Recorder {
         let HeldSnapshot { snapshot, keyspaces, model } = held;
         let mut error = None;
         for (name, opened) in keyspaces {
-            let lives = self.keyspaces.get(name).map(|now| now.incarnation)
-                == Some(opened.incarnation);
+            let lives =
+                self.keyspaces.get(name).map(|now| now.incarnation) == Some(opened.incarnation);
             let entries = model.entries(name).expect("it was there");
             match check_snapshot_of(snapshot, opened, entries) {
                 Ok(()) => assert!(lives, "a snapshot shows the dropped keyspace {name}"),

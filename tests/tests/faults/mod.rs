@@ -54,7 +54,8 @@ fn a_failing_call_loses_nothing_acknowledged() {
         WORKLOADS.len(),
         wrong.len()
     ));
-    let shown: Vec<_> = wrong.iter().take(from_env("SIEVE_SHOWN", 10)).map(|text| text.as_str()).collect();
+    let shown: Vec<_> =
+        wrong.iter().take(from_env("SIEVE_SHOWN", 10)).map(|text| text.as_str()).collect();
     assert!(wrong.is_empty(), "{} violations, first ones:\n{}", wrong.len(), shown.join("\n\n"));
     assert!(!only.is_empty() || struck * 10 > trials.len() * 9, "most trials must strike");
 }

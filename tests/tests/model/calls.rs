@@ -222,8 +222,7 @@ impl Story {
             41..=60 => 0,
             _ => self.lots.below(60),
         };
-        let value =
-            if bytes == 0 { Bytes::new() } else { self.recorder.new_value(bytes) };
+        let value = if bytes == 0 { Bytes::new() } else { self.recorder.new_value(bytes) };
         Change::Put { keyspace, key, value }
     }
 
