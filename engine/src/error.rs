@@ -4,6 +4,9 @@ use std::{error, fmt, io, path::PathBuf, sync::Arc};
 
 use sievedb_format::Corruption;
 
+/// The `op` of an [`Error::Io`] that a failed sync caused.
+pub(crate) const SYNC: &str = "sync";
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -50,10 +53,12 @@ impl Error {
     }
 
     /// Whether the disk, or a quota on it, is full: a state that passes.
+    ///
+    /// Not if a sync said so. Then it is unknown what is on the disk, as after any failed sync.
     #[must_use]
     pub fn is_no_space(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
-        matches!(self, Self::Io { source, .. } if full.contains(&source.kind()))
+        matches!(self, Self::Io { op, source, .. } if *op != SYNC && full.contains(&source.kind()))
     }
 }
 

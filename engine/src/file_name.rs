@@ -17,6 +17,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The largest number of a file, and of a keyspace: the counters cannot overflow.
+pub(crate) const ID_MAX: u64 = u64::MAX >> 1;
+
 /// The name of a file that belongs to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileName<'a> {
@@ -37,7 +40,7 @@ pub(crate) enum FileName<'a> {
 impl<'a> FileName<'a> {
     /// Recognises the name of a file of a store; `None` for every other file.
     pub(crate) fn parse(name: &'a str) -> Option<Self> {
-        let id = |digits: &str| digits.parse().ok();
+        let id = |digits: &str| digits.parse().ok().filter(|&id| id <= ID_MAX);
         let parsed = match name {
             "CURRENT" => Self::Current,
             "LOCK" => Self::Lock,
@@ -86,7 +89,7 @@ mod tests {
         let cases = [
             (FileName::Log(12), "000012.log"),
             (FileName::Table(1_234_567), "1234567.sst"),
-            (FileName::Manifest(u64::MAX), "MANIFEST-18446744073709551615"),
+            (FileName::Manifest(ID_MAX), "MANIFEST-9223372036854775807"),
             (FileName::Current, "CURRENT"),
             (FileName::Lock, "LOCK"),
             (FileName::Temporary("CURRENT"), "CURRENT.tmp"),
@@ -102,6 +105,7 @@ mod tests {
         let foreign = [
             "",
             "12.log",
+            "9223372036854775808.log",
             "0000012.log",
             "+00012.log",
             "000012.LOG",

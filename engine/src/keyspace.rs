@@ -105,10 +105,11 @@ impl Keyspace {
     /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
     /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.tree.check()?;
         let store = self.open.store();
         let key = key.as_ref();
         let view = self.tree.view();
+        // After the view: a dropped keyspace has an empty one.
+        self.tree.check()?;
         // After the view: it then holds every version that a reader at this number may see.
         let sequence = store.publish.visible();
         let hash = key_hash(key, store.hash_seed);

@@ -108,7 +108,7 @@ impl KeyspaceOptions {
 
     /// Filter bits for each key of a table. More bits mean fewer needless reads.
     ///
-    /// From 0 (no filter) to 40, fractions included; default [`DEFAULT_FILTER_BITS_PER_KEY`], a
+    /// 0 (no filter), or from 0.001 to 40, in steps of 0.001; default [`DEFAULT_FILTER_BITS_PER_KEY`], a
     /// false-positive rate of 0.96 %. Affects new tables only.
     pub fn filter_bits_per_key(mut self, bits: f64) -> Self {
         self.filter_bits_per_key = bits;
@@ -142,8 +142,9 @@ impl KeyspaceOptions {
         if self.base_level_bytes < 4 << 10 {
             return invalid("base_level_bytes", "at least 4 KiB");
         }
-        if !(0.0..=40.0).contains(&self.filter_bits_per_key) {
-            return invalid("filter_bits_per_key", "from 0 to 40");
+        // Stored in thousandths.
+        if self.filter_bits_per_key != 0.0 && !(0.001..=40.0).contains(&self.filter_bits_per_key) {
+            return invalid("filter_bits_per_key", "0, or from 0.001 to 40");
         }
         if !((1 << 10)..=(1 << 20)).contains(&self.block_bytes) {
             return invalid("block_bytes", "from 1 KiB to 1 MiB");

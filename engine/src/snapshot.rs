@@ -81,11 +81,12 @@ impl KeyspaceSnapshot {
     ///
     /// As [`Keyspace::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.keyspace.tree().check()?;
         let store = self.held.open.store();
         let key = key.as_ref();
         let hash = key_hash(key, store.hash_seed);
         let view = self.keyspace.tree().view();
+        // After the view: a dropped keyspace has an empty one.
+        self.keyspace.tree().check()?;
         Lookup { key, hash, sequence: self.held.sequence }.get(&view, store.tables.counters.local())
     }
 

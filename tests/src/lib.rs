@@ -1,23 +1,27 @@
 //! What the integration tests share: a model of a store, a recorder of histories, and the checks of
 //! what a crash may leave.
 //!
-//! | module        | for                                                                    |
-//! |---------------|------------------------------------------------------------------------|
-//! | [`model`]     | what a store should hold                                               |
-//! | [`history`]   | the writes so far, and which states a crash may leave                  |
-//! | [`observe`]   | what a store does hold, read in every way                              |
-//! | [`recorder`]  | writes to a store and to a history at once                             |
-//! | [`workload`]  | scripted histories                                                     |
-//! | [`enumerate`] | every crash of a workload                                              |
-//! | [`folder_sync`] | a file system that leaves folder syncs out                           |
-//! | [`rng`]       | random numbers from a seed                                             |
-//! | [`settings`]  | options that make a small store do what a large one does; environment  |
+//! | module          | for                                                                      |
+//! |-----------------|--------------------------------------------------------------------------|
+//! | [`model`]       | what a store should hold                                                 |
+//! | [`history`]     | the writes so far, and which states a crash may leave                    |
+//! | [`observe`]     | what a store does hold, read in every way                                |
+//! | [`recorder`]    | writes to a store and to a history at once                               |
+//! | [`workload`]    | scripted histories                                                       |
+//! | [`enumerate`]   | every crash of a workload                                                |
+//! | [`kill`]        | every kill of a workload, and power cuts after the restart               |
+//! | [`check`]       | one state that a crash left                                              |
+//! | [`case`]        | one crash, as text                                                       |
+//! | [`folder_sync`] | a file system that leaves folder syncs out                               |
+//! | [`rng`]         | random numbers from a seed                                               |
+//! | [`settings`]    | options that make a small store do what a large one does; environment    |
 
 pub mod case;
 pub mod check;
 pub mod enumerate;
 pub mod folder_sync;
 pub mod history;
+pub mod kill;
 pub mod model;
 pub mod observe;
 pub mod recorder;

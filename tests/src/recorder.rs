@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use sievedb::{Db, Durability, Error, Keyspace, Options, Range, Snapshot, fs::MemoryFs};
+use sievedb::{
+    Db, Durability, Error, Keyspace, Options, Range, Snapshot, fs::MemoryFs, stats::BackgroundStats,
+};
 
 use crate::{
     history::{CrashPoint, History, WORLDS_MAX},
@@ -36,6 +38,7 @@ pub struct Recorder {
     failures: Option<Vec<Error>>,
     /// Whether faults are over, and if so whether the store may have become read-only.
     healed: Option<bool>,
+    background: BackgroundStats,
 }
 
 /// A handle, and a number that tells keyspaces of the same name apart.
@@ -87,6 +90,7 @@ impl Recorder {
             incarnations: 0,
             failures: None,
             healed: None,
+            background: BackgroundStats::default(),
         }
     }
 
@@ -352,9 +356,11 @@ impl Recorder {
         self.accept("read a snapshot", error.map_or(Ok(()), Err));
     }
 
-    /// Lets a snapshot go.
+    /// Lets a snapshot go, if there is one of this number.
     pub fn release_snapshot(&mut self, number: usize) {
-        self.snapshots.swap_remove(number);
+        if number < self.snapshots.len() {
+            self.snapshots.swap_remove(number);
+        }
     }
 
     /// Begins to read a keyspace, to read on later and compare with what it holds now.
@@ -441,12 +447,22 @@ impl Recorder {
         }
         self.release_all();
         self.let_go();
-        if self.failures().is_empty() {
+        // Nobody is told of a call that fails while the last handle goes.
+        if self.failures.is_none() {
             self.history.acknowledge(Durability::Disk, self.disk.operations());
         }
     }
 
+    /// What flushes and compactions did before the store was last closed.
+    #[must_use]
+    pub fn background(&self) -> BackgroundStats {
+        self.background
+    }
+
     fn let_go(&mut self) {
+        if let Some(db) = &self.db {
+            self.background = db.stats().background;
+        }
         self.snapshots.clear();
         self.ranges.clear();
         self.keyspaces.clear();
@@ -462,14 +478,14 @@ impl Recorder {
         self.close();
         self.open();
         let Some(found) = self.observe() else { return };
-        let survives =
-            if self.failures().is_empty() { Durability::Memory } else { Durability::Disk };
+        let exact = self.failures.is_none();
+        let survives = if exact { Durability::Memory } else { Durability::Disk };
         let here = CrashPoint { at: usize::MAX, survives };
         if let Err(text) = self.history.check(&found, here) {
             panic!("after the store was opened again: {text}");
         }
-        if !self.failures().is_empty() {
-            // Which of the failed writes are there is settled now.
+        if !exact {
+            // What is lost and which of the failed writes are there is settled now.
             self.history.restart(found);
         }
     }

@@ -56,6 +56,8 @@ pub(crate) struct Placement {
     pending_bytes: usize,
     /// Where the first creation or removal of a keyspace stands that only the log knows of.
     keyspace_change: Option<SequenceNumber>,
+    /// Where the one stands, at the earliest, that is on its way into the log.
+    keyspace_change_begun: Option<SequenceNumber>,
 }
 
 /// Evaluates a condition in sequence order, under the placement lock, against everything placed
@@ -97,6 +99,7 @@ impl Placement {
             pending: PendingWrites::default(),
             pending_bytes: 0,
             keyspace_change: None,
+            keyspace_change_begun: None,
         }
     }
 
@@ -164,20 +167,26 @@ impl Placement {
         self.pending = writes;
     }
 
-    /// A change of the keyspaces is about to be placed: the log must be kept from here on until
-    /// [`end_keyspace_changes`](Self::end_keyspace_changes).
+    /// A change of the keyspaces is about to be placed: the log must be kept from here on. One at a
+    /// time.
     pub(crate) fn begin_keyspace_change(&mut self) {
-        let next = self.last_placed + 1;
-        self.keyspace_change.get_or_insert(next);
+        self.keyspace_change_begun = Some(self.last_placed + 1);
     }
 
-    /// The manifest knows of every change so far.
+    /// The change that was begun is in the log, which must be kept on until
+    /// [`end_keyspace_changes`](Self::end_keyspace_changes), or it failed.
+    pub(crate) fn finish_keyspace_change(&mut self, logged: bool) {
+        let begun = self.keyspace_change_begun.take().filter(|_| logged);
+        self.keyspace_change = self.keyspace_change.or(begun);
+    }
+
+    /// The manifest knows of every change that is in the log.
     pub(crate) fn end_keyspace_changes(&mut self) {
         self.keyspace_change = None;
     }
 
     /// Where the first change of the keyspaces stands that the manifest does not know of.
     pub(crate) fn keyspace_change(&self) -> Option<SequenceNumber> {
-        self.keyspace_change
+        self.keyspace_change.or(self.keyspace_change_begun)
     }
 }

@@ -18,6 +18,7 @@ use sievedb_format::SequenceNumber;
 use super::{InFlight, Placement};
 use crate::{
     Error, Result,
+    error::SYNC,
     fs::AppendFile,
     log::{PendingRecord, Position, Writer},
 };
@@ -130,7 +131,7 @@ impl SharedLog {
         // Oldest first: a hole in the history would be worse than a lost end.
         for Unsynced { path, file, .. } in &unsynced {
             let synced = file.sync_data();
-            synced.map_err(|error| host.poison(Error::io("sync", path, error)))?;
+            synced.map_err(|error| host.poison(Error::io(SYNC, path, error)))?;
         }
         self.files.lock().mark_synced(&unsynced);
         self.synced.store(written, Release);
@@ -179,7 +180,7 @@ impl SharedLog {
         let Some(writer) = &mut files.writer else { return Ok(()) };
         writer.seal(mark)?;
         let file = Arc::clone(writer.file());
-        file.sync_data().map_err(|error| Error::io("sync", writer.path(), error))
+        file.sync_data().map_err(|error| Error::io(SYNC, writer.path(), error))
     }
 
     /// Writes all that is queued, in one append. The caller holds the log-files lock.

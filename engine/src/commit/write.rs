@@ -50,6 +50,10 @@ impl Write {
             let value = self.payload.slice(entry.value.clone());
             memtable.insert(entry.hash, key, Trailer::new(sequence, entry.kind), value);
         }
+        let last = first + self.entries.len() as u64 - 1;
+        for placed in self.targets.iter().filter_map(|target| target.memtable.as_ref()) {
+            placed.note_inserted(last);
+        }
     }
 
     /// What the last entry for `key` does, if there is one.

@@ -11,15 +11,13 @@ use super::{
 };
 use crate::{
     Error, Result,
+    error::SYNC,
     fs::{AppendFile, Fs},
 };
 
 /// A group above this is written in several appends, so that a value of 256 MiB does not need the
 /// same again as a buffer.
 const APPEND_BYTES_MAX: usize = 8 * FRAGMENT_BYTES_MAX;
-
-/// What [`Error::Io`] says was refused when a sync failed, which is final.
-pub(crate) const SYNC: &str = "sync";
 
 /// The buffer that is kept between groups.
 const BUFFER_BYTES_KEPT: usize = 2 * FRAGMENT_BYTES_MAX;

@@ -13,12 +13,7 @@ use sievedb_format::{
     file_header::HEADER_BYTES,
 };
 
-use crate::{
-    Error, Result,
-    file_name::FileName,
-    fs::Fs,
-    log::{Position, SYNC},
-};
+use crate::{Error, Result, error::SYNC, file_name::FileName, fs::Fs, log::Position};
 
 const CURRENT_BYTES: usize = HEADER_BYTES + size_of::<u64>() + size_of::<u32>();
 

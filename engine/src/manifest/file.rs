@@ -15,9 +15,10 @@ use sievedb_format::{FileHeader, FileKind};
 use super::{current::Current, edit::VersionEdit, state::ManifestState};
 use crate::{
     Error, Result,
+    error::SYNC,
     file_name::FileName,
     fs::Fs,
-    log::{Payload, PendingRecord, Position, SYNC, Start, Writer},
+    log::{Payload, PendingRecord, Position, Start, Writer},
 };
 
 /// A manifest is written anew when it is longer than this and [`GROWTH_MAX`] times its first edit.
@@ -124,7 +125,7 @@ impl ManifestFile {
                 Ok(Appended { replaced: rewrite.then_some(old) })
             }
             Err(error) => {
-                self.health = if is_passing(&error) {
+                self.health = if error.is_no_space() {
                     Health::NeedsNewFile
                 } else {
                     Health::Failed(Arc::new(error.clone()))
@@ -132,6 +133,11 @@ impl ManifestFile {
                 Err(error)
             }
         }
+    }
+
+    /// Whether an edit failed on a full disk: the next one begins a new manifest.
+    pub(crate) const fn needs_new_file(&self) -> bool {
+        matches!(self.health, Health::NeedsNewFile)
     }
 
     /// Whether an error was final: [`append`](Self::append) never succeeds again.
@@ -165,7 +171,7 @@ fn begin(fs: &dyn Fs, folder: &Path, id: u64, state: &ManifestState) -> Result<W
         Ok(writer)
     });
     begun.inspect_err(|error| {
-        if is_passing(error) {
+        if error.is_no_space() {
             // `CURRENT` does not name it. Only to free the room: recovery removes it otherwise.
             let _ = fs.unlink(&path);
         }
@@ -192,9 +198,4 @@ fn write_first(
 
 fn record(number: u64, edit: &VersionEdit) -> PendingRecord {
     PendingRecord { sequence: number, payload: Payload::new(edit.encode().into()) }
-}
-
-/// Whether a full disk is all there was: a failed sync is final, whatever the reason.
-fn is_passing(error: &Error) -> bool {
-    error.is_no_space() && !matches!(error, Error::Io { op: SYNC, .. })
 }

@@ -8,7 +8,7 @@ use std::{
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
 use super::edit::{KeyspaceCreated, TableMoved, VersionEdit};
-use crate::{log::Position, table::TableMeta, version::LEVELS};
+use crate::{file_name::ID_MAX, log::Position, table::TableMeta, version::LEVELS};
 
 /// What a store remembers.
 ///
@@ -88,12 +88,12 @@ impl ManifestState {
             removed.ok_or(Corruption::Missing { what: "removed table" })?;
         }
         for moved in &edit.tables_moved {
-            check_level(moved.level)?;
+            check_level(moved.level, moved.run)?;
             self.keyspace(moved.keyspace)?.move_table(moved)?;
         }
         for (keyspace, table) in &edit.tables_added {
             self.check_file_id(table.id)?;
-            check_level(table.level)?;
+            check_level(table.level, table.run)?;
             self.last_sequence = self.last_sequence.max(table.largest_sequence);
             let added = self.keyspace(*keyspace)?.tables.insert(table.id, table.clone());
             if added.is_some() {
@@ -128,6 +128,13 @@ impl ManifestState {
         raise(&mut self.last_sequence, edit.last_sequence);
         raise(&mut self.store_clock_ms, edit.store_clock_ms);
         self.log_mark = self.log_mark.max(edit.log_mark.unwrap_or_default());
+        for (what, value) in
+            [("next file id", self.next_file_id), ("next keyspace id", self.next_keyspace_id)]
+        {
+            if value > ID_MAX {
+                return Err(Corruption::OutOfRange { what, value });
+            }
+        }
         if self.last_sequence > SEQUENCE_MAX {
             let (what, value) = ("last sequence number", self.last_sequence);
             return Err(Corruption::OutOfRange { what, value });
@@ -231,9 +238,13 @@ impl ManifestState {
     }
 }
 
-fn check_level(level: u8) -> Result<(), Corruption> {
+/// Level 0 is several runs, each deeper level is one, with number 0.
+fn check_level(level: u8, run: u64) -> Result<(), Corruption> {
     if usize::from(level) >= LEVELS {
         return Err(Corruption::OutOfRange { what: "level of a table", value: level.into() });
+    }
+    if level > 0 && run > 0 {
+        return Err(Corruption::OutOfRange { what: "run of a table", value: run });
     }
     Ok(())
 }

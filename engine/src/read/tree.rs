@@ -80,8 +80,8 @@ impl Tree {
         true
     }
 
-    /// Puts a new version in place, without the memtables that it covers: those whose last
-    /// sequence number is at most `flushed`.
+    /// Puts a new version in place, without the memtables that it covers: those where the last
+    /// sequence number placed is at most `flushed`.
     pub(crate) fn install(
         &self,
         flushed: SequenceNumber,

@@ -16,6 +16,7 @@ pub(crate) struct PlacedMemtable {
     pub(crate) memtable: Arc<Memtable>,
     first_sequence: AtomicU64,
     last_sequence: AtomicU64,
+    last_inserted: AtomicU64,
 }
 
 impl PlacedMemtable {
@@ -25,6 +26,7 @@ impl PlacedMemtable {
             memtable: Arc::new(Memtable::new(memtable_bytes)),
             first_sequence: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
+            last_inserted: AtomicU64::new(0),
         }
     }
 
@@ -45,6 +47,17 @@ impl PlacedMemtable {
     /// The last sequence number placed here; 0 if none was.
     pub(crate) fn last_sequence(&self) -> SequenceNumber {
         self.last_sequence.load(Relaxed)
+    }
+
+    /// Notes that a write that ends with `last` was inserted.
+    pub(crate) fn note_inserted(&self, last: SequenceNumber) {
+        self.last_inserted.fetch_max(last, Relaxed);
+    }
+
+    /// The last sequence number of what was inserted; 0 if nothing was. What failed and was placed
+    /// behind it may still come back from the log.
+    pub(crate) fn last_inserted(&self) -> SequenceNumber {
+        self.last_inserted.load(Relaxed)
     }
 }
 

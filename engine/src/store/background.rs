@@ -4,7 +4,7 @@
 //! workers the same steps are taken on the thread whose write made them necessary.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     mem,
     panic::{self, AssertUnwindSafe},
     sync::Arc,
@@ -20,6 +20,10 @@ use crate::{
 
 /// How long workers wait before they try again on a full disk.
 const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
+
+/// Keyspaces that are to be compacted as a whole, each with a limit: tables with a smaller id were
+/// there when somebody asked. Without it the work would not end while others write.
+pub(crate) type WholeRequests = BTreeMap<u64, u64>;
 
 /// The state of background work.
 #[derive(Debug, Default)]
@@ -42,7 +46,7 @@ struct State {
     /// Compactions under way, with the id of their keyspace.
     running: Vec<(u64, Compaction)>,
     /// Keyspaces that somebody waits for to be compacted as a whole.
-    whole: BTreeSet<u64>,
+    whole: WholeRequests,
     no_space: Option<Error>,
     done: BackgroundStats,
 }
@@ -120,10 +124,18 @@ impl Background {
         mem::replace(&mut state.wakes_seen, wakes) != wakes || state.no_space.is_some()
     }
 
-    /// Asks for `tree` to be compacted as a whole.
-    pub(crate) fn request_whole(&self, tree: &Tree) {
-        self.state.lock().whole.insert(tree.id);
+    /// Asks for the tables of `tree` with ids below `id_limit` to be compacted as a whole.
+    pub(crate) fn request_whole(&self, tree: &Tree, id_limit: u64) {
+        let mut state = self.state.lock();
+        let limit = state.whole.entry(tree.id).or_default();
+        *limit = id_limit.max(*limit);
+        drop(state);
         self.wake();
+    }
+
+    /// Nobody waits any more for `tree` to be compacted as a whole.
+    pub(crate) fn withdraw_whole(&self, tree: &Tree) {
+        self.state.lock().whole.remove(&tree.id);
     }
 }
 
@@ -175,7 +187,7 @@ impl Store {
         for tree in trees {
             let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
             let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
-            let whole = state.whole.contains(&tree.id);
+            let whole = state.whole.get(&tree.id).copied();
             match self.choose_compaction(tree, &running, whole) {
                 Chosen::Compaction(compaction) => {
                     state.running.push((tree.id, compaction.clone()));
@@ -236,7 +248,7 @@ impl Store {
     /// # Errors
     ///
     /// Why it will not become true: the store is read-only, closed, or the disk is full.
-    pub(crate) fn wait_for_work(&self, mut done: impl FnMut(&BTreeSet<u64>) -> bool) -> Result<()> {
+    pub(crate) fn wait_for_work(&self, mut done: impl FnMut(&WholeRequests) -> bool) -> Result<()> {
         self.run_inline();
         let mut state = self.background.state.lock();
         loop {

@@ -32,6 +32,7 @@ impl Store {
         durability: Durability,
         condition: &mut impl Validate,
     ) -> Result<Option<SequenceNumber>> {
+        self.check_writable()?;
         self.throttle(&write)?;
         if self.placement.lock().pending_bytes() >= PENDING_BYTES_MAX {
             self.log.write(self)?;
@@ -92,16 +93,25 @@ impl LogHost for Store {
 
     fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer> {
         let tables = &self.tables;
-        let segment = NewSegment {
-            store_id: tables.store_id,
-            id: tables.new_file_id(),
-            manifest: self.manifest.lock().position(),
-            previous,
-            mark,
+        if self.manifest.lock().needs_new_file() {
+            // Otherwise each try on a full disk would leave a segment that no manifest names.
+            self.edit_manifest(|_| Some(VersionEdit::default()), |_| ())?;
+        }
+        let manifest = {
+            let manifest = self.manifest.lock();
+            // Under the lock: behind a failed sync the position would vouch for what is not there.
+            self.check_writable()?;
+            manifest.position()
         };
+        let (store_id, id) = (tables.store_id, tables.new_file_id());
+        let segment = NewSegment { store_id, id, manifest, previous, mark };
         let writer = segment.create(&*tables.fs, &tables.folder)?;
-        let edit = VersionEdit { logs_created: vec![segment.id], ..VersionEdit::default() };
-        self.edit_manifest(|_| Some(edit), |_| ())?;
+        let edit = VersionEdit { logs_created: vec![id], ..VersionEdit::default() };
+        let named = self.edit_manifest(|_| Some(edit), |_| ());
+        if named.is_err() {
+            self.uncertain_files.lock().push(writer.path().clone());
+        }
+        named?;
         // The log may have become too long.
         self.background.wake();
         Ok(writer)

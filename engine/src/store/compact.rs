@@ -2,8 +2,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
+use sievedb_format::Corruption;
+
 use crate::{
-    Result,
+    Error, Result,
     compaction::{
         bottom::DeeperLevels,
         choice::{Compaction, LevelInputs},
@@ -38,16 +40,20 @@ pub(crate) enum Chosen {
 }
 
 impl Store {
-    /// Chooses the next compaction of `tree` beside those `running` in it; of the `whole` keyspace
-    /// if somebody waits for that.
+    /// Chooses the next compaction of `tree` beside those `running` in it. If somebody waits for the
+    /// `whole` keyspace, that comes first, without the tables of level 0 with ids from there on.
     pub(crate) fn choose_compaction(
         &self,
         tree: &Tree,
         running: &[Compaction],
-        whole: bool,
+        whole: Option<u64>,
     ) -> Chosen {
         let view = tree.view();
-        let metas = metas(&view.version);
+        let mut metas = metas(&view.version);
+        if let Some(id_limit) = whole {
+            // What is newer may stay above.
+            metas.retain(|table| table.level > 0 || table.id < id_limit);
+        }
         let levels = Levels::new(metas.iter().map(Cow::as_ref), running);
         if cfg!(debug_assertions) {
             levels.check_invariants();
@@ -56,7 +62,7 @@ impl Store {
         tree.set_compaction_debt(levels.debt(&options).bytes);
         let oldest_snapshot = self.snapshots.oldest();
         let picker = Picker { levels: &levels, options: &options, oldest_snapshot };
-        if !whole {
+        if whole.is_none() {
             return picker.pick().map_or(Chosen::Nothing, Chosen::Compaction);
         }
         match picker.pick_range(&KeyBounds::ALL) {
@@ -74,6 +80,11 @@ impl Store {
     /// written is an orphan.
     pub(crate) fn run_compaction(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<()> {
         let view = tree.view_owned();
+        if view.version.has_range_tombstones() {
+            // They would have to go along; nothing in this release writes them.
+            let source = Corruption::Unsupported { what: "range tombstone", value: 0 };
+            return Err(Error::corrupt(&self.tables.folder, 0, source));
+        }
         let Some(inputs) = find_inputs(&view.version, compaction) else {
             // The keyspace was dropped meanwhile.
             return Ok(());
@@ -131,8 +142,12 @@ impl Store {
     /// Why that cannot be done.
     pub(crate) fn compact_tree(&self, tree: &Arc<Tree>) -> Result<()> {
         self.flush_trees(std::slice::from_ref(tree))?;
-        self.background.request_whole(tree);
-        self.wait_for_work(|whole| tree.is_dropped() || !whole.contains(&tree.id))
+        self.background.request_whole(tree, self.tables.next_file_id());
+        let done = self.wait_for_work(|whole| tree.is_dropped() || !whole.contains_key(&tree.id));
+        if done.is_err() {
+            self.background.withdraw_whole(tree);
+        }
+        done
     }
 }
 

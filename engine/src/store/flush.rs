@@ -16,7 +16,7 @@ use crate::{
     read::tree::Tree,
     read::view::PlacedMemtable,
     store::Store,
-    store::install::Change,
+    store::install::{Change, Flushed},
     store::table_output::write_tables,
     table::TableMeta,
     table::store::{TablePlace, TableStore},
@@ -72,19 +72,23 @@ impl Store {
     pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>) -> Result<()> {
         let view = tree.view_owned();
         let Some(newest) = view.frozen.first() else { return Ok(()) };
-        let flushed = newest.last_sequence();
+        let placed = newest.last_sequence();
         // Every insert is done then, and what readers at present see is in the memtables.
-        self.publish.wait_visible(flushed);
+        self.publish.wait_visible(placed);
+        // Not `placed`: the record of a write that failed may still be the end of the log. If it
+        // comes back, it must do so in every keyspace of its batch.
+        let inserted = view.frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
         let snapshots = self.snapshots.sequences();
         let is_bottom = |key: &[u8]| view.version.runs().iter().all(|run| run.find(key).is_none());
         let tables =
             write_memtables(&self.tables, &tree.options, &view.frozen, snapshots, is_bottom)?;
         if !self.options.has_bug(PlantedBug::InstallFlushBeforeLogSync) {
             // A batch over two keyspaces must not survive by the half of it that is flushed.
-            self.log.sync_to(self, flushed)?;
+            self.log.sync_to(self, inserted)?;
         }
         let bytes = tables.iter().map(|table| table.bytes).sum();
-        let change = Change { added: tables, flushed: Some(flushed), ..Change::default() };
+        let flushed = Some(Flushed { placed, inserted });
+        let change = Change { added: tables, flushed, ..Change::default() };
         self.install(tree, &change)?;
         self.background.count(|done| {
             done.flushes += 1;

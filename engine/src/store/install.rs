@@ -22,8 +22,18 @@ pub(crate) struct Change {
     pub(crate) removed: Vec<u64>,
     /// Tables that change their level.
     pub(crate) moved: Vec<Move>,
-    /// Everything up to here is in tables.
-    pub(crate) flushed: Option<SequenceNumber>,
+    /// What need not be replayed any more.
+    pub(crate) flushed: Option<Flushed>,
+}
+
+/// What a flush has brought into tables.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flushed {
+    /// The last sequence number placed in the memtables.
+    pub(crate) placed: SequenceNumber,
+    /// The last one of what was inserted into them, which may be less if writes failed, and 0 if
+    /// all did.
+    pub(crate) inserted: SequenceNumber,
 }
 
 /// A table that changes its level.
@@ -57,12 +67,13 @@ impl Store {
             self.tables.sync_folder()?;
         }
         let keyspace = tree.id;
+        let flushed = change.flushed.map(|flushed| flushed.inserted).filter(|&last| last > 0);
         let edit = VersionEdit {
             tables_added: opened.iter().map(|live| (keyspace, Arc::clone(&live.meta))).collect(),
             tables_removed: change.removed.iter().map(|&id| (keyspace, id)).collect(),
             tables_moved: change.moved.iter().map(|moved| moved.of(keyspace)).collect(),
-            flushed: change.flushed.iter().map(|&sequence| (keyspace, sequence)).collect(),
-            last_sequence: change.flushed,
+            flushed: flushed.iter().map(|&sequence| (keyspace, sequence)).collect(),
+            last_sequence: flushed,
             log_mark: Some(self.log.mark()),
             ..VersionEdit::default()
         };
@@ -71,7 +82,7 @@ impl Store {
             |_| (!tree.is_dropped()).then_some(edit),
             |edited| {
                 if edited {
-                    let flushed = change.flushed.unwrap_or(0);
+                    let flushed = change.flushed.map_or(0, |flushed| flushed.placed);
                     tree.install(flushed, |old| next_version(old, change, &opened));
                 } else {
                     opened.iter().for_each(|live| live.mark_obsolete());
@@ -79,7 +90,8 @@ impl Store {
             },
         );
         if edited.is_err() {
-            self.uncertain_tables.lock().extend(change.added.iter().map(|table| table.id));
+            let paths = opened.iter().map(|live| live.path.clone());
+            self.uncertain_files.lock().extend(paths);
         }
         edited
     }

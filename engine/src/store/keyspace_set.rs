@@ -99,21 +99,27 @@ impl Store {
     /// Makes `record` durable in the log, does `install`, and tells the manifest.
     fn change_keyspaces(&self, record: Write, install: impl FnOnce(&mut Unrecorded)) -> Result<()> {
         self.placement.lock().begin_keyspace_change();
-        let Some((in_flight, _)) = self.place(record, Durability::Disk, &mut Always)? else {
-            return Ok(());
+        let placed = self.place(record, Durability::Disk, &mut Always);
+        let Ok(Some((in_flight, _))) = placed else {
+            self.placement.lock().finish_keyspace_change(false);
+            return placed.map(drop);
         };
         let durable = self.make_durable(&in_flight, Durability::Disk);
-        if durable.is_ok() {
+        {
             let _manifest = self.manifest.lock();
-            install(&mut self.unrecorded.lock());
+            if durable.is_ok() {
+                install(&mut self.unrecorded.lock());
+            }
+            self.placement.lock().finish_keyspace_change(durable.is_ok());
         }
         self.publish.complete(&in_flight);
         self.publish.wait_visible(in_flight.last);
         durable?;
-        match self.edit_manifest(|_| Some(VersionEdit::default()), |_| ()) {
-            // The log has the record; the manifest gets it when there is room.
-            Err(error) if error.is_no_space() => Ok(()),
-            result => result,
-        }
+        // The log has the record, and that decides. The manifest gets it when there is room, or when
+        // the store is opened again; if it failed for good, the next write is told.
+        let _ = self.edit_manifest(|_| Some(VersionEdit::default()), |_| ());
+        // Whoever waits for a keyspace that is gone waits no longer.
+        self.background.wake();
+        Ok(())
     }
 }

@@ -28,6 +28,7 @@ mod throttle;
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Arc, OnceLock, atomic::AtomicU64},
 };
 
@@ -37,6 +38,7 @@ use crate::{
     Durability, Error, Options, Result,
     commit::{Placement, PublishQueue, SharedLog},
     file_name::FileName,
+    fs::FileLock,
     listener::Event,
     manifest::{ManifestFile, ManifestState, VersionEdit},
     read::snapshot_list::SnapshotList,
@@ -64,11 +66,13 @@ pub(crate) struct Store {
     pub(crate) next_keyspace_id: AtomicU64,
     pub(crate) snapshots: SnapshotList,
     pub(crate) tables: TableStore,
-    /// Tables of edits that failed on a full disk. The manifest may hold such an edit all the same,
-    /// until a new manifest takes its place.
-    pub(crate) uncertain_tables: Mutex<Vec<u64>>,
+    /// New files of edits that failed on a full disk. The manifest may hold such an edit all the
+    /// same, until a new manifest takes its place.
+    pub(crate) uncertain_files: Mutex<Vec<PathBuf>>,
     pub(crate) background: Background,
     pub(crate) read_only: OnceLock<Arc<Error>>,
+    /// Released last, and by the last worker if one of them outlives the handles.
+    pub(crate) _lock: Box<dyn FileLock>,
 }
 
 impl Store {
@@ -127,8 +131,8 @@ impl Store {
                 if let Some(replaced) = appended.replaced {
                     let path = FileName::Manifest(replaced).path(&self.tables.folder);
                     self.tables.obsolete_files.push(path);
-                    for id in self.uncertain_tables.lock().drain(..) {
-                        self.tables.discard(id);
+                    for path in self.uncertain_files.lock().drain(..) {
+                        self.tables.obsolete_files.push(path);
                     }
                 }
                 let installed = install(true);

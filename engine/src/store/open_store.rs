@@ -1,7 +1,8 @@
 //! A store from its opening to its clean close.
 
 use std::{
-    path::{Path, PathBuf},
+    io,
+    path::Path,
     sync::{Arc, OnceLock, atomic::AtomicU64},
     thread::{self, JoinHandle},
 };
@@ -11,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::{
     Error, Options, Result,
     commit::{Placement, PublishQueue, SharedLog},
+    error::SYNC,
     file_name::FileName,
     fs::{FileLock, Fs},
     read::snapshot_list::SnapshotList,
@@ -19,13 +21,11 @@ use crate::{
     store::recovery::{self, Beginning},
 };
 
-/// What every handle holds: the store, its workers and its lock. The last one to go closes it.
+/// What every handle holds: the store and its workers. The last one to go closes it.
 #[derive(Debug)]
 pub(crate) struct OpenStore {
     store: Arc<Store>,
     workers: Vec<JoinHandle<()>>,
-    /// Released last.
-    _lock: Box<dyn FileLock>,
 }
 
 impl OpenStore {
@@ -38,16 +38,19 @@ impl OpenStore {
         create_folder(&*options.fs, folder)?;
         let lock_path = FileName::Lock.path(folder);
         let lock = options.fs.lock(&lock_path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => Error::Locked { path: folder.to_owned() },
+            io::ErrorKind::WouldBlock => Error::Locked { path: folder.to_owned() },
             _ => Error::io("lock", lock_path, error),
         })?;
         let recovered = recovery::read(&options, folder)?;
         let early = options.has_bug(crate::planted::PlantedBug::DeleteOrphansEarly);
         let beginning = recovery::take_over(&options, folder, recovered, early)?;
-        let store = Arc::new(new_store(options, beginning));
-        let workers = (0..store.options.worker_threads).map(|number| start_worker(&store, number));
-        let workers = workers.collect::<Result<_>>()?;
-        Ok(Self { store, workers, _lock: lock })
+        let store = Arc::new(new_store(options, beginning, lock));
+        // Before the workers: if one cannot be started, the drop ends those that were.
+        let mut open = Self { store, workers: Vec::new() };
+        for number in 0..open.store.options.worker_threads {
+            open.workers.push(start_worker(&open.store, number)?);
+        }
+        Ok(open)
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -74,7 +77,7 @@ impl Drop for OpenStore {
     }
 }
 
-fn new_store(options: Options, beginning: Beginning) -> Store {
+fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) -> Store {
     let Beginning { manifest, tables, trees, last_sequence } = beginning;
     let next_keyspace_id = manifest.state().next_keyspace_id;
     Store {
@@ -90,9 +93,10 @@ fn new_store(options: Options, beginning: Beginning) -> Store {
         next_keyspace_id: AtomicU64::new(next_keyspace_id),
         snapshots: SnapshotList::default(),
         tables,
-        uncertain_tables: Mutex::default(),
+        uncertain_files: Mutex::default(),
         background: Background::default(),
         read_only: OnceLock::new(),
+        _lock: lock,
     }
 }
 
@@ -103,24 +107,28 @@ fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
     started.map_err(|error| Error::io("start a worker for", &store.tables.folder, error))
 }
 
-/// Creates `folder` and its missing parents, and makes their entries durable.
+/// Creates `folder` and its missing parents for a new store, and makes their entries durable.
+///
+/// Also those that exist: an attempt that was broken off may have made them, and only made them.
 fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
-    let mut missing: Vec<PathBuf> = Vec::new();
-    for ancestor in folder.ancestors() {
-        let exists = ancestor.as_os_str().is_empty()
-            || fs.exists(ancestor).map_err(|error| Error::io("look for", ancestor, error))?;
-        if exists {
-            break;
-        }
-        missing.push(ancestor.to_owned());
-    }
-    if missing.is_empty() {
+    let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
+    if exists(&FileName::Current.path(folder))? {
         return Ok(());
     }
-    fs.create_folder(folder).map_err(|error| Error::io("create", folder, error))?;
-    for path in missing.iter().rev() {
-        let parent = path.parent().unwrap_or(Path::new(""));
-        fs.sync_folder(parent).map_err(|error| Error::io("sync", parent, error))?;
+    let mut levels = Vec::new();
+    for level in folder.ancestors().filter(|level| !level.as_os_str().is_empty()) {
+        levels.push((level, exists(level)?));
+    }
+    if levels.iter().any(|(_, existed)| !existed) {
+        fs.create_folder(folder).map_err(|error| Error::io("create", folder, error))?;
+    }
+    for (level, existed) in levels.into_iter().rev() {
+        let Some(parent) = level.parent() else { continue };
+        match fs.sync_folder(parent) {
+            // A folder that is closed to us had this one in it before us.
+            Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(|error| Error::io(SYNC, parent, error))?,
+        }
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
 use crate::{
     Error, KeyspaceOptions, Options, Result,
-    file_name::FileName,
+    file_name::{FileName, ID_MAX},
     fs::Fs,
     keyspace_options::DEFAULT_KEYSPACE,
     listener::Event,
@@ -90,11 +90,6 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
 
 /// A folder without `CURRENT`: new, or left by a creation that did not end.
 fn fresh(folder: &Path, files: &[FileName<'_>], names: Vec<String>) -> Result<Recovered> {
-    // The first table and the first segment come after CURRENT.
-    if files.iter().any(|file| matches!(file, FileName::Table(_) | FileName::Log(_))) {
-        let source = Corruption::Missing { what: "CURRENT" };
-        return Err(Error::corrupt(FileName::Current.path(folder), 0, source));
-    }
     let random = |error| Error::io("draw random numbers for", folder, std::io::Error::other(error));
     let store_id = u128::from(getrandom::u64().map_err(random)?) << 64
         | u128::from(getrandom::u64().map_err(random)?);
@@ -175,6 +170,9 @@ impl<'a> LogState<'a> {
         }
         // Refuses options that cannot be read here, where the record is known.
         let _: KeyspaceOptions = KeyspaceOptions::decode(options)?;
+        if id >= ID_MAX {
+            return Err(Corruption::OutOfRange { what: "keyspace id", value: id });
+        }
         self.next_keyspace_id = id + 1;
         self.live.insert(id);
         let (name, options) = (name.to_owned(), options.to_owned());
@@ -227,8 +225,8 @@ pub(crate) fn take_over(
         recovered;
     let tables = TableStore::new(options, folder, state.store_id, state.hash_seed, next_file_id);
     for (&keyspace, placed) in &memtables {
-        let stored = stored_options(&state, &edit, keyspace);
-        let keyspace_options = stored.map_err(|source| corrupt_state(folder, source))?;
+        let found = find_options(options, &state, &edit, keyspace);
+        let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
         let known = state.keyspaces.get(&keyspace);
         let metas = write_memtables(
             &tables,
@@ -261,15 +259,29 @@ pub(crate) fn take_over(
 }
 
 /// Options of a keyspace that the manifest or the log knows.
-fn stored_options(
+fn find_options(
+    options: &Options,
     state: &ManifestState,
     edit: &VersionEdit,
     keyspace: u64,
 ) -> Result<KeyspaceOptions, Corruption> {
     let created = edit.keyspaces_created.iter().find(|created| created.id == keyspace);
-    let known = state.keyspaces.get(&keyspace).map(|known| &known.options);
-    let encoded = known.or(created.map(|created| &created.options));
-    KeyspaceOptions::decode(encoded.expect("entries are replayed for known keyspaces only"))
+    let created = created.map(|created| (&created.name, &created.options));
+    let known = state.keyspaces.get(&keyspace).map(|known| (&known.name, &known.options));
+    let (name, encoded) = known.or(created).expect("entries are replayed for known keyspaces only");
+    present_options(options, name, encoded)
+}
+
+/// The stored options of a keyspace; for the default one those that the store is opened with.
+fn present_options(
+    options: &Options,
+    name: &str,
+    encoded: &[u8],
+) -> Result<KeyspaceOptions, Corruption> {
+    if name == DEFAULT_KEYSPACE {
+        return Ok(options.keyspace.clone());
+    }
+    KeyspaceOptions::decode(encoded)
 }
 
 fn has_older(keyspace: &KeyspaceState, key: &[u8]) -> bool {
@@ -294,12 +306,8 @@ fn open_trees(
             opened.push((meta.level, meta.run, Arc::new(live)));
         }
         let name = &keyspace.name;
-        let keyspace_options = if name == DEFAULT_KEYSPACE {
-            options.keyspace.clone()
-        } else {
-            let stored = KeyspaceOptions::decode(&keyspace.options);
-            stored.map_err(|source| corrupt_state(folder, source))?
-        };
+        let found = present_options(options, name, &keyspace.options);
+        let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
         let tree = Tree::new(id, name.clone(), keyspace_options, Version::new(opened));
         trees.insert(name.clone(), Arc::new(tree));
     }

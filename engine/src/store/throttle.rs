@@ -94,7 +94,10 @@ impl Store {
                         // Nobody tries again by himself after a full disk.
                         self.background.retry();
                     }
-                    self.wait_for_work(|_| pressure(target.tree.debt()) != Pressure::Stop)?;
+                    let tree = &target.tree;
+                    self.wait_for_work(|_| {
+                        tree.is_dropped() || pressure(tree.debt()) != Pressure::Stop
+                    })?;
                 }
             }
         }

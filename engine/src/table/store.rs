@@ -9,11 +9,12 @@ use std::{
     },
 };
 
-use sievedb_format::InternalKey;
+use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{BlockCache, Table, TableIdentity, TableSink, TableSummary, TableWriter};
 
 use crate::{
     Error, Options, Result,
+    error::SYNC,
     file_name::FileName,
     fs::{AppendFile, Fs},
     keyspace_options::KeyspaceOptions,
@@ -114,6 +115,12 @@ impl TableStore {
     /// damaged filter is no error.
     pub(crate) fn open(&self, meta: Arc<TableMeta>) -> Result<LiveTable> {
         let path = FileName::Table(meta.id).path(&self.folder);
+        // Reserved, and not to be read as if they were not there.
+        if meta.global_sequence.is_some() || !meta.blob_files.is_empty() {
+            let source =
+                Corruption::Unsupported { what: "kind of a table", value: meta.level.into() };
+            return Err(Error::corrupt(path, 0, source));
+        }
         let source = self.files.source(meta.id, path.clone())?;
         let filter = meta.filter.map(sievedb_sstable::FilterPlace::from);
         let identity = self.identity(meta.id, meta.salt);
@@ -149,7 +156,7 @@ impl TableStore {
     /// [`Error::Io`].
     pub(crate) fn sync_folder(&self) -> Result<()> {
         let synced = self.fs.sync_folder(&self.folder);
-        synced.map_err(|error| Error::io("sync", &self.folder, error))
+        synced.map_err(|error| Error::io(SYNC, &self.folder, error))
     }
 
     /// The table `id`, which no manifest ever named, is of no use.
@@ -213,7 +220,7 @@ impl TableBuilder {
         let Self { writer, file, mut unfinished, id, salt } = self;
         let path = &unfinished.path;
         let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
-        file.sync_data().map_err(|error| Error::io("sync", path, error))?;
+        file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
         unfinished.obsolete_files = None;
         Ok(Arc::new(meta(id, salt, place, summary)))
     }

@@ -6,9 +6,10 @@ use sievedb_format::{FileHeader, FileKind};
 
 use crate::{
     Error, Result,
+    error::SYNC,
     file_name::FileName,
     fs::Fs,
-    log::{Position, SYNC, Start, Writer},
+    log::{Position, Start, Writer},
 };
 
 /// Ids of the segments among the files of a folder, ascending.

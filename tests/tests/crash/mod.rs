@@ -3,9 +3,12 @@
 use sievedb_tests::{
     case::Case,
     enumerate::{Extent, enumerate, on_two_threads, run_case},
+    kill::kill_everywhere,
     settings::{from_env, report, seed, small_options},
     workload::{WORKLOADS, workload},
 };
+
+mod reach;
 
 /// What has to be checked at least, or the enumeration has become blind.
 const STATES_MIN: usize = 20_000;
@@ -46,4 +49,23 @@ fn every_crash_leaves_a_legal_state() {
     ));
     assert!(violations.is_empty(), "{}", violations.join("\n\n"));
     assert!(states >= STATES_MIN, "only {states} states");
+}
+
+/// A killed process leaves unsynced bytes that read well. The next one must make durable what it
+/// builds on.
+#[test]
+fn a_restart_after_a_kill_builds_on_nothing_unsynced() {
+    let seed = seed("kills", 1);
+    let every = from_env("SIEVE_KILL_EVERY", 3);
+    let results = on_two_threads(WORKLOADS, |workload| kill_everywhere(workload, every, seed));
+    let (mut states, mut wrong) = (0, Vec::new());
+    for result in results {
+        match result {
+            Ok(count) => states += count,
+            Err(text) => wrong.push(text),
+        }
+    }
+    report(&format!("kills: {states} states, {} violations", wrong.len()));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(states > 0, "no kill at all");
 }

@@ -108,20 +108,27 @@ fn story(trial: &Trial, disk: &Arc<MemoryFs>, faults: &Arc<FaultFs>) -> Result<b
     recorder.insert_with(DEFAULT, "last", 20, Durability::Disk);
     recorder.check();
 
+    crashes(disk, recorder.history())?;
+    recorder.expect_no_failures(false);
+    recorder.reopen();
+    crashes(disk, recorder.history())?;
+    recorder.insert_with(DEFAULT, "reopened", 20, Durability::Disk);
+    recorder.compact();
+    crashes(disk, recorder.history())?;
+    recorder.reopen();
+    Ok(struck)
+}
+
+fn crashes(disk: &MemoryFs, history: &History) -> Result<(), String> {
     for seed in 0..4 {
         let loss = match seed {
             0 => Loss::Everything,
             1 => Loss::Nothing,
             _ => Loss::Random { seed, torn: true },
         };
-        crash(disk, recorder.history(), loss)?;
+        crash(disk, history, loss)?;
     }
-    recorder.expect_no_failures(false);
-    recorder.reopen();
-    recorder.insert_with(DEFAULT, "reopened", 20, Durability::Disk);
-    recorder.compact();
-    recorder.reopen();
-    Ok(struck)
+    Ok(())
 }
 
 /// Cuts the power now.

@@ -202,7 +202,7 @@ impl Story {
             1 => vec![0; number % 5].into(),
             2 => vec![0xff; number % 5].into(),
             3 => (0..1 + number % 4).map(|_| *self.lots.pick(b"a\0\xff")).collect(),
-            4 => format!("key{:03}\0", number).into(),
+            4 => format!("key{number:03}\0").into(),
             5 => [&b"long"[..], &[b'x'; 700], &[number as u8 % 4]].concat().into(),
             6..=9 => format!("key{:03}", number % 20).into(),
             _ => format!("key{number:03}").into(),

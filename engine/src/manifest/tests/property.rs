@@ -117,7 +117,8 @@ fn any_state() -> impl Strategy<Value = ManifestState> {
             };
             for (number, table) in tables.into_iter().enumerate() {
                 let id = (100 * (index + 1) + number) as u64;
-                let table = TableMeta { id, run: id, ..TableMeta::clone(&table) };
+                // All on level 0: the others are one run each, and these tables overlap.
+                let table = TableMeta { id, level: 0, run: id, ..TableMeta::clone(&table) };
                 state.last_sequence = state.last_sequence.max(table.largest_sequence);
                 keyspace.tables.insert(id, Arc::new(table));
             }

@@ -149,9 +149,17 @@ fn edits_that_do_not_fit_are_refused() {
 #[test]
 fn tables_of_different_runs_may_overlap() {
     let mut state = base();
-    let mut other = TableMeta::clone(&table(16, 6, "a", "z"));
-    other.run = 1;
-    let level_0 = table(17, 0, "a", "z");
-    let tables_added = vec![(1, Arc::new(other)), (1, level_0), (2, table(18, 6, "a", "z"))];
+    let on_level_0 = |id, run| {
+        let mut level_0 = TableMeta::clone(&table(id, 0, "a", "z"));
+        level_0.run = run;
+        Arc::new(level_0)
+    };
+    let tables_added =
+        vec![(1, on_level_0(16, 1)), (1, on_level_0(17, 2)), (2, table(18, 6, "a", "z"))];
     state.apply(&VersionEdit { tables_added, ..VersionEdit::default() }).unwrap();
+    let mut deeper = TableMeta::clone(&table(19, 5, "a", "z"));
+    deeper.run = 1;
+    let tables_added = vec![(1, Arc::new(deeper))];
+    let refused = state.apply(&VersionEdit { tables_added, ..VersionEdit::default() });
+    assert_eq!(refused, Err(Corruption::OutOfRange { what: "run of a table", value: 1 }));
 }

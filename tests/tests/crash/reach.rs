@@ -1,0 +1,51 @@
+//! The workloads do what they are named for: else their crashes would prove nothing.
+
+use sievedb::{fs::Operation, stats::BackgroundStats};
+use sievedb_tests::{enumerate::record, settings::small_options, workload::workload};
+
+#[derive(Debug, Default)]
+struct Reached {
+    logs: usize,
+    manifests: usize,
+    tables: usize,
+    tables_unlinked: usize,
+    background: BackgroundStats,
+}
+
+fn run(name: &str) -> Reached {
+    let recorder = record(workload(name), &|disk| small_options(disk))
+        .unwrap_or_else(|violation| panic!("{violation}"));
+    let mut reached = Reached::default();
+    for operation in recorder.disk().journal() {
+        match operation {
+            Operation::Create { path } if path.ends_with(".log") => reached.logs += 1,
+            Operation::Create { path } if path.ends_with(".sst") => reached.tables += 1,
+            Operation::Create { path } if path.contains("MANIFEST-") => reached.manifests += 1,
+            Operation::Unlink { path } if path.ends_with(".sst") => reached.tables_unlinked += 1,
+            _ => {}
+        }
+    }
+    reached.background = recorder.background();
+    reached
+}
+
+#[test]
+fn workloads_reach_what_they_are_named_for() {
+    let cases: [(&str, fn(&Reached) -> bool); 11] = [
+        ("log-rotation", |reached| reached.logs >= 3),
+        ("log-pinned", |reached| reached.logs >= 4 && reached.background.flushes >= 2),
+        ("manifest-growth", |reached| reached.manifests >= 2),
+        ("flush", |reached| reached.background.flushes >= 3),
+        ("flush-by-size", |reached| reached.background.flushes >= 2),
+        ("compaction", |reached| reached.background.compactions >= 2),
+        ("compaction-by-count", |reached| reached.background.compactions >= 1),
+        ("trivial-moves", |reached| reached.background.trivial_moves >= 1),
+        ("tombstones-above", |reached| reached.background.compactions >= 3),
+        ("drop", |reached| reached.tables_unlinked >= 1),
+        ("held-ranges", |reached| reached.tables_unlinked >= 3 && reached.tables >= 5),
+    ];
+    for (name, holds) in cases {
+        let reached = run(name);
+        assert!(holds(&reached), "{name}: {reached:?}");
+    }
+}
