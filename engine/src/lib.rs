@@ -44,3 +44,8 @@ pub use range::{Keys, Range};
 pub use sievedb_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
+
+/// The example of the README, tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
