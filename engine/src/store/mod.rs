@@ -28,10 +28,8 @@ mod throttle;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
+    sync::{Arc, OnceLock},
 };
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Durability, Error, Options, Result,
@@ -43,6 +41,7 @@ use crate::{
     read::tree::Tree,
     store::background::Background,
     store::keyspace_set::Unrecorded,
+    sync::{Mutex, RwLock, atomic::AtomicU64},
     table::store::TableStore,
 };
 

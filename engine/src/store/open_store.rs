@@ -2,11 +2,8 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock, atomic::AtomicU64},
-    thread::{self, JoinHandle},
+    sync::{Arc, OnceLock},
 };
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Error, Options, Result,
@@ -17,6 +14,11 @@ use crate::{
     store::Store,
     store::background::Background,
     store::recovery::{self, Beginning},
+    sync::{
+        Mutex, RwLock,
+        atomic::AtomicU64,
+        thread::{self, JoinHandle},
+    },
 };
 
 /// What every handle holds: the store, its workers and its lock. The last one to go closes it.
