@@ -27,6 +27,7 @@ mod read;
 mod snapshot;
 pub mod stats;
 mod store;
+mod sync;
 mod table;
 mod version;
 mod wal;

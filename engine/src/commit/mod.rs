@@ -15,6 +15,9 @@
 mod placement;
 mod publish;
 mod shared_log;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod tests;
 mod write;
 
 pub(crate) use placement::{Always, Placed, Placement, Validate};

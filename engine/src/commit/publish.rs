@@ -2,20 +2,22 @@
 
 use std::{
     collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
+
+use sievedb_format::{Kind, SequenceNumber};
+
+use super::Write;
+use crate::{
+    Error,
     sync::{
-        Arc, OnceLock,
+        Condvar, Mutex,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
 };
-
-use parking_lot::{Condvar, Mutex};
-use sievedb_format::{Kind, SequenceNumber};
-
-use super::Write;
-use crate::Error;
 
 /// A write that was placed in the log and is not visible yet.
 #[derive(Debug)]

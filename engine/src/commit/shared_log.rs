@@ -1,18 +1,7 @@
 //! The log that all writers share: whoever comes first writes, or syncs, for all who wait.
 
-use std::{
-    collections::VecDeque,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Release},
-        },
-    },
-};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
-use parking_lot::{Mutex, MutexGuard};
 use sievedb_format::SequenceNumber;
 
 use super::{InFlight, Placement};
@@ -21,6 +10,13 @@ use crate::{
     error::SYNC,
     fs::AppendFile,
     log::{PendingRecord, Position, Writer},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
 };
 
 /// What the log needs of the store around it.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
 use sievedb_format::SequenceNumber;
+
+use crate::sync::Mutex;
 
 /// The sequence numbers that open snapshots read at, each with the number of its snapshots.
 #[derive(Debug, Default)]

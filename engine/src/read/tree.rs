@@ -1,21 +1,21 @@
 //! The LSM tree of a keyspace.
 
-use std::sync::{
-    Arc,
-    atomic::{
-        AtomicBool, AtomicU64,
-        Ordering::{Relaxed, SeqCst},
-    },
-};
+use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use parking_lot::Mutex;
 use sievedb_format::SequenceNumber;
 
 use crate::{
     Error, Result,
     keyspace_options::KeyspaceOptions,
     read::view::{PlacedMemtable, ReadView},
+    sync::{
+        Mutex,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
     version::Version,
 };
 

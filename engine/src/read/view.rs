@@ -1,14 +1,14 @@
 //! What a reader sees of a keyspace: its memtables and its version.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_memtable::Memtable;
 
-use crate::version::Version;
+use crate::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    version::Version,
+};
 
 /// A memtable and the sequence numbers of what was placed for it, inserted already or not.
 #[derive(Debug)]

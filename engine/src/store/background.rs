@@ -11,11 +11,15 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-
 use crate::{
-    Error, Result, compaction::choice::Compaction, listener::Event, read::tree::Tree,
-    stats::BackgroundStats, store::Store, store::compact::Chosen,
+    Error, Result,
+    compaction::choice::Compaction,
+    listener::Event,
+    read::tree::Tree,
+    stats::BackgroundStats,
+    store::Store,
+    store::compact::Chosen,
+    sync::{Condvar, Mutex, MutexGuard},
 };
 
 /// How long workers wait before they try again on a full disk.

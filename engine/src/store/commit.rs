@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use sievedb_format::SequenceNumber;
 
 use super::Store;
@@ -11,6 +10,7 @@ use crate::{
     commit::{InFlight, LogHost, Placement, Validate, Write},
     log::{Payload, Position, Writer},
     manifest::VersionEdit,
+    sync::MutexGuard,
     wal::segment::NewSegment,
 };
 

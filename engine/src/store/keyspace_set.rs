@@ -1,6 +1,6 @@
 //! Keyspaces are created and dropped by sequenced records in the log; the manifest follows.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::Arc;
 
 use crate::{
     Durability, Error, KeyspaceOptions, Result,
@@ -9,6 +9,7 @@ use crate::{
     manifest::{KeyspaceCreated, VersionEdit},
     read::tree::Tree,
     store::Store,
+    sync::atomic::Ordering::Relaxed,
     version::Version,
     wal::batch::NAME_BYTES_MAX,
 };

@@ -29,10 +29,8 @@ mod throttle;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
+    sync::{Arc, OnceLock},
 };
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Durability, Error, Options, Result,
@@ -45,6 +43,7 @@ use crate::{
     read::tree::Tree,
     store::background::Background,
     store::keyspace_set::Unrecorded,
+    sync::{Mutex, RwLock, atomic::AtomicU64},
     table::store::TableStore,
 };
 

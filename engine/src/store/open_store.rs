@@ -3,11 +3,8 @@
 use std::{
     io,
     path::Path,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
-    thread::{self, JoinHandle},
+    sync::{Arc, OnceLock},
 };
-
-use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Error, Options, Result,
@@ -20,6 +17,11 @@ use crate::{
     store::Store,
     store::background::Background,
     store::recovery::{self, Beginning},
+    sync::{
+        Mutex, RwLock,
+        atomic::AtomicU64,
+        thread::{self, JoinHandle},
+    },
 };
 
 /// What every handle holds: the store and its workers. The last one to go closes it.

@@ -1,0 +1,164 @@
+//! The store around the log, reduced to what the log needs.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex as StdMutex, OnceLock,
+        atomic::{AtomicU64 as StdAtomicU64, Ordering::Relaxed},
+    },
+};
+
+use sievedb_format::SequenceNumber;
+
+use super::stepped_fs::SteppedFs;
+use crate::{
+    Durability, Error, KeyspaceOptions, Result,
+    batch::WriteEncoder,
+    commit::{Always, LogHost, Placement, PublishQueue, SharedLog},
+    fs::{Fs, Loss},
+    log::{Payload, Position, Writer},
+    read::tree::Tree,
+    sync::{Mutex, MutexGuard},
+    version::Version,
+    wal::{
+        batch::Entry,
+        chain::Segments,
+        replay::replay,
+        segment::{NewSegment, segment_ids},
+    },
+};
+
+const STORE: u128 = 0x5106_e5db;
+const FOLDER: &str = "db";
+const HASH_SEED: u64 = 7;
+
+/// Sequence number and key of a write.
+pub(super) type Logged = (SequenceNumber, String);
+
+/// A commit pipeline with one tree and without a manifest, flushes and compactions.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) fs: SteppedFs,
+    pub(super) log: SharedLog,
+    pub(super) publish: PublishQueue,
+    placement: Mutex<Placement>,
+    tree: Arc<Tree>,
+    segment_bytes: u64,
+    next_file_id: StdAtomicU64,
+    /// The segments that the manifest would name.
+    named: StdMutex<Vec<u64>>,
+    read_only: OnceLock<Arc<Error>>,
+}
+
+impl Host {
+    pub(super) fn new(segment_bytes: u64) -> Self {
+        let fs = SteppedFs::new();
+        fs.create_folder(FOLDER.as_ref()).unwrap();
+        fs.memory.settle();
+        let options = KeyspaceOptions::new().memtable_bytes(4 << 10);
+        Self {
+            fs,
+            log: SharedLog::new(0),
+            publish: PublishQueue::new(0),
+            placement: Mutex::new(Placement::new(0)),
+            tree: Arc::new(Tree::new(0, "default".to_owned(), options, Version::default())),
+            segment_bytes,
+            next_file_id: StdAtomicU64::new(1),
+            named: StdMutex::default(),
+            read_only: OnceLock::new(),
+        }
+    }
+
+    /// Commits a put of `key` as [`Store::commit`](crate::store::Store::commit) does. `None` if it
+    /// was not even placed.
+    pub(super) fn commit(
+        &self,
+        key: &str,
+        durability: Durability,
+    ) -> Option<(SequenceNumber, Result<()>)> {
+        let write = WriteEncoder::single_put(HASH_SEED, &self.tree, key.as_bytes(), b"").unwrap();
+        let payload = Payload::new(write.payload.clone());
+        let in_flight = {
+            let mut placement = self.placement.lock();
+            self.check_writable().ok()?;
+            let waits = durability > Durability::Memory;
+            let placed = placement.place(&self.publish, write, payload, waits, &mut Always);
+            placed.unwrap().expect("no condition").0
+        };
+        let logged = match durability {
+            Durability::Memory => Ok(()),
+            Durability::OsBuffer => self.log.write_through(self, &in_flight),
+            Durability::Disk => {
+                let written = self.log.write_through(self, &in_flight);
+                written.and_then(|()| self.log.sync_to(self, in_flight.last))
+            }
+        };
+        if logged.is_ok() {
+            in_flight.write.insert(in_flight.first);
+        }
+        self.publish.complete(&in_flight);
+        self.publish.wait_visible(in_flight.last);
+        assert!(self.publish.visible() >= in_flight.last, "acknowledged and not visible");
+        Some((in_flight.last, logged))
+    }
+
+    /// Makes everything placed so far durable.
+    pub(super) fn persist(&self) -> Result<()> {
+        let last_placed = self.placement.lock().last_placed();
+        self.log.sync_to(self, last_placed)
+    }
+
+    /// What is in the log after a crash at this moment, in order. Of what is below `mark`, nothing
+    /// may be damaged.
+    pub(super) fn logged(&self, loss: &Loss, mark: Position) -> Vec<Logged> {
+        let memory = &self.fs.memory;
+        let named = self.named.lock().unwrap().clone();
+        let crashed = memory.crash(memory.operations(), loss);
+        let folder = Path::new(FOLDER);
+        let on_disk = segment_ids(&crashed.list(folder).unwrap());
+        let fs = &crashed as &dyn Fs;
+        let segments = Segments { fs, folder, store_id: STORE, named: &named, on_disk: &on_disk };
+        let mut logged = Vec::new();
+        let replayed = replay(&segments, mark, |replayed| {
+            for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
+                let Ok(Entry::Put { key, .. }) = entry else { panic!("{entry:?}") };
+                logged.push((sequence, String::from_utf8(key.to_vec()).unwrap()));
+            }
+            Ok(())
+        });
+        replayed.unwrap_or_else(|error| panic!("the log cannot be replayed: {error:?}"));
+        logged
+    }
+}
+
+impl LogHost for Host {
+    fn placement(&self) -> MutexGuard<'_, Placement> {
+        self.placement.lock()
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer> {
+        let id = self.next_file_id.fetch_add(1, Relaxed);
+        let manifest = Position { file_id: 1, offset: 500 };
+        let segment = NewSegment { store_id: STORE, id, manifest, previous, mark };
+        let writer = segment.create(&self.fs, FOLDER.as_ref())?;
+        self.named.lock().unwrap().push(id);
+        Ok(writer)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.read_only.get() {
+            Some(cause) => Err(Error::ReadOnly { cause: Arc::clone(cause) }),
+            None => Ok(()),
+        }
+    }
+
+    fn poison(&self, cause: Error) -> Error {
+        // As in a store, only the first cause counts.
+        let _ = self.read_only.set(Arc::new(cause.clone()));
+        cause
+    }
+}

@@ -1,0 +1,132 @@
+//! A disk in memory whose calls take time: others may run before and after their effect.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use crate::{
+    fs::{AppendFile, FaultFs, FileLock, Fs, MemoryFs, ReadFile},
+    sync::atomic::AtomicU64,
+};
+
+/// A [`MemoryFs`] under a [`FaultFs`] in which every change is a step of the schedule.
+///
+/// [`FaultFs`] lets nothing become durable after a failed sync of a file, so that a crash of
+/// `memory` shows who believed a retry.
+#[derive(Debug)]
+pub(super) struct SteppedFs {
+    pub(super) memory: Arc<MemoryFs>,
+    pub(super) faults: FaultFs,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    steps: AtomicU64,
+    /// What the appends that failed were to write.
+    refused: Mutex<Vec<u8>>,
+}
+
+impl Shared {
+    /// Lets others run.
+    fn step(&self) {
+        self.steps.fetch_add(1, SeqCst);
+    }
+}
+
+impl SteppedFs {
+    pub(super) fn new() -> Self {
+        let memory = Arc::new(MemoryFs::new());
+        let faults = FaultFs::new(Arc::clone(&memory) as Arc<dyn Fs>);
+        Self { memory, faults, shared: Arc::default() }
+    }
+
+    /// What the appends that failed were to write.
+    pub(super) fn refused(&self) -> Vec<u8> {
+        self.shared.refused.lock().unwrap().clone()
+    }
+}
+
+impl Fs for SteppedFs {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.faults.create_folder(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.faults.list(folder)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.faults.exists(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.shared.step();
+        let inner = self.faults.create(path)?;
+        let shared = Arc::clone(&self.shared);
+        Ok(Arc::new(SteppedAppend { inner, shared, appending: AtomicBool::new(false) }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.faults.open(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.shared.step();
+        self.faults.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.shared.step();
+        self.faults.unlink(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.faults.link(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.shared.step();
+        self.faults.sync_folder(path)?;
+        self.shared.step();
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.faults.lock(path)
+    }
+}
+
+#[derive(Debug)]
+struct SteppedAppend {
+    inner: Arc<dyn AppendFile>,
+    shared: Arc<Shared>,
+    appending: AtomicBool,
+}
+
+impl AppendFile for SteppedAppend {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        assert!(!self.appending.swap(true, SeqCst), "two appends to one file at a time");
+        self.shared.step();
+        let appended = self.inner.append(bytes);
+        if appended.is_err() {
+            self.shared.refused.lock().unwrap().extend_from_slice(bytes);
+        }
+        self.shared.step();
+        self.appending.store(false, SeqCst);
+        appended
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.shared.step();
+        // What is appended while the sync is under way is not covered.
+        let synced = self.inner.sync_data();
+        self.shared.step();
+        synced
+    }
+}

@@ -1,0 +1,213 @@
+//! A whole store on a disk in memory.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use super::{below, explore, stepped_fs::SteppedFs};
+use crate::{
+    Db, Durability, Keyspace, KeyspaceOptions, Options, Result,
+    fs::{Call, Fault, Loss, Times},
+    log::testing::ENOSPC,
+    sync::thread,
+};
+
+fn options(worker_threads: usize) -> Options {
+    Options::new()
+        .fs(Arc::new(SteppedFs::new()))
+        .block_cache_bytes(0)
+        .log_segment_bytes(4 << 10)
+        .log_bytes_max(8 << 10)
+        .worker_threads(worker_threads)
+        .keyspace(KeyspaceOptions::new().memtable_bytes(4 << 10))
+}
+
+/// A store whose writes have a durability that the schedule chooses.
+fn open(worker_threads: usize) -> Db {
+    let durability =
+        [Durability::Memory, Durability::OsBuffer, Durability::Disk][below(3) as usize];
+    options(worker_threads).durability(durability).open("db").unwrap()
+}
+
+/// Of concurrent insertions of an absent key exactly one succeeds, and its value stays.
+#[test]
+fn one_of_many_inserts_an_absent_key() {
+    explore(2000, || {
+        let db = open(0);
+        let insert = |value: u8| {
+            let db = db.clone();
+            thread::spawn(move || db.insert_if_absent("key", [value]).unwrap())
+        };
+        let inserted: Vec<_> = (0..3).map(insert).collect();
+        let inserted: Vec<_> = inserted.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let winners: Vec<_> = (0..3u8).filter(|&value| inserted[usize::from(value)]).collect();
+        let &[winner] = &winners[..] else { panic!("inserted by {winners:?}") };
+        assert_eq!(db.get("key").unwrap(), Some(Bytes::copy_from_slice(&[winner])));
+    });
+}
+
+/// The same beside a removal, which makes room for a second one.
+#[test]
+fn removal_makes_room_for_one_more() {
+    explore(2000, || {
+        let db = open(0);
+        let inserts: Vec<_> = (0..3u8)
+            .map(|value| {
+                let db = db.clone();
+                thread::spawn(move || db.insert_if_absent("key", [value]).unwrap())
+            })
+            .collect();
+        db.remove("key").unwrap();
+        let inserted: Vec<_> = inserts.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let count = inserted.iter().filter(|&&inserted| inserted).count();
+        let value = db.get("key").unwrap();
+        assert!((1..=2).contains(&count), "{count} insertions beside one removal");
+        assert!(count == 1 || value.is_some(), "the second insertion is the last write");
+        if let Some(value) = value {
+            assert!(inserted[usize::from(value[0])], "{value:?} was refused");
+        }
+    });
+}
+
+/// Snapshots and reads beside a writer whose memtables a worker flushes and compacts; at the end
+/// the store is closed, for which the worker must wake up.
+#[test]
+fn reads_are_the_same_before_and_after_compactions() {
+    explore(1500, || {
+        let db = open(1);
+        db.insert("a", [0]).unwrap();
+        db.insert("b", [0]).unwrap();
+        let threads = [write_and_compact, read_newest, read_snapshots].map(|body| {
+            let db = db.clone();
+            thread::spawn(move || body(&db))
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&[VALUES][..]));
+    });
+}
+
+const VALUES: u8 = 3;
+
+fn write_and_compact(db: &Db) {
+    for value in 1..=VALUES {
+        let mut batch = db.batch();
+        batch.insert(db, "a", [value]).unwrap();
+        batch.insert(db, "b", [value]).unwrap();
+        batch.commit(Durability::Memory).unwrap();
+        if below(2) == 0 {
+            db.flush().unwrap();
+        }
+    }
+    db.compact().unwrap();
+}
+
+/// What is read never goes back, and an iterator sees batches as a whole.
+fn read_newest(db: &Db) {
+    let mut newest = 0;
+    for _ in 0..3 {
+        let value = db.get("a").unwrap().expect("the key was always there")[0];
+        assert!(value >= newest, "{value} after {newest}");
+        newest = value;
+        let both: Vec<_> = db.iter().map(|entry| entry.unwrap().1[0]).collect();
+        assert!(both.len() == 2 && both[0] == both[1] && both[0] >= newest, "{both:?}");
+        newest = both[0];
+    }
+}
+
+/// A snapshot never changes.
+fn read_snapshots(db: &Db) {
+    for _ in 0..2 {
+        let snapshot = db.snapshot();
+        let first = snapshot.get("a").unwrap().expect("the key was always there");
+        for key in ["b", "a", "b"] {
+            assert_eq!(snapshot.get(key).unwrap(), Some(first.clone()), "{key} has changed");
+        }
+    }
+}
+
+/// Writers, keyspaces that come and go, flushes that a long log forces, and at times a full disk:
+/// nobody waits for ever, and after a power cut everything is there that was acknowledged.
+#[test]
+fn durable_writes_survive_whatever_runs_beside_them() {
+    explore(1000, || {
+        let fs = Arc::new(SteppedFs::new());
+        let options = options(1).fs(Arc::clone(&fs) as _).durability(Durability::Disk);
+        let db = options.open("db").unwrap();
+        if below(2) == 0 {
+            let fault = Fault::new(ENOSPC, Times::Once).calls(&Call::GROWING);
+            let after = usize::try_from(below(30)).unwrap();
+            fs.faults
+                .inject(fault.after(after).written_bytes(usize::try_from(below(500)).unwrap()));
+        }
+        let survivors = Arc::new(Survivors::default());
+        let threads = [Survivors::write, Survivors::write_elsewhere, Survivors::create_and_drop];
+        let threads = threads.map(|body| {
+            let (db, survivors) = (db.clone(), Arc::clone(&survivors));
+            thread::spawn(move || body(&survivors, &db))
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let memory = fs.memory.crash(fs.memory.operations(), &Loss::Everything);
+        drop(db);
+        let fs = Arc::new(memory) as _;
+        let db = self::options(0).fs(fs).open("db").unwrap();
+        for (keyspace, key) in &*survivors.acknowledged.lock().unwrap() {
+            assert!(db.keyspaces().contains(keyspace), "the keyspace {keyspace} is lost");
+            let value = db.keyspace(keyspace).unwrap().get([*key]).unwrap();
+            assert!(value.is_some_and(|value| value == vec![*key; VALUE_BYTES]), "{key} is lost");
+        }
+        assert!(!survivors.is_dropped() || !db.keyspaces().contains(&"brief".to_owned()));
+    });
+}
+
+/// Two values fill a memtable and a log segment.
+const VALUE_BYTES: usize = 1800;
+
+/// What must be there after a power cut.
+#[derive(Debug, Default)]
+struct Survivors {
+    /// Names of keyspaces, and keys in them.
+    acknowledged: Mutex<Vec<(String, u8)>>,
+    dropped: Mutex<bool>,
+}
+
+impl Survivors {
+    fn write(&self, db: &Db) {
+        for key in 0..4 {
+            self.insert(db, key);
+        }
+    }
+
+    fn write_elsewhere(&self, db: &Db) {
+        let Ok(other) = db.keyspace("other") else { return };
+        for key in 10..13 {
+            self.insert(&other, key);
+        }
+        // A full disk is told to whoever flushes.
+        let _ = other.flush();
+    }
+
+    fn create_and_drop(&self, db: &Db) {
+        let Ok(brief) = db.keyspace("brief") else { return };
+        let _ = brief.insert("key", vec![1; VALUE_BYTES]);
+        if matches!(db.drop_keyspace("brief"), Ok(true)) {
+            *self.dropped.lock().unwrap() = true;
+        }
+        self.insert(db, 20);
+    }
+
+    fn insert(&self, keyspace: &Keyspace, key: u8) {
+        let inserted: Result<()> = keyspace.insert([key], vec![key; VALUE_BYTES]);
+        if inserted.is_ok() {
+            let name = keyspace.name().to_owned();
+            self.acknowledged.lock().unwrap().push((name, key));
+        }
+    }
+
+    fn is_dropped(&self) -> bool {
+        *self.dropped.lock().unwrap()
+    }
+}
