@@ -35,6 +35,8 @@ pub enum Error {
     KeyspaceDropped { name: String },
     /// The batch holds a keyspace of another store.
     ForeignKeyspace { name: String },
+    /// The store has taken its 2^56 writes.
+    SequenceNumbersExhausted,
     /// A worker of this crate panicked: a bug of ours. The message went to the panic hook.
     WorkerPanicked,
     /// The store was closed: its last handle was dropped while the call was under way.
@@ -88,6 +90,7 @@ impl fmt::Display for Error {
             Self::ForeignKeyspace { name } => {
                 write!(f, "the keyspace {name:?} belongs to another store")
             }
+            Self::SequenceNumbersExhausted => write!(f, "the store has no sequence numbers left"),
             Self::WorkerPanicked => write!(f, "background work ended by a panic"),
             Self::Closed => write!(f, "the store was closed"),
         }

@@ -4,12 +4,11 @@ use std::{ops::RangeBounds, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
-use sievedb_format::Kind;
 
 use crate::{
     Range, Result,
     batch::WriteEncoder,
-    commit::{Always, Placed, Validate},
+    commit::{Always, Placed, Validate, Verdict},
     iter::bounds::KeyBounds,
     read::lookup::Lookup,
     read::tree::Tree,
@@ -72,8 +71,8 @@ impl Keyspace {
     /// Stores `value` under `key` unless the key has a value; tells whether it did. Of concurrent
     /// calls for the same key exactly one does.
     ///
-    /// A new key costs no read, but for false positives of filters. The key is looked up while no
-    /// other write can be placed.
+    /// A new key costs no read, but for false positives of filters. Other writes go on meanwhile,
+    /// but for the look at a key that seems to be new.
     ///
     /// # Errors
     ///
@@ -82,6 +81,10 @@ impl Keyspace {
         let store = self.open.store();
         let (key, value) = (key.as_ref(), value.as_ref());
         let write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
+        if self.contains_key(key)? {
+            // The common "no", whose read would otherwise keep all writers waiting.
+            return Ok(false);
+        }
         let mut absent = KeyIsAbsent { keyspace: self, key };
         Ok(store.commit(write, store.options.durability, &mut absent)?.is_some())
     }
@@ -193,7 +196,7 @@ impl Keyspace {
     }
 }
 
-/// Holds if a key has no value, in a write that is placed or visible.
+/// Holds if a key has no value, once the writes in flight to it have come to their end.
 #[derive(Debug)]
 struct KeyIsAbsent<'a> {
     keyspace: &'a Keyspace,
@@ -201,10 +204,11 @@ struct KeyIsAbsent<'a> {
 }
 
 impl Validate for KeyIsAbsent<'_> {
-    fn holds(&mut self, placed: &Placed<'_>) -> Result<bool> {
-        match placed.newest_in_flight(&self.keyspace.tree, self.key) {
-            Some(kind) => Ok(kind != Kind::Put),
-            None => Ok(!self.keyspace.contains_key(self.key)?),
-        }
+    fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict> {
+        Ok(match placed.newest_in_flight(&self.keyspace.tree, self.key) {
+            Some(last) => Verdict::Undecided(last),
+            None if self.keyspace.contains_key(self.key)? => Verdict::Fails,
+            None => Verdict::Holds,
+        })
     }
 }

@@ -20,7 +20,7 @@ mod shared_log;
 mod tests;
 mod write;
 
-pub(crate) use placement::{Always, Placed, Placement, Validate};
+pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PublishQueue};
 pub(crate) use shared_log::{LogHost, SharedLog};
 pub(crate) use write::{Entry, Target, Write, charge_bytes};

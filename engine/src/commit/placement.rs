@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use sievedb_format::{Kind, SEQUENCE_MAX, SequenceNumber};
+use sievedb_format::{SEQUENCE_MAX, SequenceNumber};
 
 use super::{InFlight, PublishQueue, Write};
 use crate::{
@@ -64,7 +64,16 @@ pub(crate) struct Placement {
 /// before, visible or not.
 pub(crate) trait Validate {
     /// Whether the write may be placed.
-    fn holds(&mut self, placed: &Placed<'_>) -> Result<bool>;
+    fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict>;
+}
+
+/// What became of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Holds,
+    Fails,
+    /// A write in flight decides, and may yet fail: ask again when this sequence number is visible.
+    Undecided(SequenceNumber),
 }
 
 /// No condition.
@@ -72,8 +81,8 @@ pub(crate) trait Validate {
 pub(crate) struct Always;
 
 impl Validate for Always {
-    fn holds(&mut self, _: &Placed<'_>) -> Result<bool> {
-        Ok(true)
+    fn check(&mut self, _: &Placed<'_>) -> Result<Verdict> {
+        Ok(Verdict::Holds)
     }
 }
 
@@ -83,10 +92,15 @@ pub(crate) struct Placed<'a> {
     publish: &'a PublishQueue,
 }
 
-impl Placed<'_> {
-    /// What the newest write in flight does to `key`; `None` if none touches it, so that what is
-    /// visible decides.
-    pub(crate) fn newest_in_flight(&self, tree: &Tree, key: &[u8]) -> Option<Kind> {
+impl<'a> Placed<'a> {
+    /// The writes in `publish`. The caller holds the placement lock.
+    pub(crate) fn new(publish: &'a PublishQueue) -> Self {
+        Self { publish }
+    }
+
+    /// The sequence number up to which the newest write in flight goes that touches `key`; `None`
+    /// if there is none, so that what is visible decides.
+    pub(crate) fn newest_in_flight(&self, tree: &Tree, key: &[u8]) -> Option<SequenceNumber> {
         self.publish.newest_in_flight(tree.id, key)
     }
 }
@@ -112,8 +126,8 @@ impl Placement {
         self.pending_bytes
     }
 
-    /// Evaluates `condition`, gives `write` its sequence numbers and memtables, and queues its
-    /// record. `None` if the condition does not hold.
+    /// Gives `write` its sequence numbers and memtables, and queues its record. Tells whether a
+    /// memtable was frozen.
     ///
     /// A memtable that is full is frozen first, so that a batch lies in one memtable as a whole.
     pub(crate) fn place(
@@ -122,18 +136,16 @@ impl Placement {
         mut write: Write,
         payload: Payload,
         waits: bool,
-        condition: &mut impl Validate,
-    ) -> Result<Option<(Arc<InFlight>, bool)>> {
+    ) -> Result<(Arc<InFlight>, bool)> {
         for target in &write.targets {
             target.tree.check()?;
-        }
-        if !condition.holds(&Placed { publish })? {
-            return Ok(None);
         }
         // A record about keyspaces has no entries and takes one sequence number.
         let count = write.entries.len().max(1) as u64;
         let (first, last) = (self.last_placed + 1, self.last_placed + count);
-        assert!(last <= SEQUENCE_MAX, "2^56 writes would take two thousand years");
+        if last > SEQUENCE_MAX {
+            return Err(Error::SequenceNumbersExhausted);
+        }
         let mut froze = false;
         for target in &mut write.targets {
             if target.tree.is_full() {
@@ -151,7 +163,7 @@ impl Placement {
         let waiter = waits.then(|| Arc::clone(&in_flight));
         self.pending.push(record, waiter);
         publish.push(Arc::clone(&in_flight));
-        Ok(Some((in_flight, froze)))
+        Ok((in_flight, froze))
     }
 
     /// Takes the queued writes, and tells up to which sequence number they go.

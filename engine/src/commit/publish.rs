@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use sievedb_format::{Kind, SequenceNumber};
+use sievedb_format::SequenceNumber;
 
 use super::Write;
 use crate::{
@@ -99,9 +99,10 @@ impl PublishQueue {
         }
     }
 
-    /// What the newest write in flight does to `key`, if any touches it.
-    pub(crate) fn newest_in_flight(&self, keyspace: u64, key: &[u8]) -> Option<Kind> {
+    /// The last sequence number of the newest write in flight that touches `key`, if any does.
+    pub(crate) fn newest_in_flight(&self, keyspace: u64, key: &[u8]) -> Option<SequenceNumber> {
         let queue = self.queue.lock();
-        queue.iter().rev().find_map(|in_flight| in_flight.write.newest(keyspace, key))
+        let touches = |in_flight: &&Arc<InFlight>| in_flight.write.touches(keyspace, key);
+        queue.iter().rev().find(touches).map(|in_flight| in_flight.last)
     }
 }

@@ -56,13 +56,12 @@ impl Write {
         }
     }
 
-    /// What the last entry for `key` does, if there is one.
-    pub(crate) fn newest(&self, keyspace: u64, key: &[u8]) -> Option<Kind> {
-        let same = |entry: &&Entry| {
+    /// Whether an entry is for `key`.
+    pub(crate) fn touches(&self, keyspace: u64, key: &[u8]) -> bool {
+        self.entries.iter().any(|entry| {
             self.targets[entry.target].tree.id == keyspace
                 && &self.payload[entry.key.clone()] == key
-        };
-        self.entries.iter().rev().find(same).map(|entry| entry.kind)
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use sievedb_format::SequenceNumber;
 use super::Store;
 use crate::{
     Durability, Error, Result,
-    commit::{InFlight, LogHost, Placement, Validate, Write},
+    commit::{InFlight, LogHost, Placed, Placement, Validate, Verdict, Write},
     log::{Payload, Position, Writer},
     manifest::VersionEdit,
     sync::MutexGuard,
@@ -63,10 +63,21 @@ impl Store {
     ) -> Result<Option<(Arc<InFlight>, bool)>> {
         // The checksum of the payload is computed here, outside the lock.
         let payload = Payload::new(write.payload.clone());
-        let mut placement = self.placement.lock();
-        self.check_writable()?;
         let waits = durability > Durability::Memory;
-        placement.place(&self.publish, write, payload, waits, condition)
+        loop {
+            let mut placement = self.placement.lock();
+            self.check_writable()?;
+            match condition.check(&Placed::new(&self.publish))? {
+                Verdict::Holds => {
+                    return placement.place(&self.publish, write, payload, waits).map(Some);
+                }
+                Verdict::Fails => return Ok(None),
+                Verdict::Undecided(sequence) => {
+                    drop(placement);
+                    self.publish.wait_visible(sequence);
+                }
+            }
+        }
     }
 
     /// Brings a placed write as far as `durability` asks.

@@ -14,7 +14,7 @@ use super::stepped_fs::SteppedFs;
 use crate::{
     Durability, Error, KeyspaceOptions, Result,
     batch::WriteEncoder,
-    commit::{Always, LogHost, Placement, PublishQueue, SharedLog},
+    commit::{LogHost, Placement, PublishQueue, SharedLog},
     fs::{Fs, Loss},
     log::{Payload, Position, Writer},
     read::tree::Tree,
@@ -82,8 +82,7 @@ impl Host {
             let mut placement = self.placement.lock();
             self.check_writable().ok()?;
             let waits = durability > Durability::Memory;
-            let placed = placement.place(&self.publish, write, payload, waits, &mut Always);
-            placed.unwrap().expect("no condition").0
+            placement.place(&self.publish, write, payload, waits).unwrap().0
         };
         let logged = match durability {
             Durability::Memory => Ok(()),
