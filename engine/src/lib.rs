@@ -16,6 +16,7 @@ pub mod keyspace_options;
 mod listener;
 mod log;
 mod manifest;
+mod memory;
 pub mod options;
 #[cfg_attr(feature = "planted-bugs", doc(hidden))]
 #[cfg(feature = "planted-bugs")]

@@ -8,6 +8,7 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Error, Result,
     keyspace_options::KeyspaceOptions,
+    memory::MemoryAccount,
     read::view::{PlacedMemtable, ReadView},
     sync::{
         Mutex,
@@ -25,6 +26,7 @@ pub(crate) struct Tree {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) options: KeyspaceOptions,
+    memory: Arc<MemoryAccount>,
     view: ArcSwap<ReadView>,
     /// Held while a new view is made from the old one.
     change: Mutex<()>,
@@ -34,13 +36,20 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn new(id: u64, name: String, options: KeyspaceOptions, version: Version) -> Self {
-        let active = Arc::new(PlacedMemtable::new(options.memtable_bytes));
+    pub(crate) fn new(
+        id: u64,
+        name: String,
+        options: KeyspaceOptions,
+        version: Version,
+        memory: Arc<MemoryAccount>,
+    ) -> Self {
+        let active = Arc::new(PlacedMemtable::new(options.memtable_bytes, &memory));
         let view = ReadView { active, frozen: Vec::new(), version: Arc::new(version) };
         Self {
             id,
             name,
             options,
+            memory,
             view: ArcSwap::from_pointee(view),
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
@@ -75,7 +84,7 @@ impl Tree {
         }
         let mut frozen = vec![Arc::clone(&view.active)];
         frozen.extend_from_slice(&view.frozen);
-        let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes));
+        let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
         self.view.store(Arc::new(ReadView { active, frozen, version: Arc::clone(&view.version) }));
         true
     }
@@ -115,7 +124,7 @@ impl Tree {
         for (_, _, live) in view.version.tables() {
             live.mark_obsolete();
         }
-        let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes));
+        let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
         self.view.store(Arc::new(ReadView { active, frozen: Vec::new(), version }));
     }

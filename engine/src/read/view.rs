@@ -6,6 +6,7 @@ use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_memtable::Memtable;
 
 use crate::{
+    memory::{Charge, MemoryAccount, MemoryUse},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     version::Version,
 };
@@ -17,17 +18,26 @@ pub(crate) struct PlacedMemtable {
     first_sequence: AtomicU64,
     last_sequence: AtomicU64,
     last_inserted: AtomicU64,
+    charge: Charge,
 }
 
 impl PlacedMemtable {
     /// An empty memtable that is to be frozen at `memtable_bytes`.
-    pub(crate) fn new(memtable_bytes: usize) -> Self {
+    pub(crate) fn new(memtable_bytes: usize, memory: &Arc<MemoryAccount>) -> Self {
+        let memtable = Arc::new(Memtable::new(memtable_bytes));
         Self {
-            memtable: Arc::new(Memtable::new(memtable_bytes)),
+            charge: memory.charge(MemoryUse::Memtables, memtable.memory_bytes()),
+            memtable,
             first_sequence: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
             last_inserted: AtomicU64::new(0),
         }
+    }
+
+    /// Charges the bytes of entries that were placed here.
+    pub(crate) fn reserve(&self, bytes: usize) {
+        self.memtable.reserve(bytes);
+        self.charge.grow(bytes);
     }
 
     /// Notes that the writes from `first` to `last` go here. Called in sequence order, under the

@@ -110,7 +110,8 @@ pub struct IoStats {
     pub bytes: u64,
 }
 
-/// What is in memory, in bytes.
+/// What is in memory, in bytes; also what only iterators and snapshots still hold. Values that the
+/// user holds are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
@@ -120,6 +121,8 @@ pub struct MemoryStats {
     pub filter_bytes: u64,
     /// Top indexes of tables.
     pub index_bytes: u64,
+    /// Tables that are being written, about.
+    pub writing_bytes: u64,
     /// Blocks in the cache.
     pub block_cache_bytes: u64,
     /// Bound of the block cache.

@@ -68,7 +68,13 @@ impl Store {
         let id = self.next_keyspace_id.fetch_add(1, Relaxed);
         let encoded = options.encode();
         let record = Write::record(|batch| batch.create_keyspace(id, name, &encoded));
-        let tree = Arc::new(Tree::new(id, name.to_owned(), options, Version::default()));
+        let tree = Arc::new(Tree::new(
+            id,
+            name.to_owned(),
+            options,
+            Version::default(),
+            Arc::clone(&self.tables.memory),
+        ));
         self.change_keyspaces(record, |unrecorded| {
             let name = name.to_owned();
             self.trees.write().insert(name.clone(), Arc::clone(&tree));

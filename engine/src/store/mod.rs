@@ -30,6 +30,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use crate::{
@@ -70,6 +71,10 @@ pub(crate) struct Store {
     pub(crate) uncertain_files: Mutex<Vec<PathBuf>>,
     pub(crate) background: Background,
     pub(crate) read_only: OnceLock<Arc<Error>>,
+    /// By the clock of the options.
+    pub(crate) opened_at: Duration,
+    /// By the store clock.
+    pub(crate) clock_at_open_ms: u64,
     /// Released last, and by the last worker if one of them outlives the handles.
     pub(crate) _lock: Box<dyn FileLock>,
 }
@@ -123,6 +128,7 @@ impl Store {
         self.check_writable()?;
         let Some(mut edit) = change(manifest.state()) else { return Ok(install(false)) };
         edit.next_file_id = Some(self.tables.next_file_id());
+        edit.store_clock_ms = Some(self.store_clock_ms());
         let mut unrecorded = self.unrecorded.lock();
         unrecorded.add_to(&mut edit);
         match manifest.append(&edit, || self.tables.new_file_id()) {
@@ -143,6 +149,14 @@ impl Store {
             Err(error) if manifest.is_failed() => Err(self.poison(error)),
             Err(error) => Err(error),
         }
+    }
+
+    /// The store clock, in milliseconds: what the manifest had when the store was opened, and the
+    /// time that has passed since. It stands still while the store is closed.
+    fn store_clock_ms(&self) -> u64 {
+        let passed = self.options.clock.now().saturating_sub(self.opened_at);
+        let passed_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
+        self.clock_at_open_ms.saturating_add(passed_ms)
     }
 
     /// Brings everything acknowledged so far to `durability`.

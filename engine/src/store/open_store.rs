@@ -93,6 +93,8 @@ impl Store {
 fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) -> Store {
     let Beginning { manifest, tables, trees, last_sequence } = beginning;
     let next_keyspace_id = manifest.state().next_keyspace_id;
+    let clock_at_open_ms = manifest.state().store_clock_ms;
+    let opened_at = options.clock.now();
     Store {
         options,
         hash_seed: tables.hash_seed,
@@ -109,6 +111,8 @@ fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) ->
         uncertain_files: Mutex::default(),
         background: Background::default(),
         read_only: OnceLock::new(),
+        opened_at,
+        clock_at_open_ms,
         _lock: lock,
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     keyspace_options::DEFAULT_KEYSPACE,
     listener::Event,
     manifest::{KeyspaceCreated, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
+    memory::MemoryAccount,
     read::tree::Tree,
     read::view::PlacedMemtable,
     store::flush::write_memtables,
@@ -46,6 +47,7 @@ pub(crate) struct Recovered {
     next_file_id: u64,
     /// The store's files in the folder.
     names: Vec<String>,
+    memory: Arc<MemoryAccount>,
 }
 
 /// A store that has come back, with its tables open.
@@ -64,10 +66,13 @@ pub(crate) struct Beginning {
 /// [`Error::Io`]; [`Error::Corrupt`] if the manifest or the log is damaged where it must be whole.
 pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let fs = &*options.fs;
+    let memory = Arc::<MemoryAccount>::default();
     let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
     let files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
-    let Some(loaded) = load(fs, folder)? else { return fresh(folder, &files, names.clone()) };
-    let mut log = LogState::new(options, &loaded.state);
+    let Some(loaded) = load(fs, folder)? else {
+        return fresh(folder, &files, names.clone(), memory);
+    };
+    let mut log = LogState::new(options, &loaded.state, &memory);
     let named: Vec<_> = loaded.state.logs.iter().copied().collect();
     let mut on_disk = segment_ids(&names);
     // A crash may have kept any of the obsolete ones while they were unlinked.
@@ -85,18 +90,24 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let LogState { edit, memtables, .. } = log;
     let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);
     let next_file_id = above_all(&files).max(loaded.state.next_file_id);
-    Ok(Recovered { state: loaded.state, edit, memtables, last_sequence, next_file_id, names })
+    let state = loaded.state;
+    Ok(Recovered { state, edit, memtables, last_sequence, next_file_id, names, memory })
 }
 
 /// A folder without `CURRENT`: new, or left by a creation that did not end.
-fn fresh(folder: &Path, files: &[FileName<'_>], names: Vec<String>) -> Result<Recovered> {
+fn fresh(
+    folder: &Path,
+    files: &[FileName<'_>],
+    names: Vec<String>,
+    memory: Arc<MemoryAccount>,
+) -> Result<Recovered> {
     let random = |error| Error::io("draw random numbers for", folder, std::io::Error::other(error));
     let store_id = u128::from(getrandom::u64().map_err(random)?) << 64
         | u128::from(getrandom::u64().map_err(random)?);
     let state = ManifestState::new(store_id, getrandom::u64().map_err(random)?);
     let next_file_id = above_all(files).max(state.next_file_id);
     let (edit, memtables) = (VersionEdit::default(), BTreeMap::new());
-    Ok(Recovered { state, edit, memtables, last_sequence: 0, next_file_id, names })
+    Ok(Recovered { state, edit, memtables, last_sequence: 0, next_file_id, names, memory })
 }
 
 fn above_all(files: &[FileName<'_>]) -> u64 {
@@ -107,6 +118,7 @@ fn above_all(files: &[FileName<'_>]) -> u64 {
 struct LogState<'a> {
     state: &'a ManifestState,
     memtable_bytes: usize,
+    memory: &'a Arc<MemoryAccount>,
     edit: VersionEdit,
     /// Keyspaces that exist at this point of the log.
     live: BTreeSet<u64>,
@@ -116,10 +128,11 @@ struct LogState<'a> {
 }
 
 impl<'a> LogState<'a> {
-    fn new(options: &Options, state: &'a ManifestState) -> Self {
+    fn new(options: &Options, state: &'a ManifestState, memory: &'a Arc<MemoryAccount>) -> Self {
         Self {
             state,
             memtable_bytes: options.keyspace.memtable_bytes,
+            memory,
             edit: VersionEdit::default(),
             live: state.keyspaces.keys().copied().collect(),
             next_keyspace_id: state.next_keyspace_id,
@@ -199,7 +212,7 @@ impl<'a> LogState<'a> {
         let flushed = self.state.keyspaces.get(&keyspace).map_or(0, |known| known.flushed);
         if sequence > flushed {
             let memtable_bytes = self.memtable_bytes;
-            let new = || Arc::new(PlacedMemtable::new(memtable_bytes));
+            let new = || Arc::new(PlacedMemtable::new(memtable_bytes, self.memory));
             let placed = self.memtables.entry(keyspace).or_insert_with(new);
             placed.place(sequence, sequence);
             let hash = key_hash(key, self.state.hash_seed);
@@ -221,9 +234,10 @@ pub(crate) fn take_over(
     recovered: Recovered,
     delete_orphans_early: bool,
 ) -> Result<Beginning> {
-    let Recovered { mut state, mut edit, memtables, last_sequence, next_file_id, names } =
+    let Recovered { mut state, mut edit, memtables, last_sequence, next_file_id, names, memory } =
         recovered;
-    let tables = TableStore::new(options, folder, state.store_id, state.hash_seed, next_file_id);
+    let tables =
+        TableStore::new(options, folder, state.store_id, state.hash_seed, next_file_id, memory);
     for (&keyspace, placed) in &memtables {
         let found = find_options(options, &state, &edit, keyspace);
         let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
@@ -308,7 +322,8 @@ fn open_trees(
         let name = &keyspace.name;
         let found = present_options(options, name, &keyspace.options);
         let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
-        let tree = Tree::new(id, name.clone(), keyspace_options, Version::new(opened));
+        let memory = Arc::clone(&tables.memory);
+        let tree = Tree::new(id, name.clone(), keyspace_options, Version::new(opened), memory);
         trees.insert(name.clone(), Arc::new(tree));
     }
     Ok(trees)

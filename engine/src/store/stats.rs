@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Store;
 use crate::{
+    memory::MemoryUse,
     read::tree::Tree,
     stats::{KeyspaceStats, LevelStats, MemoryStats, Stats},
     version::LEVELS,
@@ -13,6 +14,7 @@ impl Store {
     /// What the store holds and what it did since it was opened.
     pub(crate) fn stats(&self) -> Stats {
         let counters = &self.tables.counters;
+        let memory = &self.tables.memory;
         let trees: Vec<_> = self.trees.read().values().cloned().collect();
         let mut stats = Stats {
             last_sequence: self.publish.visible(),
@@ -20,9 +22,12 @@ impl Store {
             levels: (0..LEVELS).map(|level| counters.level(level)).collect(),
             table_reads: counters.table_reads(),
             memory: MemoryStats {
+                memtable_bytes: memory.bytes(MemoryUse::Memtables),
+                filter_bytes: memory.bytes(MemoryUse::Filters),
+                index_bytes: memory.bytes(MemoryUse::Indexes),
+                writing_bytes: memory.bytes(MemoryUse::Writing),
                 block_cache_bytes: self.tables.cache.memory_bytes(),
                 block_cache_bytes_max: self.tables.cache.capacity_bytes(),
-                ..MemoryStats::default()
             },
             background: self.background.done(),
             read_only: self.read_only.get().map(|cause| cause.to_string()),
@@ -44,7 +49,6 @@ impl Store {
 fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     let view = tree.view();
     let memtable_bytes = view.memtables().map(|memtable| memtable.memory_bytes() as u64).sum();
-    stats.memory.memtable_bytes += memtable_bytes;
     let mut keyspace = KeyspaceStats {
         name: tree.name.clone(),
         memtable_bytes,
@@ -58,8 +62,6 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     for (level, _, live) in view.version.tables() {
         let meta = &live.meta;
         let memory = live.table.memory_bytes();
-        stats.memory.filter_bytes += memory.filter as u64;
-        stats.memory.index_bytes += memory.index as u64;
         stats.filters_unusable += u64::from(live.filter_unusable().is_some());
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;

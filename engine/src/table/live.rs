@@ -10,10 +10,13 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber, Trailer};
-use sievedb_sstable::{BlockCounts, FilterState, ReadError, Table};
+use sievedb_sstable::{BlockCounts, FilterState, ReadError, Table, TableMemory};
 
 use super::{TableMeta, obsolete::ObsoleteFiles};
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    memory::{Charge, MemoryAccount, MemoryUse},
+};
 
 /// A table that belongs to a version, or did.
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub(crate) struct LiveTable {
     pub(crate) path: PathBuf,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
+    _charges: [Charge; 2],
 }
 
 impl LiveTable {
@@ -32,9 +36,14 @@ impl LiveTable {
         table: Table,
         path: PathBuf,
         obsolete_files: Arc<ObsoleteFiles>,
+        memory: &Arc<MemoryAccount>,
     ) -> Self {
         let obsolete = AtomicBool::new(false);
-        Self { meta, table: Arc::new(table), path, obsolete, obsolete_files }
+        let TableMemory { index, filter } = table.memory_bytes();
+        let charges =
+            [memory.charge(MemoryUse::Indexes, index), memory.charge(MemoryUse::Filters, filter)];
+        let table = Arc::new(table);
+        Self { meta, table, path, obsolete, obsolete_files, _charges: charges }
     }
 
     /// The newest version of `key` at or below `sequence`.

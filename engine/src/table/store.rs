@@ -19,11 +19,17 @@ use crate::{
     fs::{AppendFile, Fs},
     keyspace_options::KeyspaceOptions,
     listener::{Event, EventListener},
+    memory::{Charge, MemoryAccount, MemoryUse},
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
     table::{FilterPlace, LiveTable, TableMeta, table_error},
 };
+
+/// What a table writer buffers, in bytes, besides its blocks.
+const WRITER_BYTES: usize = 256 << 10;
+/// Entries whose key hashes are charged at a time.
+const ENTRIES_CHARGED: u64 = 1 << 10;
 
 /// Creates, opens and deletes the table files of a store; hands out file ids.
 #[derive(Debug)]
@@ -35,6 +41,7 @@ pub(crate) struct TableStore {
     pub(crate) cache: Arc<BlockCache>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) obsolete_files: Arc<ObsoleteFiles>,
+    pub(crate) memory: Arc<MemoryAccount>,
     files: TableFiles,
     next_file_id: AtomicU64,
 }
@@ -53,6 +60,7 @@ impl TableStore {
         store_id: u128,
         hash_seed: u64,
         next_file_id: u64,
+        memory: Arc<MemoryAccount>,
     ) -> Self {
         let (fs, counters) = (Arc::clone(&options.fs), Arc::<Counters>::default());
         let files = TableFiles::new(
@@ -69,6 +77,7 @@ impl TableStore {
             cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
             counters,
             obsolete_files: Arc::default(),
+            memory,
             files,
             next_file_id: AtomicU64::new(next_file_id),
         }
@@ -104,7 +113,8 @@ impl TableStore {
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
         let unfinished =
             Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
-        Ok(TableBuilder { writer, file, unfinished, id, salt })
+        let charge = self.memory.charge(MemoryUse::Writing, WRITER_BYTES + 2 * options.block_bytes);
+        Ok(TableBuilder { writer, file, unfinished, id, salt, charge })
     }
 
     /// Opens a table that the manifest names, or is about to name.
@@ -127,7 +137,7 @@ impl TableStore {
         let cache = Arc::clone(&self.cache);
         let table = Table::open(source, identity, meta.bytes, filter, cache)
             .map_err(|error| table_error(&path, error))?;
-        Ok(LiveTable::new(meta, table, path, Arc::clone(&self.obsolete_files)))
+        Ok(LiveTable::new(meta, table, path, Arc::clone(&self.obsolete_files), &self.memory))
     }
 
     /// As [`open`](Self::open), and tells `listener` of a filter that cannot be used.
@@ -192,6 +202,7 @@ pub(crate) struct TableBuilder {
     unfinished: Unfinished,
     id: u64,
     salt: u64,
+    charge: Charge,
 }
 
 impl TableBuilder {
@@ -201,6 +212,9 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
+        if self.writer.entries().is_multiple_of(ENTRIES_CHARGED) {
+            self.charge.grow(ENTRIES_CHARGED as usize * size_of::<u64>());
+        }
         self.writer
             .add(key, value)
             .map_err(|error| Error::io("write", &self.unfinished.path, error))
@@ -217,7 +231,7 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, mut unfinished, id, salt } = self;
+        let Self { writer, file, mut unfinished, id, salt, charge: _charge } = self;
         let path = &unfinished.path;
         let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;

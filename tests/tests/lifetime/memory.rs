@@ -1,0 +1,46 @@
+//! Memory is counted for as long as somebody holds it.
+
+use std::sync::Arc;
+
+use sievedb::{Db, fs::MemoryFs};
+
+use super::small_store::{flush, open};
+
+/// The filters of the tables that belong to the store now.
+fn filters_of_levels(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|level| level.filter_bytes).sum()
+}
+
+#[test]
+fn an_iterator_keeps_the_memory_of_tables_that_are_gone() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = open(&fs);
+    flush(&db, 0..50, "old");
+    flush(&db, 0..50, "new");
+    let before = db.stats().memory;
+    assert!(before.filter_bytes > 0 && before.index_bytes > 0, "{before:?}");
+    assert_eq!(before.filter_bytes, filters_of_levels(&db));
+
+    let iterator = db.iter();
+    db.compact().unwrap();
+    let held = db.stats().memory;
+    let present = filters_of_levels(&db);
+    assert_eq!(held.filter_bytes, before.filter_bytes + present, "old and new are in memory");
+    drop(iterator);
+    assert_eq!(db.stats().memory.filter_bytes, present);
+    assert_eq!(db.stats().memory.writing_bytes, 0);
+}
+
+#[test]
+fn memtables_are_charged_as_they_fill_and_released_when_flushed() {
+    let db = open(&Arc::new(MemoryFs::new()));
+    let empty = db.stats().memory.memtable_bytes;
+    db.insert("key", [7; 1000]).unwrap();
+    let full = db.stats().memory.memtable_bytes;
+    assert!((empty + 1000..empty + 1500).contains(&full), "{empty} and then {full}");
+    let iterator = db.iter();
+    db.flush().unwrap();
+    assert_eq!(db.stats().memory.memtable_bytes, full + empty, "the iterator holds the old one");
+    drop(iterator);
+    assert_eq!(db.stats().memory.memtable_bytes, empty);
+}
