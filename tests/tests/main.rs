@@ -3,6 +3,7 @@
 mod corruption;
 mod crash;
 mod faults;
+mod full_disk;
 mod lifetime;
 mod limits;
 mod locking;

@@ -31,6 +31,8 @@ pub(crate) struct Background {
     state: Mutex<State>,
     /// There may be work.
     work: Condvar,
+    /// There may be room again on a full disk.
+    room: Condvar,
     /// Some work was done, or cannot be.
     progress: Condvar,
 }
@@ -71,12 +73,14 @@ impl Background {
     /// There may be room again on a full disk: the next worker tries.
     pub(crate) fn retry(&self) {
         self.state.lock().no_space = None;
+        self.room.notify_all();
         self.wake();
     }
 
     /// Ends the workers after the work they have claimed.
     pub(crate) fn shut_down(&self) {
         self.state.lock().shut_down = true;
+        self.room.notify_all();
         self.wake();
     }
 
@@ -95,12 +99,12 @@ impl Background {
             if state.shut_down {
                 return;
             }
-            if !worked && seen == Some(state.wakes) {
-                if state.no_space.is_some() {
-                    background.work.wait_for(&mut state, NO_SPACE_RETRY);
-                } else {
-                    background.work.wait(&mut state);
-                }
+            if !worked && state.no_space.is_some() {
+                // Whatever there is to do, and not for `work`: what a failed step leaves behind is
+                // unlinked, which wakes the others, and they would try the same at once.
+                background.room.wait_for(&mut state, NO_SPACE_RETRY);
+            } else if !worked && seen == Some(state.wakes) {
+                background.work.wait(&mut state);
             }
             seen = Some(state.wakes);
         }
@@ -176,7 +180,12 @@ impl Store {
                 return Some(Job::Flush(Arc::clone(tree)));
             }
         }
-        self.claim_compaction(&mut state, &trees)
+        let job = self.claim_compaction(&mut state, &trees);
+        if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
+            // Nothing is put off any more.
+            state.no_space = None;
+        }
+        job
     }
 
     fn claim_compaction(
@@ -225,12 +234,9 @@ impl Store {
         }
         let worked = outcome.is_ok();
         let full = outcome.err().filter(Error::is_no_space);
-        if let Some(error) = &full
-            && state.no_space.is_none()
-        {
-            self.tell(&Event::NoSpace { error: error.clone() });
-        }
-        if worked || full.is_some() {
+        let news = full.clone().filter(|_| state.no_space.is_none());
+        // That files were unlinked does not tell that a flush or a compaction has room.
+        if full.is_some() || worked && !matches!(job, Job::Unlink) {
             state.no_space = full;
         }
         // After a failure nothing is woken: the workers would try the same at once.
@@ -239,6 +245,10 @@ impl Store {
             self.background.work.notify_all();
         }
         self.background.progress.notify_all();
+        drop(state);
+        if let Some(error) = news {
+            self.tell(&Event::NoSpace { error });
+        }
         worked
     }
 
