@@ -9,5 +9,6 @@ mod limits;
 mod locking;
 mod model;
 mod planted;
+mod processes;
 mod stress;
 mod tidy;
