@@ -1,7 +1,5 @@
 //! A disk that is full for a while, and workers that try again.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
-
 use std::{
     sync::{
         Arc,
