@@ -21,9 +21,25 @@ use crate::{
 /// How long workers wait before they try again on a full disk.
 const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
 
-/// Keyspaces that are to be compacted as a whole, each with a limit: tables with a smaller id were
-/// there when somebody asked. Without it the work would not end while others write.
-pub(crate) type WholeRequests = BTreeMap<u64, u64>;
+/// Keyspaces that are to be compacted as a whole, by id.
+pub(crate) type WholeRequests = BTreeMap<u64, WholeRequest>;
+
+/// That a keyspace is to be compacted as a whole. Those who ask while it is under way share it.
+#[derive(Debug)]
+pub(crate) struct WholeRequest {
+    /// Unlike that of every other request, so that nobody takes a later one for his.
+    number: u64,
+    /// Tables with a smaller id were there when somebody asked. Without it the work would not end
+    /// while others write.
+    id_limit: u64,
+    waiters: usize,
+}
+
+impl WholeRequest {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
 
 /// The state of background work.
 #[derive(Debug, Default)]
@@ -49,6 +65,8 @@ struct State {
     running: Vec<(u64, Compaction)>,
     /// Keyspaces that somebody waits for to be compacted as a whole.
     whole: WholeRequests,
+    /// Requests for that so far.
+    whole_count: u64,
     no_space: Option<Error>,
     done: BackgroundStats,
 }
@@ -128,18 +146,33 @@ impl Background {
         mem::replace(&mut state.wakes_seen, wakes) != wakes || state.no_space.is_some()
     }
 
-    /// Asks for the tables of `tree` with ids below `id_limit` to be compacted as a whole.
-    pub(crate) fn request_whole(&self, tree: &Tree, id_limit: u64) {
+    /// Asks for the tables of `tree` with ids below `id_limit` to be compacted as a whole. Returns
+    /// the number of the request: it is done when it is gone.
+    pub(crate) fn request_whole(&self, tree: &Tree, id_limit: u64) -> u64 {
         let mut state = self.state.lock();
-        let limit = state.whole.entry(tree.id).or_default();
-        *limit = id_limit.max(*limit);
+        state.whole_count += 1;
+        let new = WholeRequest { number: state.whole_count, id_limit, waiters: 0 };
+        let request = state.whole.entry(tree.id).or_insert(new);
+        request.id_limit = id_limit.max(request.id_limit);
+        request.waiters += 1;
+        let number = request.number;
         drop(state);
         self.wake();
+        number
     }
 
-    /// Nobody waits any more for `tree` to be compacted as a whole.
-    pub(crate) fn withdraw_whole(&self, tree: &Tree) {
-        self.state.lock().whole.remove(&tree.id);
+    /// One who asked waits no longer. The request goes with the last of them: the others would take
+    /// its end for success.
+    pub(crate) fn withdraw_whole(&self, tree: &Tree, number: u64) {
+        let mut state = self.state.lock();
+        if let Some(request) = state.whole.get_mut(&tree.id)
+            && request.number == number
+        {
+            request.waiters -= 1;
+            if request.waiters == 0 {
+                state.whole.remove(&tree.id);
+            }
+        }
     }
 }
 
@@ -196,7 +229,7 @@ impl Store {
         for tree in trees {
             let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
             let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
-            let whole = state.whole.get(&tree.id).copied();
+            let whole = state.whole.get(&tree.id).map(|request| request.id_limit);
             match self.choose_compaction(tree, &running, whole) {
                 Chosen::Compaction(compaction) => {
                     state.running.push((tree.id, compaction.clone()));

@@ -71,3 +71,31 @@ fn workers_pause_and_go_on() {
     }
     assert!(db.stats().read_only.is_none());
 }
+
+/// Of many who wait for the same compaction, the first to hear of the full disk must not make the
+/// others believe that it is done.
+#[test]
+fn a_compaction_without_room_succeeds_for_nobody() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+    let options = small_options(fs.clone()).clock(Arc::new(SystemClock::new())).worker_threads(2);
+    let db = options.open(FOLDER).unwrap();
+    for number in 0..2u8 {
+        db.insert("key", [number]).unwrap();
+        db.flush().unwrap();
+    }
+    fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]).suffix(".sst"));
+    for round in 0..20 {
+        let outcomes = thread::scope(|scope| {
+            let waiting: Vec<_> = (0..8).map(|_| scope.spawn(|| db.compact())).collect();
+            waiting.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        for outcome in outcomes {
+            let full = outcome.as_ref().is_err_and(|error| error.is_no_space());
+            assert!(full, "round {round}: {outcome:?}, {:?}", db.stats().keyspaces);
+        }
+    }
+    fs.heal();
+    db.compact().unwrap();
+    let tables: Vec<_> = db.stats().keyspaces.iter().map(|keyspace| keyspace.tables).collect();
+    assert_eq!(tables, [1]);
+}
