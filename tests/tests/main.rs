@@ -6,6 +6,7 @@ mod faults;
 mod full_disk;
 mod lifetime;
 mod limits;
+mod listening;
 mod locking;
 mod model;
 mod planted;
