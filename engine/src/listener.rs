@@ -1,6 +1,9 @@
 //! What a store tells its owner.
 
-use std::fmt::Debug;
+use std::{
+    fmt::Debug,
+    panic::{self, AssertUnwindSafe},
+};
 
 use crate::Error;
 
@@ -27,8 +30,14 @@ pub enum Event {
 /// Receives the events of a store.
 ///
 /// Called on the thread where the event happens, sometimes with a lock held: it must be quick and
-/// must not call the store.
+/// must not call the store. If it panics, the panic hook tells, and the store goes on.
 pub trait EventListener: Debug + Send + Sync {
     /// Takes notice of `event`.
     fn on_event(&self, event: &Event);
+}
+
+/// Tells `listener` of `event`.
+pub(crate) fn tell(listener: &dyn EventListener, event: &Event) {
+    // A panic would leave undone what others wait for: a write, or a step of background work.
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| listener.on_event(event)));
 }

@@ -190,7 +190,7 @@ impl Options {
         if self.log_segment_bytes < 4 << 10 {
             return invalid("log_segment_bytes", "at least 4 KiB");
         }
-        if self.log_bytes_max < 2 * self.log_segment_bytes {
+        if self.log_bytes_max / 2 < self.log_segment_bytes {
             return invalid("log_bytes_max", "at least twice log_segment_bytes");
         }
         if self.open_files_max == 0 {
@@ -214,6 +214,8 @@ mod tests {
         let cases = [
             ("log_segment_bytes", Options::new().log_segment_bytes(4095)),
             ("log_bytes_max", Options::new().log_bytes_max(1 << 20)),
+            ("log_bytes_max", Options::new().log_bytes_max(8193).log_segment_bytes(4097)),
+            ("log_bytes_max", Options::new().log_segment_bytes(u64::MAX)),
             ("open_files_max", Options::new().open_files_max(0)),
             ("worker_threads", Options::new().worker_threads(65)),
             ("memtable_bytes", with(new().memtable_bytes(1))),

@@ -3,10 +3,13 @@
 mod corruption;
 mod crash;
 mod faults;
+mod full_disk;
 mod lifetime;
 mod limits;
+mod listening;
 mod locking;
 mod model;
 mod planted;
+mod processes;
 mod stress;
 mod tidy;

@@ -76,6 +76,10 @@ impl FaultFs {
 }
 
 impl Fs for FaultFs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.check(Call::CreateFolder, path)?;
         self.inner.create_folder(path)

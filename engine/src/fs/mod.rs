@@ -46,7 +46,12 @@ mod real;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt::Debug, io, path::Path, sync::Arc};
+use std::{
+    fmt::Debug,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 
@@ -68,6 +73,12 @@ pub use real::RealFs;
 /// except that [`create_folder`](Self::create_folder) may have made some parents, and that POSIX
 /// leaves open what an `EIO` has changed.
 pub trait Fs: Debug + Send + Sync {
+    /// `path` as it stays the same file when the process changes its current folder. Looks at no
+    /// file.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+
     /// Creates `path` and its missing parents. A folder that exists is fine.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 

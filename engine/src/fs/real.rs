@@ -10,7 +10,7 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Write},
     os::unix::fs::FileExt,
-    path::Path,
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -24,6 +24,10 @@ use super::{AppendFile, FileLock, Fs, ReadFile, check_same_folder};
 pub struct RealFs;
 
 impl Fs for RealFs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        path::absolute(path)
+    }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(path)
     }

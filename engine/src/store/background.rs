@@ -25,9 +25,25 @@ use crate::{
 /// How long workers wait before they try again on a full disk.
 const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
 
-/// Keyspaces that are to be compacted as a whole, each with a limit: tables with a smaller id were
-/// there when somebody asked. Without it the work would not end while others write.
-pub(crate) type WholeRequests = BTreeMap<u64, u64>;
+/// Keyspaces that are to be compacted as a whole, by id.
+pub(crate) type WholeRequests = BTreeMap<u64, WholeRequest>;
+
+/// That a keyspace is to be compacted as a whole. Those who ask while it is under way share it.
+#[derive(Debug)]
+pub(crate) struct WholeRequest {
+    /// Unlike that of every other request, so that nobody takes a later one for his.
+    number: u64,
+    /// Tables with a smaller id were there when somebody asked. Without it the work would not end
+    /// while others write.
+    id_limit: u64,
+    waiters: usize,
+}
+
+impl WholeRequest {
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
 
 /// The state of background work.
 #[derive(Debug, Default)]
@@ -35,6 +51,8 @@ pub(crate) struct Background {
     state: Mutex<State>,
     /// There may be work.
     work: Condvar,
+    /// There may be room again on a full disk.
+    room: Condvar,
     /// Some work was done, or cannot be.
     progress: Condvar,
 }
@@ -51,6 +69,8 @@ struct State {
     running: Vec<(u64, Compaction)>,
     /// Keyspaces that somebody waits for to be compacted as a whole.
     whole: WholeRequests,
+    /// Requests for that so far.
+    whole_count: u64,
     no_space: Option<Error>,
     done: BackgroundStats,
 }
@@ -75,12 +95,14 @@ impl Background {
     /// There may be room again on a full disk: the next worker tries.
     pub(crate) fn retry(&self) {
         self.state.lock().no_space = None;
+        self.room.notify_all();
         self.wake();
     }
 
     /// Ends the workers after the work they have claimed.
     pub(crate) fn shut_down(&self) {
         self.state.lock().shut_down = true;
+        self.room.notify_all();
         self.wake();
     }
 
@@ -99,12 +121,12 @@ impl Background {
             if state.shut_down {
                 return;
             }
-            if !worked && seen == Some(state.wakes) {
-                if state.no_space.is_some() {
-                    background.work.wait_for(&mut state, NO_SPACE_RETRY);
-                } else {
-                    background.work.wait(&mut state);
-                }
+            if !worked && state.no_space.is_some() {
+                // Whatever there is to do, and not for `work`: what a failed step leaves behind is
+                // unlinked, which wakes the others, and they would try the same at once.
+                background.room.wait_for(&mut state, NO_SPACE_RETRY);
+            } else if !worked && seen == Some(state.wakes) {
+                background.work.wait(&mut state);
             }
             seen = Some(state.wakes);
         }
@@ -128,18 +150,33 @@ impl Background {
         mem::replace(&mut state.wakes_seen, wakes) != wakes || state.no_space.is_some()
     }
 
-    /// Asks for the tables of `tree` with ids below `id_limit` to be compacted as a whole.
-    pub(crate) fn request_whole(&self, tree: &Tree, id_limit: u64) {
+    /// Asks for the tables of `tree` with ids below `id_limit` to be compacted as a whole. Returns
+    /// the number of the request: it is done when it is gone.
+    pub(crate) fn request_whole(&self, tree: &Tree, id_limit: u64) -> u64 {
         let mut state = self.state.lock();
-        let limit = state.whole.entry(tree.id).or_default();
-        *limit = id_limit.max(*limit);
+        state.whole_count += 1;
+        let new = WholeRequest { number: state.whole_count, id_limit, waiters: 0 };
+        let request = state.whole.entry(tree.id).or_insert(new);
+        request.id_limit = id_limit.max(request.id_limit);
+        request.waiters += 1;
+        let number = request.number;
         drop(state);
         self.wake();
+        number
     }
 
-    /// Nobody waits any more for `tree` to be compacted as a whole.
-    pub(crate) fn withdraw_whole(&self, tree: &Tree) {
-        self.state.lock().whole.remove(&tree.id);
+    /// One who asked waits no longer. The request goes with the last of them: the others would take
+    /// its end for success.
+    pub(crate) fn withdraw_whole(&self, tree: &Tree, number: u64) {
+        let mut state = self.state.lock();
+        if let Some(request) = state.whole.get_mut(&tree.id)
+            && request.number == number
+        {
+            request.waiters -= 1;
+            if request.waiters == 0 {
+                state.whole.remove(&tree.id);
+            }
+        }
     }
 }
 
@@ -180,7 +217,12 @@ impl Store {
                 return Some(Job::Flush(Arc::clone(tree)));
             }
         }
-        self.claim_compaction(&mut state, &trees)
+        let job = self.claim_compaction(&mut state, &trees);
+        if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
+            // Nothing is put off any more.
+            state.no_space = None;
+        }
+        job
     }
 
     fn claim_compaction(
@@ -191,7 +233,7 @@ impl Store {
         for tree in trees {
             let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
             let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
-            let whole = state.whole.get(&tree.id).copied();
+            let whole = state.whole.get(&tree.id).map(|request| request.id_limit);
             match self.choose_compaction(tree, &running, whole) {
                 Chosen::Compaction(compaction) => {
                     state.running.push((tree.id, compaction.clone()));
@@ -229,12 +271,9 @@ impl Store {
         }
         let worked = outcome.is_ok();
         let full = outcome.err().filter(Error::is_no_space);
-        if let Some(error) = &full
-            && state.no_space.is_none()
-        {
-            self.tell(&Event::NoSpace { error: error.clone() });
-        }
-        if worked || full.is_some() {
+        let news = full.clone().filter(|_| state.no_space.is_none());
+        // That files were unlinked does not tell that a flush or a compaction has room.
+        if full.is_some() || worked && !matches!(job, Job::Unlink) {
             state.no_space = full;
         }
         // After a failure nothing is woken: the workers would try the same at once.
@@ -243,6 +282,10 @@ impl Store {
             self.background.work.notify_all();
         }
         self.background.progress.notify_all();
+        drop(state);
+        if let Some(error) = news {
+            self.tell(&Event::NoSpace { error });
+        }
         worked
     }
 

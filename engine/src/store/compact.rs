@@ -19,6 +19,7 @@ use crate::{
     read::source::Source,
     read::tree::Tree,
     store::Store,
+    store::background::WholeRequest,
     store::install::{Change, Move},
     store::table_output::write_tables,
     table::TableMeta,
@@ -142,11 +143,12 @@ impl Store {
     /// Why that cannot be done.
     pub(crate) fn compact_tree(&self, tree: &Arc<Tree>) -> Result<()> {
         self.flush_trees(std::slice::from_ref(tree))?;
-        self.background.request_whole(tree, self.tables.next_file_id());
-        let done = self.wait_for_work(|whole| tree.is_dropped() || !whole.contains_key(&tree.id));
-        if done.is_err() {
-            self.background.withdraw_whole(tree);
-        }
+        let number = self.background.request_whole(tree, self.tables.next_file_id());
+        let is_this = |request: &WholeRequest| request.number() == number;
+        let done = self
+            .wait_for_work(|whole| tree.is_dropped() || !whole.get(&tree.id).is_some_and(is_this));
+        // Does nothing for one that is done.
+        self.background.withdraw_whole(tree, number);
         done
     }
 }

@@ -38,7 +38,7 @@ use crate::{
     commit::{Placement, PublishQueue, SharedLog},
     file_name::FileName,
     fs::FileLock,
-    listener::Event,
+    listener::{Event, tell},
     manifest::{ManifestFile, ManifestState, VersionEdit},
     read::snapshot_list::SnapshotList,
     read::tree::Tree,
@@ -107,7 +107,7 @@ impl Store {
     /// Tells the listener, if there is one.
     pub(crate) fn tell(&self, event: &Event) {
         if let Some(listener) = &self.options.listener {
-            listener.on_event(event);
+            tell(&**listener, event);
         }
     }
 

@@ -38,6 +38,8 @@ impl OpenStore {
     ///
     /// As [`Options::open`].
     pub(crate) fn open(folder: &Path, options: Options) -> Result<Self> {
+        let absolute = options.fs.absolute(folder);
+        let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
         create_folder(&*options.fs, folder)?;
         let lock_path = FileName::Lock.path(folder);
         let lock = options.fs.lock(&lock_path).map_err(|error| match error.kind() {

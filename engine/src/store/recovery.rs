@@ -18,7 +18,7 @@ use crate::{
     file_name::{FileName, ID_MAX},
     fs::Fs,
     keyspace_options::DEFAULT_KEYSPACE,
-    listener::Event,
+    listener::{Event, tell},
     manifest::{KeyspaceCreated, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
     memory::MemoryAccount,
     read::tree::Tree,
@@ -85,7 +85,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         && let Some(listener) = &options.listener
     {
         let (log_id, offset) = (torn.position.file_id, torn.position.offset);
-        listener.on_event(&Event::TornTail { log_id, offset });
+        tell(&**listener, &Event::TornTail { log_id, offset });
     }
     let LogState { edit, memtables, .. } = log;
     let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);

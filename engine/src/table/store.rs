@@ -18,7 +18,7 @@ use crate::{
     file_name::FileName,
     fs::{AppendFile, Fs},
     keyspace_options::KeyspaceOptions,
-    listener::{Event, EventListener},
+    listener::{Event, EventListener, tell},
     memory::{Charge, MemoryAccount, MemoryUse},
     stats::Counters,
     table::files::TableFiles,
@@ -154,7 +154,7 @@ impl TableStore {
         let live = self.open(Arc::clone(meta))?;
         if let (Some(reason), Some(listener)) = (live.filter_unusable(), listener) {
             let (keyspace, table_id) = (keyspace.to_owned(), meta.id);
-            listener.on_event(&Event::FilterUnusable { keyspace, table_id, reason });
+            tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
         }
         Ok(live)
     }

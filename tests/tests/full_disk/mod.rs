@@ -1,0 +1,101 @@
+//! A disk that is full for a while, and workers that try again.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use sievedb::{
+    Event, EventListener,
+    clock::SystemClock,
+    fs::{Call, Fault, FaultFs, MemoryFs, Times},
+};
+use sievedb_tests::settings::{FOLDER, report, small_options};
+
+const ENOSPC: i32 = 28;
+const WORKERS: usize = 8;
+/// Attempts of each worker in a second, with one for good measure.
+const TRIES_MAX: usize = 3;
+
+/// Counts what it is told about a full disk.
+#[derive(Debug, Default)]
+struct NoSpaceCount(AtomicUsize);
+
+impl EventListener for NoSpaceCount {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::NoSpace { .. }) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// The unlinking of what a failed step left must not make the others try at once: between them, two
+/// workers could keep the processor and the disk busy for as long as it is full.
+#[test]
+fn workers_pause_and_go_on() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+    let listener = Arc::<NoSpaceCount>::default();
+    let options = small_options(fs.clone())
+        .clock(Arc::new(SystemClock::new()))
+        .worker_threads(WORKERS)
+        .listener(listener.clone());
+    let db = options.open(FOLDER).unwrap();
+    fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]).suffix(".sst"));
+    let mut acknowledged = Vec::new();
+    let refused = (0..100_000u32).find_map(|number| {
+        let written = db.insert(number.to_be_bytes(), [7; 100]);
+        acknowledged.extend(written.is_ok().then_some(number));
+        written.err()
+    });
+    assert!(refused.expect("writes must stop at some time").is_no_space());
+
+    let before = fs.failures();
+    thread::sleep(Duration::from_secs(1));
+    let tries = fs.failures() - before;
+    let told = listener.0.load(Relaxed);
+    report(&format!("full disk: {tries} attempts in a second, told {told} times"));
+    assert!(tries > 0, "nobody tried again");
+    assert!(tries <= WORKERS * TRIES_MAX, "{tries} attempts in a second");
+    assert_eq!(told, 1, "the disk became full once");
+    assert!(db.flush().unwrap_err().is_no_space(), "whoever waits is told");
+
+    fs.heal();
+    db.flush().unwrap();
+    db.insert("more", "").unwrap();
+    for number in acknowledged {
+        assert!(db.contains_key(number.to_be_bytes()).unwrap(), "{number} was acknowledged");
+    }
+    assert!(db.stats().read_only.is_none());
+}
+
+/// Of many who wait for the same compaction, the first to hear of the full disk must not make the
+/// others believe that it is done.
+#[test]
+fn a_compaction_without_room_succeeds_for_nobody() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+    let options = small_options(fs.clone()).clock(Arc::new(SystemClock::new())).worker_threads(2);
+    let db = options.open(FOLDER).unwrap();
+    for number in 0..2u8 {
+        db.insert("key", [number]).unwrap();
+        db.flush().unwrap();
+    }
+    fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]).suffix(".sst"));
+    for round in 0..20 {
+        let outcomes = thread::scope(|scope| {
+            let waiting: Vec<_> = (0..8).map(|_| scope.spawn(|| db.compact())).collect();
+            waiting.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        for outcome in outcomes {
+            let full = outcome.as_ref().is_err_and(|error| error.is_no_space());
+            assert!(full, "round {round}: {outcome:?}, {:?}", db.stats().keyspaces);
+        }
+    }
+    fs.heal();
+    db.compact().unwrap();
+    let tables: Vec<_> = db.stats().keyspaces.iter().map(|keyspace| keyspace.tables).collect();
+    assert_eq!(tables, [1]);
+}

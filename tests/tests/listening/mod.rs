@@ -1,0 +1,114 @@
+//! What a listener does must not harm the store that tells it.
+
+use std::{
+    mem,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use sievedb::{
+    Db, Durability, Event, EventListener,
+    clock::SystemClock,
+    fs::{Call, Fault, FaultFs, MemoryFs, Times},
+};
+use sievedb_tests::settings::{FOLDER, small_options};
+
+const ENOSPC: i32 = 28;
+
+/// Panics at the first event of each kind.
+#[derive(Debug, Default)]
+struct Panicking(Mutex<Vec<mem::Discriminant<Event>>>);
+
+impl EventListener for Panicking {
+    fn on_event(&self, event: &Event) {
+        let mut seen = self.0.lock().expect("not held at the panic");
+        let kind = mem::discriminant(event);
+        if seen.contains(&kind) {
+            return;
+        }
+        seen.push(kind);
+        drop(seen);
+        panic!("a listener panics, as it should: {event:?}");
+    }
+}
+
+/// Drops the last handle of a store when the disk is full.
+#[derive(Debug, Default)]
+struct Dropping(Mutex<Option<Db>>);
+
+impl EventListener for Dropping {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::NoSpace { .. }) {
+            let handle = self.0.lock().expect("not held at a panic").take();
+            drop(handle);
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_a_listener_stops_nobody() {
+    for workers in [0, 2] {
+        let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+        let listener = Arc::<Panicking>::default();
+        let options = || {
+            let clock = Arc::new(SystemClock::new());
+            small_options(fs.clone()).clock(clock).worker_threads(workers)
+        };
+        let db = options().listener(listener.clone()).open(FOLDER).unwrap();
+        let write = |thread: u32| {
+            for number in 0..500u32 {
+                let key = [thread.to_be_bytes(), number.to_be_bytes()].concat();
+                db.insert(key, [7; 100]).unwrap();
+            }
+        };
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                scope.spawn(move || write(thread));
+            }
+        });
+        db.compact().unwrap();
+        db.insert("more", "").unwrap();
+        fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]).suffix(".sst"));
+        assert!(db.flush().unwrap_err().is_no_space());
+        fs.heal();
+        db.flush().unwrap();
+        assert!(db.stats().read_only.is_none(), "{workers} workers");
+        assert_eq!(listener.0.lock().unwrap().len(), 3, "flushed, compacted, no space");
+        drop(db);
+        assert_eq!(options().open(FOLDER).unwrap().iter().count(), 3 * 500 + 1);
+    }
+}
+
+#[test]
+fn a_listener_may_hold_the_last_handle() {
+    for workers in [1, 4] {
+        let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+        let listener = Arc::<Dropping>::default();
+        let options = || {
+            let clock = Arc::new(SystemClock::new());
+            small_options(fs.clone()).clock(clock).worker_threads(workers)
+        };
+        let db = options().listener(listener.clone()).open(FOLDER).unwrap();
+        fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]).suffix(".sst"));
+        let mut batch = db.batch();
+        for number in 0..2 * (4 << 10) / 100u32 {
+            batch.insert(&db, number.to_be_bytes(), [7; 100]).unwrap();
+        }
+        batch.commit(Durability::Disk).unwrap();
+        *listener.0.lock().unwrap() = Some(db.clone());
+        // Freezes the memtable that the batch has filled, so that a worker meets the full disk.
+        db.insert("more", "").unwrap();
+        drop(db);
+        let reopened = (0..500).find_map(|_| {
+            thread::sleep(Duration::from_millis(10));
+            if listener.0.lock().unwrap().is_some() {
+                return None;
+            }
+            fs.heal();
+            options().open(FOLDER).ok()
+        });
+        let reopened = reopened.expect("a worker closes the store and lets go of its lock");
+        assert!(reopened.contains_key("more").unwrap(), "{workers} workers");
+    }
+}

@@ -1,0 +1,47 @@
+//! A process that changes its current folder while a store is open.
+
+use std::{env, path::Path};
+
+use sievedb::Db;
+
+use super::{FOLDER_VARIABLE, other_process};
+
+/// Runs in a process of its own: the current folder is that of all threads.
+#[test]
+fn writer() {
+    let Some(folder) = env::var_os(FOLDER_VARIABLE).filter(|_| env::var_os("SIEVE_MOVE").is_some())
+    else {
+        return;
+    };
+    env::set_current_dir(Path::new(&folder).join("before")).unwrap();
+    let db = Db::open("db").unwrap();
+    db.insert("first", "").unwrap();
+    env::set_current_dir(Path::new(&folder).join("after")).unwrap();
+    let other = Db::open("db").unwrap();
+    for key in ["second", "third"] {
+        db.insert(key, "").unwrap();
+        db.flush().unwrap();
+        other.insert(key, "other").unwrap();
+    }
+    db.compact().unwrap();
+    assert!(Db::open("").is_err(), "an empty path is no folder");
+}
+
+/// All files of a store stay in the folder that its path meant when it was opened.
+#[test]
+fn a_relative_path_is_resolved_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = ["before/db", "after/db"].map(|path| folder.path().join(path));
+    for store in &stores {
+        drop(Db::open(store).unwrap());
+    }
+    let mut writer = other_process("processes::moved::writer");
+    writer.env(FOLDER_VARIABLE, folder.path()).env("SIEVE_MOVE", "1");
+    assert!(writer.status().unwrap().success());
+    let [before, after] = stores.map(|store| Db::open(store).unwrap());
+    for (db, keys) in [(before, vec!["first", "second", "third"]), (after, vec!["second", "third"])]
+    {
+        let found: Vec<_> = db.iter().keys().map(|key| key.unwrap()).collect();
+        assert_eq!(found, keys);
+    }
+}
