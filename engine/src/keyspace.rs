@@ -181,8 +181,9 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// As [`Db::flush`](crate::Db::flush).
+    /// As [`Db::flush`](crate::Db::flush); [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn flush(&self) -> Result<()> {
+        self.tree.check()?;
         self.open.store().flush_trees(std::slice::from_ref(&self.tree))
     }
 
@@ -190,8 +191,9 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// As [`Db::compact`](crate::Db::compact).
+    /// As [`Db::compact`](crate::Db::compact); [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn compact(&self) -> Result<()> {
+        self.tree.check()?;
         self.open.store().compact_tree(&self.tree)
     }
 }

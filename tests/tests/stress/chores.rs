@@ -91,6 +91,8 @@ fn create_and_drop(shared: &Shared, number: u32) {
         let dropped = |outcome| matches!(outcome, Err(Error::KeyspaceDropped { .. }));
         assert!(dropped(keyspace.insert("late", "")), "a write to a dropped keyspace");
         assert!(dropped(keyspace.get("late").map(drop)), "a read of a dropped keyspace");
+        assert!(dropped(keyspace.flush()), "a flush of a dropped keyspace");
+        assert!(dropped(keyspace.compact()), "a compaction of a dropped keyspace");
         assert!(dropped(batch.commit(Durability::OsBuffer)), "a batch to a dropped keyspace");
         assert!(!db.drop_keyspace(&name).unwrap());
     }
