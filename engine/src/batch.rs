@@ -1,6 +1,6 @@
 //! Writes that become one.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use sievedb_filter::hash::key_hash;
 use sievedb_format::{KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX, codec::varint_bytes};
@@ -30,7 +30,6 @@ use crate::{
 /// batch.commit(Durability::Disk)?;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
-#[derive(Debug)]
 #[must_use = "a batch writes nothing until it is committed"]
 pub struct Batch {
     open: Arc<OpenStore>,
@@ -99,6 +98,12 @@ impl Batch {
             return Ok(());
         }
         Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() })
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 

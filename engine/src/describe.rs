@@ -1,6 +1,6 @@
 //! A file's bytes and their meaning, for people.
 
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use sievedb_format::{Annotation, Corruption};
 
@@ -21,8 +21,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`Error::Io`]; [`Error::Corrupt`] if nothing of it can be read, or the name is not one of a
-/// store's files.
+/// [`Error::Io`], also if the name is not one of a store's files; [`Error::Corrupt`] if nothing of
+/// it can be read.
 pub fn describe(path: &Path) -> Result<Annotation> {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
@@ -42,8 +42,9 @@ pub fn describe(path: &Path) -> Result<Annotation> {
             Ok(sievedb_sstable::describe(&files.source(id, path.to_owned())?))
         }
         Some(FileName::Lock | FileName::Temporary(_)) | None => {
-            let source = Corruption::Unsupported { what: "name of a file", value: 0 };
-            Err(Error::corrupt(path, 0, source))
+            open()?;
+            let reason = "its name is not that of a table, log segment, manifest or CURRENT";
+            Err(Error::io("describe", path, io::Error::new(io::ErrorKind::InvalidInput, reason)))
         }
     }
 }

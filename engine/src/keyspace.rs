@@ -1,6 +1,6 @@
 //! A named collection of keys.
 
-use std::{ops::RangeBounds, sync::Arc};
+use std::{fmt, ops::RangeBounds, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
@@ -22,7 +22,7 @@ use crate::{
 ///
 /// Keys have 0 bytes to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), values 0 bytes to
 /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX). Keys are ordered byte by byte.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Keyspace {
     open: Arc<OpenStore>,
     tree: Arc<Tree>,
@@ -48,7 +48,8 @@ impl Keyspace {
     }
 
     /// Stores `value` under `key`, with the durability of
-    /// [`Options::durability`](crate::Options::durability).
+    /// [`Options::durability`](crate::Options::durability). For another one write a
+    /// [`Batch`](crate::Batch) of one entry.
     ///
     /// # Errors
     ///
@@ -151,7 +152,11 @@ impl Keyspace {
 
     /// The keys within `bounds` with their values. As [`iter`](Self::iter).
     ///
+    /// A pair of [`Bound`](std::ops::Bound)s needs the type of the key spelled out, as in
+    /// [`BTreeMap`](std::collections::BTreeMap::range).
+    ///
     /// ```
+    /// # use std::ops::Bound;
     /// # let folder = tempfile::tempdir().unwrap();
     /// let db = sievedb::Db::open(folder.path())?;
     /// for name in ["anna", "bert", "carl"] {
@@ -159,6 +164,10 @@ impl Keyspace {
     /// }
     /// let (last, _) = db.range("a".."c").next_back().expect("two names are below c")?;
     /// assert_eq!(&*last, b"bert");
+    ///
+    /// // The next page: what comes after the last key of this one.
+    /// let next_page = db.range::<&[u8]>((Bound::Excluded(&*last), Bound::Unbounded));
+    /// assert_eq!(next_page.keys().collect::<Result<Vec<_>, _>>()?, ["carl"]);
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     #[must_use]
@@ -195,6 +204,12 @@ impl Keyspace {
     pub fn compact(&self) -> Result<()> {
         self.tree.check()?;
         self.open.store().compact_tree(&self.tree)
+    }
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 

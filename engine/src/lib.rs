@@ -1,4 +1,36 @@
 //! An embedded LSM-tree key-value engine that answers absent keys from memory.
+//!
+//! [`Db::open`] opens or creates a store in a folder. A [`Db`] reads and writes like the
+//! [`Keyspace`] named "default"; [`Db::keyspace`] makes others, [`Db::batch`] writes to several of
+//! them at once, [`Db::snapshot`] reads them all as they were at one moment. All handles may be
+//! cloned and shared between threads, and none has a lifetime. Calls block: in asynchronous code
+//! make them where blocking is allowed.
+//!
+//! Keys and values are bytes: whatever is `AsRef<[u8]>`. Keys are ordered byte by byte, so store
+//! numbers in keys as `to_be_bytes`. Values are read as [`Bytes`], which deref to `[u8]`.
+//!
+//! ```
+//! use sievedb::{Db, Durability};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! let db = Db::open(folder.path())?;
+//! let links = db.keyspace("links")?;
+//! let by_user = db.keyspace("links by user")?;
+//!
+//! let user = 7_u64;
+//! if links.insert_if_absent("docs", "https://docs.rs")? {
+//!     let mut batch = db.batch();
+//!     batch.insert(&by_user, [&user.to_be_bytes()[..], b"docs"].concat(), "")?;
+//!     batch.commit(Durability::Disk)?;
+//! }
+//! for key in by_user.prefix(user.to_be_bytes()).keys() {
+//!     assert_eq!(&key?[8..], b"docs");
+//! }
+//! # Ok::<(), sievedb::Error>(())
+//! ```
+//!
+//! What a write survives is its [`Durability`]; settings are in [`Options`] and
+//! [`KeyspaceOptions`], counters in [`Stats`].
 
 mod batch;
 pub mod clock;
@@ -34,6 +66,7 @@ mod version;
 mod wal;
 
 pub use batch::Batch;
+pub use bytes::Bytes;
 pub use db::Db;
 pub use describe::describe;
 pub use durability::Durability;
@@ -43,7 +76,7 @@ pub use keyspace_options::{Compression, DEFAULT_KEYSPACE, KeyspaceOptions};
 pub use listener::{Event, EventListener};
 pub use options::{Options, ReadMode};
 pub use range::{Keys, Range};
-pub use sievedb_format::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use sievedb_format::{Annotation, Corruption, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
 

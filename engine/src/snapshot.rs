@@ -1,6 +1,7 @@
 //! A store as it was at one moment.
 
 use std::{
+    fmt,
     ops::{Deref, RangeBounds},
     sync::Arc,
 };
@@ -31,10 +32,15 @@ pub struct KeyspaceSnapshot {
 }
 
 /// Keeps a sequence number listed.
-#[derive(Debug)]
 struct HeldSequence {
     open: Arc<OpenStore>,
     sequence: SequenceNumber,
+}
+
+impl fmt::Debug for HeldSequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HeldSequence").field(&self.sequence).finish()
+    }
 }
 
 impl Drop for HeldSequence {

@@ -15,6 +15,7 @@ pub(crate) struct Args {
     keyspace: KeyspaceArgs,
     #[command(flatten)]
     notation: Notation,
+    /// Key to look up.
     key: String,
     /// Print the bytes of the value as they are, without an end of line.
     #[arg(long, conflicts_with = "hex")]

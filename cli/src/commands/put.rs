@@ -12,7 +12,9 @@ pub(crate) struct Args {
     keyspace: KeyspaceArgs,
     #[command(flatten)]
     notation: Notation,
+    /// Key to store under.
     key: String,
+    /// Value to store.
     value: String,
 }
 

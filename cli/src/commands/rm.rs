@@ -12,6 +12,7 @@ pub(crate) struct Args {
     keyspace: KeyspaceArgs,
     #[command(flatten)]
     notation: Notation,
+    /// Key to remove.
     key: String,
 }
 
