@@ -24,6 +24,9 @@ use crate::{
     table::TableMeta,
 };
 
+/// Tables below this share of the base level are small: 4 MiB by default.
+const SMALL_TABLES_IN_BASE_LEVEL: u64 = 32;
+
 /// Chooses compactions. Every answer follows from what it is given.
 #[derive(Debug)]
 pub(crate) struct Picker<'a> {
@@ -171,8 +174,8 @@ impl<'a> Picker<'a> {
         taken
     }
 
-    /// A compaction of `tables` of `level` with what they overlap in `output_level`, unless that is
-    /// the same level: then of these alone.
+    /// A compaction of `tables` of `level` with what they overlap in `output_level`; from level 0, or
+    /// with a small neighbour there. Unless that is the same level: then of these alone.
     fn with_overlap(
         &self,
         reason: Reason,
@@ -183,10 +186,33 @@ impl<'a> Picker<'a> {
         let (smallest, largest) = hull(&tables)?;
         let mut inputs = vec![(level, tables)];
         if output_level > level {
-            let below = self.levels.overlap(output_level, smallest, largest);
-            inputs.push((output_level, below.to_vec()));
+            let mut below = self.levels.overlap(output_level, smallest, largest).to_vec();
+            if below.is_empty() && level == 0 {
+                below.extend(self.small_neighbour(output_level, smallest, bytes(&inputs[0].1)));
+            }
+            inputs.push((output_level, below));
         }
         self.compaction(reason, inputs, output_level)
+    }
+
+    /// A table of `level` beside `key` that tables of `own_bytes` are merged with, though they do
+    /// not overlap, because all of them are small.
+    ///
+    /// Otherwise a store that is opened for a few writes at a time would collect a table for each
+    /// time. Rewriting a neighbour of four times the size at the most bounds what that costs.
+    fn small_neighbour(&self, level: u8, key: &[u8], own_bytes: u64) -> Option<&'a TableMeta> {
+        let small_bytes = self.options.base_level_bytes_max / SMALL_TABLES_IN_BASE_LEVEL;
+        if own_bytes >= small_bytes {
+            return None;
+        }
+        let neighbour_bytes_max = (small_bytes / 16).max(4 * own_bytes);
+        let run = self.levels.run(level);
+        let behind = run.partition_point(|table| *table.largest < *key);
+        let beside = [behind.checked_sub(1), Some(behind)].into_iter().flatten();
+        let tables = beside.filter_map(|at| run.get(at).copied());
+        let is_small =
+            |table: &&TableMeta| table.bytes < neighbour_bytes_max && !self.levels.is_busy(table);
+        tables.filter(is_small).min_by_key(|table| table.bytes)
     }
 
     /// A compaction of `inputs`, unless it has to wait.
