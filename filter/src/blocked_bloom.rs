@@ -90,6 +90,27 @@ impl BlockedBloom {
         prefetch(&self.lines[line_index(hash, self.lines.len())]);
     }
 
+    /// Sets each of `answers` to what [`may_contain_hash`](Self::may_contain_hash) says of the hash
+    /// at its place, with many loads from memory under way at once.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many answers as hashes.
+    pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
+        /// So many lines are on their way from memory at once.
+        const BATCH: usize = 32;
+
+        assert_eq!(hashes.len(), answers.len(), "an answer for each hash");
+        for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+            for &hash in hashes {
+                self.prefetch(hash);
+            }
+            for (answer, &hash) in answers.iter_mut().zip(hashes) {
+                *answer = self.may_contain_hash(hash);
+            }
+        }
+    }
+
     /// Bytes of the lines.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -6,22 +6,26 @@
 //!
 //! | offset      | bytes  | field             | meaning                                            |
 //! |-------------|--------|-------------------|----------------------------------------------------|
-//! | 0           | 64 × n | `payload`         | lines; bit `b` of a line is bit `b % 8` of its byte `b / 8` |
-//! | 64 × n      | 64     | trailer           |                                                    |
+//! | 0           | p      | `payload`         | by kind, see below                                 |
+//! | p           | 64     | trailer           |                                                    |
 //! | trailer + 0 | 1      | `kind`            | a [`FilterKind`]                                   |
 //! | + 1         | 1      | `version`         | 1                                                  |
 //! | + 2         | 1      | `hash_version`    | [`HASH_VERSION`]                                   |
 //! | + 3         | 1      | `groups`          | column groups of the payload; a Bloom filter has 1 |
-//! | + 4         | 1      | `probes`          | bits set per key, 1 to 16                          |
-//! | + 5         | 3      |                   | zero                                               |
+//! | + 4         | 1      | `probes`          | bits set per key, 1 to 16; of a ribbon `columns`, 1 to 32 |
+//! | + 5         | 1      | `layers`          | of a ribbon, 1 to 12; otherwise zero               |
+//! | + 6         | 2      | `attempt`         | of a ribbon: number of its seeds; otherwise zero   |
 //! | + 8         | 8      | `hash_seed`       | seed of the key hash                               |
 //! | + 16        | 8      | `salt`            | random number of the table it belongs to           |
 //! | + 24        | 8      | `key_count`       | keys, without equal neighbours                     |
-//! | + 32        | 8      | `lines`           | n, at least 1                                      |
+//! | + 32        | 8      | `lines`           | lines, at least 1; of a ribbon `blocks` of 64 slots, at least 1 |
 //! | + 40        | 8      | `millibits`       | thousandths of a bit per key that were asked for   |
-//! | + 48        | 8      |                   | zero                                               |
+//! | + 48        | 8      | `upper`           | of a ribbon: blocks with a column less than the others, which come first; otherwise zero |
 //! | + 56        | 4      | `payload_crc32`   | CRC-32 (IEEE 802.3) of the payload                 |
 //! | + 60        | 4      | `trailer_crc32`   | CRC-32 of the bytes 0 to 59 of the trailer         |
+//!
+//! The payload of a Bloom filter is lines of 64 bytes; bit `b` of a line is bit `b % 8` of its byte
+//! `b / 8`. The payload of a ribbon is described in `ribbon/stored.rs`.
 //!
 //! Later versions keep the trailer's length and the fields `kind`, `version` and `trailer_crc32`.
 
@@ -31,7 +35,8 @@ use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::hash::HASH_VERSION;
 use crate::line::{LINE_BYTES, Line, PROBES_MAX};
-use crate::params::BITS_PER_KEY_MAX;
+use crate::params::{BITS_PER_KEY_MAX, blocked_bloom_fpr, blocked_bloom_probes, columns_fpr};
+use crate::ribbon::{COLUMNS_MAX, Header, Ribbon};
 use crate::table_filter::TableFilter;
 
 /// Bytes of the trailer.
@@ -47,12 +52,37 @@ const MILLIBITS_MAX: u64 = BITS_PER_KEY_MAX as u64 * 1000;
 pub enum FilterKind {
     /// [`BlockedBloom`].
     BlockedBloom = 1,
-    /// A bumped ribbon filter; reserved.
+    /// [`Ribbon`].
     Ribbon = 2,
     /// A binary fuse filter; reserved.
     BinaryFuse = 3,
     /// A filter that answers for ranges of keys; reserved.
     Range = 4,
+}
+
+impl FilterKind {
+    /// Expected false-positive rate, from 0 to 1, of a large filter of this kind with so many bits
+    /// per key; `None` for a kind that is only reserved.
+    ///
+    /// Of a ribbon, columns are counted, and not the 0.3 % that thresholds and empty slots take.
+    ///
+    /// # Panics
+    ///
+    /// If `bits_per_key` is not in `0 < bits_per_key <= `[`BITS_PER_KEY_MAX`].
+    #[must_use]
+    pub fn expected_fpr(self, bits_per_key: f64) -> Option<f64> {
+        assert!(
+            bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
+            "bits_per_key is {bits_per_key}"
+        );
+        match self {
+            Self::BlockedBloom => {
+                Some(blocked_bloom_fpr(bits_per_key, blocked_bloom_probes(bits_per_key)))
+            }
+            Self::Ribbon => Some(columns_fpr(bits_per_key.clamp(1.0, COLUMNS_MAX.into()))),
+            Self::BinaryFuse | Self::Range => None,
+        }
+    }
 }
 
 /// What the table that a filter belongs to says about it.
@@ -87,13 +117,44 @@ pub fn encode(filter: &BlockedBloom, hash_seed: u64, salt: u64, millibits: u64) 
         hash_version: HASH_VERSION,
         groups: 1,
         probes: filter.probes(),
-        zero_5: [0; 3],
+        layers: 0,
+        attempt: 0,
         hash_seed,
         salt,
         key_count: filter.key_count(),
         lines: lines.len() as u64,
         millibits,
-        zero_48: 0,
+        upper: 0,
+        payload_crc32: crc32fast::hash(&bytes),
+    };
+    bytes.extend_from_slice(&trailer.to_bytes());
+    bytes
+}
+
+/// The bytes of a ribbon filter; otherwise like [`encode`].
+///
+/// # Panics
+///
+/// If `millibits` is not from 1 to 40,000.
+#[must_use]
+pub fn encode_ribbon(filter: &Ribbon, hash_seed: u64, salt: u64, millibits: u64) -> Vec<u8> {
+    assert!((1..=MILLIBITS_MAX).contains(&millibits), "millibits is {millibits}");
+    let mut bytes = filter.to_payload();
+    let Header { groups, columns, layers, attempt, blocks, upper, key_count } = filter.header();
+    let trailer = Trailer {
+        kind: FilterKind::Ribbon as u8,
+        version: VERSION,
+        hash_version: HASH_VERSION,
+        groups,
+        probes: columns,
+        layers,
+        attempt,
+        hash_seed,
+        salt,
+        key_count,
+        lines: blocks,
+        millibits,
+        upper,
         payload_crc32: crc32fast::hash(&bytes),
     };
     bytes.extend_from_slice(&trailer.to_bytes());
@@ -113,6 +174,10 @@ pub fn decode(bytes: &[u8], expected: Expected) -> Result<TableFilter, DecodeErr
     // The checksum first: what follows then speaks of other releases and tables, not of damage.
     let trailer = Trailer::checked(trailer)?;
     trailer.validate(expected)?;
+    if trailer.kind == FilterKind::Ribbon as u8 {
+        check_crc32("filter payload", trailer.payload_crc32, payload)?;
+        return Ribbon::from_payload(trailer.ribbon_header(), payload).map(TableFilter::Ribbon);
+    }
 
     let (lines, rest) = payload.as_chunks::<LINE_BYTES>();
     if lines.len() as u64 != trailer.lines || !rest.is_empty() {
@@ -158,22 +223,38 @@ pub fn describe(bytes: &[u8]) -> Vec<Field> {
     let payload_bits = format!("{ones} bits set, {:.1} %", fill * 100.0);
     let kind = match trailer.kind {
         1 => "1, blocked Bloom".to_owned(),
+        2 => "2, ribbon".to_owned(),
         other => format!("{other}, not known to this release"),
     };
-    let zero_5 = u64::from(trailer.zero_5 != [0; 3]);
+    let is_ribbon = trailer.kind == FilterKind::Ribbon as u8;
+    let zero = |is_zero| if is_zero { "ok".to_owned() } else { "damaged".to_owned() };
+    let [probes, layers, lines, upper] = if is_ribbon {
+        let own = |name, value: u64| (name, value.to_string());
+        let layers = format!("{}, attempt {}", trailer.layers, trailer.attempt);
+        let columns = own("columns", trailer.probes.into());
+        [columns, ("layers", layers), own("blocks", trailer.lines), own("upper", trailer.upper)]
+    } else {
+        let free = zero(trailer.layers == 0 && trailer.attempt == 0);
+        [
+            ("probes", trailer.probes.to_string()),
+            ("zero", free),
+            ("lines", trailer.lines.to_string()),
+            ("zero", zero(trailer.upper == 0)),
+        ]
+    };
     let fields: [(Range<u64>, &'static str, String); 14] = [
         (0..1, "kind", kind),
         (1..2, "version", trailer.version.to_string()),
         (2..3, "hash_version", trailer.hash_version.to_string()),
         (3..4, "groups", trailer.groups.to_string()),
-        (4..5, "probes", trailer.probes.to_string()),
-        (5..8, "zero", if zero_5 == 0 { "ok".to_owned() } else { "damaged".to_owned() }),
+        (4..5, probes.0, probes.1),
+        (5..8, layers.0, layers.1),
         (8..16, "hash_seed", format!("{:#018x}", trailer.hash_seed)),
         (16..24, "salt", format!("{:#018x}", trailer.salt)),
         (24..32, "key_count", trailer.key_count.to_string()),
-        (32..40, "lines", trailer.lines.to_string()),
+        (32..40, lines.0, lines.1),
         (40..48, "millibits", trailer.millibits.to_string()),
-        (48..56, "zero", if trailer.zero_48 == 0 { "ok".to_owned() } else { "damaged".to_owned() }),
+        (48..56, upper.0, upper.1),
         (
             56..60,
             "payload_crc32",
@@ -206,7 +287,8 @@ fn check_crc32(what: &'static str, stored: u32, bytes: &[u8]) -> Result<(), Deco
     Err(DecodeError::Checksum { what, stored: stored.into(), computed: computed.into() })
 }
 
-/// The fields of the trailer, but for its own checksum.
+/// The fields of the trailer, but for its own checksum. Those with two names have that of a Bloom
+/// filter here.
 #[derive(Debug, Clone, Copy)]
 struct Trailer {
     kind: u8,
@@ -214,13 +296,14 @@ struct Trailer {
     hash_version: u8,
     groups: u8,
     probes: u8,
-    zero_5: [u8; 3],
+    layers: u8,
+    attempt: u16,
     hash_seed: u64,
     salt: u64,
     key_count: u64,
     lines: u64,
     millibits: u64,
-    zero_48: u64,
+    upper: u64,
     payload_crc32: u32,
 }
 
@@ -234,13 +317,14 @@ impl Trailer {
             self.groups,
             self.probes,
         ]);
-        bytes[5..8].copy_from_slice(&self.zero_5);
+        bytes[5] = self.layers;
+        bytes[6..8].copy_from_slice(&self.attempt.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.hash_seed.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.salt.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.key_count.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.lines.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.millibits.to_le_bytes());
-        bytes[48..56].copy_from_slice(&self.zero_48.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.upper.to_le_bytes());
         bytes[56..60].copy_from_slice(&self.payload_crc32.to_le_bytes());
         let crc32 = crc32fast::hash(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc32.to_le_bytes());
@@ -249,7 +333,7 @@ impl Trailer {
 
     /// The fields, whether they make sense or not.
     fn from_bytes(bytes: &[u8; TRAILER_BYTES]) -> Self {
-        let &[kind, version, hash_version, groups, probes, z0, z1, z2, ..] = bytes;
+        let &[kind, version, hash_version, groups, probes, layers, a0, a1, ..] = bytes;
         let (words, _) = bytes.as_chunks();
         let word = |i: usize| u64::from_le_bytes(words[i]);
         Self {
@@ -258,13 +342,14 @@ impl Trailer {
             hash_version,
             groups,
             probes,
-            zero_5: [z0, z1, z2],
+            layers,
+            attempt: u16::from_le_bytes([a0, a1]),
             hash_seed: word(1),
             salt: word(2),
             key_count: word(3),
             lines: word(4),
             millibits: word(5),
-            zero_48: word(6),
+            upper: word(6),
             payload_crc32: word(7) as u32, // The low half; the high half is the trailer's own.
         }
     }
@@ -275,9 +360,25 @@ impl Trailer {
         Ok(Self::from_bytes(bytes))
     }
 
+    fn ribbon_header(&self) -> Header {
+        Header {
+            groups: self.groups,
+            columns: self.probes,
+            layers: self.layers,
+            attempt: self.attempt,
+            blocks: self.lines,
+            upper: self.upper,
+            key_count: self.key_count,
+        }
+    }
+
     fn validate(&self, expected: Expected) -> Result<(), DecodeError> {
-        let known: [(&'static str, u8, u8); 3] = [
-            ("filter kind", self.kind, FilterKind::BlockedBloom as u8),
+        let is_ribbon = self.kind == FilterKind::Ribbon as u8;
+        if !is_ribbon && self.kind != FilterKind::BlockedBloom as u8 {
+            let value = self.kind.into();
+            return Err(DecodeError::Unsupported { what: "filter kind", value });
+        }
+        let known: [(&'static str, u8, u8); 2] = [
             ("filter version", self.version, VERSION),
             ("key hash version", self.hash_version, HASH_VERSION),
         ];
@@ -295,15 +396,20 @@ impl Trailer {
                 return Err(DecodeError::Mismatch { what, expected, found });
             }
         }
-        let [z0, z1, z2] = self.zero_5;
-        let ranges = [
+        let free = u64::from(self.layers) | u64::from(self.attempt) << 8;
+        // `Ribbon::from_payload` checks what is left out here for a ribbon.
+        let of_bloom = [
             ("column groups of the filter", u64::from(self.groups), 1..=1),
             ("probes of the filter", self.probes.into(), 1..=PROBES_MAX.into()),
-            ("zero bytes of the filter", u32::from_le_bytes([z0, z1, z2, 0]).into(), 0..=0),
-            ("zero bytes of the filter", self.zero_48, 0..=0),
+            ("zero bytes of the filter", free, 0..=0),
+            ("zero bytes of the filter", self.upper, 0..=0),
             ("lines of the filter", self.lines, 1..=u64::MAX),
-            ("millibits of the filter", self.millibits, 1..=MILLIBITS_MAX),
         ];
+        let ranges = of_bloom.into_iter().filter(|_| !is_ribbon).chain([(
+            "millibits of the filter",
+            self.millibits,
+            1..=MILLIBITS_MAX,
+        )]);
         for (what, value, range) in ranges {
             if !range.contains(&value) {
                 return Err(DecodeError::OutOfRange { what, value });
@@ -335,7 +441,7 @@ mod tests {
         let good = encode(&filter, EXPECTED.hash_seed, EXPECTED.salt, 40_000);
         assert_eq!(good.len(), 128);
         let cases: [(&str, usize, u8, DecodeError); 14] = [
-            ("ribbon", 64, 2, Unsupported { what: "filter kind", value: 2 }),
+            ("binary fuse", 64, 3, Unsupported { what: "filter kind", value: 3 }),
             ("no kind", 64, 0, Unsupported { what: "filter kind", value: 0 }),
             ("version 2", 65, 2, Unsupported { what: "filter version", value: 2 }),
             ("hash version", 66, 2, Unsupported { what: "key hash version", value: 2 }),

@@ -5,6 +5,7 @@
 //! | [`hash`]                  | how a key becomes the 64-bit hash that every filter takes      |
 //! | [`params`]                | how many bits and probes, and which false-positive rate        |
 //! | [`blocked_bloom`]         | the filter of a table: built once, one cache line per question |
+//! | [`ribbon`]                | the same in two thirds of the memory, slower to build and ask  |
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
 //! | [`filter_block`]          | the bytes of a table's filter                                  |
@@ -30,6 +31,7 @@ pub mod filter_block;
 pub mod hash;
 mod line;
 pub mod params;
+pub mod ribbon;
 pub mod table_filter;
 
 pub use atomic_blocked_bloom::AtomicBlockedBloom;
@@ -38,4 +40,5 @@ pub use decode_error::DecodeError;
 pub use filter_block::{Expected, FilterKind};
 pub use hash::{HASH_VERSION, key_hash};
 pub use line::{LINE_BYTES, PROBES_MAX};
+pub use ribbon::Ribbon;
 pub use table_filter::TableFilter;

@@ -165,6 +165,23 @@ fn distinct_probes(k: usize) -> Vec<f64> {
     distribution
 }
 
+/// Expected rate of a filter that compares a fingerprint of `columns` bits, such as a ribbon:
+/// `2^-columns`.
+///
+/// With a fraction, that share of the filter has a column more than the rest, and this is the
+/// mixture of the two rates. It is up to 6 % above `2^-columns`.
+///
+/// # Panics
+///
+/// If `columns` is negative or not finite.
+#[must_use]
+pub fn columns_fpr(columns: f64) -> f64 {
+    assert!(columns >= 0.0 && columns.is_finite(), "columns is {columns}");
+    let whole = columns.floor();
+    // A share has this column more, and so half of the rate.
+    (-whole).exp2() * (1.0 - (columns - whole) / 2.0)
+}
+
 fn check_bits_per_key(bits_per_key: f64) {
     assert!(bits_per_key > 0.0 && bits_per_key.is_finite(), "bits_per_key is {bits_per_key}");
 }
@@ -275,6 +292,19 @@ mod tests {
                 let rate = blocked_bloom_fpr(bits_per_key, other);
                 assert!(chosen <= rate * 1.001, "{bits_per_key} bits: {other} probes give {rate}");
             }
+        }
+    }
+
+    #[test]
+    fn a_fraction_of_a_column_is_a_mixture() {
+        let cases =
+            [(0.0, 1.0), (1.0, 0.5), (7.0, 0.007_812_5), (6.72, 0.01), (7.5, 0.005_859_375)];
+        for (columns, want) in cases {
+            assert_near(columns_fpr(columns), want, 1e-9, &format!("{columns} columns"));
+        }
+        for columns in (0..=3200).map(|hundredths| f64::from(hundredths) / 100.0) {
+            let bound = (-columns).exp2();
+            assert!((1.0 - 1e-9..1.062).contains(&(columns_fpr(columns) / bound)), "{columns}");
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::filter_block::{self, Expected, FilterKind};
+use crate::ribbon::Ribbon;
 
 /// A table's filter in memory.
 #[derive(Debug, Clone)]
@@ -13,6 +14,8 @@ use crate::filter_block::{self, Expected, FilterKind};
 pub enum TableFilter {
     /// One cache line per question.
     BlockedBloom(BlockedBloom),
+    /// Two thirds of the memory.
+    Ribbon(Ribbon),
 }
 
 impl TableFilter {
@@ -31,6 +34,7 @@ impl TableFilter {
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         match self {
             Self::BlockedBloom(filter) => filter.may_contain_hash(hash),
+            Self::Ribbon(filter) => filter.may_contain_hash(hash),
         }
     }
 
@@ -39,6 +43,20 @@ impl TableFilter {
     pub fn prefetch(&self, hash: u64) {
         match self {
             Self::BlockedBloom(filter) => filter.prefetch(hash),
+            Self::Ribbon(filter) => filter.prefetch(hash),
+        }
+    }
+
+    /// Sets each of `answers` to what [`may_contain_hash`](Self::may_contain_hash) says of the hash
+    /// at its place, with many loads from memory under way at once.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many answers as hashes.
+    pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
+        match self {
+            Self::BlockedBloom(filter) => filter.may_contain_hashes(hashes, answers),
+            Self::Ribbon(filter) => filter.may_contain_hashes(hashes, answers),
         }
     }
 
@@ -47,6 +65,7 @@ impl TableFilter {
     pub fn memory_bytes(&self) -> usize {
         match self {
             Self::BlockedBloom(filter) => filter.memory_bytes(),
+            Self::Ribbon(filter) => filter.memory_bytes(),
         }
     }
 
@@ -55,6 +74,7 @@ impl TableFilter {
     pub fn expected_fpr(&self) -> f64 {
         match self {
             Self::BlockedBloom(filter) => filter.expected_fpr(),
+            Self::Ribbon(filter) => filter.expected_fpr(),
         }
     }
 
@@ -63,6 +83,7 @@ impl TableFilter {
     pub fn key_count(&self) -> u64 {
         match self {
             Self::BlockedBloom(filter) => filter.key_count(),
+            Self::Ribbon(filter) => filter.key_count(),
         }
     }
 
@@ -71,6 +92,7 @@ impl TableFilter {
     pub fn kind(&self) -> FilterKind {
         match self {
             Self::BlockedBloom(_) => FilterKind::BlockedBloom,
+            Self::Ribbon(_) => FilterKind::Ribbon,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::{env, fs, path::Path};
 
 use sievedb_filter::filter_block::{self, Field};
-use sievedb_filter::{BlockedBloom, Expected, TableFilter, key_hash};
+use sievedb_filter::{BlockedBloom, Expected, Ribbon, TableFilter, key_hash};
 
 #[test]
 fn filter_blocks_are_pinned() {
@@ -29,20 +29,40 @@ fn filter_blocks_are_pinned() {
     assert_eq!(found, golden, "rerun with REWRITE=1 if the change is meant");
 }
 
-/// Runs `encode millibits=N seed=N salt=N KEY...` and describes the bytes.
+/// Runs `encode millibits=N seed=N salt=N KEY...`, or `ribbon` with the same arguments, and describes
+/// the bytes. `FIRST..END` stands for the numbers from `FIRST` to below `END`.
 fn run(input: &str) -> String {
     let command = input.lines().find(|line| !line.starts_with('#')).expect("a command");
     let mut words = command.split(' ');
-    assert_eq!(words.next(), Some("encode"), "{command}");
+    let kind = words.next().expect("a command");
     let mut argument = |name: &str| -> u64 {
         let word = words.next().and_then(|word| word.strip_prefix(name)).expect("an argument");
         word.trim_start_matches('=').parse().expect("a number")
     };
     let (millibits, hash_seed, salt) = (argument("millibits"), argument("seed"), argument("salt"));
-    let hashes: Vec<u64> = words.map(|key| key_hash(key.as_bytes(), hash_seed)).collect();
+    let hashes: Vec<u64> = words
+        .flat_map(|word| match word.split_once("..") {
+            Some((first, end)) => {
+                let number = |text: &str| -> u32 { text.parse().expect("a number") };
+                (number(first)..number(end)).map(|number| number.to_string()).collect()
+            }
+            None => vec![word.to_owned()],
+        })
+        .map(|key| key_hash(key.as_bytes(), hash_seed))
+        .collect();
 
-    let built = BlockedBloom::build(&hashes, millibits as f64 / 1e3);
-    let bytes = filter_block::encode(&built, hash_seed, salt, millibits);
+    let bits_per_key = millibits as f64 / 1e3;
+    let bytes = match kind {
+        "encode" => {
+            let built = BlockedBloom::build(&hashes, bits_per_key);
+            filter_block::encode(&built, hash_seed, salt, millibits)
+        }
+        "ribbon" => {
+            let built = Ribbon::build(&hashes, bits_per_key);
+            filter_block::encode_ribbon(&built, hash_seed, salt, millibits)
+        }
+        _ => panic!("{command}: not a command"),
+    };
     let read = TableFilter::decode(&bytes, Expected { hash_seed, salt });
     let read = read.expect("what was just written can be read");
     assert!(hashes.iter().all(|&hash| read.may_contain_hash(hash)));

@@ -6,3 +6,4 @@ mod golden;
 mod hostile_bytes;
 mod no_false_negative;
 mod random;
+mod ribbon;

@@ -1,0 +1,33 @@
+//! How this CPU asks a filter and solves its equations. All give the same answers.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use super::{avx2::Avx2, avx512::Avx512};
+
+/// The instructions to use, detected once per filter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Path {
+    /// The definition.
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+}
+
+impl Path {
+    /// The fastest one of this CPU.
+    pub(crate) fn detect() -> Self {
+        Self::all().pop().expect("the portable one is always there")
+    }
+
+    /// Those that this CPU has, the fastest last.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut paths = vec![Self::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            paths.extend(Avx2::detect().map(Self::Avx2));
+            paths.extend(Avx512::detect().map(Self::Avx512));
+        }
+        paths
+    }
+}

@@ -1,0 +1,145 @@
+use proptest::prelude::*;
+
+use super::path::Path;
+use super::*;
+
+/// SplitMix64.
+fn random(mut state: u64) -> impl FnMut() -> u64 {
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn hashes(seed: u64, n: usize) -> Vec<u64> {
+    std::iter::repeat_with(random(seed)).take(n).collect()
+}
+
+/// Builds on every path, fails unless all filters are one and the same, and returns them.
+fn on_every_path(hashes: &[u64], bits_per_key: f64) -> Vec<Ribbon> {
+    let filters: Vec<Ribbon> =
+        Path::all().into_iter().map(|path| Ribbon::build_on(path, hashes, bits_per_key)).collect();
+    for filter in &filters {
+        assert!(filter.shape == filters[0].shape, "{:?}", filter.path);
+        assert!(filter.thresholds == filters[0].thresholds, "{:?}", filter.path);
+        assert!(filter.groups == filters[0].groups, "{:?}", filter.path);
+    }
+    filters
+}
+
+/// Every path gives the answer of the portable one, alone and in a batch.
+fn assert_equal_answers(filters: &[Ribbon], asked: &[u64]) {
+    let want: Vec<bool> = asked.iter().map(|&hash| filters[0].may_contain_hash(hash)).collect();
+    for filter in filters {
+        let mut batch = vec![false; asked.len()];
+        filter.may_contain_hashes(asked, &mut batch);
+        assert!(batch == want, "{:?}, in a batch", filter.path);
+        let one_by_one: Vec<bool> = asked.iter().map(|&h| filter.may_contain_hash(h)).collect();
+        assert!(one_by_one == want, "{:?}", filter.path);
+    }
+}
+
+#[test]
+fn every_path_builds_and_answers_alike() {
+    for (n, bits_per_key) in [
+        (0, 7.0),
+        (1, 1.0),
+        (300, 32.0),
+        (400, 8.0),
+        (3_000, 8.3),
+        (5_000, 16.5),
+        (20_000, 0.4),
+        (20_000, 6.72),
+        (50_000, 7.0),
+    ] {
+        let keys = hashes(n as u64, n);
+        let filters = on_every_path(&keys, bits_per_key);
+        assert_equal_answers(&filters, &keys);
+        assert!(keys.iter().all(|&hash| filters[0].may_contain_hash(hash)));
+        assert_equal_answers(&filters, &hashes(!(n as u64), 20_000));
+    }
+}
+
+/// A question adds up slots as the equation says, one slot after the other.
+#[test]
+fn the_definition_is_the_equation() {
+    let keys = hashes(5, 4_000);
+    let filter = Ribbon::build(&keys, 9.5);
+    let slot = |column: u8, slot: u64| {
+        let group = &filter.groups[usize::from(column / 8)];
+        let block = slot / BLOCK_SLOTS;
+        let word = group.shape.first_word(block) + u64::from(column % 8);
+        group.word(word as usize) >> (slot % BLOCK_SLOTS) & 1
+    };
+    let mut maybe = 0;
+    for &hash in keys.iter().chain(&hashes(6, 4_000)) {
+        let want = filter.shape.layers.iter().find_map(|layer| {
+            let row = row::Row::new(hash, layer.seed, layer.starts);
+            let bucket = layer.first_bucket + row.start / BUCKET_STARTS;
+            let is_kept = layer.is_last || {
+                let threshold = filter.thresholds[bucket as usize / 4] >> (bucket % 4 * 2) & 3;
+                row.start % BUCKET_STARTS >= u64::from(shape::KEPT_FROM[usize::from(threshold)])
+            };
+            let first = layer.first_block * BLOCK_SLOTS + row.start;
+            let columns = filter.shape.block_columns(first / BLOCK_SLOTS);
+            is_kept.then(|| {
+                (0..columns).all(|column| {
+                    let chosen = (0..64).filter(|i| row.coefficients >> i & 1 == 1);
+                    let sum = chosen.fold(0, |sum, i| sum ^ slot(column, first + i));
+                    sum == u64::from(row.fingerprint >> column & 1)
+                })
+            })
+        });
+        assert_eq!(Some(filter.may_contain_hash(hash)), want);
+        maybe += usize::from(filter.may_contain_hash(hash));
+    }
+    assert!((4_000..4_050).contains(&maybe), "{maybe}");
+}
+
+/// Every slot but a few gets a row: bumping wastes none.
+#[test]
+fn layers_are_full() {
+    let keys = hashes(7, 200_000);
+    let filter = Ribbon::build(&keys, 4.0);
+    let slots = filter.shape.blocks * BLOCK_SLOTS;
+    let waste = slots as f64 / keys.len() as f64 - 1.0;
+    assert!(waste < 0.002, "{slots} slots");
+    assert!(filter.shape.layers.len() >= 3);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Small sets, of hashes that are anything but random, at any width.
+    #[test]
+    fn no_key_is_denied(
+        seed in any::<u64>(),
+        n in 0_usize..300,
+        kind in 0..6,
+        millibits in 1_u32..=40_000,
+        far in 1_usize..20,
+    ) {
+        let mut next = random(seed);
+        let n = if seed % 8 == 0 { n * far } else { n };
+        let keys: Vec<u64> = (0..n as u64)
+            .map(|i| match kind {
+                0 => next(),
+                1 => seed.wrapping_add(i),
+                2 => next() >> 40 | seed << 24,
+                3 => next() << 40 | seed >> 24,
+                4 => next() % 20,
+                _ => i << 48,
+            })
+            .collect();
+        let filters = on_every_path(&keys, f64::from(millibits) / 1e3);
+        assert_equal_answers(&filters, &keys);
+        for &hash in &keys {
+            filters[0].prefetch(hash);
+            prop_assert!(filters[0].may_contain_hash(hash));
+        }
+        let asked: Vec<u64> = std::iter::repeat_with(next).take(200).collect();
+        assert_equal_answers(&filters, &asked);
+    }
+}
