@@ -11,7 +11,8 @@ use crate::{
 ///
 /// Cheap to clone and safe to share between threads. The store is closed when the last handle of
 /// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], [`Batch`] or iterator. Then whatever
-/// is still in memory is written to the log and synced.
+/// is still in memory is written to the log and synced. A drop cannot report an error: call
+/// [`persist`](Self::persist) first if you must know.
 ///
 /// A `Db` is also a handle of the keyspace named `"default"`: reading and writing methods are
 /// those of [`Keyspace`].

@@ -133,7 +133,9 @@ impl Options {
         self
     }
 
-    /// Table files kept open at a time. A table's filter and index stay in memory regardless.
+    /// Table files kept open at a time. A table's filter and index stay in memory regardless. Keep it
+    /// well below the process's limit of open files (`ulimit -n`): a flush that cannot open its file
+    /// makes the store read-only.
     ///
     /// From 1; default [`DEFAULT_OPEN_FILES_MAX`].
     pub fn open_files_max(mut self, files: usize) -> Self {
