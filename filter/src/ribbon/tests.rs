@@ -1,3 +1,5 @@
+//! What the parts of a ribbon promise each other: all paths build and answer alike.
+
 use proptest::prelude::*;
 
 use super::path::Path;
