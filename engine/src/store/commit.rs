@@ -34,7 +34,10 @@ impl Store {
     ) -> Result<Option<SequenceNumber>> {
         self.check_writable()?;
         self.throttle(&write)?;
-        if self.placement.lock().pending_bytes() >= PENDING_BYTES_MAX {
+        // A stronger write passes on what waits anyway.
+        if durability == Durability::Memory
+            && self.placement.lock().pending_bytes() >= PENDING_BYTES_MAX
+        {
             self.log.write(self)?;
         }
         let Some((in_flight, froze)) = self.place(write, durability, condition)? else {
