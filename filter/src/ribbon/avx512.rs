@@ -10,20 +10,26 @@ use super::Ribbon;
 use super::band::Band;
 use super::group::{Group, LINE_WORDS};
 use super::query::{Place, test_all, test_batch};
-use super::row::Row;
+use super::rows::Rows;
 use super::shape::BLOCK_SLOTS;
 use super::window::Window;
 
 const ROWS: usize = BLOCK_SLOTS as usize;
 
-/// Proof that this CPU has AVX-512 with the population count of words.
+/// Proof that this CPU has AVX-512 with the population count of words and matrices of bits: those of
+/// Intel since Ice Lake, of AMD since Zen 4.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512(());
 
 impl Avx512 {
     pub(crate) fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vbmi")
             && is_x86_feature_detected!("avx512vpopcntdq")
+            && is_x86_feature_detected!("gfni")
+            && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2");
         has.then_some(Self(()))
     }
@@ -40,17 +46,11 @@ impl Avx512 {
         unsafe { may_contain_hashes(ribbon, hashes, answers) }
     }
 
-    /// An empty window for [`insert_all`](Self::insert_all).
-    pub(crate) fn window(self) -> Window {
-        // SAFETY: as above.
-        unsafe { Window::new() }
-    }
-
     /// Adds all of `rows` to `window` or none; `groups` is from 1 to 4.
     pub(crate) fn insert_all(
         self,
         window: &mut Window,
-        rows: &[Row],
+        rows: Rows<'_>,
         band: &mut Band,
         groups: usize,
     ) -> bool {
@@ -64,11 +64,10 @@ impl Avx512 {
         unsafe { insert_all(window, rows, band) }
     }
 
-    /// Moves the rows of `window` to `band`.
-    pub(crate) fn finish(self, mut window: Window, band: &mut Band) {
-        let end = band.coefficients.len();
+    /// Moves the rows of the layer from `window` to `band`. Slots count anew from its end.
+    pub(crate) fn finish(self, window: &mut Window, band: &mut Band) {
         // SAFETY: as above.
-        unsafe { window.retire::<4>(end, band) };
+        unsafe { window.finish(band) };
     }
 
     #[inline]

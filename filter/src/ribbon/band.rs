@@ -7,10 +7,14 @@
 #[cfg(target_arch = "x86_64")]
 use super::path::Avx512;
 use super::path::Path;
-use super::row::Row;
+use super::row::{Row, WIDTH};
+use super::rows::Rows;
 use super::shape::BLOCK_SLOTS;
 #[cfg(target_arch = "x86_64")]
 use super::window::Window;
+
+/// Slots behind a layer that its rows can reach, and one: in whole blocks.
+const OVERHANG: usize = WIDTH as usize;
 
 /// Rows of a layer.
 #[derive(Debug, Clone, Default)]
@@ -24,21 +28,40 @@ pub(crate) struct Band {
 }
 
 impl Band {
-    pub(crate) fn new(slots: usize) -> Self {
+    /// Of `blocks` blocks and as many slots behind them as a row can reach.
+    fn new(blocks: u64) -> Self {
+        let slots = (blocks * BLOCK_SLOTS) as usize + OVERHANG; // Not many more than keys.
         Self { coefficients: vec![0; slots], fingerprints: vec![0; slots], fresh: Vec::new() }
     }
 
+    /// Blocks of a finished layer.
     pub(crate) fn blocks(&self) -> u64 {
         self.coefficients.len() as u64 / BLOCK_SLOTS
     }
 
-    /// Adds all of these equations, or none if one contradicts the others.
-    ///
-    /// An equation that follows from earlier ones is met without a row of its own. It is met only
-    /// as long as those are: a bucket is undone and tried anew as a whole.
-    pub(crate) fn insert_all(&mut self, rows: &[Row]) -> bool {
+    /// Slots of a layer that is not finished.
+    pub(crate) fn slots(&self) -> usize {
+        self.coefficients.len() - OVERHANG
+    }
+
+    /// Takes away the slots behind the blocks.
+    fn split_overhang(&mut self) -> Self {
+        let slots = self.slots();
+        let coefficients = self.coefficients.split_off(slots);
+        let fingerprints = self.fingerprints.split_off(slots);
+        Self { coefficients, fingerprints, fresh: Vec::new() }
+    }
+
+    fn taken_from(&self, slot: usize) -> u32 {
+        let end = self.coefficients.len().min(slot + WIDTH as usize);
+        let rows = self.coefficients[slot..end].iter().filter(|&&row| row != 0);
+        rows.count() as u32 // At most `WIDTH`.
+    }
+
+    /// See [`Elimination::insert_all`].
+    fn insert_all(&mut self, rows: Rows<'_>) -> bool {
         self.fresh.clear();
-        if rows.iter().all(|&row| self.insert(row)) {
+        if rows.iter().all(|row| self.insert(row)) {
             return true;
         }
         for slot in self.fresh.drain(..) {
@@ -71,52 +94,78 @@ impl Band {
     }
 }
 
-/// A [`Band`] in the making, by the fastest means of this CPU.
-#[derive(Debug)]
-pub(crate) enum Elimination {
-    Portable(Band),
+/// The layers' [`Band`]s in the making, by the fastest means of this CPU.
+///
+/// The equations of a layer may end in the next one, whose elimination goes on with what they left.
+#[derive(Debug, Clone)]
+pub(crate) struct Elimination {
+    /// That of the layer. Between layers: rows that reach into the next one, if not in the window.
+    band: Band,
+    means: Means,
+}
+
+#[derive(Debug, Clone)]
+enum Means {
+    Portable,
     #[cfg(target_arch = "x86_64")]
     Avx512 {
         avx512: Avx512,
         window: Box<Window>,
-        band: Band,
         groups: usize,
     },
 }
 
 impl Elimination {
-    /// Of `slots` slots, for fingerprints that fill `groups` column groups.
-    pub(crate) fn new(path: Path, slots: usize, groups: usize) -> Self {
-        let band = Band::new(slots);
-        match path {
+    /// For fingerprints that fill `groups` column groups.
+    pub(crate) fn new(path: Path, groups: usize) -> Self {
+        let means = match path {
             #[cfg(target_arch = "x86_64")]
             Path::Avx512(avx512) => {
-                Self::Avx512 { avx512, window: Box::new(avx512.window()), band, groups }
+                Means::Avx512 { avx512, window: Box::new(Window::new()), groups }
             }
-            _ => Self::Portable(band),
+            _ => Means::Portable,
+        };
+        Self { band: Band::new(0), means }
+    }
+
+    /// Begins a layer of `blocks` blocks, or begins it anew if nothing was inserted.
+    pub(crate) fn start(&mut self, blocks: u64) {
+        let before = std::mem::replace(&mut self.band, Band::new(blocks));
+        self.band.coefficients[..OVERHANG].copy_from_slice(&before.coefficients[..OVERHANG]);
+        self.band.fingerprints[..OVERHANG].copy_from_slice(&before.fingerprints[..OVERHANG]);
+    }
+
+    /// Adds all of these equations, or none if one contradicts the others.
+    ///
+    /// `rows` are in the order of their starts, and none starts before those of earlier calls. An
+    /// equation that follows from earlier ones is met without a row of its own. It is met only
+    /// as long as those are: a bucket is undone and tried anew as a whole.
+    pub(crate) fn insert_all(&mut self, rows: Rows<'_>) -> bool {
+        match &mut self.means {
+            Means::Portable => self.band.insert_all(rows),
+            #[cfg(target_arch = "x86_64")]
+            Means::Avx512 { avx512, window, groups } => {
+                avx512.insert_all(window, rows, &mut self.band, *groups)
+            }
         }
     }
 
-    /// See [`Band::insert_all`]. `rows` are in the order of their starts, and none starts before
-    /// those of earlier calls.
-    pub(crate) fn insert_all(&mut self, rows: &[Row]) -> bool {
-        match self {
-            Self::Portable(band) => band.insert_all(rows),
+    /// How many slots from `slot` on have a row. No key started behind `slot`.
+    pub(crate) fn taken_from(&self, slot: usize) -> u32 {
+        match &self.means {
+            Means::Portable => self.band.taken_from(slot),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 { avx512, window, band, groups } => {
-                avx512.insert_all(window, rows, band, *groups)
-            }
+            Means::Avx512 { window, .. } => window.taken_from(slot),
         }
     }
 
-    pub(crate) fn finish(self) -> Band {
-        match self {
-            Self::Portable(band) => band,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 { avx512, window, mut band, .. } => {
-                avx512.finish(*window, &mut band);
-                band
-            }
+    /// Ends the layer.
+    pub(crate) fn finish(&mut self) -> Band {
+        #[cfg(target_arch = "x86_64")]
+        if let Means::Avx512 { avx512, window, .. } = &mut self.means {
+            avx512.finish(window, &mut self.band);
         }
+        let overhang = self.band.split_overhang();
+        std::mem::replace(&mut self.band, overhang)
     }
 }

@@ -41,7 +41,7 @@ impl Place {
         loop {
             let layer = layers.next().expect("the last layer bumps no key");
             let row = Row::new(hash, layer.seed, layer.starts);
-            // One key in sixteen is bumped from a layer, and no processor guesses which. To choose the
+            // One key in thirteen is bumped from a layer, and no processor guesses which. To choose the
             // layer without a branch was slower still: the choice must then wait for the threshold.
             if !is_bumped(ribbon, layer, row.start) {
                 return Self::new(row, layer.first_block);

@@ -3,31 +3,32 @@
 use super::band::Band;
 use super::group::{Group, LINE_WORDS};
 use super::path::Path;
-use super::shape::{BLOCK_SLOTS, GROUP_COLUMNS, Layer};
+use super::shape::{BLOCK_SLOTS, GROUP_COLUMNS};
 
 /// Rows of a block.
 const ROWS: usize = BLOCK_SLOTS as usize;
 
-/// Fills the blocks of `layer` in column group `index`.
-pub(crate) fn solve(path: Path, layer: &Layer, band: &Band, index: usize, group: &mut Group) {
-    let (coefficients, _) = band.coefficients.as_chunks::<ROWS>();
-    let (fingerprints, _) = band.fingerprints.as_chunks::<ROWS>();
+/// Fills column group `index` from the rows of all layers.
+pub(crate) fn solve(path: Path, bands: &[Band], index: usize, group: &mut Group) {
     let shift = index as u32 * u32::from(GROUP_COLUMNS); // At most 24.
     // Bit `i` of a column is the slot `i` behind the last one that was solved.
     let mut columns = [0; LINE_WORDS];
-    let end = layer.first_block + coefficients.len() as u64;
-    let blocks = (layer.first_block..end).rev();
-    let rows = coefficients.iter().zip(fingerprints).rev();
-    for (block, (coefficients, fingerprints)) in blocks.zip(rows) {
-        match path {
-            Path::Portable | Path::Avx2(_) => {
-                portable(coefficients, fingerprints, shift, &mut columns);
+    let mut block = group.shape.blocks;
+    for band in bands.iter().rev() {
+        let (coefficients, _) = band.coefficients.as_chunks::<ROWS>();
+        let (fingerprints, _) = band.fingerprints.as_chunks::<ROWS>();
+        for (coefficients, fingerprints) in coefficients.iter().zip(fingerprints).rev() {
+            block -= 1;
+            match path {
+                Path::Portable | Path::Avx2(_) => {
+                    portable(coefficients, fingerprints, shift, &mut columns);
+                }
+                Path::Avx512(avx512) => {
+                    avx512.solve_block(coefficients, fingerprints, shift, &mut columns);
+                }
             }
-            Path::Avx512(avx512) => {
-                avx512.solve_block(coefficients, fingerprints, shift, &mut columns);
-            }
+            group.set_block(block, &columns);
         }
-        group.set_block(block, &columns);
     }
 }
 

@@ -1,158 +1,407 @@
-//! Elimination in constant time a key, with AVX-512.
+//! Elimination eight keys at a time, with AVX-512 and its products of 8 × 8 bit matrices.
 //!
 //! Keys come in rising order of their starts, so the rows that can still meet a key have their first
 //! slots within the 64 slots from its start on. They are held as a fully reduced 64 × 64 matrix: a
-//! row has no other row's first slot. To reduce a key is then one masked sum of rows instead of a
-//! chain of steps that wait for each other. Lane and bit `s % 64` stand for slot `s`.
+//! row has no other row's first slot. So eight keys are reduced by one product with the matrix, and
+//! then by each other. Their rows go into the matrix by another product. One key at a time would
+//! wait for each answer before the next question: four times as slow. Bit `s % 64` stands for slot
+//! `s`, as a row and as a column.
+//!
+//! The affine instruction of GFNI multiplies the bytes of a word with a matrix. It sums over the bits
+//! of the bytes on both sides. Hence two forms of an 8 × 8 matrix `m` in a word, which a product with
+//! [`TURN`] turns into each other:
+//!
+//! * by rows: bit `c` of byte `7 - r` is `m[r][c]`,
+//! * by columns: bit `r` of byte `7 - c` is `m[r][c]`.
 
 use std::arch::x86_64::{
-    __m512i, _mm_cvtsi128_si64, _mm_unpackhi_epi64, _mm_xor_si128, _mm256_castsi256_si128,
-    _mm256_extracti128_si256, _mm256_xor_si256, _mm512_and_si512, _mm512_andnot_si512,
-    _mm512_castsi512_si256, _mm512_extracti64x4_epi64, _mm512_mask_xor_epi64,
-    _mm512_maskz_mov_epi64, _mm512_popcnt_epi64, _mm512_set1_epi64, _mm512_setzero_si512,
-    _mm512_storeu_si512, _mm512_test_epi64_mask,
+    __m512i, _mm_cvtsi32_si128, _mm_cvtsi64_si128, _mm256_cvtepu8_epi32, _mm256_mask_storeu_epi32,
+    _mm256_maskz_loadu_epi32, _mm256_or_si256, _mm256_setzero_si256, _mm256_sll_epi32,
+    _mm512_add_epi64, _mm512_and_si512, _mm512_andnot_si512, _mm512_castsi512_si128,
+    _mm512_cvtepu8_epi64, _mm512_cvtepu32_epi64, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,
+    _mm512_mask_loadu_epi64, _mm512_mask_storeu_epi64, _mm512_mask_test_epi64_mask,
+    _mm512_mask_xor_epi64, _mm512_maskz_loadu_epi64, _mm512_maskz_mov_epi64,
+    _mm512_permutexvar_epi8, _mm512_permutexvar_epi64, _mm512_reduce_or_epi64, _mm512_rolv_epi64,
+    _mm512_rorv_epi64, _mm512_set1_epi64, _mm512_setr_epi64, _mm512_setzero_si512,
+    _mm512_shuffle_epi32, _mm512_shuffle_i64x2, _mm512_sll_epi64, _mm512_sllv_epi64,
+    _mm512_srlv_epi64, _mm512_storeu_si512, _mm512_sub_epi64, _mm512_ternarylogic_epi64,
+    _mm512_test_epi64_mask, _mm512_testn_epi64_mask, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
+    _mm512_xor_si512,
 };
 
 use super::band::Band;
-use super::row::{Row, WIDTH};
+use super::group::{LINE_WORDS as LANES, WordLine};
+use super::row::WIDTH;
+use super::rows::Rows;
 
-/// Registers that hold the rows: eight lanes each.
-const REGISTERS: usize = 8;
+/// The unit matrix in either form, and what turns one form into the other.
+const TURN: u64 = 0x0102_0408_1020_4080;
 
 /// The rows that keys can still meet. Those before `base` are in the band.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
-    rows: [__m512i; REGISTERS],
-    /// Lane `j` of entry `g` holds, for each row, the bit of its fingerprint for column `8 g + j`.
-    prints: [__m512i; 4],
-    /// Lanes that hold a row. All others are zero.
+    /// Word `j` of entry `i`: rows `8 i` to `8 i + 7`, columns `8 j` to `8 j + 7`, by columns. Slots
+    /// without a row have zeros.
+    blocks: [WordLine; LANES],
+    /// Word `i` of entry `g`: the fingerprints of rows `8 i` to `8 i + 7` in column group `g`, by
+    /// columns.
+    prints: [WordLine; 4],
+    /// Slots that have a row.
     pivots: u64,
     base: usize,
 }
 
 impl Window {
-    #[target_feature(enable = "avx512f")]
     pub(super) fn new() -> Self {
-        let zero = _mm512_setzero_si512();
-        Self { rows: [zero; REGISTERS], prints: [zero; 4], pivots: 0, base: 0 }
+        let zeros = WordLine([0; LANES]);
+        Self { blocks: [zeros; LANES], prints: [zeros; 4], pivots: 0, base: 0 }
+    }
+
+    /// Slots from `slot` on that have a row. No key started behind `slot`.
+    pub(super) fn taken_from(&self, slot: usize) -> u32 {
+        (self.pivots & !self.slots_before(slot)).count_ones()
+    }
+
+    /// The bits of the slots from `base` to `slot`, without the latter.
+    fn slots_before(&self, slot: usize) -> u64 {
+        match slot - self.base {
+            count @ 0..64 => ((1_u64 << count) - 1).rotate_left((self.base % 64) as u32), // Below 64.
+            _ => u64::MAX,
+        }
     }
 
     /// Adds all of these equations, in the order of their starts, or none if one contradicts the
     /// others. Only the first `8 * GROUPS` bits of a fingerprint count.
     ///
     /// Slots from `base` on may hold anything in `band` until [`retire`](Self::retire) passes them.
-    #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi1,bmi2")]
     pub(super) fn insert_all<const GROUPS: usize>(
         &mut self,
-        rows: &[Row],
+        mut rows: Rows<'_>,
         band: &mut Band,
     ) -> bool {
         let mut window = *self;
-        for row in rows {
-            let start = row.start as usize; // A slot in memory.
-            if start > window.base {
-                window.retire::<GROUPS>(start, band);
+        while let Some(&first) = rows.starts.first() {
+            let mut count = rows.starts.len().min(LANES);
+            let width = WIDTH as usize;
+            // The slots of a batch's starts are within the window.
+            if rows.starts[count - 1] as usize - window.base >= width {
+                window.retire::<GROUPS>(first as usize, band);
+                count = rows.starts[..count].partition_point(|&start| start < first + WIDTH);
             }
-            if !window.insert::<GROUPS>(row) {
+            let (batch, rest) = rows.split_at(count);
+            if !window.insert::<GROUPS>(batch, band) {
                 return false;
             }
+            rows = rest;
         }
         *self = window;
         true
     }
 
+    /// Adds a batch of 1 to 8 equations.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2")]
-    fn insert<const GROUPS: usize>(&mut self, row: &Row) -> bool {
-        let rotation = (row.start % WIDTH) as u32;
-        let coefficients = row.coefficients.rotate_left(rotation);
-        let met = coefficients & self.pivots;
-        let mut sum = _mm512_setzero_si512();
-        for (i, rows) in self.rows.iter().enumerate() {
-            sum = _mm512_mask_xor_epi64(sum, (met >> (8 * i)) as u8, sum, *rows);
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi1,bmi2")]
+    fn insert<const GROUPS: usize>(&mut self, batch: Rows<'_>, band: &mut Band) -> bool {
+        let used = u8::MAX >> (LANES - batch.starts.len());
+        let last = batch.starts[batch.starts.len() - 1];
+        let after = splat(last);
+        // SAFETY: the mask covers the words of the slice alone.
+        let starts = unsafe { _mm512_mask_loadu_epi64(after, used, batch.starts.as_ptr().cast()) };
+        // SAFETY: as above; the slices are equally long.
+        let coefficients =
+            unsafe { _mm512_maskz_loadu_epi64(used, batch.coefficients.as_ptr().cast()) };
+        // SAFETY: as above.
+        let prints = unsafe { _mm256_maskz_loadu_epi32(used, batch.fingerprints.as_ptr().cast()) };
+        let mut prints = _mm512_cvtepu32_epi64(prints);
+
+        // By the matrix: the sum of the rows whose first slots a key has. Slots from `base` to its
+        // start stand for those 64 further on, which have no row yet.
+        let rotated = _mm512_rolv_epi64(coefficients, starts);
+        let base = splat(self.base as u64);
+        let ahead = _mm512_sllv_epi64(splat(1), _mm512_sub_epi64(starts, base));
+        let behind = _mm512_rolv_epi64(_mm512_sub_epi64(ahead, splat(1)), base);
+        let met = transposed(_mm512_andnot_si512(behind, rotated));
+        let product = |i: usize| {
+            let bytes = _mm512_permutexvar_epi64(splat(i as u64), met);
+            affine(bytes, load(&self.blocks[i]))
+        };
+        let sum = xor3(
+            xor3(product(0), product(1), product(2)),
+            xor3(product(3), product(4), product(5)),
+            _mm512_xor_si512(product(6), product(7)),
+        );
+        let reduced = _mm512_xor_si512(rotated, transposed(sum));
+        for (g, rows) in self.prints[..GROUPS].iter().enumerate() {
+            let sums = sum_of_lanes(affine(met, load(rows)));
+            let columns = _mm512_cvtepu8_epi64(_mm512_castsi512_si128(sums));
+            let columns = _mm512_sll_epi64(columns, _mm_cvtsi64_si128(8 * g as i64));
+            prints = _mm512_xor_si512(prints, columns);
         }
-        let reduced = coefficients ^ fold(sum);
-        let mut fingerprint = row.fingerprint;
-        for (g, prints) in self.prints[..GROUPS].iter().enumerate() {
-            let ones = _mm512_popcnt_epi64(_mm512_and_si512(*prints, splat(met)));
-            let odd = _mm512_test_epi64_mask(ones, _mm512_set1_epi64(1));
-            fingerprint ^= u32::from(odd) << (8 * g);
+        // Whatever starts from here on meets no earlier slot.
+        self.retire::<GROUPS>(last as usize, band);
+
+        // By each other. Bit 0 is now the slot of the key's own start.
+        let mut rows = _mm512_rorv_epi64(reduced, starts);
+        for k in 0..LANES - 1 {
+            let lane = splat(k as u64);
+            let row = _mm512_permutexvar_epi64(lane, rows);
+            let first = _mm512_and_si512(row, _mm512_sub_epi64(_mm512_setzero_si512(), row));
+            // A first slot that lies before the start of a key is shifted out.
+            let apart = _mm512_sub_epi64(starts, _mm512_permutexvar_epi64(lane, starts));
+            let later = u8::MAX << (k + 1);
+            let have = _mm512_mask_test_epi64_mask(later, rows, _mm512_srlv_epi64(first, apart));
+            rows = _mm512_mask_xor_epi64(rows, have, rows, _mm512_srlv_epi64(row, apart));
+            let print = _mm512_permutexvar_epi64(lane, prints);
+            prints = _mm512_mask_xor_epi64(prints, have, prints, print);
         }
-        if reduced == 0 {
-            return fingerprint == 0;
+        if _mm512_testn_epi64_mask(rows, rows) & _mm512_test_epi64_mask(prints, prints) != 0 {
+            return false;
         }
-        // The first slot of the new row, counted from the start of the key.
-        let first = reduced.rotate_right(rotation).trailing_zeros();
-        let pivot = 1_u64.rotate_left(rotation + first);
-        // The rows that have it lose it, and the empty lane becomes the new row.
-        let wanted = splat(pivot);
-        let mut changed = pivot;
-        for (i, rows) in self.rows.iter().enumerate() {
-            changed |= u64::from(_mm512_test_epi64_mask(*rows, wanted)) << (8 * i);
+
+        let firsts = _mm512_and_si512(rows, _mm512_sub_epi64(_mm512_setzero_si512(), rows));
+        let apart = _mm512_sub_epi64(splat(last), starts);
+        let stays = _mm512_srlv_epi64(firsts, apart);
+        let stays = _mm512_test_epi64_mask(stays, stays);
+        let leaves = _mm512_test_epi64_mask(rows, rows) & !stays;
+        if leaves != 0 {
+            store_rows(leaves, starts, rows, prints, band);
         }
-        let reduced = splat(reduced);
-        for (i, rows) in self.rows.iter_mut().enumerate() {
-            *rows = _mm512_mask_xor_epi64(*rows, (changed >> (8 * i)) as u8, *rows, reduced);
-        }
-        let lanes = splat(changed);
-        for (g, prints) in self.prints[..GROUPS].iter_mut().enumerate() {
-            let columns = (fingerprint >> (8 * g)) as u8;
-            *prints = _mm512_mask_xor_epi64(*prints, columns, *prints, lanes);
-        }
-        self.pivots |= pivot;
+        let rows = _mm512_maskz_mov_epi64(stays, _mm512_rolv_epi64(rows, starts));
+        let firsts = _mm512_maskz_mov_epi64(stays, _mm512_rolv_epi64(firsts, starts));
+        let prints = _mm512_maskz_mov_epi64(stays, prints);
+        self.pivots |= _mm512_reduce_or_epi64(firsts).cast_unsigned();
+        self.add::<GROUPS>(rows, firsts, prints);
         true
+    }
+
+    /// Puts the rows of a batch into the matrix. `firsts` are their first slots; of the rows none
+    /// has the first slot of an earlier one. A lane without a row is zero.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi1,bmi2")]
+    fn add<const GROUPS: usize>(&mut self, rows: __m512i, firsts: __m512i, prints: __m512i) {
+        // Word `j`: eight rows, columns `8 j` to `8 j + 7`, by rows.
+        let rows = _mm512_permutexvar_epi8(by_rows(), rows);
+        let firsts = _mm512_permutexvar_epi8(by_rows(), firsts);
+
+        // Which rows have the first slots of later ones: a matrix `1 + n` with `n^8 = 0`, whose
+        // inverse is `(1 + n)(1 + n^2)(1 + n^4)`. Multiplied by that, the new rows are reduced too.
+        let n = _mm512_andnot_si512(splat(TURN), sum_of_lanes(affine(rows, firsts)));
+        let n2 = affine(n, turned(n));
+        let n4 = affine(n2, turned(n2));
+        let reduce = |by_columns: __m512i| {
+            let by_columns = _mm512_xor_si512(by_columns, affine(by_columns, n));
+            let by_columns = _mm512_xor_si512(by_columns, affine(by_columns, n2));
+            _mm512_xor_si512(by_columns, affine(by_columns, n4))
+        };
+
+        // Which old rows have the first slots of new ones: those lose them. And lane and byte of
+        // each new row, which is added to a row of zeros.
+        let having = |i: usize| affine(turned(load(&self.blocks[i])), firsts);
+        let pair = |i: usize| {
+            let (left, right) = (having(i), having(i + 1));
+            _mm512_xor_si512(_mm512_unpacklo_epi64(left, right), _mm512_unpackhi_epi64(left, right))
+        };
+        let having = halves(halves(pair(0), pair(2)), halves(pair(4), pair(6)));
+        let changed = _mm512_xor_si512(having, turned(firsts));
+
+        let rows = reduce(turned(rows));
+        for (i, block) in self.blocks.iter_mut().enumerate() {
+            let changed = _mm512_permutexvar_epi64(splat(i as u64), changed);
+            let sum = _mm512_xor_si512(load(block), affine(rows, changed));
+            store(block, sum);
+        }
+        for (g, old) in self.prints[..GROUPS].iter_mut().enumerate() {
+            // The same eight bytes in all lanes: byte `g` of each row.
+            let bytes = splat((0x0008_1018_2028_3038 + 0x0101_0101_0101_0101 * g) as u64);
+            let new = reduce(turned(_mm512_permutexvar_epi8(bytes, prints)));
+            let sum = _mm512_xor_si512(load(old), affine(new, changed));
+            store(old, sum);
+        }
+    }
+
+    /// Moves the rows of the layer to `band`, and counts slots from its end on.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi1,bmi2")]
+    pub(super) fn finish(&mut self, band: &mut Band) {
+        // Both in whole blocks: bit `s % 64` stays what it is.
+        self.retire::<4>(band.slots(), band);
+        self.base = 0;
     }
 
     /// Moves the rows of the slots before `base` to the band: no later key meets them.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi1,bmi2")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,gfni,bmi1,bmi2")]
     pub(super) fn retire<const GROUPS: usize>(&mut self, base: usize, band: &mut Band) {
-        let mut rows = [0_u64; WIDTH as usize];
-        for (words, lanes) in rows.as_chunks_mut::<8>().0.iter_mut().zip(&self.rows) {
-            // SAFETY: the reference covers the 64 bytes written.
-            unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), *lanes) };
+        if base == self.base {
+            return;
         }
         let end = base.min(self.base + WIDTH as usize);
-        let mut kept = u64::MAX;
-        for slot in self.base..end {
-            let lane = slot % WIDTH as usize;
-            let bit = 1 << lane;
-            band.coefficients[slot] = rows[lane].rotate_right(lane as u32); // Below 64.
-            let mut fingerprint = 0;
-            for (g, prints) in self.prints[..GROUPS].iter().enumerate() {
-                let columns = _mm512_test_epi64_mask(*prints, splat(bit));
-                fingerprint |= u32::from(columns) << (8 * g);
+        let gone = self.slots_before(end);
+        let lanes = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+        let mut slot = self.base;
+        while slot < end {
+            let first = slot - slot % LANES;
+            let i = first % WIDTH as usize / LANES;
+            // The rows of the block that go: from `slot` to the end of the block, or to `end`.
+            let mut here = u8::MAX << (slot - first);
+            if end - first < LANES {
+                here &= u8::MAX >> (LANES - (end - first));
             }
-            band.fingerprints[slot] = fingerprint;
-            kept &= !bit;
+            let columns = load(&self.blocks[i]);
+            let rows = _mm512_permutexvar_epi8(from_rows(), turned(columns));
+            let rows = _mm512_rorv_epi64(rows, _mm512_add_epi64(lanes, splat(first as u64)));
+            let words = &mut band.coefficients[first..][..LANES];
+            // SAFETY: the slice covers the words written.
+            unsafe { _mm512_mask_storeu_epi64(words.as_mut_ptr().cast(), here, rows) };
+            let mut prints = _mm256_setzero_si256();
+            for (g, print) in self.prints[..GROUPS].iter_mut().enumerate() {
+                let bytes = turned(splat(print.0[i]));
+                let columns = _mm256_cvtepu8_epi32(_mm512_castsi512_si128(
+                    _mm512_permutexvar_epi8(splat(0x0001_0203_0405_0607), bytes),
+                ));
+                let columns = _mm256_sll_epi32(columns, _mm_cvtsi32_si128(8 * g as i32));
+                prints = _mm256_or_si256(prints, columns);
+                print.0[i] &= !spread(here);
+            }
+            let words = &mut band.fingerprints[first..][..LANES];
+            // SAFETY: as above.
+            unsafe { _mm256_mask_storeu_epi32(words.as_mut_ptr().cast(), here, prints) };
+            store(&mut self.blocks[i], _mm512_andnot_si512(splat(spread(here)), columns));
+            slot = first + LANES;
         }
         // Left from an attempt that came further and failed.
         band.coefficients[end..base].fill(0);
         band.fingerprints[end..base].fill(0);
-        for (i, rows) in self.rows.iter_mut().enumerate() {
-            *rows = _mm512_maskz_mov_epi64((kept >> (8 * i)) as u8, *rows);
-        }
-        for prints in &mut self.prints[..GROUPS] {
-            *prints = _mm512_andnot_si512(splat(!kept), *prints);
-        }
-        self.pivots &= kept;
+        self.pivots &= !gone;
         self.base = base;
     }
 }
 
-/// The sum over GF(2) of the eight lanes.
+/// Stores the rows of the lanes `which`, counted from the starts of their keys.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn fold(lanes: __m512i) -> u64 {
-    let four =
-        _mm256_xor_si256(_mm512_castsi512_si256(lanes), _mm512_extracti64x4_epi64::<1>(lanes));
-    let two = _mm_xor_si128(_mm256_castsi256_si128(four), _mm256_extracti128_si256::<1>(four));
-    let one = _mm_xor_si128(two, _mm_unpackhi_epi64(two, two));
-    _mm_cvtsi128_si64(one).cast_unsigned()
+fn store_rows(which: u8, starts: __m512i, rows: __m512i, prints: __m512i, band: &mut Band) {
+    let mut words = [WordLine([0; LANES]); 3];
+    for (words, lanes) in words.iter_mut().zip([starts, rows, prints]) {
+        store(words, lanes);
+    }
+    let [starts, rows, prints] = words.map(|words| words.0);
+    let mut which = which;
+    while which != 0 {
+        let lane = which.trailing_zeros() as usize; // Below 8.
+        which &= which - 1;
+        let skipped = rows[lane].trailing_zeros();
+        let slot = starts[lane] as usize + skipped as usize; // A slot in memory.
+        band.coefficients[slot] = rows[lane] >> skipped;
+        band.fingerprints[slot] = prints[lane] as u32; // It came from there.
+    }
+}
+
+/// Each bit of all bytes.
+fn spread(byte: u8) -> u64 {
+    u64::from(byte) * 0x0101_0101_0101_0101
+}
+
+/// Byte `b` of word `w` becomes byte `w` of word `b`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vbmi")]
+fn transposed(bytes: __m512i) -> __m512i {
+    const INDEX: WordLine = index(false, false);
+    _mm512_permutexvar_epi8(load(&INDEX), bytes)
+}
+
+/// Takes a row in each word to eight rows by eight columns in each word, by rows.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn by_rows() -> __m512i {
+    const INDEX: WordLine = index(true, false);
+    load(&INDEX)
+}
+
+/// The way back from [`by_rows`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn from_rows() -> __m512i {
+    const INDEX: WordLine = index(false, true);
+    load(&INDEX)
+}
+
+/// Which byte of a register goes to each place: byte `w` of word `b` to byte `b` of word `w`, counted
+/// from behind if so told.
+const fn index(reverse_bytes: bool, reverse_words: bool) -> WordLine {
+    let mut words = [[0; 8]; LANES];
+    let mut at = 0;
+    while at < 64 {
+        let (word, byte) = (at / 8, at % 8);
+        let from_word = if reverse_bytes { 7 - byte } else { byte };
+        let from_byte = if reverse_words { 7 - word } else { word };
+        words[word][byte] = (8 * from_word + from_byte) as u8; // Below 64.
+        at += 1;
+    }
+    let mut line = WordLine([0; LANES]);
+    let mut word = 0;
+    while word < LANES {
+        line.0[word] = u64::from_le_bytes(words[word]);
+        word += 1;
+    }
+    line
+}
+
+/// From one form of each 8 × 8 matrix to the other.
+#[inline]
+#[target_feature(enable = "avx512f,gfni")]
+fn turned(words: __m512i) -> __m512i {
+    affine(splat(TURN), words)
+}
+
+/// The products of the bytes of each word with the matrix in the same lane.
+#[inline]
+#[target_feature(enable = "avx512f,gfni")]
+fn affine(bytes: __m512i, matrices: __m512i) -> __m512i {
+    _mm512_gf2p8affine_epi64_epi8::<0>(bytes, matrices)
+}
+
+/// The sum over GF(2) of the eight words, in each of them.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sum_of_lanes(words: __m512i) -> __m512i {
+    let four = _mm512_xor_si512(words, _mm512_shuffle_i64x2::<0b01_00_11_10>(words, words));
+    let two = _mm512_xor_si512(four, _mm512_shuffle_i64x2::<0b10_11_00_01>(four, four));
+    _mm512_xor_si512(two, _mm512_shuffle_epi32::<0b01_00_11_10>(two))
+}
+
+/// The sums of neighbours among the pairs of words: those of `left`, then those of `right`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn halves(left: __m512i, right: __m512i) -> __m512i {
+    _mm512_xor_si512(
+        _mm512_shuffle_i64x2::<0b10_00_10_00>(left, right),
+        _mm512_shuffle_i64x2::<0b11_01_11_01>(left, right),
+    )
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn xor3(a: __m512i, b: __m512i, c: __m512i) -> __m512i {
+    _mm512_ternarylogic_epi64::<0x96>(a, b, c)
 }
 
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn splat(word: u64) -> __m512i {
     _mm512_set1_epi64(word.cast_signed())
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(words: &WordLine) -> __m512i {
+    // SAFETY: the reference covers the 64 bytes read.
+    unsafe { _mm512_loadu_si512(words.0.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(words: &mut WordLine, lanes: __m512i) {
+    // SAFETY: the reference covers the 64 bytes written.
+    unsafe { _mm512_storeu_si512(words.0.as_mut_ptr().cast(), lanes) };
 }

@@ -113,11 +113,11 @@ fn space_is_little_more_than_the_columns() {
 
 /// Keys, and the most that seven columns take over their own size: the payload, and with the trailer.
 const SPACE: [(usize, f64, f64); 5] = [
-    (1_000, 0.05, 0.12),
-    (10_000, 0.012, 0.020),
-    (100_000, 0.0045, 0.0055),
-    (300_000, 0.003, 0.004),
-    (1_000_000, 0.003, 0.003),
+    (1_000, 0.036, 0.11),
+    (10_000, 0.009, 0.017),
+    (100_000, 0.003, 0.004),
+    (300_000, 0.0027, 0.003),
+    (1_000_000, 0.0026, 0.0028),
 ];
 
 #[test]
