@@ -64,6 +64,55 @@ fn every_path_builds_and_answers_alike() {
     }
 }
 
+/// Which slots get rows depends on the equations alone, in dense layers and in those with gaps wider
+/// than a row, and over their ends.
+#[test]
+fn every_path_eliminates_alike() {
+    const BLOCKS: u64 = 40;
+    let mut next = random(11);
+    for keys in [0, 1, 20, 60, 300, 1_500, 2_400, 3_000] {
+        for groups in 1..=4 {
+            let buckets = |next: &mut dyn FnMut() -> u64| -> Vec<rows::RowVec> {
+                let mut rows: Vec<row::Row> = (0..keys)
+                    .map(|_| row::Row {
+                        start: next() % (BLOCKS * BLOCK_SLOTS),
+                        coefficients: next() | 1,
+                        fingerprint: (next() >> (64 - 8 * groups)) as u32,
+                    })
+                    .collect();
+                rows.sort_unstable_by_key(|row| row.start);
+                let buckets =
+                    rows.chunk_by(|a, b| a.start / BUCKET_STARTS == b.start / BUCKET_STARTS);
+                let fields = buckets.map(|rows| {
+                    let mut fields = rows::RowVec::default();
+                    fields.extend(rows.iter().copied());
+                    fields
+                });
+                fields.collect()
+            };
+            let layers = [buckets(&mut next), buckets(&mut next)];
+            let found = Path::all().into_iter().map(|path| {
+                let mut elimination = band::Elimination::new(path, groups);
+                let mut log = Vec::new();
+                for layer in &layers {
+                    elimination.start(BLOCKS);
+                    for bucket in layer {
+                        let rows = bucket.as_rows();
+                        log.push(elimination.taken_from(rows.starts[0] as usize));
+                        log.push(elimination.insert_all(rows).into());
+                    }
+                    log.push(elimination.taken_from((BLOCKS * BLOCK_SLOTS) as usize));
+                    let band = elimination.finish();
+                    log.extend(band.coefficients.iter().map(|&row| u32::from(row != 0)));
+                }
+                log
+            });
+            let found: Vec<Vec<u32>> = found.collect();
+            assert!(found.iter().all(|log| *log == found[0]), "{keys} keys, {groups} groups");
+        }
+    }
+}
+
 /// A question adds up slots as the equation says, one slot after the other.
 #[test]
 fn the_definition_is_the_equation() {
