@@ -2,7 +2,7 @@
 
 use super::Ribbon;
 use super::group::{Group, LINE_WORDS};
-use super::row::Row;
+use super::row::TurnedRow;
 use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, kept_from};
 use crate::line::prefetch;
 
@@ -23,13 +23,13 @@ impl Place {
     pub(crate) const NOWHERE: Self = Self { block: 0, low: 0, high: 0, fingerprint: 0 };
 
     #[inline(always)]
-    fn new(row: Row, first_block: u64) -> Self {
+    fn new(row: TurnedRow, first_block: u64) -> Self {
         let offset = row.start % BLOCK_SLOTS;
+        let in_block = u64::MAX << offset;
         Self {
             block: first_block + row.start / BLOCK_SLOTS,
-            low: row.coefficients << offset,
-            // Two shifts, because one by 64 is none.
-            high: row.coefficients >> 1 >> (BLOCK_SLOTS - 1 - offset),
+            low: row.coefficients & in_block | 1 << offset,
+            high: row.coefficients & !in_block,
             fingerprint: row.fingerprint,
         }
     }
@@ -40,7 +40,7 @@ impl Place {
         let mut layers = ribbon.shape.layers.iter();
         loop {
             let layer = layers.next().expect("the last layer bumps no key");
-            let row = Row::new(hash, layer.seed, layer.starts);
+            let row = TurnedRow::new(hash, layer.seed, layer.starts);
             // One key in sixteen is bumped from a layer, and no processor guesses which. To choose the
             // layer without a branch was slower still: the choice must then wait for the threshold.
             if !is_bumped(ribbon, layer, row.start) {
@@ -53,7 +53,7 @@ impl Place {
     #[inline(always)]
     pub(crate) fn first(ribbon: &Ribbon, hash: u64) -> Self {
         let layer = &ribbon.shape.layers[0];
-        Self::new(Row::new(hash, layer.seed, layer.starts), layer.first_block)
+        Self::new(TurnedRow::new(hash, layer.seed, layer.starts), layer.first_block)
     }
 
     /// Where `group` holds the words of the two blocks, and how many each has.
