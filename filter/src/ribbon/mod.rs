@@ -43,7 +43,7 @@ mod window;
 
 use group::Group;
 use path::Path;
-use query::Place;
+use query::{First, Place};
 use shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, Shape, kept_from};
 
 use crate::params::BITS_PER_KEY_MAX;
@@ -55,6 +55,7 @@ pub(crate) use stored::Header;
 #[derive(Debug, Clone)]
 pub struct Ribbon {
     path: Path,
+    first: First,
     shape: Shape,
     /// One for each eight columns; the shape says how long each is.
     groups: Vec<Group>,
@@ -112,7 +113,9 @@ impl Ribbon {
         }
         thresholds.resize(buckets.div_ceil(4) as usize, u8::MAX); // Fewer than slots.
         let thresholds = thresholds.into_boxed_slice();
-        Self { path, shape, groups, thresholds, key_count, expected_fpr }
+        let first = shape.layers[0];
+        let first = First { seed: first.seed, starts: first.starts };
+        Self { path, first, shape, groups, thresholds, key_count, expected_fpr }
     }
 
     /// Returns `false` only if no key with this hash was added.
