@@ -84,11 +84,12 @@ impl Place {
 
     /// Where `group` holds the words of the two blocks, and how many each has.
     ///
-    /// The eight words from each place on are in the group: behind its last block there are zeros.
+    /// The eight words from each place on are in the group: a start is below those of its layer, whose
+    /// blocks are in the group, as [`Ribbon::from_parts`] asserts, and behind the last there are zeros.
     #[inline(always)]
     pub(crate) fn words(&self, group: &Group) -> (usize, usize, u8) {
         let GroupShape { columns, upper, blocks } = group.shape;
-        assert!(self.block < blocks, "a place is in its group");
+        debug_assert!(self.block < blocks, "a place is in its group");
         // As in `GroupShape::first_word`.
         let is_lower = self.block < upper;
         let columns = columns - u8::from(is_lower);
@@ -131,8 +132,12 @@ impl First {
 #[inline(always)]
 fn is_bumped(ribbon: &Ribbon, first_bucket: u64, start: u64) -> bool {
     let bucket = first_bucket + start / BUCKET_STARTS;
-    // Four to a byte; there are as many as the layers need.
-    let threshold = ribbon.thresholds[(bucket / 4) as usize] >> (bucket % 4 * 2);
+    let byte = (bucket / 4) as usize; // Four to a byte.
+    debug_assert!(byte < ribbon.thresholds.len());
+    // SAFETY: a start is below those of its layer, and `Ribbon::from_parts` sees to it that there is a
+    // threshold for each bucket of each layer.
+    let thresholds = unsafe { ribbon.thresholds.get_unchecked(byte) };
+    let threshold = thresholds >> (bucket % 4 * 2);
     start % BUCKET_STARTS < kept_from(threshold)
 }
 
@@ -148,8 +153,9 @@ pub(crate) fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
 /// Answers a question with `test`, or with one of the others where there is more to do.
 ///
 /// `of_bumped` answers for a key that is bumped from the first layer: one in sixteen is, and no
-/// processor guesses which. `of_many` tests more groups than one. Both are functions of their own, so
-/// that most questions pay nothing for them, not even the saving of registers.
+/// processor guesses which. `of_many` tests more groups than one, or mixed columns. Both are functions
+/// of their own, so that other questions pay nothing for them, not even the saving of registers. From
+/// memory a core asks as many questions at once as it holds instructions of: each counts.
 #[inline(always)]
 pub(crate) fn test_one(
     ribbon: &Ribbon,
@@ -163,6 +169,9 @@ pub(crate) fn test_one(
         return of_bumped(ribbon, hash);
     }
     let [group] = &ribbon.groups[..] else { return of_many(ribbon, row) };
+    if group.shape.upper > 0 {
+        return of_many(ribbon, row);
+    }
     let place = Place::new(row, 0);
     test(group, &place, place.fingerprint as u8)
 }
