@@ -46,18 +46,25 @@ impl Place {
     }
 
     /// The place of a `hash` that is bumped from the first layer.
-    ///
-    /// Not inlined: see [`test_one`].
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn of_bumped(ribbon: &Ribbon, hash: u64) -> Self {
-        let mut layers = ribbon.shape.layers.iter().skip(1);
-        loop {
-            let layer = layers.next().expect("the last layer bumps no key");
+        let mut place = Self::NOWHERE;
+        place.find_bumped(ribbon, hash);
+        place
+    }
+
+    /// Becomes the place of a `hash` that is bumped from the first layer. Not inlined: see
+    /// [`test_one`].
+    #[inline(never)]
+    fn find_bumped(&mut self, ribbon: &Ribbon, hash: u64) {
+        for layer in &ribbon.shape.layers[1..] {
             let row = TurnedRow::new(hash, layer.seed, layer.starts);
             if !is_bumped(ribbon, layer.first_bucket, row.start) {
-                return Self::new(row, layer.first_block);
+                *self = Self::new(row, layer.first_block);
+                return;
             }
         }
+        unreachable!("the last layer bumps no key");
     }
 
     /// Becomes [`Place::of`] this hash, and asks for its lines.
@@ -68,12 +75,11 @@ impl Place {
     fn find(&mut self, ribbon: &Ribbon, hash: u64) {
         let row = ribbon.first.row(hash);
         if is_bumped(ribbon, 0, row.start) {
-            *self = Self::of_bumped(ribbon, hash);
-            self.prefetch(ribbon);
+            self.find_bumped(ribbon, hash);
         } else {
             *self = Self::new(row, 0);
-            self.prefetch(ribbon);
         }
+        self.prefetch(ribbon);
     }
 
     /// The place of `hash` in the first layer, where most keys are.
@@ -202,21 +208,42 @@ pub(crate) fn test_batch(
     answers: &mut [bool],
     test: impl Fn(&Group, &Place, u8) -> bool,
 ) {
+    if hashes.len() <= BATCH / 2 {
+        test_small_batch(ribbon, hashes, answers, test);
+        return;
+    }
     let mut places = [Place::NOWHERE; BATCH];
     let (ahead, hashes) = hashes.split_at(hashes.len().min(BATCH));
-    for (place, hash) in places.iter_mut().zip(ahead) {
-        place.find(ribbon, *hash);
+    for (place, &hash) in places.iter_mut().zip(ahead) {
+        place.find(ribbon, hash);
     }
     let (answers, last_answers) = answers.split_at_mut(hashes.len());
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-        for ((hash, answer), place) in hashes.iter().zip(answers).zip(&mut places) {
+        for ((&hash, answer), place) in hashes.iter().zip(answers).zip(&mut places) {
             *answer = test_all(ribbon, place, &test);
-            place.find(ribbon, *hash);
+            place.find(ribbon, hash);
         }
     }
     // The oldest place left is where the loop ended.
     places[..ahead.len()].rotate_left(hashes.len() % BATCH);
     for (answer, place) in last_answers.iter_mut().zip(&places) {
+        *answer = test_all(ribbon, place, &test);
+    }
+}
+
+/// The same for half as many hashes at most: most batches are small, and each place has to be set up.
+#[inline(always)]
+fn test_small_batch(
+    ribbon: &Ribbon,
+    hashes: &[u64],
+    answers: &mut [bool],
+    test: impl Fn(&Group, &Place, u8) -> bool,
+) {
+    let mut places = [Place::NOWHERE; BATCH / 2];
+    for (place, &hash) in places.iter_mut().zip(hashes) {
+        place.find(ribbon, hash);
+    }
+    for (answer, place) in answers.iter_mut().zip(&places) {
         *answer = test_all(ribbon, place, &test);
     }
 }
