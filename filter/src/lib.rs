@@ -29,6 +29,7 @@ pub mod blocked_bloom;
 pub mod decode_error;
 pub mod filter_block;
 pub mod hash;
+mod huge_pages;
 mod line;
 pub mod params;
 pub mod ribbon;

@@ -41,12 +41,12 @@ impl Layer {
     }
 }
 
-/// Starts of a layer of `blocks` blocks.
+/// Starts of a layer of `blocks` blocks, an odd number: [`row`] wants one.
 ///
 /// An equation may end in the next layer: the first keys of that take the slots that the last ones
 /// of this have left. Only behind the last layer there is none.
 pub(crate) fn layer_starts(blocks: u64, is_last: bool) -> u64 {
-    blocks * BLOCK_SLOTS - if is_last { WIDTH - 1 } else { 0 }
+    blocks * BLOCK_SLOTS - if is_last { WIDTH - 1 } else { 1 }
 }
 
 /// Blocks of a layer that bumps some of `keys` keys: 12 slots for 13 keys, so that nearly every slot
@@ -111,6 +111,11 @@ impl Shape {
         let is_mixed = group + 1 == self.group_count();
         let upper = if is_mixed { self.upper } else { 0 };
         GroupShape { columns, upper, blocks: self.blocks }
+    }
+
+    /// Columns, averaged over the slots.
+    pub(crate) fn average_columns(&self) -> f64 {
+        f64::from(self.columns.get()) - self.upper as f64 / self.blocks as f64
     }
 
     /// Bytes of the thresholds: two bits a bucket.

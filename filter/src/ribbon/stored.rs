@@ -9,7 +9,7 @@
 //!
 //! Zeros fill up a group to a multiple of 64 if another one follows. Word `j` of a block is column `j`
 //! of its group; bit `i` of it is slot `i` of the block. Blocks before `upper` lack the last column.
-//! A layer of `b` blocks has `64 b` starts, the last one 63 fewer, and a bucket for each 128 of them.
+//! A layer of `b` blocks has `64 b - 1` starts, the last one `64 b - 63`, and a bucket for each 128.
 
 use std::num::NonZeroU8;
 
