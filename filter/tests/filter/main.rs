@@ -7,3 +7,4 @@ mod hostile_bytes;
 mod no_false_negative;
 mod random;
 mod ribbon;
+mod ribbon_rate;

@@ -63,32 +63,6 @@ fn hostile_hashes_are_found() {
     }
 }
 
-/// The rate of each filter is a binomial sample of the stated one.
-#[test]
-fn the_rate_is_the_stated_one() {
-    let seed = seed();
-    for (columns, keys) in [(1.0, 300), (3.5, 5_000), (6.72, 40_000), (7.0, 40_000), (10.0, 40_000)]
-    {
-        let (mut maybe, mut want, mut variance) = (0.0, 0.0, 0.0);
-        for round in 0..20_u64 {
-            let mut random = Random(seed ^ round << 32);
-            let filter = Ribbon::build(&random.many(keys), columns);
-            let asked = random.many(100_000);
-            let rate = filter.expected_fpr();
-            let nominal = FilterKind::Ribbon.expected_fpr(columns).expect("a known kind");
-            assert!((rate / nominal - 1.0).abs() < 0.2, "{rate}, {nominal}: {columns} columns");
-            maybe += asked.iter().filter(|&&hash| filter.may_contain_hash(hash)).count() as f64;
-            want += rate * asked.len() as f64;
-            variance += rate * (1.0 - rate) * asked.len() as f64;
-        }
-        let sigmas = (maybe - want) / variance.sqrt();
-        eprintln!(
-            "{columns} columns: {maybe} of 2,000,000, {want:.0} expected, {sigmas:+.2} sigma"
-        );
-        assert!(sigmas.abs() <= 3.0, "{columns} columns: {sigmas:+.2} standard deviations");
-    }
-}
-
 /// What thresholds, padding and empty slots add to the columns, as stored, over seeds.
 #[test]
 fn space_is_little_more_than_the_columns() {
@@ -116,7 +90,7 @@ const SPACE: [(usize, f64, f64); 5] = [
     (1_000, 0.05, 0.12),
     (10_000, 0.012, 0.020),
     (100_000, 0.0045, 0.0055),
-    (300_000, 0.003, 0.004),
+    (300_000, 0.0032, 0.004),
     (1_000_000, 0.003, 0.003),
 ];
 
