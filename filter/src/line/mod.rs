@@ -19,6 +19,7 @@
 //! | `portable` | a question and an insertion: the definition                     |
 //! | `avx2`     | a question in two halves of the line                            |
 //! | `avx512`   | a question and an insertion, with the line in one register      |
+//! | `neon`     | a question by a table of bytes, on little-endian 64-bit ARM     |
 //! | `batch`    | many of them, with their lines on the way from memory           |
 //!
 //! All paths set the same bits and give the same answers; tests compare them.
@@ -28,6 +29,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod batch;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 mod path;
 mod portable;
 #[cfg(test)]
@@ -117,6 +120,15 @@ pub(crate) fn prefetch<T>(line: &T) {
         // SAFETY: a prefetch reads nothing, and the reference is valid anyway.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(line).cast()) }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line; // No stable intrinsic: the test fetches the line itself.
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch changes nothing that a program can see.
+    unsafe {
+        core::arch::asm!(
+            "prfm pldl1keep, [{}]",
+            in(reg) core::ptr::from_ref(line),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = line; // The test fetches the line itself.
 }

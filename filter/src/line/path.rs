@@ -2,6 +2,8 @@
 
 use super::{Line, batch, portable};
 
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+use super::neon::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
 
@@ -14,6 +16,8 @@ pub(crate) enum Path {
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    Neon(Neon),
 }
 
 impl Path {
@@ -28,19 +32,28 @@ impl Path {
                 return Self::Avx2(avx2);
             }
         }
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        if let Some(neon) = Neon::detect() {
+            return Self::Neon(neon);
+        }
         Self::Portable
     }
 
     /// Those that this CPU has, the fastest last.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
-        let mut paths = vec![Self::Portable];
+        let portable = [Self::Portable];
         #[cfg(target_arch = "x86_64")]
-        {
-            paths.extend(Avx2::detect().map(Self::Avx2));
-            paths.extend(Avx512::detect().map(Self::Avx512));
-        }
-        paths
+        let others =
+            Avx2::detect().map(Self::Avx2).into_iter().chain(Avx512::detect().map(Self::Avx512));
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        let others = Neon::detect().map(Self::Neon);
+        #[cfg(not(any(
+            target_arch = "x86_64",
+            all(target_arch = "aarch64", target_endian = "little")
+        )))]
+        let others = [];
+        portable.into_iter().chain(others).collect()
     }
 
     /// Whether all bits of `hash` are set in `line`.
@@ -52,6 +65,8 @@ impl Path {
             Self::Avx2(avx2) => avx2.contains(line, hash, probes),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(avx512) => avx512.contains(line, hash, probes),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::Neon(neon) => neon.contains(line, hash, probes),
         }
     }
 
@@ -71,6 +86,8 @@ impl Path {
             Self::Avx2(avx2) => avx2.contains_all(lines, probes, hashes, answers),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(avx512) => avx512.contains_all(lines, probes, hashes, answers),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::Neon(neon) => neon.contains_all(lines, probes, hashes, answers),
         }
     }
 

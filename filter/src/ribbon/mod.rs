@@ -15,7 +15,7 @@
 //! | `band`     | elimination: the definition; `window` finds the same       |
 //! | `solve`    | back-substitution                                          |
 //! | `build`    | the three together, and the memory they take               |
-//! | `query`    | a question: the definition; `avx2` and `avx512` answer alike |
+//! | `query`    | a question: the definition; `avx2`, `avx512` and `neon` answer alike |
 //! | `shrink`   | giving up columns                                          |
 //! | `stored`   | the payload of a filter block                              |
 //!
@@ -30,6 +30,8 @@ mod avx512;
 mod band;
 mod build;
 mod group;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 mod order;
 mod path;
 mod query;
@@ -133,6 +135,8 @@ impl Ribbon {
             Path::Avx2(avx2) => avx2.may_contain_hash(self, hash),
             #[cfg(target_arch = "x86_64")]
             Path::Avx512(avx512) => avx512.may_contain_hash(self, hash),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Path::Neon(neon) => neon.may_contain_hash(self, hash),
         }
     }
 
@@ -150,6 +154,8 @@ impl Ribbon {
             Path::Avx2(avx2) => avx2.may_contain_hashes(self, hashes, answers),
             #[cfg(target_arch = "x86_64")]
             Path::Avx512(avx512) => avx512.may_contain_hashes(self, hashes, answers),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Path::Neon(neon) => neon.may_contain_hashes(self, hashes, answers),
         }
     }
 
