@@ -1,16 +1,27 @@
 //! The line in two AVX2 registers, and eight probes at a time.
 
 use core::arch::x86_64::{
-    __m256, __m256i, _mm256_and_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
-    _mm256_cmpgt_epi32, _mm256_load_si256, _mm256_mullo_epi32, _mm256_permutevar8x32_epi32,
-    _mm256_set1_epi32, _mm256_setr_epi32, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
-    _mm256_testc_si256,
+    __m256, __m256i, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
+    _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32,
+    _mm256_setr_epi32, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_testc_si256,
 };
 
 use super::{Line, POWERS, batch};
 
 /// Probes that one register holds.
 const LANES: u8 = 8;
+
+/// Entry `n` has `n` ones, and zeros behind them.
+const FIRST_ONES: [[u32; LANES as usize]; LANES as usize + 1] = {
+    let mut entries = [[0; LANES as usize]; LANES as usize + 1];
+    let mut n = 1;
+    while n < entries.len() {
+        entries[n] = entries[n - 1];
+        entries[n][n - 1] = 1;
+        n += 1;
+    }
+    entries
+};
 
 /// Proof that this CPU has AVX2.
 #[derive(Debug, Clone, Copy)]
@@ -76,11 +87,7 @@ fn contains_eight(front: __m256i, back: __m256i, low: u32, probes: u8) -> bool {
     ));
     // Bits 23 to 27 are the bit within the word.
     let bit = _mm256_srli_epi32::<27>(_mm256_slli_epi32::<4>(g));
-    let lanes = _mm256_cmpgt_epi32(
-        _mm256_set1_epi32(probes.into()),
-        _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-    );
-    let wanted = _mm256_and_si256(_mm256_sllv_epi32(_mm256_set1_epi32(1), bit), lanes);
+    let wanted = _mm256_sllv_epi32(load(&FIRST_ONES[usize::from(probes)]), bit);
     // 1 when no bit of the second is missing from the first.
     _mm256_testc_si256(words, wanted) == 1
 }
@@ -94,8 +101,7 @@ fn permute(half: __m256i, word: __m256i) -> __m256 {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load(half: &[u32; 8]) -> __m256i {
-    // SAFETY: the reference covers the 32 bytes read. It points to the start or the middle of a
-    // `Line`, which is aligned to 64.
-    unsafe { _mm256_load_si256(half.as_ptr().cast()) }
+fn load(lanes: &[u32; LANES as usize]) -> __m256i {
+    // SAFETY: the reference covers the 32 bytes read, and `loadu` needs no alignment.
+    unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
 }
