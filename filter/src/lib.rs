@@ -8,6 +8,7 @@
 //! | [`ribbon`]                | the same in two thirds of the memory, slower to build and ask  |
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
+//! | [`many`]                  | one key against the filters of many tables                     |
 //! | [`filter_block`]          | the bytes of a table's filter                                  |
 //! | [`decode_error`]          | what can be wrong with those bytes                             |
 //!
@@ -31,6 +32,7 @@ pub mod filter_block;
 pub mod hash;
 mod huge_pages;
 mod line;
+pub mod many;
 pub mod params;
 pub mod ribbon;
 pub mod table_filter;

@@ -16,7 +16,7 @@
 //! | `band`     | elimination: the definition; `window` finds the same       |
 //! | `solve`    | back-substitution                                          |
 //! | `build`    | the three together, and the memory they take               |
-//! | `query`    | a question: the definition; `avx2` and `avx512` answer alike |
+//! | `query`    | a question: the definition; `avx2`, `avx512` and `neon` answer alike |
 //! | `shrink`   | giving up columns                                          |
 //! | `stored`   | the payload of a filter block                              |
 //!
@@ -31,6 +31,8 @@ mod avx512;
 mod band;
 mod build;
 mod group;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 mod order;
 mod path;
 mod query;
@@ -137,6 +139,8 @@ impl Ribbon {
             Path::Avx2(avx2) => avx2.may_contain_hash(self, hash),
             #[cfg(target_arch = "x86_64")]
             Path::Avx512(avx512) => avx512.may_contain_hash(self, hash),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Path::Neon(neon) => neon.may_contain_hash(self, hash),
         }
     }
 
@@ -154,6 +158,8 @@ impl Ribbon {
             Path::Avx2(avx2) => avx2.may_contain_hashes(self, hashes, answers),
             #[cfg(target_arch = "x86_64")]
             Path::Avx512(avx512) => avx512.may_contain_hashes(self, hashes, answers),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Path::Neon(neon) => neon.may_contain_hashes(self, hashes, answers),
         }
     }
 
