@@ -9,4 +9,5 @@ mod hostile_bytes;
 mod no_false_negative;
 mod random;
 mod ribbon;
+mod ribbon_rate;
 mod seal;
