@@ -9,6 +9,7 @@
 //! | [`binary_fuse`]           | the same with two rates alone, and three lines per question    |
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
+//! | [`many`]                  | one key against the filters of many tables                     |
 //! | [`filter_block`]          | the bytes of a table's filter                                  |
 //! | [`decode_error`]          | what can be wrong with those bytes                             |
 //!
@@ -32,6 +33,7 @@ pub mod decode_error;
 pub mod filter_block;
 pub mod hash;
 mod line;
+pub mod many;
 pub mod params;
 pub mod ribbon;
 pub mod table_filter;
