@@ -71,7 +71,9 @@ fn ordered(hasher: &Hasher, hashes: &[u64], keys: usize) -> Vec<u64> {
 
     let mixed = distinct(hashes).map(|hash| hasher.mix(hash));
     if keys <= IN_CACHE {
-        return mixed.collect();
+        let mut ordered = Vec::with_capacity(keys);
+        ordered.extend(mixed);
+        return ordered;
     }
     let chunk = |mixed: u64| (mixed >> (u64::BITS - CHUNK_BITS)) as usize;
     let mut places = vec![0; 1 << CHUNK_BITS];

@@ -2,13 +2,14 @@
 
 use core::ops::Range;
 
+use super::parameters::Parameters;
 use super::{COLUMNS, Expected, FilterKind, VERSION, check_crc32, varint};
-use crate::binary_fuse::{self, BinaryFuse8, BinaryFuse16};
+use crate::binary_fuse::{BinaryFuse8, BinaryFuse16};
 use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::hash::HASH_VERSION;
-use crate::line::{LINE_BYTES, Line, PROBES_MAX};
-use crate::ribbon::{self, Ribbon};
+use crate::line::Line;
+use crate::ribbon::Ribbon;
 use crate::table_filter::TableFilter;
 
 /// Names of the column groups; a filter of one group has the first.
@@ -33,29 +34,6 @@ pub struct Trailer {
     group_crc32s: Vec<u32>,
 }
 
-/// What else it takes to read a filter of some kind.
-#[derive(Debug, Clone)]
-pub(super) enum Parameters {
-    BlockedBloom { probes: u8 },
-    Ribbon(ribbon::Header),
-    BinaryFuse(binary_fuse::Header),
-}
-
-impl Parameters {
-    /// Bytes that a payload has, if there are `found`.
-    fn payload_bytes(&self, found: u64) -> u64 {
-        match self {
-            // Its length alone says how many lines there are.
-            Self::BlockedBloom { .. } => {
-                let line_bytes = LINE_BYTES as u64;
-                found.next_multiple_of(line_bytes).max(line_bytes)
-            }
-            Self::Ribbon(header) => header.layout().payload_bytes(),
-            Self::BinaryFuse(header) => header.payload_bytes(),
-        }
-    }
-}
-
 /// A number of a trailer: where it stands in the trailer, its name, its value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Number {
@@ -63,6 +41,28 @@ pub(super) struct Number {
     pub(super) to: usize,
     pub(super) name: &'static str,
     pub(super) value: u64,
+}
+
+/// Takes the numbers off a trailer and shows each to `see`.
+#[derive(Debug)]
+pub(super) struct Numbers<'a, S> {
+    fields: &'a [u8],
+    rest: &'a [u8],
+    see: S,
+}
+
+impl<'a, S: FnMut(Number)> Numbers<'a, S> {
+    pub(super) fn take(&mut self, name: &'static str) -> Result<u64, DecodeError> {
+        let from = self.fields.len() - self.rest.len();
+        let value = varint::take(&mut self.rest, name)?;
+        (self.see)(Number { from, to: self.fields.len() - self.rest.len(), name, value });
+        Ok(value)
+    }
+
+    /// What was not taken.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
 }
 
 impl Trailer {
@@ -143,11 +143,7 @@ impl Trailer {
     /// What the filter is.
     #[must_use]
     pub fn kind(&self) -> FilterKind {
-        match self.parameters {
-            Parameters::BlockedBloom { .. } => FilterKind::BlockedBloom,
-            Parameters::Ribbon(_) => FilterKind::Ribbon,
-            Parameters::BinaryFuse(_) => FilterKind::BinaryFuse,
-        }
+        self.parameters.kind()
     }
 
     /// Keys that the filter was built over.
@@ -168,26 +164,13 @@ impl Trailer {
 
     /// The places of the groups that hold the first `columns` columns.
     fn groups(&self, columns: f64) -> Vec<Range<u64>> {
-        match &self.parameters {
-            Parameters::Ribbon(header) => header.layout().groups_for(columns).collect(),
-            Parameters::BlockedBloom { .. } | Parameters::BinaryFuse(_) => {
-                vec![Range { start: 0, end: self.payload_bytes }]
-            }
-        }
+        self.parameters.groups(self.payload_bytes, columns)
     }
 
     pub(super) fn to_bytes(&self, expected: Expected) -> Vec<u8> {
         let mut bytes = vec![HASH_VERSION];
         varint::put(&mut bytes, self.key_count);
-        match &self.parameters {
-            Parameters::BlockedBloom { probes } => bytes.push(*probes),
-            Parameters::Ribbon(header) => {
-                header.numbers().for_each(|number| varint::put(&mut bytes, number));
-            }
-            Parameters::BinaryFuse(header) => {
-                header.numbers().into_iter().for_each(|number| varint::put(&mut bytes, number));
-            }
-        }
+        self.parameters.put(&mut bytes);
         bytes.extend(self.group_crc32s.iter().flat_map(|crc32| crc32.to_le_bytes()));
         // The longest is that of a ribbon: 1 + 10 + 10 + 5 + 12 * 5 + 4 * 4 + 7.
         let length = u8::try_from(bytes.len() + END_BYTES).expect("a trailer is short");
@@ -202,59 +185,22 @@ impl Trailer {
     pub(super) fn parse(
         bytes: &[u8],
         payload_bytes: u64,
-        mut see: impl FnMut(Number),
+        see: impl FnMut(Number),
     ) -> Result<Self, DecodeError> {
         let (fields, &[kind, version, ..]) =
             bytes.split_last_chunk::<END_BYTES>().expect("a trailer has its end");
-        let version_what = "version of the filter";
-        require_known(version_what, version, &[VERSION])?;
-        let kinds = [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse];
-        require_known("filter kind", kind, &kinds.map(|kind| kind as u8))?;
-
-        let mut rest = fields;
-        let mut number = |rest: &mut &[u8], name| {
-            let from = fields.len() - rest.len();
-            let value = varint::take(rest, name)?;
-            see(Number { from, to: fields.len() - rest.len(), name, value });
-            Ok(value)
-        };
-        let hash_version = number(&mut rest, "hash_version")?;
-        require_known("hash version of the filter", hash_version, &[HASH_VERSION.into()])?;
-        let key_count = number(&mut rest, "key_count")?;
-        let parameters = if kind == FilterKind::BlockedBloom as u8 {
-            let value = number(&mut rest, "probes")?;
-            let probes = u8::try_from(value).ok().filter(|n| (1..=PROBES_MAX).contains(n));
-            let what = "probes of the filter";
-            let probes = probes.ok_or(DecodeError::OutOfRange { what, value })?;
-            Parameters::BlockedBloom { probes }
-        } else if kind == FilterKind::Ribbon as u8 {
-            let columns = number(&mut rest, "columns")?;
-            let attempt = number(&mut rest, "attempt")?;
-            let mut layer_blocks = Vec::new();
-            let groups = ribbon::Header::groups_of(columns);
-            while rest.len() > 4 * groups {
-                layer_blocks.push(number(&mut rest, "layer_blocks")?);
-            }
-            Parameters::Ribbon(ribbon::Header::from_numbers(columns, attempt, layer_blocks)?)
-        } else {
-            let mut next = |name| number(&mut rest, name);
-            let numbers =
-                [next("print_bits")?, next("segment_log2")?, next("segments")?, next("attempt")?];
-            Parameters::BinaryFuse(binary_fuse::Header::from_numbers(numbers)?)
-        };
-
-        let groups = match &parameters {
-            Parameters::Ribbon(header) => header.groups(),
-            Parameters::BlockedBloom { .. } | Parameters::BinaryFuse(_) => 1,
-        };
-        let (crc32s, _) = rest.as_chunks();
+        require_known("version of the filter", version.into(), VERSION.into())?;
+        let mut numbers = Numbers { fields, rest: fields, see };
+        let hash_version = numbers.take("hash_version")?;
+        require_known("hash version of the filter", hash_version, HASH_VERSION.into())?;
+        let key_count = numbers.take("key_count")?;
+        let parameters = Parameters::take(kind, &mut numbers)?;
+        let groups = 4 * parameters.group_count() as u64;
+        let payload = parameters.payload_bytes(payload_bytes);
+        let (crc32s, _) = numbers.rest().as_chunks();
         for (what, expected, found) in [
-            ("bytes of the filter's checksums", 4 * groups as u64, rest.len() as u64),
-            (
-                "bytes of the filter's payload",
-                parameters.payload_bytes(payload_bytes),
-                payload_bytes,
-            ),
+            ("bytes of the filter's checksums", groups, numbers.rest().len() as u64),
+            ("bytes of the filter's payload", payload, payload_bytes),
         ] {
             if expected != found {
                 return Err(DecodeError::Mismatch { what, expected, found });
@@ -291,13 +237,9 @@ pub(super) fn crc32(expected: Expected, covered: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn require_known<T: Copy + Into<u64> + PartialEq>(
-    what: &'static str,
-    value: T,
-    known: &[T],
-) -> Result<(), DecodeError> {
-    if known.contains(&value) {
+fn require_known(what: &'static str, value: u64, known: u64) -> Result<(), DecodeError> {
+    if value == known {
         return Ok(());
     }
-    Err(DecodeError::Unsupported { what, value: value.into() })
+    Err(DecodeError::Unsupported { what, value })
 }
