@@ -29,7 +29,7 @@ pub(crate) fn seal(bytes: &mut [u8], expected: Expected) {
         } else {
             // The checksum of some group: they stand in front of the end.
             let end = bytes.len() - END_BYTES;
-            let groups = (1..=4).rev().map(|i| end - 4 * i);
+            let groups = (1..=4).rev().filter_map(|i| end.checked_sub(4 * i));
             let at = groups.into_iter().find(|&at| bytes[at..at + 4] == stored);
             at.expect("what was stored is there")
         };
