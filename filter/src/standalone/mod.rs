@@ -17,6 +17,8 @@ mod bits;
 pub mod bloom;
 pub mod partitioned_bloom;
 mod probes;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 pub mod striped_bloom;
 mod striped_counter;
 
