@@ -111,7 +111,8 @@ fn shape_for(capacity: u64, fpr: f64) -> (u64, u8) {
     };
     let good = |lines| blocked_bloom_fpr_of(capacity, lines, probes(lines)) <= fpr;
     let mut enough = 1;
-    while !good(enough) {
+    // With a line for each key any rate that is asked for is reached.
+    while enough < capacity && !good(enough) {
         enough *= 2;
     }
     let mut too_few = enough / 2;

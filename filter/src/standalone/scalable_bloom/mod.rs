@@ -92,11 +92,11 @@ impl ScalableBloom {
     /// An empty filter whose false-positive rate stays below `fpr` whatever it holds.
     ///
     /// Its first layer has room for `capacity` keys, each further one for four times as many as the
-    /// one before. `capacity` 0 counts as 1.
+    /// one before. `capacity` 0 counts as 1, a rate above a half as a half.
     ///
     /// # Panics
     ///
-    /// If `fpr` is not in `1e-8 <= fpr <= 0.5`, or the memory cannot have the first layer.
+    /// If `fpr` is not in `1e-8 <= fpr < 1`, or the memory cannot have the first layer.
     #[must_use]
     pub fn with_rate(capacity: u64, fpr: f64) -> Self {
         Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
@@ -139,7 +139,8 @@ impl<S: BuildHasher> ScalableBloom<S> {
         tightening: f64,
         hasher: S,
     ) -> Self {
-        assert!((FPR_MIN..=FPR_MAX).contains(&fpr), "fpr is {fpr}");
+        assert!((FPR_MIN..1.0).contains(&fpr), "fpr is {fpr}");
+        let fpr = fpr.min(FPR_MAX);
         assert!((2..=GROWTH_MAX).contains(&growth), "growth is {growth}");
         assert!(
             (TIGHTENING_MIN..=TIGHTENING_MAX).contains(&tightening),
@@ -187,7 +188,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
         let capacity = self.newest().capacity.saturating_mul(self.growth.into());
         // At most 64 layers: each is twice the size of the one before at least.
         let stricter = self.tightening.powi(self.layers.len() as i32);
-        // A rate that small is not asked for: the layers before have had more keys than 2^64.
+        // Less would be lost in rounding; as much in each of 64 layers is still nothing.
         let fpr = (self.fpr * (1.0 - self.tightening) * stricter).max(FPR_MIN / 1e3);
         self.layers.push(Layer::new(capacity, fpr));
     }
