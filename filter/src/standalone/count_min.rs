@@ -31,7 +31,7 @@
 use alloc::{boxed::Box, vec};
 use core::{fmt, hash::BuildHasher};
 
-use super::probes::{PROBES_MAX, Probes};
+use super::probes::{PROBES_MAX, Places};
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
 use crate::hash::{Xxh3, hash_with};
@@ -146,13 +146,13 @@ impl<S: BuildHasher> CountMinSketch<S> {
     pub fn add_hash(&mut self, hash: u64, count: u32) -> u32 {
         let before = self.estimate_hash(hash);
         let estimate = before.saturating_add(count);
-        let mut places = Places::new(hash, self.width);
-        for _ in 0..self.depth {
-            let counter = &mut self.counters[places.next()];
+        for place in self.places(hash) {
+            let counter = &mut self.counters[place];
             *counter = (*counter).max(estimate);
         }
+        // Saved counts may be anything.
         self.total = self.total.saturating_add(count.into());
-        self.keys += u64::from(before == 0 && count > 0);
+        self.keys = self.keys.saturating_add(u64::from(before == 0 && count > 0));
         estimate
     }
 
@@ -167,8 +167,14 @@ impl<S: BuildHasher> CountMinSketch<S> {
     #[inline]
     #[must_use]
     pub fn estimate_hash(&self, hash: u64) -> u32 {
-        let mut places = Places::new(hash, self.width);
-        (0..self.depth).fold(u32::MAX, |least, _| least.min(self.counters[places.next()]))
+        self.places(hash).fold(u32::MAX, |least, place| least.min(self.counters[place]))
+    }
+
+    /// The places of the counters of a key: one in each row.
+    #[inline]
+    fn places(&self, hash: u64) -> impl Iterator<Item = usize> + use<S> {
+        // The array is in memory: its places fit a `usize`.
+        Places::one_per_slice(hash, self.width).take(self.depth).map(|place| place as usize)
     }
 
     /// Returns `false` only if the key was not inserted since the start, or was forgotten by
@@ -291,27 +297,6 @@ impl<S: BuildHasher> CountMinSketch<S> {
     fn keys_by_counters(&self) -> u64 {
         // A float turns into an integer by saturation.
         self.keys_estimated().round() as u64
-    }
-}
-
-/// The counters of one key: one in each row.
-struct Places {
-    probes: Probes,
-    width: u64,
-    row: u64,
-}
-
-impl Places {
-    #[inline]
-    fn new(hash: u64, width: u64) -> Self {
-        Self { probes: Probes::new(hash), width, row: 0 }
-    }
-
-    #[inline]
-    fn next(&mut self) -> usize {
-        let place = self.row + self.probes.next_in(self.width);
-        self.row += self.width;
-        place as usize // The array is in memory: its places fit a `usize`.
     }
 }
 

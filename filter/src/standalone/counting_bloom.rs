@@ -28,7 +28,7 @@ use core::{fmt, hash::BuildHasher};
 
 use super::bloom::{keys_of_fill, rate_of_fill, shape_for};
 use super::counters::{COUNTER_MAX, Counters};
-use super::probes::{PROBES_MAX, Probes};
+use super::probes::{PROBES_MAX, Places};
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, RemoveFilter};
 use crate::hash::{Xxh3, hash_with};
@@ -112,11 +112,11 @@ impl<S: BuildHasher> CountingBloom<S> {
     /// Adds a key by its hash, as [`insert`](Self::insert).
     #[inline]
     pub fn insert_hash(&mut self, hash: u64) -> bool {
-        let mut probes = Probes::new(hash);
         let mut present = true;
-        for _ in 0..self.probes {
-            present &= self.counters.increment(probes.next_in(self.counters.len())) != 0;
+        for place in self.places(hash) {
+            present &= self.counters.increment(place) != 0;
         }
+        // A saved count may be anything.
         self.keys = self.keys.saturating_add(1);
         present
     }
@@ -133,9 +133,8 @@ impl<S: BuildHasher> CountingBloom<S> {
 
     /// Takes back one insertion of a key by its hash, as [`remove`](Self::remove).
     pub fn remove_hash(&mut self, hash: u64) -> bool {
-        let mut probes = Probes::new(hash);
-        for taken in 0..self.probes {
-            if self.counters.decrement(probes.next_in(self.counters.len())) == 0 {
+        for (taken, place) in self.places(hash).enumerate() {
+            if self.counters.decrement(place) == 0 {
                 self.put_back(hash, taken);
                 return false;
             }
@@ -145,10 +144,8 @@ impl<S: BuildHasher> CountingBloom<S> {
     }
 
     /// Undoes the decrements of the first `taken` probes.
-    fn put_back(&mut self, hash: u64, taken: u32) {
-        let mut probes = Probes::new(hash);
-        for _ in 0..taken {
-            let place = probes.next_in(self.counters.len());
+    fn put_back(&mut self, hash: u64, taken: usize) {
+        for place in self.places(hash).take(taken) {
             // One that is saturated was not decremented.
             if self.counters.get(place) != COUNTER_MAX {
                 self.counters.increment(place);
@@ -167,8 +164,14 @@ impl<S: BuildHasher> CountingBloom<S> {
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        let mut probes = Probes::new(hash);
-        (0..self.probes).all(|_| self.counters.get(probes.next_in(self.counters.len())) != 0)
+        // Without a branch for each, which could not be predicted.
+        self.places(hash).fold(true, |found, place| found & (self.counters.get(place) != 0))
+    }
+
+    /// The places of the counters of a key. One may come twice.
+    #[inline]
+    fn places(&self, hash: u64) -> impl Iterator<Item = u64> + use<S> {
+        Places::anywhere(hash, self.counters.len()).take(self.probes)
     }
 
     /// Forgets every key. Keeps the memory.

@@ -287,22 +287,30 @@ impl<S: BuildHasher> CuckooFilter<S> {
     /// Puts `print` into `window`, which is full, by evicting a print to its other window, and so on,
     /// until one finds an empty slot. Otherwise everything is as before.
     ///
-    /// A random walk. `random` is any number; the same one walks the same way.
+    /// A random walk that sees one step ahead: it takes the print that can stay where it is sent, if
+    /// there is one. `random` is any number; the same one walks the same way.
     #[cold]
     fn evict(&mut self, mut window: u64, mut print: u32, mut random: u64) -> bool {
         // What is needed to walk back: at which place of its window an evicted print was.
         let mut was_second = [0_u64; STEPS_MAX / 64];
         for step in 0..STEPS_MAX {
+            let occupants = [0, 1].map(|place| {
+                let value = self.slots.get(window + place);
+                (value, self.other_window(window + place - u64::from(value & 1), value >> 1))
+            });
+            let empty = occupants.map(|(_, other)| self.slots.empty(other));
             random = random.wrapping_mul(0xd120_2ef8_f15b_0b6d).wrapping_add(1);
-            let place = (random >> 63) as u32; // One bit, from the best end of the generator.
-            let slot = window + u64::from(place);
-            let evicted = self.slots.get(slot);
-            self.slots.set(slot, print << 1 | place);
+            let place = match empty {
+                [0, 0] => random >> 63, // The best bit of the generator.
+                [0, _] => 1,
+                _ => 0,
+            };
+            let (evicted, other) = occupants[place as usize];
+            self.slots.set(window + place, print << 1 | place as u32); // 0 or 1.
             was_second[step / 64] |= u64::from(evicted & 1) << (step % 64);
-            print = evicted >> 1;
-            window = self.other_window(slot - u64::from(evicted & 1), print);
-            if self.put(window, print) {
-                return true;
+            (print, window) = (evicted >> 1, other);
+            if empty[place as usize] != 0 {
+                return self.put(window, print);
             }
         }
         for step in (0..STEPS_MAX).rev() {

@@ -7,7 +7,7 @@ use super::slots::{BITS_MAX, BITS_MIN, WINDOW};
 const LOAD: f64 = 0.95;
 
 /// The chance of a refusal that is due to more than four keys with one print in one pair of windows.
-const CROWDED_MAX: f64 = 1e-3;
+const CROWDED_MAX: f64 = 0.01;
 
 /// Slots and bits of a slot for `capacity` keys at rate `fpr`.
 ///
@@ -67,7 +67,7 @@ mod tests {
             ("0.1 %", 1_000_000, 0.001, 12),
             ("0.01 %", 1_000_000, 0.0001, 16),
             ("10 %, few keys", 100, 0.1, 6),
-            ("10 %, crowded", 10_000_000, 0.1, 9),
+            ("10 %, crowded", 10_000_000, 0.1, 8),
             ("no keys", 0, 0.01, 6),
             ("the smallest", 1000, 1e-7, 26),
         ];
