@@ -26,6 +26,8 @@ use super::bits::Bits;
 use super::probes::{PROBES_MAX, Places};
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
 use crate::params::{bloom_bits, bloom_fpr_from_fill, bloom_keys_from_fill, bloom_probes};
 use crate::saved::{Payload, Reader, SavedKind, Writer, hash_check};
