@@ -23,8 +23,12 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn zeroed(shape: GroupShape) -> Self {
-        let lines = (shape.words() as usize).div_ceil(LINE_WORDS) + 1; // They are in memory.
-        Self { lines: vec![WordLine([0; LINE_WORDS]); lines].into(), shape }
+        Self { lines: vec![WordLine([0; LINE_WORDS]); Self::lines_of(shape)].into(), shape }
+    }
+
+    /// Lines of a group of this shape.
+    pub(crate) fn lines_of(shape: GroupShape) -> usize {
+        (shape.words() as usize).div_ceil(LINE_WORDS) + 1 // They are in memory.
     }
 
     /// The words of a stored group of this shape.

@@ -2,8 +2,8 @@
 
 use super::Ribbon;
 use super::group::{Group, LINE_WORDS};
-use super::row::Row;
-use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, kept_from};
+use super::row::TurnedRow;
+use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GroupShape, kept_from};
 use crate::line::prefetch;
 
 /// So many questions of a batch are on their way from memory at once.
@@ -23,13 +23,13 @@ impl Place {
     pub(crate) const NOWHERE: Self = Self { block: 0, low: 0, high: 0, fingerprint: 0 };
 
     #[inline(always)]
-    fn new(row: Row, first_block: u64) -> Self {
+    pub(crate) fn new(row: TurnedRow, first_block: u64) -> Self {
         let offset = row.start % BLOCK_SLOTS;
+        let in_block = u64::MAX << offset;
         Self {
             block: first_block + row.start / BLOCK_SLOTS,
-            low: row.coefficients << offset,
-            // Two shifts, because one by 64 is none.
-            high: row.coefficients >> 1 >> (BLOCK_SLOTS - 1 - offset),
+            low: row.coefficients & in_block | 1 << offset,
+            high: row.coefficients & !in_block,
             fingerprint: row.fingerprint,
         }
     }
@@ -37,13 +37,22 @@ impl Place {
     /// The place of `hash` in the layer that it is not bumped from.
     #[inline(always)]
     pub(crate) fn of(ribbon: &Ribbon, hash: u64) -> Self {
-        let mut layers = ribbon.shape.layers.iter();
+        let row = ribbon.first.row(hash);
+        if is_bumped(ribbon, 0, row.start) {
+            Self::of_bumped(ribbon, hash)
+        } else {
+            Self::new(row, 0)
+        }
+    }
+
+    /// The place of a `hash` that is bumped from the first layer.
+    #[inline(always)]
+    pub(crate) fn of_bumped(ribbon: &Ribbon, hash: u64) -> Self {
+        let mut layers = ribbon.shape.layers.iter().skip(1);
         loop {
             let layer = layers.next().expect("the last layer bumps no key");
-            let row = Row::new(hash, layer.seed, layer.starts);
-            // One key in sixteen is bumped from a layer, and no processor guesses which. To choose the
-            // layer without a branch was slower still: the choice must then wait for the threshold.
-            if !is_bumped(ribbon, layer, row.start) {
+            let row = TurnedRow::new(hash, layer.seed, layer.starts);
+            if !is_bumped(ribbon, layer.first_bucket, row.start) {
                 return Self::new(row, layer.first_block);
             }
         }
@@ -52,17 +61,21 @@ impl Place {
     /// The place of `hash` in the first layer, where most keys are.
     #[inline(always)]
     pub(crate) fn first(ribbon: &Ribbon, hash: u64) -> Self {
-        let layer = &ribbon.shape.layers[0];
-        Self::new(Row::new(hash, layer.seed, layer.starts), layer.first_block)
+        Self::new(ribbon.first.row(hash), 0)
     }
 
     /// Where `group` holds the words of the two blocks, and how many each has.
     ///
-    /// Both are in the group: behind its last block there are zeros.
+    /// The eight words from each place on are in the group: behind its last block there are zeros.
     #[inline(always)]
     pub(crate) fn words(&self, group: &Group) -> (usize, usize, u8) {
-        let columns = group.shape.block_columns(self.block);
-        let first = group.shape.first_word(self.block) as usize; // The group is in memory.
+        let GroupShape { columns, upper, blocks } = group.shape;
+        assert!(self.block < blocks, "a place is in its group");
+        // As in `GroupShape::first_word`.
+        let is_lower = self.block < upper;
+        let columns = columns - u8::from(is_lower);
+        let missing = if is_lower { 0 } else { upper };
+        let first = (self.block * u64::from(columns) - missing) as usize; // The group is in memory.
         (first, first + usize::from(columns), columns)
     }
 
@@ -80,10 +93,25 @@ impl Place {
     }
 }
 
-/// Whether `layer` bumps keys of this start. The last one has thresholds in memory that keep all.
+/// What a question needs of the first layer: most need no other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct First {
+    pub(crate) seed: u64,
+    pub(crate) starts: u64,
+}
+
+impl First {
+    #[inline(always)]
+    fn row(self, hash: u64) -> TurnedRow {
+        TurnedRow::new(hash, self.seed, self.starts)
+    }
+}
+
+/// Whether the layer whose buckets begin with `first_bucket` bumps keys of this start. The last one
+/// has thresholds in memory that keep all.
 #[inline(always)]
-fn is_bumped(ribbon: &Ribbon, layer: &Layer, start: u64) -> bool {
-    let bucket = layer.first_bucket + start / BUCKET_STARTS;
+fn is_bumped(ribbon: &Ribbon, first_bucket: u64, start: u64) -> bool {
+    let bucket = first_bucket + start / BUCKET_STARTS;
     // Four to a byte; there are as many as the layers need.
     let threshold = ribbon.thresholds[(bucket / 4) as usize] >> (bucket % 4 * 2);
     start % BUCKET_STARTS < kept_from(threshold)
@@ -98,6 +126,28 @@ pub(crate) fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
     })
 }
 
+/// Answers a question with `test`, or with one of the others where there is more to do.
+///
+/// `of_bumped` answers for a key that is bumped from the first layer: one in sixteen is, and no
+/// processor guesses which. `of_many` tests more groups than one. Both are functions of their own, so
+/// that most questions pay nothing for them, not even the saving of registers.
+#[inline(always)]
+pub(crate) fn test_one(
+    ribbon: &Ribbon,
+    hash: u64,
+    test: impl Fn(&Group, &Place, u8) -> bool,
+    of_bumped: impl Fn(&Ribbon, u64) -> bool,
+    of_many: impl Fn(&Ribbon, TurnedRow) -> bool,
+) -> bool {
+    let row = ribbon.first.row(hash);
+    if is_bumped(ribbon, 0, row.start) {
+        return of_bumped(ribbon, hash);
+    }
+    let [group] = &ribbon.groups[..] else { return of_many(ribbon, row) };
+    let place = Place::new(row, 0);
+    test(group, &place, place.fingerprint as u8)
+}
+
 /// Tests all groups with `test`; most absent keys leave at the first one.
 #[inline(always)]
 pub(crate) fn test_all(
@@ -105,14 +155,8 @@ pub(crate) fn test_all(
     place: &Place,
     test: impl Fn(&Group, &Place, u8) -> bool,
 ) -> bool {
-    let mut fingerprint = place.fingerprint;
-    for group in &ribbon.groups {
-        if !test(group, place, fingerprint as u8) {
-            return false;
-        }
-        fingerprint >>= 8;
-    }
-    true
+    let prints = place.fingerprint.to_le_bytes();
+    prints.iter().zip(&ribbon.groups).all(|(&print, group)| test(group, place, print))
 }
 
 /// Tests a batch with `test`: first all places, so that their lines are loaded side by side.

@@ -10,5 +10,4 @@ mod key_sets;
 mod no_false_negative;
 mod random;
 mod ribbon;
-mod seal;
-mod standalone;
+mod ribbon_rate;
