@@ -50,6 +50,20 @@ impl Group {
         self.lines[index / LINE_WORDS].0[index % LINE_WORDS]
     }
 
+    /// Asks for the cache line of the word, without waiting for it.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, index: usize) {
+        let word = self.lines.as_ptr().cast::<u64>().wrapping_add(index);
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch reads nothing, and takes any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = word; // No stable intrinsic: the test fetches the line itself.
+    }
+
     /// Stores the words of `block`: the first of `columns`, as many as it has.
     pub(crate) fn set_block(&mut self, block: u64, columns: &[u64; LINE_WORDS]) {
         let first = self.shape.first_word(block) as usize; // Below the number of words.

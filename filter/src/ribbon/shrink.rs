@@ -61,7 +61,7 @@ impl Ribbon {
 
 impl Shape {
     /// The same layers with so many columns, or `None` if there are no more than that.
-    fn shrunk(&self, columns: f64) -> Option<Self> {
+    pub(super) fn shrunk(&self, columns: f64) -> Option<Self> {
         if columns.is_nan() {
             return None;
         }

@@ -11,3 +11,4 @@ mod no_false_negative;
 mod random;
 mod ribbon;
 mod ribbon_rate;
+mod seal;
