@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use super::shape::GroupShape;
+use crate::huge_pages;
 
 /// Words of a line.
 pub(crate) const LINE_WORDS: usize = 8;
@@ -23,7 +24,8 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn zeroed(shape: GroupShape) -> Self {
-        Self { lines: vec![WordLine([0; LINE_WORDS]); Self::lines_of(shape)].into(), shape }
+        let lines = huge_pages::filled(WordLine([0; LINE_WORDS]), Self::lines_of(shape));
+        Self { lines: lines.into(), shape }
     }
 
     /// Lines of a group of this shape.

@@ -113,7 +113,7 @@ impl Ribbon {
         mut thresholds: Vec<u8>,
         key_count: u64,
     ) -> Self {
-        debug_assert_eq!(thresholds.len() as u64, shape.threshold_bytes());
+        assert_eq!(thresholds.len() as u64, shape.threshold_bytes());
         let expected_fpr = expected_fpr(&shape, &thresholds);
         let buckets = shape.buckets + shape.layers.last().map_or(0, Layer::buckets);
         if let Some(last) = thresholds.last_mut() {
@@ -123,7 +123,9 @@ impl Ribbon {
         let thresholds = thresholds.into_boxed_slice();
         let first = shape.layers[0];
         let first = First { seed: first.seed, starts: first.starts };
-        Self { path, first, shape, groups, thresholds, key_count, expected_fpr }
+        let ribbon = Self { path, first, shape, groups, thresholds, key_count, expected_fpr };
+        ribbon.assert_groups();
+        ribbon
     }
 
     /// Returns `false` only if no key with this hash was added.
@@ -209,6 +211,16 @@ impl Ribbon {
     fn set_shape(&mut self, shape: Shape) {
         self.expected_fpr = expected_fpr(&shape, &self.thresholds);
         self.shape = shape;
+        self.assert_groups();
+    }
+
+    /// What questions rely on instead of checks of their own: all places are in the groups.
+    fn assert_groups(&self) {
+        assert_eq!(self.groups.len(), self.shape.group_count());
+        for (index, group) in self.groups.iter().enumerate() {
+            assert_eq!(group.shape, self.shape.group(index));
+            assert_eq!(group.lines.len(), Group::lines_of(group.shape));
+        }
     }
 }
 

@@ -46,18 +46,25 @@ impl Place {
     }
 
     /// The place of a `hash` that is bumped from the first layer.
-    ///
-    /// Not inlined: see [`test_one`].
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn of_bumped(ribbon: &Ribbon, hash: u64) -> Self {
-        let mut layers = ribbon.shape.layers.iter().skip(1);
-        loop {
-            let layer = layers.next().expect("the last layer bumps no key");
+        let mut place = Self::NOWHERE;
+        place.find_bumped(ribbon, hash);
+        place
+    }
+
+    /// Becomes the place of a `hash` that is bumped from the first layer. Not inlined: see
+    /// [`test_one`].
+    #[inline(never)]
+    fn find_bumped(&mut self, ribbon: &Ribbon, hash: u64) {
+        for layer in &ribbon.shape.layers[1..] {
             let row = TurnedRow::new(hash, layer.seed, layer.starts);
             if !is_bumped(ribbon, layer.first_bucket, row.start) {
-                return Self::new(row, layer.first_block);
+                *self = Self::new(row, layer.first_block);
+                return;
             }
         }
+        unreachable!("the last layer bumps no key");
     }
 
     /// Becomes [`Place::of`] this hash, and asks for its lines.
@@ -68,12 +75,11 @@ impl Place {
     fn find(&mut self, ribbon: &Ribbon, hash: u64) {
         let row = ribbon.first.row(hash);
         if is_bumped(ribbon, 0, row.start) {
-            *self = Self::of_bumped(ribbon, hash);
-            self.prefetch(ribbon);
+            self.find_bumped(ribbon, hash);
         } else {
             *self = Self::new(row, 0);
-            self.prefetch(ribbon);
         }
+        self.prefetch(ribbon);
     }
 
     /// The place of `hash` in the first layer, where most keys are.
@@ -84,11 +90,12 @@ impl Place {
 
     /// Where `group` holds the words of the two blocks, and how many each has.
     ///
-    /// The eight words from each place on are in the group: behind its last block there are zeros.
+    /// The eight words from each place on are in the group: a start is below those of its layer, whose
+    /// blocks are in the group, as [`Ribbon::from_parts`] asserts, and behind the last there are zeros.
     #[inline(always)]
     pub(crate) fn words(&self, group: &Group) -> (usize, usize, u8) {
         let GroupShape { columns, upper, blocks } = group.shape;
-        assert!(self.block < blocks, "a place is in its group");
+        debug_assert!(self.block < blocks, "a place is in its group");
         // As in `GroupShape::first_word`.
         let is_lower = self.block < upper;
         let columns = columns - u8::from(is_lower);
@@ -131,8 +138,12 @@ impl First {
 #[inline(always)]
 fn is_bumped(ribbon: &Ribbon, first_bucket: u64, start: u64) -> bool {
     let bucket = first_bucket + start / BUCKET_STARTS;
-    // Four to a byte; there are as many as the layers need.
-    let threshold = ribbon.thresholds[(bucket / 4) as usize] >> (bucket % 4 * 2);
+    let byte = (bucket / 4) as usize; // Four to a byte.
+    debug_assert!(byte < ribbon.thresholds.len());
+    // SAFETY: a start is below those of its layer, and `Ribbon::from_parts` sees to it that there is a
+    // threshold for each bucket of each layer.
+    let thresholds = unsafe { ribbon.thresholds.get_unchecked(byte) };
+    let threshold = thresholds >> (bucket % 4 * 2);
     start % BUCKET_STARTS < kept_from(threshold)
 }
 
@@ -148,8 +159,9 @@ pub(crate) fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
 /// Answers a question with `test`, or with one of the others where there is more to do.
 ///
 /// `of_bumped` answers for a key that is bumped from the first layer: one in sixteen is, and no
-/// processor guesses which. `of_many` tests more groups than one. Both are functions of their own, so
-/// that most questions pay nothing for them, not even the saving of registers.
+/// processor guesses which. `of_many` tests more groups than one, or mixed columns. Both are functions
+/// of their own, so that other questions pay nothing for them, not even the saving of registers. From
+/// memory a core asks as many questions at once as it holds instructions of: each counts.
 #[inline(always)]
 pub(crate) fn test_one(
     ribbon: &Ribbon,
@@ -163,6 +175,9 @@ pub(crate) fn test_one(
         return of_bumped(ribbon, hash);
     }
     let [group] = &ribbon.groups[..] else { return of_many(ribbon, row) };
+    if group.shape.upper > 0 {
+        return of_many(ribbon, row);
+    }
     let place = Place::new(row, 0);
     test(group, &place, place.fingerprint as u8)
 }
@@ -193,21 +208,42 @@ pub(crate) fn test_batch(
     answers: &mut [bool],
     test: impl Fn(&Group, &Place, u8) -> bool,
 ) {
+    if hashes.len() <= BATCH / 2 {
+        test_small_batch(ribbon, hashes, answers, test);
+        return;
+    }
     let mut places = [Place::NOWHERE; BATCH];
     let (ahead, hashes) = hashes.split_at(hashes.len().min(BATCH));
-    for (place, hash) in places.iter_mut().zip(ahead) {
-        place.find(ribbon, *hash);
+    for (place, &hash) in places.iter_mut().zip(ahead) {
+        place.find(ribbon, hash);
     }
     let (answers, last_answers) = answers.split_at_mut(hashes.len());
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-        for ((hash, answer), place) in hashes.iter().zip(answers).zip(&mut places) {
+        for ((&hash, answer), place) in hashes.iter().zip(answers).zip(&mut places) {
             *answer = test_all(ribbon, place, &test);
-            place.find(ribbon, *hash);
+            place.find(ribbon, hash);
         }
     }
     // The oldest place left is where the loop ended.
     places[..ahead.len()].rotate_left(hashes.len() % BATCH);
     for (answer, place) in last_answers.iter_mut().zip(&places) {
+        *answer = test_all(ribbon, place, &test);
+    }
+}
+
+/// The same for half as many hashes at most: most batches are small, and each place has to be set up.
+#[inline(always)]
+fn test_small_batch(
+    ribbon: &Ribbon,
+    hashes: &[u64],
+    answers: &mut [bool],
+    test: impl Fn(&Group, &Place, u8) -> bool,
+) {
+    let mut places = [Place::NOWHERE; BATCH / 2];
+    for (place, &hash) in places.iter_mut().zip(hashes) {
+        place.find(ribbon, hash);
+    }
+    for (answer, place) in answers.iter_mut().zip(&places) {
         *answer = test_all(ribbon, place, &test);
     }
 }
