@@ -12,3 +12,4 @@ mod random;
 mod ribbon;
 mod ribbon_rate;
 mod seal;
+mod standalone;
