@@ -33,6 +33,8 @@
 //! Trailers are short. Of a thousand to a million keys: blocked Bloom 15 to 16 bytes, ribbon of one
 //! group 19 to 25, binary fuse 18 to 20.
 
+use alloc::vec::Vec;
+
 mod describe;
 mod kind;
 mod parameters;

@@ -1,5 +1,6 @@
 //! What a filter's kind tells in the trailer, beside what all kinds do.
 
+use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
 use super::trailer::{Number, Numbers};
