@@ -9,6 +9,7 @@
 //! | [`binary_fuse`]           | the same with two rates alone, and three lines per question    |
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
+//! | [`many`]                  | one key against the filters of many tables                     |
 //! | [`filter_block`]          | the bytes of a table's filter                                  |
 //! | [`standalone`]            | filters for other uses: filled key by key, saved whole         |
 //! | [`filter`]                | what the filters have in common: traits, statistics, errors    |
@@ -22,10 +23,11 @@
 //!
 //! Without the feature `std`, which is on by default, the crate needs `alloc` and a processor with
 //! 64-bit atomics only. What is then missing: saving to writers and loading from readers (bytes
-//! remain), and the look at the processor at run time. The SIMD paths are taken only if they are
-//! compiled in (`-C target-feature=+avx2`); otherwise the portable ones, with the same answers.
-//! Logarithms come from `libm` then, and may differ from those of `std` in the last digit, so that
-//! a shape computed from a rate may differ by one bit. Stored filters name their shape.
+//! remain), large pages for large filters, and the look at the processor at run time. The SIMD paths
+//! are taken only if they are compiled in (`-C target-feature=+avx2`); otherwise the portable ones,
+//! with the same answers. Logarithms come from `libm` then, and may differ from those of `std` in
+//! the last digit, so that a shape computed from a rate may differ by one bit. Stored filters name
+//! their shape.
 //!
 //! The feature `serde` makes the standalone filters serialisable, as their saved bytes.
 //!
@@ -59,10 +61,13 @@ pub mod blocked_bloom;
 pub mod decode_error;
 pub mod filter;
 pub mod filter_block;
+mod filter_of_table;
 #[cfg(not(feature = "std"))]
 mod float;
 pub mod hash;
+mod huge_pages;
 mod line;
+pub mod many;
 pub mod params;
 pub mod ribbon;
 pub mod saved;
