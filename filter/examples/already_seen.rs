@@ -1,10 +1,10 @@
-//! Recommendations that a user has not seen yet: a small filter for each user, which grows with what
-//! the user looks at.
+//! Recommendations that a user has not seen yet: a small filter for each user, which grows with
+//! what the user looks at.
 //!
 //! `cargo run --release -p sievedb-filter --example already_seen`
 //!
-//! A false positive withholds an item that would have been new, and nobody misses it. A false negative,
-//! which would show an item again, does not occur.
+//! A false positive withholds an item that would have been new, and nobody misses it. A false
+//! negative, which would show an item again, does not occur.
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
 
 use std::collections::HashSet;

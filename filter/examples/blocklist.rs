@@ -1,5 +1,5 @@
-//! A blocklist with an exact check behind it: the filter in memory answers nearly every request, and
-//! only its "maybe" asks the list, which is far away.
+//! A blocklist with an exact check behind it: the filter in memory answers nearly every request,
+//! and only its "maybe" asks the list, which is far away.
 //!
 //! `cargo run --release -p sievedb-filter --example blocklist`
 //!
@@ -28,7 +28,7 @@ struct Blocklist {
 
 impl Blocklist {
     fn add(&mut self, site: &str) -> Result<(), FilterFull> {
-        // The filter keeps a print for each insertion: only what is new to the list goes in.
+        // The filter keeps a fingerprint for each insertion: only what is new to the list goes in.
         if self.list.sites.insert(site.to_owned()) {
             self.filter.insert(site)?;
         }

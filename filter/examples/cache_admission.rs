@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p sievedb-filter --example cache_admission`
 //!
-//! Three caches of the same size see the same requests. The first takes all that it misses; the second
-//! only what a Bloom filter has seen before; the third only what a count-min sketch says is asked for
-//! more often than the entry that would have to go (TinyLFU).
+//! Three caches of the same size see the same requests. The first takes all that it misses; the
+//! second only what a Bloom filter has seen before; the third only what a count-min sketch says is
+//! asked for more often than the entry that would have to go (TinyLFU).
 #![expect(clippy::print_stdout, reason = "the figures are the result")]
 
 use std::collections::{BTreeMap, HashMap};

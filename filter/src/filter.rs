@@ -5,7 +5,7 @@
 //! | [`Filter`]       | answers about hashes                         | all                               |
 //! | [`KeyFilter`]    | hashes keys itself                           | the [standalone](crate::standalone) ones |
 //! | [`InsertFilter`] | takes keys one by one, and can be cleared    | those that grow key by key        |
-//! | [`RemoveFilter`] | gives keys up again                          | those that count or store prints  |
+//! | [`RemoveFilter`] | gives keys up again                          | those that count, or keep fingerprints |
 //!
 //! Each structure offers the same calls as methods of its own, so that its users need no import;
 //! the traits serve code that takes any filter.
@@ -83,6 +83,7 @@ pub struct FilterStats {
     pub probes: u32,
     /// Insertions of keys that were not there, as far as the filter could tell. Repeated keys do
     /// not count. Too low by about the false-positive rate: a new key may be taken for a known one.
+    /// In a filter that gives keys up again: insertions less removals, also repeated ones.
     pub keys: u64,
     /// Different keys, estimated from the array alone. Infinite if it is full.
     pub keys_estimated: f64,

@@ -39,15 +39,15 @@ const CRC_BYTES: usize = size_of::<u32>();
 pub enum SavedKind {
     /// A [`BloomFilter`](crate::standalone::BloomFilter).
     Bloom = 1,
-    /// A partitioned Bloom filter.
+    /// A [`PartitionedBloom`](crate::standalone::PartitionedBloom).
     PartitionedBloom = 2,
-    /// A counting Bloom filter.
+    /// A [`CountingBloom`](crate::standalone::CountingBloom).
     CountingBloom = 3,
-    /// A scalable Bloom filter.
+    /// A [`ScalableBloom`](crate::standalone::ScalableBloom).
     ScalableBloom = 4,
-    /// A cuckoo filter.
+    /// A [`CuckooFilter`](crate::standalone::CuckooFilter).
     Cuckoo = 5,
-    /// A count-min sketch.
+    /// A [`CountMinSketch`](crate::standalone::CountMinSketch).
     CountMin = 6,
 }
 

@@ -4,17 +4,18 @@
 //! width `w` and depth `d`, an estimate is above the truth by more than `e / w` of all insertions
 //! with a chance of at most `e^-d`.
 //!
-//! Updates are conservative: only those counters of a key are raised that are below its new estimate.
-//! That never errs where the plain update does not, and errs several times less on skewed streams;
-//! the price is that insertions cannot be taken back one by one. [`halve`](CountMinSketch::halve)
-//! ages all at once, for admission to a cache by recent popularity.
+//! Updates are conservative: only those counters of a key are raised that are below its new
+//! estimate. That never errs where the plain update does not, and errs several times less on skewed
+//! streams; the price is that insertions cannot be taken back one by one.
+//! [`halve`](CountMinSketch::halve) ages all at once, for admission to a cache by recent
+//! popularity.
 //!
-//! Sources: Cormode and Muthukrishnan, "An Improved Data Stream Summary: The Count-Min Sketch and its
-//! Applications", J. Algorithms 55(1), 2005, for the bound; Estan and Varghese, "New Directions in
-//! Traffic Measurement and Accounting", SIGCOMM 2002, for the conservative update; Einziger, Friedman,
-//! Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM TOS 13(4), 2017, for ageing;
-//! Kirsch and Mitzenmacher, "Less Hashing, Same Performance", ESA 2006, for rows without independent
-//! hashes.
+//! Sources: Cormode and Muthukrishnan, "An Improved Data Stream Summary: The Count-Min Sketch and
+//! its Applications", J. Algorithms 55(1), 2005, for the bound; Estan and Varghese, "New Directions
+//! in Traffic Measurement and Accounting", SIGCOMM 2002, for the conservative update; Einziger,
+//! Friedman, Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM TOS 13(4), 2017, for
+//! ageing; Kirsch and Mitzenmacher, "Less Hashing, Same Performance", ESA 2006, for rows without
+//! independent hashes.
 //!
 //! # Saved payload
 //!
@@ -76,8 +77,8 @@ impl CountMinSketch {
     ///
     /// # Panics
     ///
-    /// If `epsilon` or `delta` is not in `0 < x < 1`, `delta` is below `e^-64`, or the memory cannot
-    /// have so many counters.
+    /// If `epsilon` or `delta` is not in `0 < x < 1`, `delta` is below `e^-64`, or the memory
+    /// cannot have so many counters.
     #[must_use]
     pub fn with_error(epsilon: f64, delta: f64) -> Self {
         Self::with_error_and_hasher(epsilon, delta, Xxh3::default())

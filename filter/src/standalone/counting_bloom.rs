@@ -103,8 +103,8 @@ impl<S: BuildHasher> CountingBloom<S> {
         Self { counters: Counters::new(counters), probes, keys: 0, hasher }
     }
 
-    /// Adds a key, also if it is there: it must be removed as often. Returns whether it may have been
-    /// there: `false` means it was surely not.
+    /// Adds a key, also if it is there: it must be removed as often. Returns whether it may have
+    /// been there: `false` means it was surely not.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.insert_hash(hash_with(&self.hasher, key.as_ref()))
@@ -122,11 +122,11 @@ impl<S: BuildHasher> CountingBloom<S> {
         present
     }
 
-    /// Takes back one insertion of a key. `false` if the key was surely not there; nothing is changed
-    /// then.
+    /// Takes back one insertion of a key. `false` if the key was surely not there; nothing is
+    /// changed then.
     ///
-    /// Removing a key that was never inserted, but that the filter takes for present, may make it deny
-    /// other keys. That is the caller's fault, and cannot be noticed.
+    /// Removing a key that was never inserted, but that the filter takes for present, may make it
+    /// deny other keys. That is the caller's fault, and cannot be noticed.
     #[inline]
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.remove_hash(hash_with(&self.hasher, key.as_ref()))

@@ -1,13 +1,15 @@
-//! Cuckoo filter: a table of short prints of the keys, which can give keys up again.
+//! Cuckoo filter: a table of short fingerprints of the keys, which can give keys up again.
 //!
-//! A key has a print, some bits of its hash, which lies in one of two windows of two slots. Where
-//! both are full, a print is evicted to its other window, which is found from the print and the
-//! window alone: the two add up to a number that depends on the print, modulo the number of windows.
-//! That holds for any number of windows, so the size need not be a power of two.
+//! A key has a fingerprint, some bits of its hash, which lies in one of two windows of two slots.
+//! Where both are full, a fingerprint is evicted to its other window, which is found from the
+//! fingerprint and the window alone: the two add up to a number that depends on the fingerprint,
+//! modulo the number of windows. That holds for any number of windows, so the size need not be a
+//! power of two.
 //!
-//! Windows overlap: one starts at every slot. Prints then find room as well as in buckets of four
-//! slots, and a question compares four prints instead of eight, which halves the rate: a bit per key
-//! less than a filter with buckets. One bit of a slot says which place of the window it is.
+//! Windows overlap: one starts at every slot. Fingerprints then find room nearly as well as in
+//! buckets of four slots, and a question compares four of them instead of eight, which halves the
+//! rate: a bit per key less than a filter with buckets. One bit of a slot says which place of the
+//! window it is.
 //!
 //! | bits of a slot | bits per key | rate when 95 % full | Bloom filter of that rate |
 //! |----------------|--------------|---------------------|---------------------------|
@@ -17,9 +19,9 @@
 //! | 16             | 16.84        | 0.0058 %            | 20.30                     |
 //!
 //! Sources: Fan, Andersen, Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom",
-//! CoNEXT 2014; Schmitz, Zentgraf, Rahmann, "Smaller and More Flexible Cuckoo Filters", 2025, for the
-//! windows; Lehman and Panigrahy, "3.5-Way Cuckoo Hashing for the Price of 2-and-a-Bit", ESA 2009,
-//! for how far overlapping blocks can be filled.
+//! CoNEXT 2014; Schmitz, Zentgraf, Rahmann, "Smaller and More Flexible Cuckoo Filters", 2025, for
+//! the windows; Lehman and Panigrahy, "3.5-Way Cuckoo Hashing for the Price of 2-and-a-Bit", ESA
+//! 2009, for how far overlapping blocks can be filled.
 //!
 //! # Saved payload
 //!
@@ -31,8 +33,8 @@
 //! | 8      | 8     | `bits`  | bits of a slot, 4 to 28                                            |
 //! | 16     | n     | `table` | slot `s` is bits `s bits` and following; n is slots bits / 8, rounded up |
 //!
-//! An empty slot is 0, another `print * 2 + place`, with `print` from 1 and the slot at place 0 or 1 of
-//! its window. Bits behind the last slot are zero.
+//! An empty slot is 0, another `fingerprint * 2 + place`, with `fingerprint` from 1 and the slot at
+//! place 0 or 1 of its window. Bits behind the last slot are zero.
 
 mod shape;
 mod slots;
@@ -50,8 +52,9 @@ use crate::saved::{Payload, Reader, SavedKind, Writer};
 
 /// A cuckoo filter that one thread fills.
 ///
-/// A key may be inserted again, and is then there as often: up to four times, for that many prints
-/// fit its windows, and less often if other keys have taken them. The next insertion is refused.
+/// A key may be inserted again, and is then there as often: up to four times, for that many
+/// fingerprints fit its windows, and less often if other keys have taken them. The next insertion
+/// is refused.
 ///
 /// ```
 /// use sievedb_filter::standalone::CuckooFilter;
@@ -70,14 +73,14 @@ pub struct CuckooFilter<S = Xxh3> {
 }
 
 impl CuckooFilter {
-    /// An empty filter that holds `capacity` different keys, then at a false-positive rate of at most
-    /// `fpr`.
+    /// An empty filter that holds `capacity` different keys, then at a false-positive rate of at
+    /// most `fpr`.
     ///
-    /// Takes about `(log2(1 / fpr) + 1.9) / 0.95` bits per key, rounded up to whole bits of a slot. A
-    /// filter of many keys at a rate above 2 % gets a bit more, so that it can be filled. Of a
-    /// hundred filters less than one refuses a key before it holds `capacity` keys; of those that are
-    /// made for a rate of 1 % and up to 10 million keys, hardly one in a thousand. `capacity` 0 counts
-    /// as 1.
+    /// Takes about `(log2(1 / fpr) + 1.9) / 0.95` bits per key, rounded up to whole bits of a slot.
+    /// A filter of many keys at a rate above 2 % gets a bit more, so that it can be filled. Of a
+    /// hundred filters less than one refuses a key before it holds `capacity` keys; of those that
+    /// are made for a rate of 1 % and up to 10 million keys, hardly one in a thousand. `capacity` 0
+    /// counts as 1.
     ///
     /// # Panics
     ///
@@ -89,8 +92,9 @@ impl CuckooFilter {
 
     /// An empty filter of `slots` slots of `bits` bits, from 4 to 28.
     ///
-    /// A large one can be filled to 95 %, at a rate of `4 * 0.95 / 2^bits`. One of few bits takes less:
-    /// many keys then have the same print in the same windows. For 10 million keys, 9 bits are enough.
+    /// A large one can be filled to 95 %, at a rate of `4 * 0.95 / 2^bits`. One of few bits takes
+    /// less: many keys then have the same fingerprint in the same windows. For 10 million keys, 9
+    /// bits are enough.
     ///
     /// # Panics
     ///
@@ -123,17 +127,17 @@ impl<S: BuildHasher> CuckooFilter<S> {
         Self { table: Table::new(Slots::new(slots, bits), 0), hasher }
     }
 
-    /// Adds a key, also if it is there. Returns whether it may have been there: `false` means it was
-    /// surely not.
+    /// Adds a key, also if it is there. Returns whether it may have been there: `false` means it
+    /// was surely not.
     ///
-    /// Costs about two cache misses while the filter is less than half full; the last keys of a large
-    /// filter, close to 95 %, take some hundred evictions each. A filter that is made for 3 % more
-    /// keys than come takes half of the time to fill.
+    /// Costs about two cache misses while the filter is less than half full; the last keys of a
+    /// large filter, close to 95 %, take some hundred evictions each. A filter that is made for 3 %
+    /// more keys than come takes half of the time to fill.
     ///
     /// # Errors
     ///
-    /// [`FilterFull`] if no room was found. The filter is then as it was: every earlier key is still
-    /// found. The first refusal costs thousands of evictions, which are undone: up to some
+    /// [`FilterFull`] if no room was found. The filter is then as it was: every earlier key is
+    /// still found. The first refusal costs thousands of evictions, which are undone: up to some
     /// milliseconds. Until a key is removed, later insertions try only their own four slots.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<bool, FilterFull> {
@@ -150,11 +154,12 @@ impl<S: BuildHasher> CuckooFilter<S> {
         self.table.insert(hash).ok_or(FilterFull { keys: self.table.keys })
     }
 
-    /// Takes back one insertion of a key. `false` if the key was surely not there; nothing is changed
-    /// then.
+    /// Takes back one insertion of a key. `false` if the key was surely not there; nothing is
+    /// changed then.
     ///
     /// Removing a key that was never inserted, but that the filter takes for present, makes it deny
-    /// another key with the same print and windows. That is the caller's fault, and cannot be noticed.
+    /// another key with the same fingerprint and windows. That is the caller's fault, and cannot be
+    /// noticed.
     #[inline]
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> bool {
         self.remove_hash(hash_with(&self.hasher, key.as_ref()))
@@ -205,7 +210,7 @@ impl<S: BuildHasher> CuckooFilter<S> {
         self.table.slots.len()
     }
 
-    /// Bits of a slot: one more than those of a print.
+    /// Bits of a slot: one more than those of a fingerprint.
     #[must_use]
     pub fn slot_bits(&self) -> u32 {
         self.table.slots.bits()
@@ -234,10 +239,10 @@ impl<S: BuildHasher> Filter for CuckooFilter<S> {
         self.table.slots.memory_bytes()
     }
 
-    /// Exact for different keys: the chance that one of them has the print and the windows of an
-    /// absent one. Repeated insertions count as further keys. Costs nothing.
+    /// Exact for different keys: the chance that one of them has the fingerprint and the windows of
+    /// an absent one. Repeated insertions count as further keys. Costs nothing.
     fn expected_fpr(&self) -> f64 {
-        rate_of(self.table.keys, self.table.slots.windows(), self.table.slots.prints())
+        rate_of(self.table.keys, self.table.slots.windows(), self.table.slots.fingerprints())
     }
 
     /// `keys` and `keys_estimated` are the slots in use: insertions less removals. Costs nothing.

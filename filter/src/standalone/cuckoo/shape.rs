@@ -9,7 +9,8 @@ use crate::float::Float;
 /// later in smaller filters but for chance, which [`spare_slots`] is for.
 const LOAD: f64 = 0.95;
 
-/// The chance of a refusal that is due to more than four keys with one print in one pair of windows.
+/// The chance of a refusal that is due to more than four keys with one fingerprint in one pair of
+/// windows.
 const CROWDED_MAX: f64 = 0.01;
 
 /// Slots and bits of a slot for `capacity` keys at rate `fpr`.
@@ -23,8 +24,9 @@ pub(super) fn shape_for(capacity: u64, fpr: f64) -> (u64, u32) {
     // No count of slots in memory comes near 2^53.
     let slots = (keys as f64 / LOAD).ceil() as u64 + spare_slots(keys);
     let good = |&bits: &u32| {
-        let (windows, prints) = (slots - (WINDOW - 1), (1 << (bits - 1)) - 1);
-        rate_of(keys, windows, prints) <= fpr && crowded(keys, windows, prints) <= CROWDED_MAX
+        let (windows, fingerprints) = (slots - (WINDOW - 1), (1 << (bits - 1)) - 1);
+        rate_of(keys, windows, fingerprints) <= fpr
+            && crowded(keys, windows, fingerprints) <= CROWDED_MAX
     };
     let bits = (BITS_MIN..=BITS_MAX).find(good);
     (slots, bits.unwrap_or_else(|| panic!("fpr is {fpr}, less than {BITS_MAX} bits can give")))
@@ -36,13 +38,13 @@ fn spare_slots(keys: u64) -> u64 {
 }
 
 /// The rate of a filter that holds `keys` different keys: the chance that one of them at least has
-/// the print and the pair of windows of an absent one.
+/// the fingerprint and the pair of windows of an absent one.
 ///
-/// Exact, wherever evictions moved the prints. A print pairs each window with another; on average it
-/// pairs one of all windows with itself, and a key there meets half as many others.
-pub(super) fn rate_of(keys: u64, windows: u64, prints: u32) -> f64 {
+/// Exact, wherever evictions moved the fingerprints. A fingerprint pairs each window with another;
+/// on average it pairs one of all windows with itself, and a key there meets half as many others.
+pub(super) fn rate_of(keys: u64, windows: u64, fingerprints: u32) -> f64 {
     let (windows, keys) = (windows as f64, keys as f64);
-    let cell = 1.0 / (windows * f64::from(prints));
+    let cell = 1.0 / (windows * f64::from(fingerprints));
     // 1 - (1 - x)^keys, accurate also where it is small.
     let met = |x: f64| -(keys * (-x.min(1.0)).ln_1p()).exp_m1();
     if keys == 0.0 {
@@ -51,10 +53,10 @@ pub(super) fn rate_of(keys: u64, windows: u64, prints: u32) -> f64 {
     met(2.0 * cell) * (1.0 - 1.0 / windows) + met(cell) / windows
 }
 
-/// How many pairs of windows are expected to be chosen by five keys with one print, of which they
-/// hold four.
-fn crowded(keys: u64, windows: u64, prints: u32) -> f64 {
-    let pairs = windows as f64 * f64::from(prints) / 2.0;
+/// How many pairs of windows are expected to be chosen by five keys with one fingerprint, of which
+/// they hold four.
+fn crowded(keys: u64, windows: u64, fingerprints: u32) -> f64 {
+    let pairs = windows as f64 * f64::from(fingerprints) / 2.0;
     let load = keys as f64 / pairs;
     pairs * load.powi(5) / 120.0
 }
@@ -84,11 +86,11 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_limit() {
-        let (keys, windows, prints) = (950_000, 1_000_000, 255);
+        let (keys, windows, fingerprints) = (950_000, 1_000_000, 255);
         let want = 1.0 - (-2.0 * 0.95 / 255.0_f64).exp();
-        assert!((rate_of(keys, windows, prints) / want - 1.0).abs() < 1e-5);
+        assert!((rate_of(keys, windows, fingerprints) / want - 1.0).abs() < 1e-5);
         assert_eq!(rate_of(0, 1, 7), 0.0);
-        // One window: every key is there, and one print in seven is that of the other.
+        // One window: every key is there, and one fingerprint in seven is that of the other.
         assert!((rate_of(1, 1, 7) - 1.0 / 7.0).abs() < 1e-12);
     }
 }

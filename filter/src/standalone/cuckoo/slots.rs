@@ -1,8 +1,9 @@
 //! The slots of a cuckoo filter: numbers of a few bits each, side by side.
 //!
-//! Slot `s` has the bits from `s b` to `(s + 1) b` of one little-endian array of bits. A slot is empty
-//! (zero) or holds `print * 2 + place`: a print from 1, and the place of the slot within the window
-//! that the print belongs to. Window `i` is the slots `i` and `i + 1`, so windows overlap.
+//! Slot `s` has the bits from `s b` to `(s + 1) b` of one little-endian array of bits. A slot is
+//! empty (zero) or holds `fingerprint * 2 + place`: a fingerprint from 1, and the place of the slot
+//! within the window that the fingerprint belongs to. Window `i` is the slots `i` and `i + 1`, so
+//! windows overlap.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 
@@ -11,7 +12,7 @@ use crate::saved::{Reader, Writer};
 
 /// Slots of a window.
 pub(super) const WINDOW: u64 = 2;
-/// Fewest bits of a slot: prints from 1 to 7.
+/// Fewest bits of a slot: fingerprints from 1 to 7.
 pub(super) const BITS_MIN: u32 = 4;
 /// Most bits of a slot: a window, which starts anywhere within a byte, fits one load of 64 bits.
 pub(super) const BITS_MAX: u32 = 28;
@@ -59,7 +60,7 @@ impl Slots {
 
     /// Prints are from 1 to this.
     #[inline]
-    pub(super) fn prints(&self) -> u32 {
+    pub(super) fn fingerprints(&self) -> u32 {
         (1 << (self.bits - 1)) - 1
     }
 
@@ -72,8 +73,8 @@ impl Slots {
         (1 << self.bits) - 1
     }
 
-    /// The 64 bits from the first of `slot`, which have the whole window of that number, and how far
-    /// they are to be shifted.
+    /// The 64 bits from the first of `slot`, which have the whole window of that number, and how
+    /// far they are to be shifted.
     #[inline]
     fn load(&self, slot: u64) -> (usize, u64, u32) {
         let bit = slot * u64::from(self.bits);
@@ -102,10 +103,10 @@ impl Slots {
         self.bytes[at..at + size_of::<u64>()].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Where window `i` has `print`: bit `p` for place `p`. Without a branch.
+    /// Where window `i` has `fingerprint`: bit `p` for place `p`. Without a branch.
     #[inline]
-    pub(super) fn find(&self, i: u64, print: u32) -> u32 {
-        let value = u64::from(print) << 1;
+    pub(super) fn find(&self, i: u64, fingerprint: u32) -> u32 {
+        let value = u64::from(fingerprint) << 1;
         let differing = self.window(i) ^ (value | (value | 1) << self.bits);
         self.zero_slots(differing)
     }
@@ -130,7 +131,7 @@ impl Slots {
         crate::line::prefetch(&self.bytes[at]);
     }
 
-    /// Slots that hold a print. Reads all.
+    /// Slots that hold a fingerprint. Reads all.
     pub(super) fn used(&self) -> u64 {
         (0..self.len).map(|slot| u64::from(self.get(slot) != 0)).sum()
     }
@@ -155,7 +156,8 @@ impl Slots {
         Ok(slots)
     }
 
-    /// Every print is from 1 and within its window, and the bits behind the last slot are zero.
+    /// Every fingerprint is from 1 and within its window, and the bits behind the last slot are
+    /// zero.
     fn check(&self) -> Result<(), DecodeError> {
         for slot in 0..self.len {
             let value = self.get(slot);
@@ -199,13 +201,17 @@ mod tests {
     fn a_print_is_found_at_its_place_only() {
         for bits in BITS_MIN..=BITS_MAX {
             let mut slots = Slots::new(9, bits);
-            let print = slots.prints();
+            let fingerprint = slots.fingerprints();
             let cases = [(0, 0, 0b01), (1, 0, 0b00), (0, 1, 0b00), (1, 1, 0b10)];
             for (slot, place, found) in cases {
                 slots.clear();
-                slots.set(3 + slot, print << 1 | place);
-                assert_eq!(slots.find(3, print), found, "{bits} bits, slot {slot}, place {place}");
-                assert_eq!(slots.find(3, print - 1), 0, "{bits} bits");
+                slots.set(3 + slot, fingerprint << 1 | place);
+                assert_eq!(
+                    slots.find(3, fingerprint),
+                    found,
+                    "{bits} bits, slot {slot}, place {place}"
+                );
+                assert_eq!(slots.find(3, fingerprint - 1), 0, "{bits} bits");
                 assert_eq!(slots.empty(3), 0b11 ^ (1 << slot), "{bits} bits");
             }
         }

@@ -27,15 +27,16 @@ impl Table {
         Self { slots, keys, gave_up: false }
     }
 
-    /// Adds a print of `hash`. Returns whether one was there, or `None` if there is no room; nothing
-    /// is changed then.
+    /// Adds a fingerprint of `hash`. Returns whether one was there, or `None` if there is no room;
+    /// nothing is changed then.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64) -> Option<bool> {
-        let (print, near, far) = self.places(hash);
-        let present = (self.slots.find(near, print) | self.slots.find(far, print)) != 0;
-        let placed = self.put(near, print)
-            || self.put(far, print)
-            || !self.gave_up && self.evict(if hash & 1 == 0 { near } else { far }, print, hash);
+        let (fingerprint, near, far) = self.places(hash);
+        let present = (self.slots.find(near, fingerprint) | self.slots.find(far, fingerprint)) != 0;
+        let placed = self.put(near, fingerprint)
+            || self.put(far, fingerprint)
+            || !self.gave_up
+                && self.evict(if hash & 1 == 0 { near } else { far }, fingerprint, hash);
         if !placed {
             self.gave_up = true;
             return None;
@@ -44,12 +45,12 @@ impl Table {
         Some(present)
     }
 
-    /// Removes a print of `hash`, if there is one.
+    /// Removes a fingerprint of `hash`, if there is one.
     #[inline]
     pub(super) fn remove(&mut self, hash: u64) -> bool {
-        let (print, near, far) = self.places(hash);
+        let (fingerprint, near, far) = self.places(hash);
         for window in [near, far] {
-            let found = self.slots.find(window, print);
+            let found = self.slots.find(window, fingerprint);
             if found != 0 {
                 self.slots.set(window + u64::from(found.trailing_zeros()), 0);
                 self.keys -= 1;
@@ -62,8 +63,8 @@ impl Table {
 
     #[inline]
     pub(super) fn contains(&self, hash: u64) -> bool {
-        let (print, near, far) = self.places(hash);
-        (self.slots.find(near, print) | self.slots.find(far, print)) != 0
+        let (fingerprint, near, far) = self.places(hash);
+        (self.slots.find(near, fingerprint) | self.slots.find(far, fingerprint)) != 0
     }
 
     #[inline]
@@ -79,45 +80,48 @@ impl Table {
         self.gave_up = false;
     }
 
-    /// The print of a hash and its two windows.
+    /// The fingerprint of a hash and its two windows.
     #[inline]
     pub(super) fn places(&self, hash: u64) -> (u32, u64, u64) {
-        /// Odd. Makes the print depend on the low bits of the hash; the high ones choose the window.
-        const PRINT: u64 = 0xd6e8_feb8_6659_fd93;
-        // Below the number of prints, which is a `u32`.
-        let print = 1 + scale(hash.wrapping_mul(PRINT), self.slots.prints().into()) as u32;
+        /// Odd. Makes the fingerprint depend on the low bits of the hash; the high ones choose the
+        /// window.
+        const FINGERPRINT: u64 = 0xd6e8_feb8_6659_fd93;
+        // Below the number of fingerprints, which is a `u32`.
+        let fingerprint =
+            1 + scale(hash.wrapping_mul(FINGERPRINT), self.slots.fingerprints().into()) as u32;
         let near = scale(hash, self.slots.windows());
-        (print, near, self.other_window(near, print))
+        (fingerprint, near, self.other_window(near, fingerprint))
     }
 
-    /// The other window of a print: `sum(print) - window`, modulo the number of windows.
+    /// The other window of a fingerprint: `sum(fingerprint) - window`, modulo the number of
+    /// windows.
     #[inline]
-    pub(super) fn other_window(&self, window: u64, print: u32) -> u64 {
+    pub(super) fn other_window(&self, window: u64, fingerprint: u32) -> u64 {
         let windows = self.slots.windows();
-        let sum = scale(mix(print.into()), windows);
+        let sum = scale(mix(fingerprint.into()), windows);
         if sum >= window { sum - window } else { sum + windows - window }
     }
 
-    /// Puts `print` into an empty slot of `window`, if there is one.
+    /// Puts `fingerprint` into an empty slot of `window`, if there is one.
     #[inline]
-    fn put(&mut self, window: u64, print: u32) -> bool {
+    fn put(&mut self, window: u64, fingerprint: u32) -> bool {
         let empty = self.slots.empty(window);
         if empty != 0 {
             let place = empty.trailing_zeros();
-            self.slots.set(window + u64::from(place), print << 1 | place);
+            self.slots.set(window + u64::from(place), fingerprint << 1 | place);
         }
         empty != 0
     }
 
-    /// Puts `print` into `window`, which is full, by evicting a print to its other window, and so on,
-    /// until one finds an empty slot. Otherwise everything is as before.
+    /// Puts `fingerprint` into `window`, which is full, by evicting a fingerprint to its other
+    /// window, and so on, until one finds an empty slot. Otherwise everything is as before.
     ///
-    /// A random walk that sees one step ahead: it takes the print that can stay where it is sent, if
-    /// there is one. `random` is any number; the same one walks the same way.
+    /// A random walk that sees one step ahead: it takes the fingerprint that can stay where it is
+    /// sent, if there is one. `random` is any number; the same one walks the same way.
     #[cold]
-    fn evict(&mut self, mut window: u64, mut print: u32, mut random: u64) -> bool {
-        // What is needed to walk back: at which place of its window each evicted print was. Few walks
-        // take so many steps that memory is needed.
+    fn evict(&mut self, mut window: u64, mut fingerprint: u32, mut random: u64) -> bool {
+        // What is needed to walk back: at which place of its window each evicted fingerprint was.
+        // Few walks take so many steps that memory is needed.
         let (mut full_words, mut places) = (Vec::new(), 0_u64);
         for step in 0..STEPS_MAX {
             let occupants = [0, 1].map(|place| {
@@ -132,14 +136,14 @@ impl Table {
                 _ => 0,
             };
             let (evicted, other) = occupants[place as usize];
-            self.slots.set(window + place, print << 1 | place as u32); // 0 or 1.
+            self.slots.set(window + place, fingerprint << 1 | place as u32); // 0 or 1.
             places |= u64::from(evicted & 1) << (step % u64::BITS);
             if step % u64::BITS == u64::BITS - 1 {
                 full_words.push(mem::take(&mut places));
             }
-            (print, window) = (evicted >> 1, other);
+            (fingerprint, window) = (evicted >> 1, other);
             if empty[place as usize] != 0 {
-                return self.put(window, print);
+                return self.put(window, fingerprint);
             }
         }
         let back = full_words
@@ -147,12 +151,12 @@ impl Table {
             .rev()
             .flat_map(|word| (0..u64::BITS).rev().map(move |i| word >> i & 1));
         for place in back {
-            // `print` was in its other window, and returns to its slot there; what has taken the slot
-            // came from its own other window a step earlier.
-            let slot = self.other_window(window, print) + place;
+            // `fingerprint` was in its other window, and returns to its slot there; what has taken
+            // the slot came from its own other window a step earlier.
+            let slot = self.other_window(window, fingerprint) + place;
             let intruder = self.slots.get(slot);
-            self.slots.set(slot, print << 1 | place as u32); // 0 or 1.
-            print = intruder >> 1;
+            self.slots.set(slot, fingerprint << 1 | place as u32); // 0 or 1.
+            fingerprint = intruder >> 1;
             window = slot - u64::from(intruder & 1);
         }
         false
@@ -165,11 +169,11 @@ fn scale(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> u64::BITS) as u64 // Below `n`.
 }
 
-/// The finaliser of SplitMix64. A plain product would not do: the sums of different prints must not
-/// follow from each other.
+/// The finaliser of SplitMix64. A plain product would not do: the sums of different fingerprints
+/// must not follow from each other.
 #[inline]
-pub(super) fn mix(print: u64) -> u64 {
-    let z = print.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+pub(super) fn mix(fingerprint: u64) -> u64 {
+    let z = fingerprint.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

@@ -15,11 +15,14 @@ fn hash(seed: u64, i: u64) -> u64 {
 fn the_other_window_of_the_other_window_is_the_first() {
     for slots in [2, 3, 4, 5, 100, 1021] {
         let filter = CuckooFilter::with_shape(slots, 8);
-        for print in 1..=filter.table.slots.prints() {
+        for fingerprint in 1..=filter.table.slots.fingerprints() {
             for window in 0..slots - 1 {
-                let other = filter.table.other_window(window, print);
-                assert!(other < slots - 1, "{slots} slots, print {print}, window {window}");
-                assert_eq!(filter.table.other_window(other, print), window, "{slots} slots");
+                let other = filter.table.other_window(window, fingerprint);
+                assert!(
+                    other < slots - 1,
+                    "{slots} slots, fingerprint {fingerprint}, window {window}"
+                );
+                assert_eq!(filter.table.other_window(other, fingerprint), window, "{slots} slots");
             }
         }
     }
@@ -101,7 +104,7 @@ fn a_key_fits_four_times() {
 fn crafted_tables_are_refused() {
     // Of 16 slots of 8 bits.
     let cases = [
-        ("print zero", 5, 1),
+        ("fingerprint zero", 5, 1),
         ("before the first window", 0, 0b11),
         ("behind the last window", 15, 0b10),
     ];

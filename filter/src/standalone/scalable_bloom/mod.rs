@@ -1,16 +1,18 @@
 //! Scalable Bloom filter: one that grows, for sets whose size nobody knows beforehand.
 //!
-//! A chain of filters, the layers. When the newest has the keys that it is made for, a larger one is
-//! added, which is stricter by the tightening ratio `t`: layer `i` has the rate `p (1 - t) t^i`. The
-//! layers' rates add up to less than `p`, the rate that was asked for, however many there are.
+//! A chain of filters, the layers. When the newest has the keys that it is made for, a larger one
+//! is added, which is stricter by the tightening ratio `t`: layer `i` has the rate `p (1 - t) t^i`.
+//! The layers' rates add up to less than `p`, the rate that was asked for, however many there are.
 //!
-//! A question goes to all layers, the newest first, since it has most of the keys. Layers are blocked
-//! filters: a question costs one cache line in each. Classic ones would take a tenth less memory and
-//! several cache misses each.
+//! A question goes to all layers, the newest first, since it has most of the keys. Layers are
+//! blocked filters: a question costs one cache line in each. With classic ones a filter of six
+//! layers would take a tenth less memory (20.6 instead of 22.5 bits per key), and an absent key two
+//! to three times as long: 50 instead of 18 ns for 20,000 keys, 373 instead of 107 ns for 10
+//! million.
 //!
-//! A smaller ratio makes a strict late layer, a larger one a strict first layer. With the default of
-//! 0.8 the first has a fifth of the rate, and the sixth, a thousand times larger, a fifteenth: that
-//! costs about 4 to 7 bits a key more than one filter of known size.
+//! A smaller ratio makes a strict late layer, a larger one a strict first layer. With the default
+//! of 0.8 the first has a fifth of the rate, and the sixth, a thousand times larger, a fifteenth:
+//! that costs about 4 to 7 bits a key, beside what the newest layer has in reserve.
 //!
 //! Source: Almeida, Baquero, Preguiça, Hutchison, "Scalable Bloom Filters", Information Processing
 //! Letters 101(6), 2007. There the first layer has the rate `p`, and the total is `p / (1 - t)`.
@@ -60,8 +62,8 @@ const TIGHTENING_MIN: f64 = 0.1;
 const TIGHTENING_MAX: f64 = 0.99;
 /// Smaller rates are lost in the rounding of the formula for a layer.
 const FPR_MIN: f64 = 1e-8;
-/// Up to here a layer has at least a bit per key, so that no saved one claims a capacity that its bytes
-/// do not justify.
+/// Up to here a layer has at least a bit per key, so that no saved one claims a capacity that its
+/// bytes do not justify.
 const FPR_MAX: f64 = 0.5;
 /// More layers than double their size would not fit any memory.
 const LAYERS_MAX: u64 = 64;
@@ -104,8 +106,8 @@ impl ScalableBloom {
         Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
     }
 
-    /// As [`with_rate`](Self::with_rate), with layers that are each `growth` times as large as the one
-    /// before, from 2 to 16 (default 4), and have `tightening` times its rate, from 0.1 to 0.99
+    /// As [`with_rate`](Self::with_rate), with layers that are each `growth` times as large as the
+    /// one before, from 2 to 16 (default 4), and have `tightening` times its rate, from 0.1 to 0.99
     /// (default 0.8).
     ///
     /// # Panics
@@ -208,6 +210,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
+        // 2 ns lost while all layers are in the caches; a tenth of the time saved from memory.
         self.prefetch(hash);
         self.layers.iter().rev().any(|layer| layer.may_contain(hash, self.path))
     }

@@ -38,10 +38,10 @@ impl Structure for CuckooFilter {
         Self::with_rate_and_hasher(capacity, fpr.max(1.5e-8), hasher)
     }
 
-    /// The limit for many slots, at this load: two windows for each print.
+    /// The limit for many slots, at this load: two windows for each fingerprint.
     fn stated_fpr(&self, keys: u64) -> f64 {
-        let prints = f64::from((1 << (self.slot_bits() - 1)) - 1);
-        1.0 - (-2.0 * keys as f64 / self.slots() as f64 / prints).exp()
+        let fingerprints = f64::from((1 << (self.slot_bits() - 1)) - 1);
+        1.0 - (-2.0 * keys as f64 / self.slots() as f64 / fingerprints).exp()
     }
 
     fn try_insert(&mut self, key: &[u8]) -> Result<bool, FilterFull> {
