@@ -9,6 +9,9 @@
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
 //! | [`filter_block`]          | the bytes of a table's filter                                  |
+//! | [`standalone`]            | filters for other uses: filled key by key, saved whole         |
+//! | [`filter`]                | what the filters have in common: traits, statistics, errors    |
+//! | [`saved`]                 | the bytes of a standalone filter                               |
 //! | [`decode_error`]          | what can be wrong with those bytes                             |
 //!
 //! A filter never answers `false` for a key that it was built over. Callers hash a key once and
@@ -24,21 +27,28 @@
 //! assert!(!filter.may_contain_hash(key_hash(b"cow", seed)));
 //! ```
 
+extern crate alloc;
+
 pub mod atomic_blocked_bloom;
 pub mod blocked_bloom;
 pub mod decode_error;
+pub mod filter;
 pub mod filter_block;
 pub mod hash;
 mod line;
 pub mod params;
 pub mod ribbon;
+pub mod saved;
+pub mod standalone;
 pub mod table_filter;
 
 pub use atomic_blocked_bloom::AtomicBlockedBloom;
 pub use blocked_bloom::BlockedBloom;
 pub use decode_error::DecodeError;
+pub use filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, RemoveFilter};
 pub use filter_block::{Expected, FilterKind};
-pub use hash::{HASH_VERSION, key_hash};
+pub use hash::{HASH_VERSION, Xxh3, key_hash};
 pub use line::{LINE_BYTES, PROBES_MAX};
 pub use ribbon::Ribbon;
+pub use saved::Saved;
 pub use table_filter::TableFilter;
