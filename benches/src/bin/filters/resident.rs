@@ -1,0 +1,91 @@
+//! One key against eight resident filters, as a lookup in a store with eight sorted runs asks.
+
+use std::hint::black_box;
+
+use serde::Serialize;
+use sievedb_filter::{BlockedBloom, Ribbon};
+use xorf::BinaryFuse8;
+
+use crate::{
+    Common,
+    contestants::Structure,
+    measure::{Hashes, median, ns},
+    text,
+};
+
+/// Filters that are asked about each key.
+const FILTERS: usize = 8;
+
+/// Keys of each of them.
+const KEYS: usize = 100_000;
+
+/// Time of one filter of the eight.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Resident {
+    pub(crate) structure: &'static str,
+    /// An absent key, asked of one after the other.
+    pub(crate) ns_per_filter: f64,
+}
+
+/// Measures our table filters, and those of other crates that are made for it.
+pub(crate) fn measure(common: &Common, rounds: usize) -> Vec<Resident> {
+    let keys = if common.small { KEYS / 10 } else { KEYS };
+    let sets: Vec<Hashes> =
+        (0..FILTERS as u64).map(|i| Hashes::new(keys, common.seed ^ (i + 1) << 32)).collect();
+    let asked = Hashes::new(1, common.seed).absent;
+    let blooms = each(&sets, |hashes| BlockedBloom::build(hashes, 10.0));
+    let ribbons = each(&sets, |hashes| Ribbon::build(hashes, 7.0));
+    let splits = each(&sets, |hashes| {
+        let mut filter = sbbf_rs_safe::Filter::new(10, hashes.len());
+        for &hash in hashes {
+            filter.insert_hash(hash);
+        }
+        filter
+    });
+    let fuses = each(&sets, |hashes| {
+        BinaryFuse8::try_from(hashes).expect("different hashes make a filter")
+    });
+    let mut times = [const { Vec::new() }; 4];
+    for _ in 0..rounds {
+        times[0].push(time(&blooms, &asked));
+        times[1].push(time(&ribbons, &asked));
+        times[2].push(time(&splits, &asked));
+        times[3].push(time(&fuses, &asked));
+    }
+    let names = ["BlockedBloom", "Ribbon", "sbbf-rs-safe", "xorf BinaryFuse8"];
+    names
+        .into_iter()
+        .zip(times)
+        .map(|(structure, times)| Resident { structure, ns_per_filter: median(times) })
+        .collect()
+}
+
+fn each<T>(sets: &[Hashes], build: impl Fn(&[u64]) -> T) -> Vec<T> {
+    sets.iter().map(|hashes| build(&hashes.stored)).collect()
+}
+
+/// Nanoseconds per key and filter.
+fn time<T: Structure>(filters: &[T], asked: &[u64]) -> f64 {
+    let ask = || {
+        let maybes: usize = black_box(asked).iter().map(|&hash| count(filters, hash)).sum();
+        black_box(maybes);
+    };
+    ns(ask, 2, asked.len() * filters.len())
+}
+
+/// How many of `filters` call the key "maybe": no call of any crate asks several at once.
+#[inline]
+fn count<T: Structure>(filters: &[T], hash: u64) -> usize {
+    filters.iter().filter(|filter| filter.may_contain(hash)).count()
+}
+
+pub(crate) fn table(residents: &[Resident]) -> String {
+    let cells = |resident: &Resident| {
+        vec![resident.structure.to_owned(), format!("{:.2}", resident.ns_per_filter)]
+    };
+    text::table(
+        &["one absent key against 8 filters", "ns per filter"],
+        1,
+        residents.iter().map(cells).collect(),
+    )
+}
