@@ -17,6 +17,17 @@
 //! A filter never answers `false` for a key that it was built over. Callers hash a key once and
 //! ask every filter with the hash.
 //!
+//! # Without `std`
+//!
+//! Without the feature `std`, which is on by default, the crate needs `alloc` and a processor with
+//! 64-bit atomics only. What is then missing: saving to writers and loading from readers (bytes
+//! remain), and the look at the processor at run time. The SIMD paths are taken only if they are
+//! compiled in (`-C target-feature=+avx2`); otherwise the portable ones, with the same answers.
+//! Logarithms come from `libm` then, and may differ from those of `std` in the last digit, so that
+//! a shape computed from a rate may differ by one bit. Stored filters name their shape.
+//!
+//! The feature `serde` makes the standalone filters serialisable, as their saved bytes.
+//!
 //! ```
 //! use sievedb_filter::{BlockedBloom, hash::key_hash};
 //!
@@ -27,6 +38,8 @@
 //! assert!(!filter.may_contain_hash(key_hash(b"cow", seed)));
 //! ```
 
+#![cfg_attr(not(feature = "std"), no_std)]
+
 extern crate alloc;
 
 pub mod atomic_blocked_bloom;
@@ -34,12 +47,17 @@ pub mod blocked_bloom;
 pub mod decode_error;
 pub mod filter;
 pub mod filter_block;
+#[cfg(not(feature = "std"))]
+mod float;
 pub mod hash;
 mod line;
 pub mod params;
 pub mod ribbon;
 pub mod saved;
+#[cfg(feature = "serde")]
+mod saved_serde;
 pub mod standalone;
+mod sync;
 pub mod table_filter;
 
 pub use atomic_blocked_bloom::AtomicBlockedBloom;

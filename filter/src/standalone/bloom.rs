@@ -19,14 +19,15 @@
 use core::{fmt, hash::BuildHasher};
 
 use super::bits::Bits;
-use super::probes::{PROBES_MAX, Probes};
+use super::probes::{PROBES_MAX, Places};
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
 use crate::hash::{Xxh3, hash_with};
 use crate::params::{bloom_bits, bloom_probes};
 use crate::saved::{Payload, Reader, SavedKind, Writer, hash_check};
 
-/// A Bloom filter that one thread fills.
+/// A Bloom filter that one thread fills. For many, see
+/// [`AtomicBloomFilter`](super::AtomicBloomFilter).
 ///
 /// ```
 /// use sievedb_filter::standalone::BloomFilter;
@@ -100,13 +101,10 @@ impl<S: BuildHasher> BloomFilter<S> {
     /// Adds a key by its hash, as [`insert`](Self::insert).
     #[inline]
     pub fn insert_hash(&mut self, hash: u64) -> bool {
-        let mut probes = Probes::new(hash);
-        let mut present = 1;
-        for _ in 0..self.probes {
-            present &= self.bits.set(probes.next_in(self.bits.len()));
-        }
-        self.keys += 1 - present;
-        present == 1
+        let present = self.bits.set_all(Places::anywhere(hash, self.bits.len()).take(self.probes));
+        // A saved count may be anything.
+        self.keys = self.keys.saturating_add(u64::from(!present));
+        present
     }
 
     /// Returns `false` only if the key was not added.
@@ -120,8 +118,7 @@ impl<S: BuildHasher> BloomFilter<S> {
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        let mut probes = Probes::new(hash);
-        (0..self.probes).all(|_| self.bits.get(probes.next_in(self.bits.len())) == 1)
+        self.bits.all(Places::anywhere(hash, self.bits.len()).take(self.probes))
     }
 
     /// Adds all keys of `other`. The result is the filter over both sets of keys.
@@ -197,6 +194,17 @@ impl<S: BuildHasher> BloomFilter<S> {
     }
 }
 
+/// For the filters that turn into one and back.
+impl<S> BloomFilter<S> {
+    pub(super) fn from_parts(bits: Bits, probes: u32, keys: u64, hasher: S) -> Self {
+        Self { bits, probes, keys, hasher }
+    }
+
+    pub(super) fn into_parts(self) -> (Bits, u32, u64, S) {
+        (self.bits, self.probes, self.keys, self.hasher)
+    }
+}
+
 impl<S: BuildHasher> Filter for BloomFilter<S> {
     #[inline]
     fn may_contain_hash(&self, hash: u64) -> bool {
@@ -213,15 +221,7 @@ impl<S: BuildHasher> Filter for BloomFilter<S> {
     }
 
     fn stats(&self) -> FilterStats {
-        let fill = self.bits.fill();
-        FilterStats {
-            bits: self.bits.len(),
-            probes: self.probes,
-            keys: self.keys,
-            keys_estimated: keys_of_fill(self.bits.len(), self.probes, fill),
-            fill,
-            fpr: rate_of_fill(fill, self.probes),
-        }
+        bloom_stats(&self.bits, self.probes, self.keys)
     }
 }
 
@@ -249,10 +249,7 @@ impl<S: BuildHasher> Payload for BloomFilter<S> {
     const KIND: SavedKind = SavedKind::Bloom;
 
     fn write_payload(&self, writer: &mut Writer) {
-        writer.u64(self.bits.len());
-        writer.u64(self.probes.into());
-        writer.u64(self.keys);
-        self.bits.write(writer);
+        write_bloom(&self.bits, self.probes, self.keys, writer);
     }
 
     fn read_payload(reader: &mut Reader<'_>, hasher: S) -> Result<Self, DecodeError> {
@@ -288,6 +285,27 @@ pub(super) fn shape_for(capacity: u64, fpr: f64) -> (u64, u32) {
     let capacity = capacity.max(1);
     let bits = bloom_bits(capacity, fpr).max(1);
     (bits, bloom_probes(bits as f64 / capacity as f64).min(PROBES_MAX))
+}
+
+/// What an array holds of which a key sets `probes` bits.
+pub(super) fn bloom_stats(bits: &Bits, probes: u32, keys: u64) -> FilterStats {
+    let fill = bits.fill();
+    FilterStats {
+        bits: bits.len(),
+        probes,
+        keys,
+        keys_estimated: keys_of_fill(bits.len(), probes, fill),
+        fill,
+        fpr: rate_of_fill(fill, probes),
+    }
+}
+
+/// The [payload](self#saved-payload).
+pub(super) fn write_bloom(bits: &Bits, probes: u32, keys: u64, writer: &mut Writer) {
+    writer.u64(bits.len());
+    writer.u64(probes.into());
+    writer.u64(keys);
+    bits.write(writer);
 }
 
 /// Rate of a Bloom filter of which the share `fill` of the bits is set: `fill^probes`.
@@ -329,6 +347,22 @@ mod tests {
             let filter = BloomFilter::with_rate(capacity, fpr);
             assert_eq!((filter.bits(), filter.probes()), (bits, probes), "{name}");
         }
+    }
+
+    /// Also where a place needs more than 32 bits. The memory is not touched but for a few pages.
+    #[test]
+    fn a_large_array_is_used_evenly() {
+        const BITS: u64 = 5 << 30;
+        let mut filter = BloomFilter::with_shape(BITS, 12);
+        let mut quarters = [0; 4];
+        for i in 0..1000_u64 {
+            let hash = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            for place in Places::anywhere(hash, BITS).take(12) {
+                quarters[(place / (BITS / 4)) as usize] += 1;
+            }
+            assert!(!filter.insert_hash(hash) && filter.may_contain_hash(hash), "{i}");
+        }
+        assert!(quarters.iter().all(|&n| (2_700..3_300).contains(&n)), "{quarters:?}");
     }
 
     #[test]

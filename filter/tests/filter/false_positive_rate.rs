@@ -12,7 +12,7 @@ const SEEDS: usize = 24;
 
 /// Fails unless the mean of `rates` is within 3 standard errors of `want`, and the error is small
 /// enough to tell: at most `resolution` of the rate.
-fn assert_rate(name: &str, rates: &[f64], want: f64, resolution: f64) {
+pub(crate) fn assert_rate(name: &str, rates: &[f64], want: f64, resolution: f64) {
     let n = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / n;
     let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (n - 1.0);

@@ -4,6 +4,8 @@ mod concurrency;
 mod false_positive_rate;
 mod golden;
 mod hostile_bytes;
+mod key_sets;
 mod no_false_negative;
 mod random;
 mod ribbon;
+mod standalone;

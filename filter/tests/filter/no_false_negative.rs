@@ -5,32 +5,8 @@ use sievedb_filter::{
     AtomicBlockedBloom, BlockedBloom, Expected, PROBES_MAX, TableFilter, filter_block, key_hash,
 };
 
+use crate::key_sets::{adversarial_keys, hostile_hashes};
 use crate::random::{Random, seed};
-
-/// Key sets that are hard on weak hashes and on careless code.
-fn adversarial_keys() -> Vec<(&'static str, Vec<Vec<u8>>)> {
-    vec![
-        ("none", vec![]),
-        ("the empty key", vec![vec![]]),
-        ("one byte", (0..=u8::MAX).map(|byte| vec![byte]).collect()),
-        ("zeros of every length", (0..300).map(|n| vec![0; n]).collect()),
-        ("the longest key", vec![vec![0; 64 << 10], vec![0xff; 64 << 10]]),
-        ("one key, many times", vec![b"same".to_vec(); 1000]),
-        ("counters", (0..20_000_u64).map(|i| i.to_be_bytes().to_vec()).collect()),
-        ("decimal counters", (0..20_000).map(|i| format!("user{i:020}").into_bytes()).collect()),
-        ("a shared prefix", (0..2000).map(|i| format!("{}{i}", "/a".repeat(500)).into()).collect()),
-        (
-            "one bit each",
-            (0..4096_usize)
-                .map(|bit| {
-                    let mut key = vec![0; 512];
-                    key[bit / 8] = 1 << (bit % 8);
-                    key
-                })
-                .collect(),
-        ),
-    ]
-}
 
 #[test]
 fn adversarial_keys_are_found() {
@@ -49,16 +25,7 @@ fn adversarial_keys_are_found() {
 /// The hash is the caller's: chosen hashes may share lines, probes, or be extreme.
 #[test]
 fn hostile_hashes_are_found() {
-    let low = |i: u64| i;
-    let high = |i: u64| i << 32;
-    let cases: [(&str, Vec<u64>); 5] = [
-        ("one line", (0..5000).map(low).collect()),
-        ("one set of probes", (0..5000).map(high).collect()),
-        ("extremes", vec![0, u64::MAX, 1, u64::MAX - 1, 1 << 63]),
-        ("one bit", (0..64).map(|bit| 1 << bit).collect()),
-        ("all the same", vec![42; 5000]),
-    ];
-    for (name, hashes) in cases {
+    for (name, hashes) in hostile_hashes() {
         for probes in 1..=PROBES_MAX {
             let frozen = BlockedBloom::with_shape(&hashes, 7, probes);
             let atomic = AtomicBlockedBloom::with_bytes(7 * 64, probes);
