@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sievedb_filter::{BlockedBloom, filter_block, key_hash};
+use sievedb_filter::{BlockedBloom, Expected, TableFilter, filter_block, key_hash};
 use sievedb_format::{
     Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, Trailer,
     VALUE_BYTES_MAX,
@@ -281,11 +281,12 @@ impl<S: TableSink> TableWriter<S> {
             return Ok(None);
         }
         let filter = BlockedBloom::build(&hashes, self.options.filter_bits_per_key);
+        let filter = TableFilter::from(filter);
         drop(hashes);
         let TableIdentity { salt, hash_seed, .. } = self.identity;
-        let block = filter_block::encode(&filter, hash_seed, salt, self.options.filter_millibits());
+        let block = filter_block::encode(&filter, Expected { hash_seed, salt });
         self.properties.filter = Some(FilterProperties {
-            kind: sievedb_filter::FilterKind::BlockedBloom as u8,
+            kind: filter.kind() as u8,
             expected_fpr: filter.expected_fpr(),
         });
         self.out.align(FILTER_ALIGNMENT)?;

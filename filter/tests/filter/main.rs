@@ -1,11 +1,14 @@
 //! Tests of the filters through their public interface.
 
+mod allocations;
 mod concurrency;
 mod false_positive_rate;
+mod filter_block;
 mod golden;
 mod hostile_bytes;
 mod key_sets;
 mod no_false_negative;
 mod random;
 mod ribbon;
+mod seal;
 mod standalone;
