@@ -69,6 +69,9 @@ pub(crate) fn svg(points: &[Point]) -> Result<String, Box<dyn Error>> {
                 .map(|point| (point.rate(), point.space.over_bound))
                 .filter(|&(rate, over)| rate > 0.0 && over <= OVER_MAX)
                 .collect();
+            if drawn.is_empty() {
+                continue;
+            }
             let width = if family.origin == Origin::Ours { 4 } else { 2 };
             let style = colour.stroke_width(width);
             chart

@@ -27,7 +27,7 @@ const KEYS_SMALL: usize = 15_500;
 const NOTES: &str = "
 Bits per key of memory that is really allocated, and how much that is above log2(1 / rate) of the rate
 that the structure has: it may be lower than the one asked for, since sbbf-rs-safe takes whole bits, and
-qfilter whole bits of a fingerprint.
+CuckooFilter and qfilter take whole bits of a fingerprint.
 ";
 
 #[derive(Debug, clap::Args)]

@@ -1,25 +1,29 @@
 //! The structures that are measured: ours, and those of other crates.
 //!
-//! A file of this folder holds one of them. It says how the structure is built and asked, in the
-//! best way that its documentation names, and with which settings it is measured.
+//! A file of this folder holds ours of one kind, or those of one crate. It says how a structure is
+//! built and asked, in the best way that its documentation names, and with which settings it is
+//! measured.
 
-mod blocked_bloom;
-mod bloom;
 mod bloomfilter;
 mod cuckoofilter;
 mod fastbloom;
 mod qfilter;
-mod ribbon;
 mod sbbf;
+mod standalone;
+mod table_filters;
 mod xorf;
 
 pub(crate) use self::sbbf::bits_for_rate as sbbf_bits_for_rate;
 
 /// All structures, ours first.
-pub(crate) const FAMILIES: [Family; 10] = [
-    blocked_bloom::FAMILY,
-    ribbon::FAMILY,
-    bloom::FAMILY,
+pub(crate) const FAMILIES: [Family; 14] = [
+    table_filters::BLOCKED_BLOOM,
+    table_filters::RIBBON,
+    table_filters::BINARY_FUSE_8,
+    table_filters::BINARY_FUSE_16,
+    standalone::BLOOM,
+    standalone::ATOMIC_BLOOM,
+    standalone::PARTITIONED_BLOOM,
     fastbloom::FAMILY,
     bloomfilter::FAMILY,
     sbbf::FAMILY,
