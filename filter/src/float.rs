@@ -8,6 +8,7 @@ pub(crate) trait Float {
     fn ceil(self) -> Self;
     fn exp(self) -> Self;
     fn exp2(self) -> Self;
+    fn exp_m1(self) -> Self;
     fn floor(self) -> Self;
     fn ln(self) -> Self;
     fn ln_1p(self) -> Self;
@@ -29,6 +30,10 @@ impl Float for f64 {
 
     fn exp2(self) -> Self {
         libm::exp2(self)
+    }
+
+    fn exp_m1(self) -> Self {
+        libm::expm1(self)
     }
 
     fn floor(self) -> Self {

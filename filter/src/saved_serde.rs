@@ -9,7 +9,10 @@ use serde::{
 };
 
 use crate::saved::Saved;
-use crate::standalone::{AtomicBloomFilter, BloomFilter, PartitionedBloom};
+use crate::standalone::{
+    AtomicBloomFilter, BloomFilter, CountMinSketch, CountingBloom, CuckooFilter, PartitionedBloom,
+    ScalableBloom,
+};
 
 /// Implements both directions for structures with a hasher as their only parameter.
 macro_rules! serialise_as_saved {
@@ -30,7 +33,15 @@ macro_rules! serialise_as_saved {
     )*};
 }
 
-serialise_as_saved!(AtomicBloomFilter, BloomFilter, PartitionedBloom);
+serialise_as_saved!(
+    AtomicBloomFilter,
+    BloomFilter,
+    CountMinSketch,
+    CountingBloom,
+    CuckooFilter,
+    PartitionedBloom,
+    ScalableBloom,
+);
 
 /// Takes bytes in any of the forms that a format may have for them, and reads the filter.
 struct Bytes<F>(PhantomData<F>);

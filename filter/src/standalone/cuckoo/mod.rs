@@ -1,0 +1,430 @@
+//! Cuckoo filter: a table of short prints of the keys, which can give keys up again.
+//!
+//! A key has a print, some bits of its hash, which lies in one of two windows of two slots. Where
+//! both are full, a print is evicted to its other window, which is found from the print and the
+//! window alone: the two add up to a number that depends on the print, modulo the number of windows.
+//! That holds for any number of windows, so the size need not be a power of two.
+//!
+//! Windows overlap: one starts at every slot. Prints then find room as well as in buckets of four
+//! slots, and a question compares four prints instead of eight, which halves the rate: a bit per key
+//! less than a filter with buckets. One bit of a slot says which place of the window it is.
+//!
+//! | bits of a slot | bits per key | rate when 95 % full | Bloom filter of that rate |
+//! |----------------|--------------|---------------------|---------------------------|
+//! | 8              | 8.42         | 1.48 %              | 8.76                      |
+//! | 9              | 9.47         | 0.742 %             | 10.21                     |
+//! | 12             | 12.63        | 0.0928 %            | 14.53                     |
+//! | 16             | 16.84        | 0.0058 %            | 20.30                     |
+//!
+//! Sources: Fan, Andersen, Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom",
+//! CoNEXT 2014; Schmitz, Zentgraf, Rahmann, "Smaller and More Flexible Cuckoo Filters", 2025, for the
+//! windows; Lehman and Panigrahy, "3.5-Way Cuckoo Hashing for the Price of 2-and-a-Bit", ESA 2009,
+//! for how far overlapping blocks can be filled.
+//!
+//! # Saved payload
+//!
+//! The [envelope](crate::saved) is around it. Integers are little-endian.
+//!
+//! | offset | bytes | field   | meaning                                                            |
+//! |--------|-------|---------|--------------------------------------------------------------------|
+//! | 0      | 8     | `slots` | at least 2                                                         |
+//! | 8      | 8     | `bits`  | bits of a slot, 4 to 28                                            |
+//! | 16     | n     | `table` | slot `s` is bits `s bits` and following; n is slots bits / 8, rounded up |
+//!
+//! An empty slot is 0, another `print * 2 + place`, with `print` from 1 and the slot at place 0 or 1 of
+//! its window. Bits behind the last slot are zero.
+
+mod shape;
+mod slots;
+
+use core::{fmt, hash::BuildHasher};
+
+use self::shape::{rate_of, shape_for};
+use self::slots::{BITS_MAX, BITS_MIN, Slots, WINDOW};
+use crate::decode_error::DecodeError;
+use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, RemoveFilter};
+use crate::hash::{Xxh3, hash_with};
+use crate::saved::{Payload, Reader, SavedKind, Writer};
+
+/// Evictions after which an insertion gives up.
+///
+/// As many as fill 95 % of the slots of a large filter: 1,000 stop at 93.7 %, 5,000 at 95.4 %, and
+/// 10,000 at 95.8 % of a million slots.
+const STEPS_MAX: usize = 8192;
+
+/// A cuckoo filter that one thread fills.
+///
+/// A key may be inserted again, and is then there as often: up to four times, for that many prints
+/// fit its windows, and less often if other keys have taken them. The next insertion is refused.
+///
+/// ```
+/// use sievedb_filter::standalone::CuckooFilter;
+///
+/// let mut online = CuckooFilter::with_rate(1_000, 0.01);
+/// online.insert("ant")?;
+/// online.insert("bee")?;
+/// assert!(online.remove("ant"));
+/// assert!(!online.may_contain("ant") && online.may_contain("bee"));
+/// # Ok::<(), sievedb_filter::FilterFull>(())
+/// ```
+#[derive(Clone)]
+pub struct CuckooFilter<S = Xxh3> {
+    slots: Slots,
+    /// Slots that are not empty.
+    keys: u64,
+    /// An insertion gave up, and nothing was removed since: the next would most likely do so too.
+    gave_up: bool,
+    hasher: S,
+}
+
+impl CuckooFilter {
+    /// An empty filter that holds `capacity` different keys, then at a false-positive rate of at most
+    /// `fpr`.
+    ///
+    /// Takes about `(log2(1 / fpr) + 1.9) / 0.95` bits per key, rounded up to whole bits of a slot. A
+    /// filter of many keys at a rate above 2 % gets a bit more, so that it can be filled. That
+    /// `capacity` keys fit is all but certain: of a thousand filters, less than one refuses the last
+    /// few. `capacity` 0 counts as 1.
+    ///
+    /// # Panics
+    ///
+    /// If `fpr` is not in `1.5e-8 <= fpr < 1`, or the memory cannot have so many slots.
+    #[must_use]
+    pub fn with_rate(capacity: u64, fpr: f64) -> Self {
+        Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
+    }
+
+    /// An empty filter of `slots` slots of `bits` bits, from 4 to 28.
+    ///
+    /// A large one can be filled to 95 %, at a rate of `4 * 0.95 / 2^bits`. One of few bits takes less:
+    /// many keys then have the same print in the same windows. For 10 million keys, 9 bits are enough.
+    ///
+    /// # Panics
+    ///
+    /// If `slots` is below 2 or more than the memory can have, or `bits` is out of range.
+    #[must_use]
+    pub fn with_shape(slots: u64, bits: u32) -> Self {
+        Self::with_shape_and_hasher(slots, bits, Xxh3::default())
+    }
+}
+
+impl<S: BuildHasher> CuckooFilter<S> {
+    /// As [`with_rate`](CuckooFilter::with_rate), with a hasher.
+    ///
+    /// # Panics
+    ///
+    /// As [`with_rate`](CuckooFilter::with_rate).
+    #[must_use]
+    pub fn with_rate_and_hasher(capacity: u64, fpr: f64, hasher: S) -> Self {
+        let (slots, bits) = shape_for(capacity, fpr);
+        Self::with_shape_and_hasher(slots, bits, hasher)
+    }
+
+    /// As [`with_shape`](CuckooFilter::with_shape), with a hasher.
+    ///
+    /// # Panics
+    ///
+    /// As [`with_shape`](CuckooFilter::with_shape).
+    #[must_use]
+    pub fn with_shape_and_hasher(slots: u64, bits: u32, hasher: S) -> Self {
+        Self { slots: Slots::new(slots, bits), keys: 0, gave_up: false, hasher }
+    }
+
+    /// Adds a key, also if it is there. Returns whether it may have been there: `false` means it was
+    /// surely not.
+    ///
+    /// Costs about one cache miss or two while the filter is less than half full; at 95 % the average
+    /// is some hundred evictions.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterFull`] if no room was found. The filter is then as it was. The first refusal costs
+    /// [thousands](Self::with_rate) of evictions, which are undone; later ones are cheap until a
+    /// key is removed.
+    #[inline]
+    pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<bool, FilterFull> {
+        self.insert_hash(hash_with(&self.hasher, key.as_ref()))
+    }
+
+    /// Adds a key by its hash, as [`insert`](Self::insert).
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    #[inline]
+    pub fn insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
+        let (print, near, far) = self.places(hash);
+        let present = (self.slots.find(near, print) | self.slots.find(far, print)) != 0;
+        let placed = self.put(near, print)
+            || self.put(far, print)
+            || !self.gave_up && self.evict(if hash & 1 == 0 { near } else { far }, print, hash);
+        if !placed {
+            self.gave_up = true;
+            return Err(FilterFull { keys: self.keys });
+        }
+        self.keys += 1;
+        Ok(present)
+    }
+
+    /// Takes back one insertion of a key. `false` if the key was surely not there; nothing is changed
+    /// then.
+    ///
+    /// Removing a key that was never inserted, but that the filter takes for present, makes it deny
+    /// another key with the same print and windows. That is the caller's fault, and cannot be noticed.
+    #[inline]
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> bool {
+        self.remove_hash(hash_with(&self.hasher, key.as_ref()))
+    }
+
+    /// Takes back one insertion of a key by its hash, as [`remove`](Self::remove).
+    #[inline]
+    pub fn remove_hash(&mut self, hash: u64) -> bool {
+        let (print, near, far) = self.places(hash);
+        for window in [near, far] {
+            let found = self.slots.find(window, print);
+            if found != 0 {
+                self.slots.set(window + u64::from(found.trailing_zeros()), 0);
+                self.keys -= 1;
+                self.gave_up = false;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns `false` only if the key is not in the filter.
+    #[inline]
+    #[must_use]
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+        self.may_contain_hash(hash_with(&self.hasher, key.as_ref()))
+    }
+
+    /// Returns `false` only if no key with this hash is in the filter.
+    ///
+    /// Reads two places of the table, at the same time, and has no branch that depends on them.
+    #[inline]
+    #[must_use]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
+        let (print, near, far) = self.places(hash);
+        (self.slots.find(near, print) | self.slots.find(far, print)) != 0
+    }
+
+    /// Starts to load what a call with this hash will read.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        let (_, near, far) = self.places(hash);
+        self.slots.prefetch(near);
+        self.slots.prefetch(far);
+    }
+
+    /// Forgets every key. Keeps the memory.
+    pub fn clear(&mut self) {
+        self.slots.clear();
+        self.keys = 0;
+        self.gave_up = false;
+    }
+
+    /// Insertions less removals.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// Slots, each for one insertion.
+    #[must_use]
+    pub fn slots(&self) -> u64 {
+        self.slots.len()
+    }
+
+    /// Bits of a slot: one more than those of a print.
+    #[must_use]
+    pub fn slot_bits(&self) -> u32 {
+        self.slots.bits()
+    }
+
+    /// Share of the slots in use, from 0 to 1.
+    #[must_use]
+    pub fn load(&self) -> f64 {
+        self.keys as f64 / self.slots.len() as f64
+    }
+
+    /// The hasher it was made with.
+    #[must_use]
+    pub fn hasher(&self) -> &S {
+        &self.hasher
+    }
+
+    /// The print of a hash and its two windows.
+    #[inline]
+    fn places(&self, hash: u64) -> (u32, u64, u64) {
+        /// Odd. Makes the print depend on the low bits of the hash; the high ones choose the window.
+        const PRINT: u64 = 0xd6e8_feb8_6659_fd93;
+        // Below the number of prints, which is a `u32`.
+        let print = 1 + scale(hash.wrapping_mul(PRINT), self.slots.prints().into()) as u32;
+        let near = scale(hash, self.slots.windows());
+        (print, near, self.other_window(near, print))
+    }
+
+    /// The other window of a print: `sum(print) - window`, modulo the number of windows.
+    #[inline]
+    fn other_window(&self, window: u64, print: u32) -> u64 {
+        let windows = self.slots.windows();
+        let sum = scale(mix(print.into()), windows);
+        if sum >= window { sum - window } else { sum + windows - window }
+    }
+
+    /// Puts `print` into an empty slot of `window`, if there is one.
+    #[inline]
+    fn put(&mut self, window: u64, print: u32) -> bool {
+        let empty = self.slots.empty(window);
+        if empty != 0 {
+            let place = empty.trailing_zeros();
+            self.slots.set(window + u64::from(place), print << 1 | place);
+        }
+        empty != 0
+    }
+
+    /// Puts `print` into `window`, which is full, by evicting a print to its other window, and so on,
+    /// until one finds an empty slot. Otherwise everything is as before.
+    ///
+    /// A random walk that sees one step ahead: it takes the print that can stay where it is sent, if
+    /// there is one. `random` is any number; the same one walks the same way.
+    #[cold]
+    fn evict(&mut self, mut window: u64, mut print: u32, mut random: u64) -> bool {
+        // What is needed to walk back: at which place of its window an evicted print was.
+        let mut was_second = [0_u64; STEPS_MAX / 64];
+        for step in 0..STEPS_MAX {
+            let occupants = [0, 1].map(|place| {
+                let value = self.slots.get(window + place);
+                (value, self.other_window(window + place - u64::from(value & 1), value >> 1))
+            });
+            let empty = occupants.map(|(_, other)| self.slots.empty(other));
+            random = random.wrapping_mul(0xd120_2ef8_f15b_0b6d).wrapping_add(1);
+            let place = match empty {
+                [0, 0] => random >> 63, // The best bit of the generator.
+                [0, _] => 1,
+                _ => 0,
+            };
+            let (evicted, other) = occupants[place as usize];
+            self.slots.set(window + place, print << 1 | place as u32); // 0 or 1.
+            was_second[step / 64] |= u64::from(evicted & 1) << (step % 64);
+            (print, window) = (evicted >> 1, other);
+            if empty[place as usize] != 0 {
+                return self.put(window, print);
+            }
+        }
+        for step in (0..STEPS_MAX).rev() {
+            // `print` was in its other window, and returns to its slot there; what has taken the slot
+            // came from its own other window a step earlier.
+            let place = (was_second[step / 64] >> (step % 64)) as u32 & 1;
+            let slot = self.other_window(window, print) + u64::from(place);
+            let intruder = self.slots.get(slot);
+            self.slots.set(slot, print << 1 | place);
+            print = intruder >> 1;
+            window = slot - u64::from(intruder & 1);
+        }
+        false
+    }
+}
+
+/// A number below `n`, by multiplication: the high bits of `hash` decide.
+#[inline]
+fn scale(hash: u64, n: u64) -> u64 {
+    ((u128::from(hash) * u128::from(n)) >> u64::BITS) as u64 // Below `n`.
+}
+
+/// The finaliser of SplitMix64. A plain product would not do: the sums of different prints must not
+/// follow from each other.
+#[inline]
+fn mix(print: u64) -> u64 {
+    let z = print.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl<S: BuildHasher> Filter for CuckooFilter<S> {
+    #[inline]
+    fn may_contain_hash(&self, hash: u64) -> bool {
+        self.may_contain_hash(hash)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.slots.memory_bytes()
+    }
+
+    /// Exact for different keys: the chance that one of them has the print and the windows of an
+    /// absent one. Repeated insertions count as further keys. Costs nothing.
+    fn expected_fpr(&self) -> f64 {
+        rate_of(self.keys, self.slots.windows(), self.slots.prints())
+    }
+
+    /// `keys` and `keys_estimated` are the slots in use: insertions less removals. Costs nothing.
+    fn stats(&self) -> FilterStats {
+        FilterStats {
+            bits: self.slots.len() * u64::from(self.slots.bits()),
+            probes: 2 * WINDOW as u32, // 4.
+            keys: self.keys,
+            keys_estimated: self.keys as f64,
+            fill: self.load(),
+            fpr: self.expected_fpr(),
+        }
+    }
+}
+
+impl<S: BuildHasher> KeyFilter for CuckooFilter<S> {
+    type Hasher = S;
+
+    fn hasher(&self) -> &S {
+        &self.hasher
+    }
+}
+
+impl<S: BuildHasher> InsertFilter for CuckooFilter<S> {
+    #[inline]
+    fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
+        self.insert_hash(hash)
+    }
+
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+impl<S: BuildHasher> RemoveFilter for CuckooFilter<S> {
+    #[inline]
+    fn remove_hash(&mut self, hash: u64) -> bool {
+        self.remove_hash(hash)
+    }
+}
+
+impl<S: BuildHasher> Payload for CuckooFilter<S> {
+    const KIND: SavedKind = SavedKind::Cuckoo;
+
+    fn write_payload(&self, writer: &mut Writer) {
+        writer.u64(self.slots.len());
+        writer.u64(self.slots.bits().into());
+        self.slots.write(writer);
+    }
+
+    fn read_payload(reader: &mut Reader<'_>, hasher: S) -> Result<Self, DecodeError> {
+        let len = reader.u64_in("cuckoo slots", WINDOW..=u64::MAX)?;
+        let bits = reader.u64_in("bits of a cuckoo slot", BITS_MIN.into()..=BITS_MAX.into())?;
+        let slots = Slots::read(reader, len, bits as u32)?; // At most 28 bits.
+        Ok(Self { keys: slots.used(), slots, gave_up: false, hasher })
+    }
+}
+
+/// Shows the shape and the load, not the bits.
+impl<S> fmt::Debug for CuckooFilter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CuckooFilter")
+            .field("slots", &self.slots.len())
+            .field("slot_bits", &self.slots.bits())
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

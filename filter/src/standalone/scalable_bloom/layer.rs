@@ -1,0 +1,146 @@
+//! One filter in the chain of a scalable one: blocked, with the capacity and rate of its place.
+
+use alloc::{boxed::Box, vec};
+
+use crate::decode_error::DecodeError;
+use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Tester, line_index, prefetch};
+use crate::params::{blocked_bloom_fpr_of, blocked_bloom_probes};
+use crate::saved::{Reader, Writer};
+
+#[derive(Clone)]
+pub(super) struct Layer {
+    /// Never empty.
+    lines: Box<[Line]>,
+    probes: u8,
+    pub(super) keys: u64,
+    /// Keys that it is made for, at least 1.
+    pub(super) capacity: u64,
+}
+
+impl Layer {
+    /// An empty layer that reaches the rate `fpr` with `capacity` keys.
+    ///
+    /// # Panics
+    ///
+    /// If the memory cannot have so many lines.
+    pub(super) fn new(capacity: u64, fpr: f64) -> Self {
+        let (lines, probes) = shape_for(capacity, fpr);
+        let lines = usize::try_from(lines).expect("the filter fits the address space");
+        Self { lines: vec![Line::EMPTY; lines].into(), probes, keys: 0, capacity }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.keys >= self.capacity
+    }
+
+    /// Adds a key that is not in it.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u64) {
+        let at = line_index(hash, self.lines.len());
+        self.lines[at].insert(hash, self.probes);
+        self.keys += 1;
+    }
+
+    #[inline]
+    pub(super) fn may_contain(&self, hash: u64, tester: Tester) -> bool {
+        tester.contains(&self.lines[line_index(hash, self.lines.len())], hash, self.probes)
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch(&self.lines[line_index(hash, self.lines.len())]);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.lines.fill(Line::EMPTY);
+        self.keys = 0;
+    }
+
+    pub(super) fn probes(&self) -> u8 {
+        self.probes
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.lines)
+    }
+
+    /// Expected false-positive rate with the keys that it holds.
+    pub(super) fn expected_fpr(&self) -> f64 {
+        blocked_bloom_fpr_of(self.keys, self.lines.len() as u64, self.probes)
+    }
+
+    /// How many bits are set. Reads all.
+    pub(super) fn bits_set(&self) -> u64 {
+        let ones = |line: &Line| line.to_bytes().iter().map(|byte| byte.count_ones()).sum::<u32>();
+        self.lines.iter().map(|line| u64::from(ones(line))).sum()
+    }
+
+    /// Keys of a layer with so many bits set. Infinite if all are.
+    ///
+    /// A line holds a Poisson-distributed number of keys. A bit stays unset by one of them with the
+    /// probability `q = (1 - 1 / 512)^probes`, so by all with `e^(-keys / lines (1 - q))`.
+    pub(super) fn keys_estimated(&self, bits_set: u64) -> f64 {
+        let lines = self.lines.len() as f64;
+        let fill = bits_set as f64 / (lines * f64::from(LINE_BITS));
+        let unset = (1.0 - 1.0 / f64::from(LINE_BITS)).powi(self.probes.into());
+        -lines * (-fill).ln_1p() / (1.0 - unset)
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.u64(self.lines.len() as u64);
+        writer.u64(self.probes.into());
+        writer.u64(self.keys);
+        self.lines.iter().for_each(|line| writer.bytes(&line.to_bytes()));
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>, capacity: u64) -> Result<Self, DecodeError> {
+        let lines = reader.u64_in("layer lines", capacity.div_ceil(LINE_BITS.into())..=u64::MAX)?;
+        let probes = reader.u64_in("layer probes", 1..=PROBES_MAX.into())? as u8; // At most 16.
+        let keys = reader.u64_in("layer keys", 0..=capacity)?;
+        let bytes = reader.bytes("layer lines", lines.saturating_mul(LINE_BYTES as u64))?;
+        let (lines, _) = bytes.as_chunks();
+        Ok(Self { lines: lines.iter().map(Line::from_bytes).collect(), probes, keys, capacity })
+    }
+}
+
+/// The fewest lines with which `capacity` keys have at most the rate `fpr`, and the probes.
+fn shape_for(capacity: u64, fpr: f64) -> (u64, u8) {
+    let probes = |lines: u64| {
+        let bits = lines as f64 * f64::from(LINE_BITS);
+        blocked_bloom_probes(bits / capacity as f64)
+    };
+    let good = |lines| blocked_bloom_fpr_of(capacity, lines, probes(lines)) <= fpr;
+    let mut enough = 1;
+    // With a line for each key any rate that is asked for is reached.
+    while enough < capacity && !good(enough) {
+        enough *= 2;
+    }
+    let mut too_few = enough / 2;
+    while enough - too_few > 1 {
+        let middle = too_few + (enough - too_few) / 2;
+        if good(middle) { enough = middle } else { too_few = middle }
+    }
+    (enough, probes(enough))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_no_larger_than_the_rate_needs() {
+        let cases = [
+            ("1 %", 1_000_000, 0.01, 9.92),
+            ("0.1 %", 1_000_000, 0.001, 15.51),
+            ("10 %", 100_000, 0.1, 4.9),
+            ("one in 100 million", 100_000, 1e-8, 65.4),
+        ];
+        for (name, keys, fpr, want) in cases {
+            let (lines, probes) = shape_for(keys, fpr);
+            let bits_per_key = lines as f64 * 512.0 / keys as f64;
+            assert!((bits_per_key / want - 1.0).abs() < 0.02, "{name}: {bits_per_key} bits");
+            assert!(blocked_bloom_fpr_of(keys, lines, probes) <= fpr, "{name}");
+        }
+        assert_eq!(shape_for(1, 0.01).0, 1);
+    }
+}
