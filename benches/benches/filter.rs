@@ -8,7 +8,10 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use sievedb_benches::{key, shuffled};
 use sievedb_filter::{
     AtomicBlockedBloom, BinaryFuse8, BinaryFuse16, BlockedBloom, InsertFilter, Ribbon, key_hash,
-    standalone::{AtomicBloomFilter, BloomFilter, PartitionedBloom},
+    standalone::{
+        AtomicBloomFilter, BloomFilter, CountingBloom, CuckooFilter, PartitionedBloom,
+        ScalableBloom,
+    },
 };
 
 /// Keys: filters of some kilobytes, of the size of a core's cache, and beyond all caches.
@@ -41,7 +44,7 @@ macro_rules! filled {
 }
 
 /// Structures of about 1 %, or what is nearest, by name.
-const STRUCTURES: [(&str, Build); 7] = [
+const STRUCTURES: [(&str, Build); 10] = [
     ("BlockedBloom", |hashes| asking!(BlockedBloom::build(hashes, 10.0))),
     ("Ribbon", |hashes| asking!(Ribbon::build(hashes, 7.0))),
     ("BinaryFuse8", |hashes| asking!(BinaryFuse8::build(hashes))),
@@ -49,6 +52,9 @@ const STRUCTURES: [(&str, Build); 7] = [
     ("BloomFilter", |hashes| filled!(BloomFilter, hashes)),
     ("AtomicBloomFilter", |hashes| filled!(AtomicBloomFilter, hashes)),
     ("PartitionedBloom", |hashes| filled!(PartitionedBloom, hashes)),
+    ("CountingBloom", |hashes| filled!(CountingBloom, hashes)),
+    ("ScalableBloom", |hashes| filled!(ScalableBloom, hashes)),
+    ("CuckooFilter", |hashes| filled!(CuckooFilter, hashes)),
 ];
 
 fn fill<F: InsertFilter>(mut filter: F, hashes: &[u64]) -> F {

@@ -151,7 +151,7 @@ pub(crate) fn table(checks: &[Check]) -> String {
             (false, true) => "MISSED",
             (false, false) => "above, on this machine",
         };
-        let [found, limit] = [check.found, check.limit].map(|number| format!("{number:.3}"));
+        let [found, limit] = [check.found, check.limit].map(|number| format!("{number:.4}"));
         vec![check.what.clone(), verdict.to_owned(), found, limit]
     };
     text::table(&["keys, what", "", "measured", "at most"], 2, checks.iter().map(cells).collect())

@@ -11,6 +11,7 @@ mod limits;
 mod measure;
 mod plot;
 mod resident;
+mod sketch;
 mod space;
 mod table;
 mod text;

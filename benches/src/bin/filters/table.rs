@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     Common, Report, limits,
     measure::{self, Effort, Hashes, Row},
-    plot, resident, space, text,
+    plot, resident, sketch, space, text,
 };
 
 /// Prints the table of all structures.
@@ -76,6 +76,8 @@ impl Args {
 
         let residents = resident::measure(common, effort.rounds);
         writeln!(out, "\n{}", resident::table(&residents))?;
+        let sketch = sketch::measure(common, effort.rounds)?;
+        writeln!(out, "{}", sketch::table(&sketch))?;
         let checks = limits::checks(&rows, &residents);
         writeln!(out, "{}", limits::table(&checks))?;
 

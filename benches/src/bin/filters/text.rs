@@ -24,10 +24,12 @@ pub(crate) fn or_dash<T>(number: Option<T>, text: impl FnOnce(T) -> String) -> S
 
 /// A rate with three digits: `0.982 %`.
 pub(crate) fn per_cent(rate: f64) -> String {
+    /// Logarithm of what is rounded up to the next digit.
+    const ROUNDED_UP: f64 = 0.000_217;
     let per_cent = rate * 100.0;
     // Digits behind the point for three in all.
-    let places =
-        if per_cent > 0.0 { (2.0 - per_cent.log10().floor()).clamp(0.0, 6.0) } else { 1.0 };
+    let places = 2.0 - (per_cent.log10() + ROUNDED_UP).floor();
+    let places = if per_cent > 0.0 { places.clamp(0.0, 6.0) } else { 1.0 };
     format!("{per_cent:.*} %", places as usize)
 }
 
@@ -74,8 +76,14 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let rates =
-            [(0.0123, "1.23 %"), (0.1, "10.0 %"), (0.0, "0.0 %"), (0.000_010_4, "0.00104 %")];
+        let rates = [
+            (0.0123, "1.23 %"),
+            (0.1, "10.0 %"),
+            (0.009_999_9, "1.00 %"),
+            (0.009_99, "0.999 %"),
+            (0.0, "0.0 %"),
+            (0.000_010_4, "0.00104 %"),
+        ];
         for (rate, want) in rates {
             assert_eq!(per_cent(rate), want);
         }

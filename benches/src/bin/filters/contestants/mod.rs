@@ -16,7 +16,7 @@ mod xorf;
 pub(crate) use self::sbbf::bits_for_rate as sbbf_bits_for_rate;
 
 /// All structures, ours first.
-pub(crate) const FAMILIES: [Family; 14] = [
+pub(crate) const FAMILIES: [Family; 17] = [
     table_filters::BLOCKED_BLOOM,
     table_filters::RIBBON,
     table_filters::BINARY_FUSE_8,
@@ -24,6 +24,9 @@ pub(crate) const FAMILIES: [Family; 14] = [
     standalone::BLOOM,
     standalone::ATOMIC_BLOOM,
     standalone::PARTITIONED_BLOOM,
+    standalone::COUNTING_BLOOM,
+    standalone::SCALABLE_BLOOM,
+    standalone::CUCKOO,
     fastbloom::FAMILY,
     bloomfilter::FAMILY,
     sbbf::FAMILY,

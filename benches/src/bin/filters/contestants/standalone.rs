@@ -2,7 +2,10 @@
 
 use sievedb_filter::{
     Filter, InsertFilter,
-    standalone::{AtomicBloomFilter, BloomFilter, PartitionedBloom},
+    standalone::{
+        AtomicBloomFilter, BloomFilter, CountingBloom, CuckooFilter, PartitionedBloom,
+        ScalableBloom,
+    },
 };
 
 use super::{Built, Family, Given, Origin, RATES, Structure};
@@ -25,6 +28,25 @@ pub(super) const ATOMIC_BLOOM: Family = Family {
 pub(super) const PARTITIONED_BLOOM: Family = Family {
     name: "PartitionedBloom",
     build: |hashes, rate| filled(PartitionedBloom::with_rate(hashes.len() as u64, rate), hashes),
+    ..BLOOM
+};
+
+pub(super) const COUNTING_BLOOM: Family = Family {
+    name: "CountingBloom",
+    build: |hashes, rate| filled(CountingBloom::with_rate(hashes.len() as u64, rate), hashes),
+    ..BLOOM
+};
+
+/// For a set whose size nobody knows: it begins with room for a thousand keys.
+pub(super) const SCALABLE_BLOOM: Family = Family {
+    name: "ScalableBloom",
+    build: |hashes, rate| filled(ScalableBloom::with_rate(1_000, rate), hashes),
+    ..BLOOM
+};
+
+pub(super) const CUCKOO: Family = Family {
+    name: "CuckooFilter",
+    build: |hashes, rate| filled(CuckooFilter::with_rate(hashes.len() as u64, rate), hashes),
     ..BLOOM
 };
 
