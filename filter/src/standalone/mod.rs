@@ -26,6 +26,8 @@ pub mod cuckoo;
 pub mod partitioned_bloom;
 mod probes;
 pub mod scalable_bloom;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 pub mod striped_bloom;
 mod striped_counter;
 

@@ -22,9 +22,10 @@ use super::atomic_bits::AtomicBits;
 use super::bits::Bits;
 use super::bloom::{BloomFilter, bloom_stats, shape_for};
 use super::probes::Places;
-use super::striped_counter::{StripedCounter, thread_number};
+use super::striped_counter::StripedCounter;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter};
 use crate::hash::{Xxh3, hash_with};
+use crate::sync::thread_number;
 
 /// A Bloom filter of one array for each of several threads.
 ///
