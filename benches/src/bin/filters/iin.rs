@@ -17,7 +17,7 @@ use sievedb_workload::{
 };
 
 use crate::{
-    Common, Report,
+    Common, Outcome, Report,
     contestants::sbbf_bits_for_rate,
     known::{self, Figure},
     measure::median,
@@ -86,7 +86,7 @@ fn digits(mut number: u64) -> Key {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Outcome {
+struct Timed {
     seconds: f64,
     fpr: f64,
 }
@@ -97,13 +97,13 @@ fn outcome<F>(
     build: impl FnOnce(&[Key]) -> F,
     count: impl FnOnce(&F, &[Key]) -> usize,
     may_contain: impl Fn(&F, &Key) -> bool,
-) -> Result<Outcome, String> {
+) -> Result<Timed, String> {
     let start = thread_cpu_time();
     let filter = build(&sample.stored);
     black_box(count(&filter, &sample.tested));
     let seconds = (thread_cpu_time() - start).as_secs_f64();
     let fpr = sample.verify(|key| may_contain(&filter, key))?;
-    Ok(Outcome { seconds, fpr })
+    Ok(Timed { seconds, fpr })
 }
 
 fn hash(key: &Key) -> u64 {
@@ -116,12 +116,12 @@ fn blocked(keys: &[Key]) -> BlockedBloom {
     BlockedBloom::build(&hashes, bits)
 }
 
-fn blocked_plain(sample: &Sample) -> Result<Outcome, String> {
+fn blocked_plain(sample: &Sample) -> Result<Timed, String> {
     let ask = |filter: &BlockedBloom, key: &Key| filter.may_contain_hash(hash(key));
     outcome(sample, blocked, |filter, keys| keys.iter().filter(|key| ask(filter, key)).count(), ask)
 }
 
-fn blocked_batched(sample: &Sample) -> Result<Outcome, String> {
+fn blocked_batched(sample: &Sample) -> Result<Timed, String> {
     let count = |filter: &BlockedBloom, keys: &[Key]| {
         let (mut hashes, mut answers) = ([0; BATCH], [false; BATCH]);
         let mut maybes = 0;
@@ -138,7 +138,7 @@ fn blocked_batched(sample: &Sample) -> Result<Outcome, String> {
     outcome(sample, blocked, count, |filter, key| filter.may_contain_hash(hash(key)))
 }
 
-fn bloom(sample: &Sample, mut filter: BloomFilter) -> Result<Outcome, String> {
+fn bloom(sample: &Sample, mut filter: BloomFilter) -> Result<Timed, String> {
     let build = |keys: &[Key]| {
         for key in keys {
             filter.insert(key);
@@ -149,17 +149,17 @@ fn bloom(sample: &Sample, mut filter: BloomFilter) -> Result<Outcome, String> {
     outcome(sample, build, |filter, keys| keys.iter().filter(|key| ask(filter, key)).count(), ask)
 }
 
-fn bloom_optimal(sample: &Sample) -> Result<Outcome, String> {
+fn bloom_optimal(sample: &Sample) -> Result<Timed, String> {
     bloom(sample, BloomFilter::with_rate(sample.stored.len() as u64, RATE))
 }
 
-fn bloom_round(sample: &Sample) -> Result<Outcome, String> {
+fn bloom_round(sample: &Sample) -> Result<Timed, String> {
     // The small form keeps the bits per key.
     let bits = ROUND_BITS * sample.stored.len() as u64 / STORED as u64;
     bloom(sample, BloomFilter::with_shape(bits, ROUND_PROBES))
 }
 
-fn fastbloom(sample: &Sample) -> Result<Outcome, String> {
+fn fastbloom(sample: &Sample) -> Result<Timed, String> {
     let build = |keys: &[Key]| {
         let mut filter = fastbloom::BloomFilter::with_false_pos(RATE).expected_items(keys.len());
         for key in keys {
@@ -171,7 +171,7 @@ fn fastbloom(sample: &Sample) -> Result<Outcome, String> {
     outcome(sample, build, |filter, keys| keys.iter().filter(|key| ask(filter, key)).count(), ask)
 }
 
-fn split(sample: &Sample) -> Result<Outcome, String> {
+fn split(sample: &Sample) -> Result<Timed, String> {
     let bits = sbbf_bits_for_rate(RATE).expect("it reaches 1 %") as usize;
     let build = |keys: &[Key]| {
         let mut filter = SplitBloom::new(bits, keys.len());
@@ -185,7 +185,7 @@ fn split(sample: &Sample) -> Result<Outcome, String> {
 }
 
 /// A way to do it: name, known rate, known seconds.
-type Way = (&'static str, &'static str, &'static str, fn(&Sample) -> Result<Outcome, String>);
+type Way = (&'static str, &'static str, &'static str, fn(&Sample) -> Result<Timed, String>);
 
 const WAYS: [Way; 6] = [
     ("BlockedBloom, 1 %", "1 %", "at most 0.6 s", blocked_plain),
@@ -203,7 +203,7 @@ two crates above, on a machine like CI's; on unknown hardware 11 s with SHA-384,
 
 /// One way, as JSON.
 #[derive(Debug, Serialize)]
-struct Timed {
+struct Entry {
     way: &'static str,
     seconds: f64,
     fpr: f64,
@@ -231,7 +231,7 @@ pub(crate) fn run(common: &Common) -> Report {
         figures.push(Figure::new(format!("{way}: rate"), rate, text::per_cent(fpr)));
         let time = if common.small { "" } else { time };
         figures.push(Figure::new(format!("{way}: time"), time, format!("{seconds:.3} s")));
-        results.push(Timed { way, seconds, fpr });
+        results.push(Entry { way, seconds, fpr });
     }
     let mut out = String::new();
     writeln!(
@@ -243,7 +243,8 @@ pub(crate) fn run(common: &Common) -> Report {
     out += &known::table(&figures);
     out += "\n";
     out += ELSEWHERE;
-    Ok((out, json!({ "stored": stored, "tested": tested, "results": results })))
+    let json = json!({ "stored": stored, "tested": tested, "results": results });
+    Ok(Outcome { text: out, json, fault: None })
 }
 
 #[cfg(test)]

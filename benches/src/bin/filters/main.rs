@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let common = &args.common;
-    let (text, json) = match &args.experiment {
+    let Outcome { text, json, fault } = match &args.experiment {
         None => args.table.run(common)?,
         Some(Experiment::Iin) => iin::run(common)?,
         Some(Experiment::Urls) => urls::run(common)?,
@@ -88,8 +88,18 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &common.json {
         text::write_file(path, &format!("{json:#}\n"))?;
     }
-    Ok(())
+    fault.map_or(Ok(()), |fault| Err(fault.into()))
 }
 
-/// What a measurement gives: text for people, and the same figures as JSON.
-type Report = Result<(String, serde_json::Value), Box<dyn Error>>;
+/// What a measurement gives.
+#[derive(Debug)]
+struct Outcome {
+    /// For people.
+    text: String,
+    /// The same figures.
+    json: serde_json::Value,
+    /// What makes the run fail, though it came to its end.
+    fault: Option<String>,
+}
+
+type Report = Result<Outcome, Box<dyn Error>>;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    Common, Report,
+    Common, Outcome, Report,
     allocation::bytes_of,
     contestants::{FAMILIES, Family},
     measure::{Hashes, Space},
@@ -98,7 +98,8 @@ impl Args {
         let mut out = format!("{} keys:\n\n{}", text::count(keys as u64), table(&points));
         out += NOTES;
         writeln!(out, "\nPlot: {}", self.plot.display())?;
-        Ok((out, json!({ "keys": keys, "space": points })))
+        let json = json!({ "keys": keys, "space": points });
+        Ok(Outcome { text: out, json, fault: None })
     }
 }
 

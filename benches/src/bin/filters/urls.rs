@@ -7,7 +7,7 @@ use sievedb_filter::{Ribbon, key_hash, params::columns_for_fpr, standalone::Bloo
 use sievedb_workload::{KeySet, Keys};
 
 use crate::{
-    Common, Report,
+    Common, Outcome, Report,
     allocation::bytes_of,
     known::{self, Figure},
     text,
@@ -68,7 +68,8 @@ pub(crate) fn run(common: &Common) -> Report {
     let [stored, absent] = [stored.len(), absent.len()].map(|count| text::count(count as u64));
     writeln!(out, "{stored} URLs, bytes really allocated; rates with {absent} absent URLs:\n")?;
     out += &known::table(&figures);
-    Ok((out, json!({ "urls": set.stored.len(), "results": results })))
+    let json = json!({ "urls": set.stored.len(), "results": results });
+    Ok(Outcome { text: out, json, fault: None })
 }
 
 fn figure(what: String, known: String, bytes: usize, fpr: f64) -> Figure {

@@ -14,7 +14,7 @@ use sievedb_filter::{
 use sievedb_workload::random::{Permutation, Random};
 
 use crate::{
-    Common, Report,
+    Common, Outcome, Report,
     known::{self, Figure},
     text,
 };
@@ -140,7 +140,9 @@ pub(crate) fn run(common: &Common) -> Report {
         text::count(repeats),
     )?;
     out += &known::table(&figures);
-    Ok((out, json!({ "names": NAMES, "requests": REQUESTS, "absent": ABSENT, "results": results })))
+    let json =
+        json!({ "names": NAMES, "requests": REQUESTS, "absent": ABSENT, "results": results });
+    Ok(Outcome { text: out, json, fault: None })
 }
 
 #[cfg(test)]
