@@ -1,6 +1,6 @@
 //! Bits per key over the bound, for rates from 10 % to 0.001 %.
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::json;
@@ -97,7 +97,6 @@ impl Args {
         text::write_file(&self.plot, &plot::svg(&points)?)?;
         let mut out = format!("{} keys:\n\n{}", text::count(keys as u64), table(&points));
         out += NOTES;
-        writeln!(out, "\nPlot: {}", self.plot.display())?;
         let json = json!({ "keys": keys, "space": points });
         Ok(Outcome { text: out, json, fault: None })
     }

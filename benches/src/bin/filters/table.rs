@@ -86,7 +86,6 @@ impl Args {
 
         let points = space::points(common, space::keys(common))?;
         text::write_file(&self.plot, &plot::svg(&points)?)?;
-        writeln!(out, "Space over the bound against rate: {}", self.plot.display())?;
 
         let missed = checks.iter().filter(|check| check.anywhere && !check.holds()).count();
         let fault = (self.strict && missed > 0).then(|| format!("{missed} limits are missed"));

@@ -1,6 +1,11 @@
 //! Tables, numbers in words, progress bars and files: what a run leaves behind.
 
-use std::{fmt::Display, fs, io, path::Path};
+use std::{
+    fmt::Display,
+    fs,
+    io::{self, Write as _},
+    path::Path,
+};
 
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -61,13 +66,14 @@ pub(crate) fn bar(len: u64, title: impl Display) -> ProgressBar {
     ProgressBar::new(len).with_style(style).with_message(title.to_string())
 }
 
-/// Writes a file, and the folder it lies in.
+/// Writes a file, and the folder it lies in, and says so to whoever waits.
 #[expect(clippy::disallowed_methods, reason = "the engine's `fs` trait is for files of stores")]
 pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    fs::write(path, text)
+    fs::write(path, text)?;
+    writeln!(io::stderr(), "wrote {}", path.display())
 }
 
 #[cfg(test)]
