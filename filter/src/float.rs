@@ -16,7 +16,6 @@ pub(crate) trait Float {
     fn powf(self, exponent: Self) -> Self;
     fn powi(self, exponent: i32) -> Self;
     fn round(self) -> Self;
-    fn sqrt(self) -> Self;
 }
 
 impl Float for f64 {
@@ -62,9 +61,5 @@ impl Float for f64 {
 
     fn round(self) -> Self {
         libm::round(self)
-    }
-
-    fn sqrt(self) -> Self {
-        libm::sqrt(self)
     }
 }

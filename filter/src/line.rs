@@ -82,9 +82,9 @@ pub(crate) fn bits(hash: u64, probes: u8) -> impl Iterator<Item = u32> {
 pub(crate) fn prefetch<T>(line: &T) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads nothing, and the reference is valid anyway.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(line).cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line; // No stable intrinsic: the test fetches the line itself.
@@ -132,7 +132,7 @@ mod portable {
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use std::arch::x86_64::{
+    use core::arch::x86_64::{
         __m256, __m256i, _mm256_and_si256, _mm256_blendv_ps, _mm256_castps_si256,
         _mm256_castsi256_ps, _mm256_cmpgt_epi32, _mm256_load_si256, _mm256_mullo_epi32,
         _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi32, _mm256_slli_epi32,

@@ -9,7 +9,8 @@
 //! and their number in each slot. 19.1 together, less than 20 with what waits to be peeled; the filter
 //! comes when the sums are gone. If equal hashes stand apart, 8 more for a sorted copy.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::{boxed::Box, vec::Vec};
 
 use super::place::{ATTEMPTS, Hasher, SATURATED};
 use super::print::Print;

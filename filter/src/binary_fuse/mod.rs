@@ -19,6 +19,8 @@
 //! Source: Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters", JEA 27, 2022,
 //! <https://arxiv.org/abs/2201.01174>.
 
+use alloc::boxed::Box;
+
 mod build;
 mod place;
 mod print;

@@ -1,5 +1,6 @@
 //! The fingerprint of a key: 8 or 16 bits of its hash.
 
+use alloc::{boxed::Box, vec::Vec};
 use core::fmt::Debug;
 use core::ops::BitXor;
 

@@ -9,6 +9,8 @@
 //! | `segments`     | segments in which a key may begin, at least 1; there are two more     |
 //! | `attempt`      | number of the seed, 0 to 63; 64: none was found, and every key is a "maybe" |
 
+use alloc::vec::Vec;
+
 use super::BinaryFuse;
 use super::place::SATURATED;
 use super::print::Print;

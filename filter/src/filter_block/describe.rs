@@ -1,5 +1,10 @@
 //! The fields of a filter block, for people.
 
+use alloc::{
+    borrow::ToOwned,
+    string::{String, ToString},
+    vec::Vec,
+};
 use core::ops::Range;
 
 use super::trailer::{END_BYTES, Number, Trailer, crc32, split};

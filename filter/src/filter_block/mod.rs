@@ -32,6 +32,8 @@
 //!
 //! Trailers are short: 15 to 22 bytes for the filters of a thousand to a million keys.
 
+use alloc::vec::Vec;
+
 mod describe;
 mod kind;
 mod trailer;

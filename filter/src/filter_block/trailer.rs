@@ -1,5 +1,6 @@
 //! The end of a filter block: what the filter is, how to read it, and all checksums.
 
+use alloc::vec::Vec;
 use core::num::NonZeroU8;
 use core::ops::Range;
 

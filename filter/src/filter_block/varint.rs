@@ -1,6 +1,8 @@
 //! Numbers in as few bytes as they need, as everywhere in SieveDB: groups of seven bits, lowest
 //! first; the top bit of a byte says that more follow.
 
+use alloc::vec::Vec;
+
 use crate::decode_error::DecodeError;
 
 /// Bytes of the longest number.

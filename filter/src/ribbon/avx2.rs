@@ -1,6 +1,6 @@
 //! A block of eight columns in two AVX2 registers.
 
-use std::arch::x86_64::{
+use core::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_castsi256_pd, _mm256_loadu_si256, _mm256_movemask_pd,
     _mm256_set1_epi64x, _mm256_slli_epi64, _mm256_xor_si256,
 };

@@ -4,6 +4,8 @@
 //! depends on the equations alone, not on how they were eliminated, and a slot without a row is
 //! zero: so every way to eliminate gives the same filter, bit for bit.
 
+use alloc::{boxed::Box, vec::Vec};
+
 #[cfg(target_arch = "x86_64")]
 use super::path::Avx512;
 use super::path::Path;

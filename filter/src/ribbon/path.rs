@@ -1,5 +1,7 @@
 //! How this CPU asks a filter and solves its equations. All give the same answers.
 
+use alloc::vec::Vec;
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) use super::{avx2::Avx2, avx512::Avx512};
 

@@ -22,8 +22,9 @@
 //! | `attempt`      | number of the seeds, 0 to 65,535                                           |
 //! | `layer_blocks` | blocks of each layer, 1 to 2^32 - 1; up to the checksums, 1 to 12 of them  |
 
-use std::num::NonZeroU8;
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::num::NonZeroU8;
+use core::ops::Range;
 
 use super::Ribbon;
 use super::group::{Group, LINE_WORDS};

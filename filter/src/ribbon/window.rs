@@ -5,7 +5,7 @@
 //! row has no other row's first slot. To reduce a key is then one masked sum of rows instead of a
 //! chain of steps that wait for each other. Lane and bit `s % 64` stand for slot `s`.
 
-use std::arch::x86_64::{
+use core::arch::x86_64::{
     __m512i, _mm_cvtsi128_si64, _mm_unpackhi_epi64, _mm_xor_si128, _mm256_castsi256_si128,
     _mm256_extracti128_si256, _mm256_xor_si256, _mm512_and_si512, _mm512_andnot_si512,
     _mm512_castsi512_si256, _mm512_extracti64x4_epi64, _mm512_mask_xor_epi64,

@@ -29,6 +29,10 @@ impl Bits {
         self.len
     }
 
+    pub(super) fn ones(&self) -> u64 {
+        self.ones
+    }
+
     /// Share of the bits that are set, from 0 to 1.
     pub(super) fn fill(&self) -> f64 {
         self.ones as f64 / self.len as f64

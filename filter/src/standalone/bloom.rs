@@ -26,8 +26,10 @@ use super::bits::Bits;
 use super::probes::{PROBES_MAX, Places};
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
-use crate::params::{bloom_bits, bloom_probes};
+use crate::params::{bloom_bits, bloom_fpr_from_fill, bloom_keys_from_fill, bloom_probes};
 use crate::saved::{Payload, Reader, SavedKind, Writer, hash_check};
 
 /// A Bloom filter that one thread fills. For many, see
@@ -221,7 +223,7 @@ impl<S: BuildHasher> Filter for BloomFilter<S> {
 
     /// The share of set bits to the power of the probes. Costs nothing.
     fn expected_fpr(&self) -> f64 {
-        rate_of_fill(self.bits.fill(), self.probes)
+        bloom_fpr_from_fill(self.bits.fill(), self.probes)
     }
 
     fn stats(&self) -> FilterStats {
@@ -298,9 +300,9 @@ pub(super) fn bloom_stats(bits: &Bits, probes: u32, keys: u64) -> FilterStats {
         bits: bits.len(),
         probes,
         keys,
-        keys_estimated: keys_of_fill(bits.len(), probes, fill),
+        keys_estimated: bloom_keys_from_fill(bits.len(), bits.ones(), probes),
         fill,
-        fpr: rate_of_fill(fill, probes),
+        fpr: bloom_fpr_from_fill(fill, probes),
     }
 }
 
@@ -310,20 +312,6 @@ pub(super) fn write_bloom(bits: &Bits, probes: u32, keys: u64, writer: &mut Writ
     writer.u64(probes.into());
     writer.u64(keys);
     bits.write(writer);
-}
-
-/// Rate of a Bloom filter of which the share `fill` of the bits is set: `fill^probes`.
-pub(super) fn rate_of_fill(fill: f64, probes: u32) -> f64 {
-    fill.powf(probes.into())
-}
-
-/// Keys of a Bloom filter of which the share `fill` of the bits is set:
-/// `-(bits / probes) ln(1 - fill)`. Infinite if all are.
-///
-/// Source: Swamidass and Baldi, "Mathematical Correction for Fingerprint Similarity Measures to
-/// Improve Chemical Retrieval", J. Chem. Inf. Model. 47(3), 2007.
-pub(super) fn keys_of_fill(bits: u64, probes: u32, fill: f64) -> f64 {
-    -(bits as f64 / f64::from(probes)) * (-fill).ln_1p()
 }
 
 #[cfg(test)]

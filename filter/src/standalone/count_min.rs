@@ -34,6 +34,8 @@ use core::{fmt, hash::BuildHasher};
 use super::probes::{PROBES_MAX, Places};
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
 use crate::saved::{Payload, Reader, SavedKind, Writer, hash_check};
 

@@ -26,12 +26,13 @@
 
 use core::{fmt, hash::BuildHasher};
 
-use super::bloom::{keys_of_fill, rate_of_fill, shape_for};
+use super::bloom::shape_for;
 use super::counters::{COUNTER_MAX, Counters};
 use super::probes::{PROBES_MAX, Places};
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, RemoveFilter};
 use crate::hash::{Xxh3, hash_with};
+use crate::params::{bloom_fpr_from_fill, bloom_keys_from_fill};
 use crate::saved::{Payload, Reader, SavedKind, Writer};
 
 /// A counting Bloom filter that one thread fills.
@@ -227,7 +228,7 @@ impl<S: BuildHasher> Filter for CountingBloom<S> {
 
     /// The share of counters in use to the power of the probes. Costs nothing.
     fn expected_fpr(&self) -> f64 {
-        rate_of_fill(self.fill(), self.probes)
+        bloom_fpr_from_fill(self.fill(), self.probes)
     }
 
     /// `keys` is insertions less removals. Costs nothing.
@@ -236,7 +237,11 @@ impl<S: BuildHasher> Filter for CountingBloom<S> {
             bits: self.counters.len() * 4,
             probes: self.probes,
             keys: self.keys,
-            keys_estimated: keys_of_fill(self.counters.len(), self.probes, self.fill()),
+            keys_estimated: bloom_keys_from_fill(
+                self.counters.len(),
+                self.counters.used(),
+                self.probes,
+            ),
             fill: self.fill(),
             fpr: self.expected_fpr(),
         }

@@ -3,6 +3,8 @@
 use alloc::{boxed::Box, vec};
 
 use crate::decode_error::DecodeError;
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Tester, line_index, prefetch};
 use crate::params::{blocked_bloom_fpr_of, blocked_bloom_probes};
 use crate::saved::{Reader, Writer};

@@ -45,6 +45,8 @@ use core::{fmt, hash::BuildHasher, ops::RangeInclusive};
 use self::layer::Layer;
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
 use crate::line::Tester;
 use crate::saved::{Payload, Reader, SavedKind, Writer};

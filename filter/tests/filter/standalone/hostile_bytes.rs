@@ -4,6 +4,7 @@
 use sievedb_filter::{DecodeError, Xxh3};
 
 use super::SavedStructure;
+use crate::allocations::total_in;
 use crate::random::{Random, seed};
 
 /// Bytes before the payload, and of the checksum behind it.
@@ -83,7 +84,11 @@ fn answers<F: SavedStructure>(bytes: &[u8]) {
     /// A filter may keep this much besides what was saved.
     const BOOKKEEPING_BYTES: usize = 4096;
 
-    let mut filter = match F::from_bytes(bytes) {
+    let (read, allocated) = total_in(|| F::from_bytes(bytes));
+    // Twice: an array may be read into one form and kept in another.
+    let allowed = 2 * bytes.len() + BOOKKEEPING_BYTES;
+    assert!(allocated <= allowed, "{allocated} bytes are allocated for {bytes:?}");
+    let mut filter = match read {
         Ok(filter) => filter,
         Err(error) => {
             assert!(!matches!(error, DecodeError::Checksum { .. }), "{bytes:?}: {error}");
