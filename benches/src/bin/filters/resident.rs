@@ -3,8 +3,7 @@
 use std::hint::black_box;
 
 use serde::Serialize;
-use sievedb_filter::{BlockedBloom, Ribbon};
-use xorf::BinaryFuse8;
+use sievedb_filter::{BinaryFuse8, BlockedBloom, Ribbon, TableFilter};
 
 use crate::{
     Common,
@@ -33,26 +32,28 @@ pub(crate) fn measure(common: &Common, rounds: usize) -> Vec<Resident> {
     let sets: Vec<Hashes> =
         (0..FILTERS as u64).map(|i| Hashes::new(keys, common.seed ^ (i + 1) << 32)).collect();
     let asked = Hashes::new(1, common.seed).absent;
-    let blooms = each(&sets, |hashes| BlockedBloom::build(hashes, 10.0));
-    let ribbons = each(&sets, |hashes| Ribbon::build(hashes, 7.0));
-    let splits = each(&sets, |hashes| {
+    let blooms = each(&sets, |hashes| TableFilter::BlockedBloom(BlockedBloom::build(hashes, 10.0)));
+    let ribbons = each(&sets, |hashes| TableFilter::Ribbon(Ribbon::build(hashes, 7.0)));
+    let fuses = each(&sets, |hashes| TableFilter::BinaryFuse8(BinaryFuse8::build(hashes)));
+    let their_splits = each(&sets, |hashes| {
         let mut filter = sbbf_rs_safe::Filter::new(10, hashes.len());
         for &hash in hashes {
             filter.insert_hash(hash);
         }
         filter
     });
-    let fuses = each(&sets, |hashes| {
-        BinaryFuse8::try_from(hashes).expect("different hashes make a filter")
+    let their_fuses = each(&sets, |hashes| {
+        xorf::BinaryFuse8::try_from(hashes).expect("different hashes make a filter")
     });
-    let mut times = [const { Vec::new() }; 4];
+    let mut times = [const { Vec::new() }; 5];
     for _ in 0..rounds {
-        times[0].push(time(&blooms, &asked));
-        times[1].push(time(&ribbons, &asked));
-        times[2].push(time(&splits, &asked));
-        times[3].push(time(&fuses, &asked));
+        times[0].push(time(&blooms, &asked, count_ours));
+        times[1].push(time(&ribbons, &asked, count_ours));
+        times[2].push(time(&fuses, &asked, count_ours));
+        times[3].push(time(&their_splits, &asked, count));
+        times[4].push(time(&their_fuses, &asked, count));
     }
-    let names = ["BlockedBloom", "Ribbon", "sbbf-rs-safe", "xorf BinaryFuse8"];
+    let names = ["BlockedBloom", "Ribbon", "BinaryFuse8", "sbbf-rs-safe", "xorf BinaryFuse8"];
     names
         .into_iter()
         .zip(times)
@@ -65,7 +66,7 @@ fn each<T>(sets: &[Hashes], build: impl Fn(&[u64]) -> T) -> Vec<T> {
 }
 
 /// Nanoseconds per key and filter.
-fn time<T: Structure>(filters: &[T], asked: &[u64]) -> f64 {
+fn time<T>(filters: &[T], asked: &[u64], count: impl Fn(&[T], u64) -> usize) -> f64 {
     let ask = || {
         let maybes: usize = black_box(asked).iter().map(|&hash| count(filters, hash)).sum();
         black_box(maybes);
@@ -73,7 +74,13 @@ fn time<T: Structure>(filters: &[T], asked: &[u64]) -> f64 {
     ns(ask, 2, asked.len() * filters.len())
 }
 
-/// How many of `filters` call the key "maybe": no call of any crate asks several at once.
+/// How many of our filters call the key "maybe".
+#[inline]
+fn count_ours(filters: &[TableFilter], hash: u64) -> usize {
+    filters.iter().filter(|filter| filter.may_contain_hash(hash)).count()
+}
+
+/// The same of a crate's: none has a call that asks several at once.
 #[inline]
 fn count<T: Structure>(filters: &[T], hash: u64) -> usize {
     filters.iter().filter(|filter| filter.may_contain(hash)).count()
