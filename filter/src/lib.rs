@@ -9,6 +9,7 @@
 //! | [`binary_fuse`]           | the same with two rates alone, and three lines per question    |
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
+//! | [`many`]                  | one key against the filters of many tables                     |
 //! | [`filter_block`]          | the bytes of a table's filter                                  |
 //! | [`standalone`]            | filters for other uses: filled key by key, saved whole         |
 //! | [`filter`]                | what the filters have in common: traits, statistics, errors    |
@@ -63,6 +64,7 @@ pub mod filter_block;
 mod float;
 pub mod hash;
 mod line;
+pub mod many;
 pub mod params;
 pub mod ribbon;
 pub mod saved;
