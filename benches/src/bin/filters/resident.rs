@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use serde::Serialize;
-use sievedb_filter::{BinaryFuse8, BlockedBloom, Ribbon, TableFilter};
+use sievedb_filter::{BinaryFuse8, BlockedBloom, Ribbon, TableFilter, many};
 
 use crate::{
     Common,
@@ -22,15 +22,15 @@ const KEYS: usize = 100_000;
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Resident {
     pub(crate) structure: &'static str,
-    /// An absent key, asked of one after the other.
+    /// An absent key.
     pub(crate) ns_per_filter: f64,
 }
 
 /// Measures our table filters, and those of other crates that are made for it.
 pub(crate) fn measure(common: &Common, rounds: usize) -> Vec<Resident> {
     let keys = if common.small { KEYS / 10 } else { KEYS };
-    let sets: Vec<Hashes> =
-        (0..FILTERS as u64).map(|i| Hashes::new(keys, common.seed ^ (i + 1) << 32)).collect();
+    let sets: [Hashes; FILTERS] =
+        std::array::from_fn(|i| Hashes::new(keys, common.seed ^ (i as u64 + 1) << 32));
     let asked = Hashes::new(1, common.seed).absent;
     let blooms = each(&sets, |hashes| TableFilter::BlockedBloom(BlockedBloom::build(hashes, 10.0)));
     let ribbons = each(&sets, |hashes| TableFilter::Ribbon(Ribbon::build(hashes, 7.0)));
@@ -47,9 +47,9 @@ pub(crate) fn measure(common: &Common, rounds: usize) -> Vec<Resident> {
     });
     let mut times = [const { Vec::new() }; 5];
     for _ in 0..rounds {
-        times[0].push(time(&blooms, &asked, count_ours));
-        times[1].push(time(&ribbons, &asked, count_ours));
-        times[2].push(time(&fuses, &asked, count_ours));
+        times[0].push(time(&blooms.each_ref(), &asked, count_in));
+        times[1].push(time(&ribbons.each_ref(), &asked, count_in));
+        times[2].push(time(&fuses.each_ref(), &asked, count_in));
         times[3].push(time(&their_splits, &asked, count));
         times[4].push(time(&their_fuses, &asked, count));
     }
@@ -61,8 +61,8 @@ pub(crate) fn measure(common: &Common, rounds: usize) -> Vec<Resident> {
         .collect()
 }
 
-fn each<T>(sets: &[Hashes], build: impl Fn(&[u64]) -> T) -> Vec<T> {
-    sets.iter().map(|hashes| build(&hashes.stored)).collect()
+fn each<T>(sets: &[Hashes; FILTERS], build: impl Fn(&[u64]) -> T) -> [T; FILTERS] {
+    sets.each_ref().map(|hashes| build(&hashes.stored))
 }
 
 /// Nanoseconds per key and filter.
@@ -74,13 +74,13 @@ fn time<T>(filters: &[T], asked: &[u64], count: impl Fn(&[T], u64) -> usize) -> 
     ns(ask, 2, asked.len() * filters.len())
 }
 
-/// How many of our filters call the key "maybe".
+/// How many of our filters call the key "maybe": in one call, with all loads under way at once.
 #[inline]
-fn count_ours(filters: &[TableFilter], hash: u64) -> usize {
-    filters.iter().filter(|filter| filter.may_contain_hash(hash)).count()
+fn count_in(filters: &[&TableFilter], hash: u64) -> usize {
+    many::may_contain_in(filters, hash).count_ones() as usize
 }
 
-/// The same of a crate's: none has a call that asks several at once.
+/// The same of a crate's, one after the other: none has a call that asks several.
 #[inline]
 fn count<T: Structure>(filters: &[T], hash: u64) -> usize {
     filters.iter().filter(|filter| filter.may_contain(hash)).count()
