@@ -14,10 +14,13 @@ use alloc::{boxed::Box, vec::Vec};
 
 use super::place::{ATTEMPTS, Hasher, SATURATED};
 use super::print::Print;
-use super::shape::Shape;
+use super::shape::{ARITY, Shape};
 
 /// More keys than this are put in the order of their first slots, so that their sums are in the cache.
-const IN_CACHE: usize = 32_768;
+const IN_CACHE: usize = 65_536;
+
+/// Slots that are searched for lonely keys at a time: what waits to be peeled is then little more.
+const SCANNED: usize = 1_024;
 
 /// One key in the count of a slot; the bits below are the XOR of the ranks, 0 to 2, that the slot has
 /// among the slots of its keys.
@@ -113,29 +116,39 @@ fn peel(hasher: &Hasher, mut mixed: Vec<u64>, slots: usize) -> Option<Peeled> {
 
     let mut ranks = vec![0; keys];
     let mut peeled = 0;
-    let mut alone = Vec::new();
-    for slot in 0..slots {
-        if counts[slot] / ONE != 1 {
-            continue;
+    // Slots that had one key when they were put here, and those that their keys left with one. A round
+    // needs nothing of itself, so that the processor works on several keys at once; and slots are put
+    // there without a branch, because nobody can guess it.
+    let (mut alone, mut next) = (Vec::new(), Vec::new());
+    for first in (0..slots).step_by(SCANNED) {
+        alone.resize(alone.len().max(SCANNED), 0);
+        let mut waiting = 0;
+        for (slot, count) in (first..).zip(&counts[first..slots.min(first + SCANNED)]) {
+            alone[waiting] = slot;
+            waiting += usize::from(count / ONE == 1);
         }
-        alone.push(slot);
-        while let Some(slot) = alone.pop() {
-            if counts[slot] / ONE != 1 {
-                continue; // Its key was set aside for another slot.
+        while waiting > 0 {
+            if next.len() < ARITY * waiting {
+                next.resize(ARITY * waiting, 0);
             }
-            let key = sums[slot];
-            let own = counts[slot] % ONE;
-            mixed[peeled] = key;
-            ranks[peeled] = own;
-            peeled += 1;
-            let (places, _) = hasher.places(key);
-            for (place, rank) in places.into_iter().zip(0..) {
-                sums[place] ^= key;
-                counts[place] = (counts[place] - ONE) ^ rank;
-                if counts[place] / ONE == 1 {
-                    alone.push(place);
+            let mut found = 0;
+            for &slot in &alone[..waiting] {
+                if counts[slot] / ONE != 1 {
+                    continue; // Its key was set aside for another slot.
+                }
+                let key = sums[slot];
+                mixed[peeled] = key;
+                ranks[peeled] = counts[slot] % ONE;
+                peeled += 1;
+                let (places, _) = hasher.places(key);
+                for (place, rank) in places.into_iter().zip(0..) {
+                    sums[place] ^= key;
+                    counts[place] = (counts[place] - ONE) ^ rank;
+                    next[found] = place;
+                    found += usize::from(counts[place] / ONE == 1);
                 }
             }
+            (alone, next, waiting) = (next, alone, found);
         }
     }
     (peeled == keys).then_some(Peeled { mixed, ranks })
