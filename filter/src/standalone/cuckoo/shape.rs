@@ -5,7 +5,7 @@ use super::slots::{BITS_MAX, BITS_MIN, WINDOW};
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 
-/// Share of the slots that can be filled: the first refusal came at 95.3 % in 20 million slots, and
+/// Share of the slots that can be filled: the first refusal came at 95.6 % of 20 million slots, and
 /// later in smaller filters but for chance, which [`spare_slots`] is for.
 const LOAD: f64 = 0.95;
 

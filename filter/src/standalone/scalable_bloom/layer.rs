@@ -14,9 +14,12 @@ pub(super) struct Layer {
     /// Never empty.
     lines: Box<[Line]>,
     probes: u8,
+    /// Keys that it did not take for present when they came.
     pub(super) keys: u64,
-    /// Keys that it is made for, at least 1.
+    /// Different keys that it is made for, at least 1.
     pub(super) capacity: u64,
+    /// As many of them are not taken for present when they come.
+    room: u64,
 }
 
 impl Layer {
@@ -28,11 +31,17 @@ impl Layer {
     pub(super) fn new(capacity: u64, fpr: f64) -> Self {
         let (lines, probes) = shape_for(capacity, fpr);
         let lines = usize::try_from(lines).expect("the filter fits the address space");
-        Self { lines: vec![Line::EMPTY; lines].into(), probes, keys: 0, capacity }
+        Self::from_lines(vec![Line::EMPTY; lines].into(), probes, 0, capacity)
+    }
+
+    fn from_lines(lines: Box<[Line]>, probes: u8, keys: u64, capacity: u64) -> Self {
+        let known = taken_for_known(capacity, lines.len() as u64, probes);
+        let room = capacity.saturating_sub(known.round() as u64);
+        Self { lines, probes, keys, capacity, room: room.max(1) }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.keys >= self.capacity
+        self.keys >= self.room
     }
 
     /// Adds a key that is not in it.
@@ -66,18 +75,14 @@ impl Layer {
         size_of_val(&*self.lines)
     }
 
-    /// Expected false-positive rate with the keys that it holds.
-    pub(super) fn expected_fpr(&self) -> f64 {
-        blocked_bloom_fpr_of(self.keys, self.lines.len() as u64, self.probes)
-    }
-
     /// How many bits are set. Reads all.
     pub(super) fn bits_set(&self) -> u64 {
         let ones = |line: &Line| line.to_bytes().iter().map(|byte| byte.count_ones()).sum::<u32>();
         self.lines.iter().map(|line| u64::from(ones(line))).sum()
     }
 
-    /// Keys of a layer with so many bits set. Infinite if all are.
+    /// Different keys that were offered, also those that it took for present, by the bits that are
+    /// set. Infinite if all are.
     ///
     /// A line holds a Poisson-distributed number of keys. A bit stays unset by one of them with the
     /// probability `q = (1 - 1 / 512)^probes`, so by all with `e^(-keys / lines (1 - q))`.
@@ -86,6 +91,13 @@ impl Layer {
         let fill = bits_set as f64 / (lines * f64::from(LINE_BITS));
         let unset = (1.0 - 1.0 / f64::from(LINE_BITS)).powi(self.probes.into());
         -lines * (-fill).ln_1p() / (1.0 - unset)
+    }
+
+    /// Expected false-positive rate with so many bits set.
+    pub(super) fn expected_fpr(&self, bits_set: u64) -> f64 {
+        // A float turns into an integer by saturation.
+        let keys = self.keys_estimated(bits_set).round() as u64;
+        blocked_bloom_fpr_of(keys, self.lines.len() as u64, self.probes)
     }
 
     pub(super) fn write(&self, writer: &mut Writer) {
@@ -101,8 +113,25 @@ impl Layer {
         let keys = reader.u64_in("layer keys", 0..=capacity)?;
         let bytes = reader.bytes("layer lines", lines.saturating_mul(LINE_BYTES as u64))?;
         let (lines, _) = bytes.as_chunks();
-        Ok(Self { lines: lines.iter().map(Line::from_bytes).collect(), probes, keys, capacity })
+        let lines = lines.iter().map(Line::from_bytes).collect();
+        Ok(Self::from_lines(lines, probes, keys, capacity))
     }
+}
+
+/// How many of `keys` different keys that come one after the other are taken for present: the
+/// integral of the rate, by Simpson's rule.
+///
+/// Those change no bit. Whoever counts only the others takes the filter for emptier than it is.
+fn taken_for_known(keys: u64, lines: u64, probes: u8) -> f64 {
+    const STEPS: u64 = 16;
+
+    let sum = (0..=STEPS).map(|i| {
+        let weight = if i == 0 || i == STEPS { 1.0 } else { f64::from(2 + 2 * (i % 2) as u8) };
+        // Below `keys`, of which rounding makes no difference that matters.
+        let some = (keys as f64 * i as f64 / STEPS as f64).round() as u64;
+        weight * blocked_bloom_fpr_of(some, lines, probes)
+    });
+    sum.sum::<f64>() * keys as f64 / (3 * STEPS) as f64
 }
 
 /// The fewest lines with which `capacity` keys have at most the rate `fpr`, and the probes.

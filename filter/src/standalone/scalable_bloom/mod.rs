@@ -259,24 +259,30 @@ impl<S: BuildHasher> Filter for ScalableBloom<S> {
         self.layers.iter().map(Layer::memory_bytes).sum()
     }
 
-    /// Of the keys in all layers; see
-    /// [`blocked_bloom_fpr_of`](crate::params::blocked_bloom_fpr_of). Costs microseconds.
+    /// Of all layers, from their bits; see
+    /// [`blocked_bloom_fpr_of`](crate::params::blocked_bloom_fpr_of). Reads all bits.
     fn expected_fpr(&self) -> f64 {
-        1.0 - self.layers.iter().map(|layer| 1.0 - layer.expected_fpr()).product::<f64>()
+        self.stats().fpr
     }
 
     /// Reads all bits.
     fn stats(&self) -> FilterStats {
         let bits = self.memory_bytes() as u64 * 8;
-        let set: Vec<u64> = self.layers.iter().map(Layer::bits_set).collect();
-        let estimated = self.layers.iter().zip(&set).map(|(layer, &set)| layer.keys_estimated(set));
+        let (mut probes, mut bits_set, mut keys_estimated, mut denied) = (0, 0, 0.0, 1.0);
+        for layer in &self.layers {
+            let set = layer.bits_set();
+            probes += u32::from(layer.probes());
+            bits_set += set;
+            keys_estimated += layer.keys_estimated(set);
+            denied *= 1.0 - layer.expected_fpr(set);
+        }
         FilterStats {
             bits,
-            probes: self.layers.iter().map(|layer| u32::from(layer.probes())).sum(),
+            probes,
             keys: self.keys(),
-            keys_estimated: estimated.sum(),
-            fill: set.iter().sum::<u64>() as f64 / bits as f64,
-            fpr: self.expected_fpr(),
+            keys_estimated,
+            fill: bits_set as f64 / bits as f64,
+            fpr: 1.0 - denied,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A structure joins by an implementation of [`Structure`] and a line in [`promises!`] below.
 
 mod bloom_family;
+mod counting_family;
 mod false_positive_rate;
 mod golden;
 mod hostile_bytes;
@@ -109,4 +110,8 @@ promises! {
     atomic_bloom: sievedb_filter::standalone::AtomicBloomFilter, [saved];
     striped_bloom: sievedb_filter::standalone::StripedBloomFilter, [];
     partitioned_bloom: sievedb_filter::standalone::PartitionedBloom, [saved];
+    counting_bloom: sievedb_filter::standalone::CountingBloom, [saved];
+    cuckoo: sievedb_filter::standalone::CuckooFilter, [saved];
+    scalable_bloom: sievedb_filter::standalone::ScalableBloom, [saved];
+    count_min: sievedb_filter::standalone::CountMinSketch, [saved];
 }
