@@ -60,6 +60,7 @@ pub mod blocked_bloom;
 pub mod decode_error;
 pub mod filter;
 pub mod filter_block;
+mod filter_of_table;
 #[cfg(not(feature = "std"))]
 mod float;
 pub mod hash;
