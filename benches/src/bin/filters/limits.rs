@@ -114,7 +114,9 @@ pub(crate) fn checks(rows: &[Row], residents: &[Resident]) -> Vec<Check> {
         );
     }
     for (structure, limit) in [("BlockedBloom", 2.5), ("Ribbon", 5.0)] {
-        let found = residents.iter().find(|resident| resident.structure == structure);
+        // The better way: which one that is, depends on how much of them the caches hold.
+        let ways = residents.iter().filter(|resident| resident.structure == structure);
+        let found = ways.min_by(|a, b| a.ns_per_filter.total_cmp(&b.ns_per_filter));
         checks.extend(found.map(|found| Check {
             what: format!("{structure}, one key against 8 filters, ns per filter"),
             found: found.ns_per_filter,
