@@ -13,7 +13,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::line::{LINE_BITS, LINE_BYTES, PROBES_MAX, bits, line_index, prefetch};
+use crate::line::{LINE_BITS, LINE_BYTES, PROBES_MAX, bits, line_of, prefetch};
 
 const LINE_WORDS: usize = (LINE_BITS / u64::BITS) as usize;
 
@@ -86,7 +86,7 @@ impl AtomicBlockedBloom {
 
     #[inline]
     fn line(&self, hash: u64) -> &AtomicLine {
-        &self.lines[line_index(hash, self.lines.len())]
+        line_of(&self.lines, hash)
     }
 }
 

@@ -64,6 +64,7 @@ mod filter_of_table;
 #[cfg(not(feature = "std"))]
 mod float;
 pub mod hash;
+mod huge_pages;
 mod line;
 pub mod many;
 pub mod params;

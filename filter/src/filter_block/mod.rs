@@ -39,8 +39,6 @@ mod kind;
 mod trailer;
 mod varint;
 
-use core::num::NonZeroU8;
-
 pub use describe::{Field, describe};
 pub use kind::FilterKind;
 pub use trailer::{TRAILER_BYTES_MAX, Trailer};
@@ -69,10 +67,7 @@ pub fn encode(filter: &TableFilter, expected: Expected) -> Vec<u8> {
             let lines = filter.lines().iter().flat_map(|line| line.to_bytes());
             (lines.collect(), Parameters::BlockedBloom { probes: filter.probes() })
         }
-        TableFilter::Ribbon(filter) => {
-            let header = filter.header();
-            (filter.to_payload(&header.layout()), Parameters::Ribbon(header))
-        }
+        TableFilter::Ribbon(filter) => (filter.to_payload(), Parameters::Ribbon(filter.header())),
         TableFilter::BinaryFuse8(filter) => {
             (filter.to_payload(), Parameters::BinaryFuse(filter.header()))
         }
@@ -86,7 +81,7 @@ pub fn encode(filter: &TableFilter, expected: Expected) -> Vec<u8> {
 }
 
 /// As many columns as there are.
-const COLUMNS: NonZeroU8 = NonZeroU8::new(COLUMNS_MAX).expect("at least one");
+const COLUMNS: f64 = COLUMNS_MAX as f64;
 
 /// Reads a filter. All checks are here, so that a lookup needs none.
 ///
@@ -105,9 +100,10 @@ pub fn decode(bytes: &[u8], expected: Expected) -> Result<TableFilter, DecodeErr
 /// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other filter
 /// whole.
 ///
-/// Each column less saves a bit per key and doubles the rate. Bytes of column groups that are not
-/// needed are neither read nor checked; [`Trailer`] does without having them. The answers are those
-/// of the whole filter, and "maybe" to some keys more.
+/// Each column less saves a bit per key and doubles the rate. What is read is the filter that
+/// [`Ribbon::shrink_to`](crate::Ribbon::shrink_to) leaves of the whole one, a fraction and NaN
+/// included. Column groups that it does not need are neither read nor checked; [`Trailer`] does without
+/// having their bytes.
 ///
 /// # Errors
 ///
@@ -115,7 +111,7 @@ pub fn decode(bytes: &[u8], expected: Expected) -> Result<TableFilter, DecodeErr
 pub fn decode_columns(
     bytes: &[u8],
     expected: Expected,
-    columns: NonZeroU8,
+    columns: f64,
 ) -> Result<TableFilter, DecodeError> {
     Trailer::read(bytes, bytes.len() as u64, expected)?.decode(bytes, columns)
 }

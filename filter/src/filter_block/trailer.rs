@@ -1,7 +1,5 @@
 //! The end of a filter block: what the filter is, how to read it, and all checksums.
 
-use alloc::vec::Vec;
-use core::num::NonZeroU8;
 use core::ops::Range;
 
 use super::{COLUMNS, Expected, FilterKind, VERSION, check_crc32, varint};
@@ -87,7 +85,7 @@ impl Trailer {
     /// How many bytes from the start of the block on hold the first `columns` columns of a ribbon;
     /// of any other filter the whole payload.
     #[must_use]
-    pub fn front_bytes(&self, columns: NonZeroU8) -> u64 {
+    pub fn front_bytes(&self, columns: f64) -> u64 {
         self.groups(columns).last().expect("there is a group").end
     }
 
@@ -100,7 +98,7 @@ impl Trailer {
     /// # Errors
     ///
     /// [`DecodeError`] if `front` is too short or a group damaged.
-    pub fn decode(&self, front: &[u8], columns: NonZeroU8) -> Result<TableFilter, DecodeError> {
+    pub fn decode(&self, front: &[u8], columns: f64) -> Result<TableFilter, DecodeError> {
         let need = self.front_bytes(columns);
         let have = front.len() as u64;
         let front = usize::try_from(need).ok().and_then(|need| front.get(..need));
@@ -132,7 +130,7 @@ impl Trailer {
     pub(super) fn check_groups(
         &self,
         front: &[u8],
-        columns: NonZeroU8,
+        columns: f64,
     ) -> impl Iterator<Item = Result<(), DecodeError>> {
         let groups = self.groups(columns).into_iter().zip(&self.group_crc32s);
         groups.zip(GROUPS).map(|((group, &stored), what)| {
@@ -169,7 +167,7 @@ impl Trailer {
     }
 
     /// The places of the groups that hold the first `columns` columns.
-    fn groups(&self, columns: NonZeroU8) -> Vec<Range<u64>> {
+    fn groups(&self, columns: f64) -> Vec<Range<u64>> {
         match &self.parameters {
             Parameters::Ribbon(header) => header.layout().groups_for(columns).collect(),
             Parameters::BlockedBloom { .. } | Parameters::BinaryFuse(_) => {

@@ -1,13 +1,15 @@
 //! A block of eight columns in two AVX2 registers.
 
-use core::arch::x86_64::{
-    __m256i, _mm256_and_si256, _mm256_castsi256_pd, _mm256_loadu_si256, _mm256_movemask_pd,
-    _mm256_set1_epi64x, _mm256_slli_epi64, _mm256_xor_si256,
+use std::arch::x86_64::{
+    __m256i, _bzhi_u32, _mm256_and_si256, _mm256_castps_si256, _mm256_castsi256_ps,
+    _mm256_loadu_si256, _mm256_movemask_ps, _mm256_permute4x64_epi64, _mm256_set1_epi64x,
+    _mm256_shuffle_ps, _mm256_slli_epi32, _mm256_xor_si256,
 };
 
 use super::Ribbon;
-use super::group::{Group, LINE_WORDS};
-use super::query::{Place, test_all, test_batch};
+use super::group::Group;
+use super::query::{Place, test_all, test_batch, test_one};
+use super::row::TurnedRow;
 
 /// Columns that one register holds.
 const LANES: usize = 4;
@@ -37,7 +39,30 @@ impl Avx2 {
 
 #[target_feature(enable = "avx2,bmi2")]
 fn may_contain_hash(ribbon: &Ribbon, hash: u64) -> bool {
-    test_all(ribbon, &Place::of(ribbon, hash), |group, place, print| matches(group, place, print))
+    test_one(
+        ribbon,
+        hash,
+        |group, place, print| matches(group, place, print),
+        |ribbon, hash| of_bumped(ribbon, hash),
+        |ribbon, TurnedRow { start, coefficients, fingerprint }| {
+            of_many(ribbon, start, coefficients, fingerprint)
+        },
+    )
+}
+
+/// The row comes in pieces, because those travel in registers.
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi2")]
+fn of_many(ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
+    let place = Place::new(TurnedRow { start, coefficients, fingerprint }, 0);
+    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
+}
+
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi2")]
+fn of_bumped(ribbon: &Ribbon, hash: u64) -> bool {
+    let place = Place::of_bumped(ribbon, hash);
+    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
 }
 
 #[target_feature(enable = "avx2,bmi2")]
@@ -49,36 +74,39 @@ fn may_contain_hashes(ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
 #[target_feature(enable = "avx2,bmi2")]
 fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
     let (first, next, columns) = place.words(group);
-    // `next` is not below `first`.
-    assert!(next + LINE_WORDS <= group.lines.len() * LINE_WORDS, "a place is in its group");
     let words = group.lines.as_ptr().cast::<u64>();
-    let mut sums = 0;
-    for half in [0, LANES] {
-        // SAFETY: the eight words from `first` on are in the group, by the assertion.
+    let chosen = |half: usize| {
+        // SAFETY: the eight words from `first` on are in the group, as `words` promises.
         let front = unsafe { _mm256_loadu_si256(words.wrapping_add(first + half).cast()) };
         // SAFETY: so are those from `next` on.
         let back = unsafe { _mm256_loadu_si256(words.wrapping_add(next + half).cast()) };
-        let slots = _mm256_xor_si256(
+        _mm256_xor_si256(
             _mm256_and_si256(front, _mm256_set1_epi64x(place.low.cast_signed())),
             _mm256_and_si256(back, _mm256_set1_epi64x(place.high.cast_signed())),
-        );
-        sums |= parities(slots) << half;
-    }
+        )
+    };
+    let sums = parities(chosen(0), chosen(LANES));
     // Columns of other blocks do not count.
-    let used = !(!0_u32 << columns);
-    (sums ^ u32::from(fingerprint)) & used == 0
+    _bzhi_u32(sums ^ u32::from(fingerprint), columns.into()) == 0
 }
 
-/// Bit `i` says whether lane `i` has an odd number of bits.
+/// Bit `i` says whether lane `i` of the eight has an odd number of bits.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn parities(lanes: __m256i) -> u32 {
-    // The high bit of a lane gathers its parity.
-    let x = _mm256_xor_si256(lanes, _mm256_slli_epi64::<32>(lanes));
-    let x = _mm256_xor_si256(x, _mm256_slli_epi64::<16>(x));
-    let x = _mm256_xor_si256(x, _mm256_slli_epi64::<8>(x));
-    let x = _mm256_xor_si256(x, _mm256_slli_epi64::<4>(x));
-    let x = _mm256_xor_si256(x, _mm256_slli_epi64::<2>(x));
-    let x = _mm256_xor_si256(x, _mm256_slli_epi64::<1>(x));
-    _mm256_movemask_pd(_mm256_castsi256_pd(x)).cast_unsigned()
+fn parities(front: __m256i, back: __m256i) -> u32 {
+    let (front, back) = (_mm256_castsi256_ps(front), _mm256_castsi256_ps(back));
+    // The low halves of all lanes in one register, their high halves in another: all eight fold at
+    // once from here on.
+    let low = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(front, back));
+    let high = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(front, back));
+    // The high bit of a half gathers its parity.
+    let x = _mm256_xor_si256(low, high);
+    let x = _mm256_xor_si256(x, _mm256_slli_epi32::<16>(x));
+    let x = _mm256_xor_si256(x, _mm256_slli_epi32::<8>(x));
+    let x = _mm256_xor_si256(x, _mm256_slli_epi32::<4>(x));
+    let x = _mm256_xor_si256(x, _mm256_slli_epi32::<2>(x));
+    let x = _mm256_xor_si256(x, _mm256_slli_epi32::<1>(x));
+    // The shuffles left the lanes in the order 0 1 4 5 2 3 6 7.
+    let x = _mm256_permute4x64_epi64::<0b11_01_10_00>(x);
+    _mm256_movemask_ps(_mm256_castsi256_ps(x)).cast_unsigned()
 }

@@ -1,7 +1,7 @@
 //! A block of eight columns in one AVX-512 register.
 
-use core::arch::x86_64::{
-    __m512i, _mm512_and_si512, _mm512_loadu_si512, _mm512_or_si512, _mm512_popcnt_epi64,
+use std::arch::x86_64::{
+    __m512i, _bzhi_u32, _mm512_and_si512, _mm512_loadu_si512, _mm512_or_si512, _mm512_popcnt_epi64,
     _mm512_set1_epi64, _mm512_setr_epi64, _mm512_slli_epi64, _mm512_srlv_epi64,
     _mm512_storeu_si512, _mm512_test_epi64_mask, _mm512_xor_si512,
 };
@@ -9,8 +9,8 @@ use core::arch::x86_64::{
 use super::Ribbon;
 use super::band::Band;
 use super::group::{Group, LINE_WORDS};
-use super::query::{Place, test_all, test_batch};
-use super::row::Row;
+use super::query::{Place, test_all, test_batch, test_one};
+use super::row::{Row, TurnedRow};
 use super::shape::BLOCK_SLOTS;
 use super::window::Window;
 
@@ -86,7 +86,30 @@ impl Avx512 {
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
 fn may_contain_hash(ribbon: &Ribbon, hash: u64) -> bool {
-    test_all(ribbon, &Place::of(ribbon, hash), |group, place, print| matches(group, place, print))
+    test_one(
+        ribbon,
+        hash,
+        |group, place, print| matches(group, place, print),
+        |ribbon, hash| of_bumped(ribbon, hash),
+        |ribbon, TurnedRow { start, coefficients, fingerprint }| {
+            of_many(ribbon, start, coefficients, fingerprint)
+        },
+    )
+}
+
+/// The row comes in pieces, because those travel in registers.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
+fn of_many(ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
+    let place = Place::new(TurnedRow { start, coefficients, fingerprint }, 0);
+    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
+}
+
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
+fn of_bumped(ribbon: &Ribbon, hash: u64) -> bool {
+    let place = Place::of_bumped(ribbon, hash);
+    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
 }
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
@@ -98,10 +121,8 @@ fn may_contain_hashes(ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
 fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
     let (first, next, columns) = place.words(group);
-    // `next` is not below `first`.
-    assert!(next + LINE_WORDS <= group.lines.len() * LINE_WORDS, "a place is in its group");
     let words = group.lines.as_ptr().cast::<u64>();
-    // SAFETY: the eight words from `first` on are in the group, by the assertion.
+    // SAFETY: the eight words from `first` on are in the group, as `words` promises.
     let front = unsafe { _mm512_loadu_si512(words.wrapping_add(first).cast()) };
     // SAFETY: so are those from `next` on.
     let back = unsafe { _mm512_loadu_si512(words.wrapping_add(next).cast()) };
@@ -111,8 +132,7 @@ fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
     );
     let sums = _mm512_test_epi64_mask(_mm512_popcnt_epi64(slots), _mm512_set1_epi64(1));
     // Columns of other blocks do not count.
-    let used = !(!0_u32 << columns);
-    u32::from(sums ^ fingerprint) & used == 0
+    _bzhi_u32(u32::from(sums ^ fingerprint), columns.into()) == 0
 }
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]

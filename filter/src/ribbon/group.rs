@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use super::shape::GroupShape;
+use crate::huge_pages;
 
 /// Words of a line.
 pub(crate) const LINE_WORDS: usize = 8;
@@ -23,8 +24,13 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn zeroed(shape: GroupShape) -> Self {
-        let lines = (shape.words() as usize).div_ceil(LINE_WORDS) + 1; // They are in memory.
-        Self { lines: vec![WordLine([0; LINE_WORDS]); lines].into(), shape }
+        let lines = huge_pages::filled(WordLine([0; LINE_WORDS]), Self::lines_of(shape));
+        Self { lines: lines.into(), shape }
+    }
+
+    /// Lines of a group of this shape.
+    pub(crate) fn lines_of(shape: GroupShape) -> usize {
+        (shape.words() as usize).div_ceil(LINE_WORDS) + 1 // They are in memory.
     }
 
     /// The words of a stored group of this shape.
@@ -44,6 +50,20 @@ impl Group {
     #[inline(always)]
     pub(crate) fn word(&self, index: usize) -> u64 {
         self.lines[index / LINE_WORDS].0[index % LINE_WORDS]
+    }
+
+    /// Asks for the cache line of the word, without waiting for it.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, index: usize) {
+        let word = self.lines.as_ptr().cast::<u64>().wrapping_add(index);
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch reads nothing, and takes any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = word; // No stable intrinsic: the test fetches the line itself.
     }
 
     /// Stores the words of `block`: the first of `columns`, as many as it has.

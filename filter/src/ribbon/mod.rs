@@ -15,7 +15,8 @@
 //! | `band`     | elimination: the definition; `window` finds the same       |
 //! | `solve`    | back-substitution                                          |
 //! | `build`    | the three together, and the memory they take               |
-//! | `query`    | a question: the definition; `avx2` and `avx512` answer alike |
+//! | `query`    | a question: the definition; `avx2`, `avx512` and `neon` answer alike |
+//! | `shrink`   | giving up columns                                          |
 //! | `stored`   | the payload of a filter block                              |
 //!
 //! Sources: Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021,
@@ -31,11 +32,14 @@ mod avx512;
 mod band;
 mod build;
 mod group;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 mod order;
 mod path;
 mod query;
 mod row;
 mod shape;
+mod shrink;
 mod solve;
 mod stored;
 #[cfg(test)]
@@ -43,9 +47,9 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod window;
 
-use group::Group;
+use group::{Group, WordLine};
 use path::Path;
-use query::Place;
+use query::{First, Place};
 use shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, Shape, kept_from};
 
 #[cfg(not(feature = "std"))]
@@ -59,6 +63,7 @@ pub(crate) use stored::Header;
 #[derive(Debug, Clone)]
 pub struct Ribbon {
     path: Path,
+    first: First,
     shape: Shape,
     /// One for each eight columns; the shape says how long each is.
     groups: Vec<Group>,
@@ -108,7 +113,7 @@ impl Ribbon {
         mut thresholds: Vec<u8>,
         key_count: u64,
     ) -> Self {
-        debug_assert_eq!(thresholds.len() as u64, shape.threshold_bytes());
+        assert_eq!(thresholds.len() as u64, shape.threshold_bytes());
         let expected_fpr = expected_fpr(&shape, &thresholds);
         let buckets = shape.buckets + shape.layers.last().map_or(0, Layer::buckets);
         if let Some(last) = thresholds.last_mut() {
@@ -116,7 +121,11 @@ impl Ribbon {
         }
         thresholds.resize(buckets.div_ceil(4) as usize, u8::MAX); // Fewer than slots.
         let thresholds = thresholds.into_boxed_slice();
-        Self { path, shape, groups, thresholds, key_count, expected_fpr }
+        let first = shape.layers[0];
+        let first = First { seed: first.seed, starts: first.starts };
+        let ribbon = Self { path, first, shape, groups, thresholds, key_count, expected_fpr };
+        ribbon.assert_groups();
+        ribbon
     }
 
     /// Returns `false` only if no key with this hash was added.
@@ -132,6 +141,8 @@ impl Ribbon {
             Path::Avx2(avx2) => avx2.may_contain_hash(self, hash),
             #[cfg(target_arch = "x86_64")]
             Path::Avx512(avx512) => avx512.may_contain_hash(self, hash),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Path::Neon(neon) => neon.may_contain_hash(self, hash),
         }
     }
 
@@ -149,6 +160,8 @@ impl Ribbon {
             Path::Avx2(avx2) => avx2.may_contain_hashes(self, hashes, answers),
             #[cfg(target_arch = "x86_64")]
             Path::Avx512(avx512) => avx512.may_contain_hashes(self, hashes, answers),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Path::Neon(neon) => neon.may_contain_hashes(self, hashes, answers),
         }
     }
 
@@ -162,9 +175,7 @@ impl Ribbon {
     /// Bytes of the columns, thresholds and layers.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let lines: usize = self.groups.iter().map(|group| size_of_val(&*group.lines)).sum();
-        let layers = self.shape.layers.len() * size_of::<Layer>();
-        lines + self.thresholds.len() + layers + self.groups.len() * size_of::<Group>()
+        self.bytes_of(&self.shape)
     }
 
     /// Expected false-positive rate, from 0 to 1: that of this very filter, over random hashes.
@@ -182,8 +193,34 @@ impl Ribbon {
     /// Columns, from 1 to [`COLUMNS_MAX`]; if they are a mixture, their average over the slots.
     #[must_use]
     pub fn columns(&self) -> f64 {
-        let missing = self.shape.upper as f64 / self.shape.blocks as f64;
-        f64::from(self.shape.columns.get()) - missing
+        self.shape.average_columns()
+    }
+
+    /// What this filter takes if its columns are those of `shape`.
+    fn bytes_of(&self, shape: &Shape) -> usize {
+        let groups = 0..shape.group_count();
+        let lines: usize = groups.clone().map(|group| Group::lines_of(shape.group(group))).sum();
+        let layers = shape.layers.len() * size_of::<Layer>();
+        lines * size_of::<WordLine>()
+            + self.thresholds.len()
+            + layers
+            + groups.len() * size_of::<Group>()
+    }
+
+    /// Of the same layers, with groups of that shape in place.
+    fn set_shape(&mut self, shape: Shape) {
+        self.expected_fpr = expected_fpr(&shape, &self.thresholds);
+        self.shape = shape;
+        self.assert_groups();
+    }
+
+    /// What questions rely on instead of checks of their own: all places are in the groups.
+    fn assert_groups(&self) {
+        assert_eq!(self.groups.len(), self.shape.group_count());
+        for (index, group) in self.groups.iter().enumerate() {
+            assert_eq!(group.shape, self.shape.group(index));
+            assert_eq!(group.lines.len(), Group::lines_of(group.shape));
+        }
     }
 }
 

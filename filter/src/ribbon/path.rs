@@ -1,7 +1,7 @@
 //! How this CPU asks a filter and solves its equations. All give the same answers.
 
-use alloc::vec::Vec;
-
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+pub(crate) use super::neon::Neon;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use super::{avx2::Avx2, avx512::Avx512};
 
@@ -14,6 +14,8 @@ pub(crate) enum Path {
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    Neon(Neon),
 }
 
 impl Path {
@@ -24,12 +26,17 @@ impl Path {
 
     /// Those that this CPU has, the fastest last.
     pub(crate) fn all() -> Vec<Self> {
-        let mut paths = vec![Self::Portable];
+        let portable = [Self::Portable];
         #[cfg(target_arch = "x86_64")]
-        {
-            paths.extend(Avx2::detect().map(Self::Avx2));
-            paths.extend(Avx512::detect().map(Self::Avx512));
-        }
-        paths
+        let others =
+            Avx2::detect().map(Self::Avx2).into_iter().chain(Avx512::detect().map(Self::Avx512));
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        let others = Neon::detect().map(Self::Neon);
+        #[cfg(not(any(
+            target_arch = "x86_64",
+            all(target_arch = "aarch64", target_endian = "little")
+        )))]
+        let others = [];
+        portable.into_iter().chain(others).collect()
     }
 }

@@ -2,12 +2,12 @@
 
 use super::Ribbon;
 use super::group::{Group, LINE_WORDS};
-use super::row::Row;
-use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, kept_from};
-use crate::line::prefetch;
+use super::row::TurnedRow;
+use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, kept_from};
 
-/// So many questions of a batch are on their way from memory at once.
-pub(crate) const BATCH: usize = 32;
+/// So many questions of a batch are on their way from memory at once: twice as many loads as a core
+/// keeps under way. With 32 a question takes a third longer at 10^8 keys, with 16 twice as long.
+pub(crate) const BATCH: usize = 64;
 
 /// Where the equation of a hash lies.
 #[derive(Debug, Clone, Copy)]
@@ -23,13 +23,13 @@ impl Place {
     pub(crate) const NOWHERE: Self = Self { block: 0, low: 0, high: 0, fingerprint: 0 };
 
     #[inline(always)]
-    fn new(row: Row, first_block: u64) -> Self {
+    pub(crate) fn new(row: TurnedRow, first_block: u64) -> Self {
         let offset = row.start % BLOCK_SLOTS;
+        let in_block = u64::MAX << offset;
         Self {
             block: first_block + row.start / BLOCK_SLOTS,
-            low: row.coefficients << offset,
-            // Two shifts, because one by 64 is none.
-            high: row.coefficients >> 1 >> (BLOCK_SLOTS - 1 - offset),
+            low: row.coefficients & in_block | 1 << offset,
+            high: row.coefficients & !in_block,
             fingerprint: row.fingerprint,
         }
     }
@@ -37,55 +37,113 @@ impl Place {
     /// The place of `hash` in the layer that it is not bumped from.
     #[inline(always)]
     pub(crate) fn of(ribbon: &Ribbon, hash: u64) -> Self {
-        let mut layers = ribbon.shape.layers.iter();
-        loop {
-            let layer = layers.next().expect("the last layer bumps no key");
-            let row = Row::new(hash, layer.seed, layer.starts);
-            // One key in sixteen is bumped from a layer, and no processor guesses which. To choose the
-            // layer without a branch was slower still: the choice must then wait for the threshold.
-            if !is_bumped(ribbon, layer, row.start) {
-                return Self::new(row, layer.first_block);
+        let row = ribbon.first.row(hash);
+        if is_bumped(ribbon, 0, row.start) {
+            Self::of_bumped(ribbon, hash)
+        } else {
+            Self::new(row, 0)
+        }
+    }
+
+    /// The place of a `hash` that is bumped from the first layer.
+    #[inline(always)]
+    pub(crate) fn of_bumped(ribbon: &Ribbon, hash: u64) -> Self {
+        let mut place = Self::NOWHERE;
+        place.find_bumped(ribbon, hash);
+        place
+    }
+
+    /// Becomes the place of a `hash` that is bumped from the first layer. Not inlined: see
+    /// [`test_one`].
+    #[inline(never)]
+    fn find_bumped(&mut self, ribbon: &Ribbon, hash: u64) {
+        for layer in &ribbon.shape.layers[1..] {
+            let row = TurnedRow::new(hash, layer.seed, layer.starts);
+            if !is_bumped(ribbon, layer.first_bucket, row.start) {
+                *self = Self::new(row, layer.first_block);
+                return;
             }
         }
+        unreachable!("the last layer bumps no key");
+    }
+
+    /// Becomes [`Place::of`] this hash, and asks for its lines.
+    ///
+    /// A copy made afterwards would wait for its parts. A closure would not be inlined, and so be
+    /// compiled for any processor.
+    #[inline(always)]
+    fn find(&mut self, ribbon: &Ribbon, hash: u64) {
+        let row = ribbon.first.row(hash);
+        if is_bumped(ribbon, 0, row.start) {
+            self.find_bumped(ribbon, hash);
+        } else {
+            *self = Self::new(row, 0);
+        }
+        self.prefetch(ribbon);
     }
 
     /// The place of `hash` in the first layer, where most keys are.
     #[inline(always)]
     pub(crate) fn first(ribbon: &Ribbon, hash: u64) -> Self {
-        let layer = &ribbon.shape.layers[0];
-        Self::new(Row::new(hash, layer.seed, layer.starts), layer.first_block)
+        Self::new(ribbon.first.row(hash), 0)
     }
 
     /// Where `group` holds the words of the two blocks, and how many each has.
     ///
-    /// Both are in the group: behind its last block there are zeros.
+    /// The eight words from each place on are in the group: a start is below those of its layer, whose
+    /// blocks are in the group, as [`Ribbon::from_parts`] asserts, and behind the last there are zeros.
     #[inline(always)]
     pub(crate) fn words(&self, group: &Group) -> (usize, usize, u8) {
-        let columns = group.shape.block_columns(self.block);
-        let first = group.shape.first_word(self.block) as usize; // The group is in memory.
+        let GroupShape { columns, upper, blocks } = group.shape;
+        debug_assert!(self.block < blocks, "a place is in its group");
+        // As in `GroupShape::first_word`.
+        let is_lower = self.block < upper;
+        let columns = columns - u8::from(is_lower);
+        let missing = if is_lower { 0 } else { upper };
+        let first = (self.block * u64::from(columns) - missing) as usize; // The group is in memory.
         (first, first + usize::from(columns), columns)
     }
 
     /// Asks for the lines that a test of the first group will read.
     #[inline(always)]
     pub(crate) fn prefetch(&self, ribbon: &Ribbon) {
-        let group = &ribbon.groups[0];
+        let Some(group) = ribbon.groups.first() else { return };
         let (first, next, columns) = self.words(group);
         let end = (next + usize::from(columns)).saturating_sub(1);
-        for word in [first, end] {
-            if let Some(line) = group.lines.get(word / LINE_WORDS) {
-                prefetch(line);
-            }
+        group.prefetch(first);
+        group.prefetch(end);
+        // Two blocks of full lines are two lines. Others may lie on three.
+        if group.shape != (GroupShape { columns: GROUP_COLUMNS, upper: 0, ..group.shape }) {
+            group.prefetch(end.min(first + LINE_WORDS));
         }
     }
 }
 
-/// Whether `layer` bumps keys of this start. The last one has thresholds in memory that keep all.
+/// What a question needs of the first layer: most need no other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct First {
+    pub(crate) seed: u64,
+    pub(crate) starts: u64,
+}
+
+impl First {
+    #[inline(always)]
+    fn row(self, hash: u64) -> TurnedRow {
+        TurnedRow::new(hash, self.seed, self.starts)
+    }
+}
+
+/// Whether the layer whose buckets begin with `first_bucket` bumps keys of this start. The last one
+/// has thresholds in memory that keep all.
 #[inline(always)]
-fn is_bumped(ribbon: &Ribbon, layer: &Layer, start: u64) -> bool {
-    let bucket = layer.first_bucket + start / BUCKET_STARTS;
-    // Four to a byte; there are as many as the layers need.
-    let threshold = ribbon.thresholds[(bucket / 4) as usize] >> (bucket % 4 * 2);
+fn is_bumped(ribbon: &Ribbon, first_bucket: u64, start: u64) -> bool {
+    let bucket = first_bucket + start / BUCKET_STARTS;
+    let byte = (bucket / 4) as usize; // Four to a byte.
+    debug_assert!(byte < ribbon.thresholds.len());
+    // SAFETY: a start is below those of its layer, and `Ribbon::from_parts` sees to it that there is a
+    // threshold for each bucket of each layer.
+    let thresholds = unsafe { ribbon.thresholds.get_unchecked(byte) };
+    let threshold = thresholds >> (bucket % 4 * 2);
     start % BUCKET_STARTS < kept_from(threshold)
 }
 
@@ -98,6 +156,32 @@ pub(crate) fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
     })
 }
 
+/// Answers a question with `test`, or with one of the others where there is more to do.
+///
+/// `of_bumped` answers for a key that is bumped from the first layer: one in sixteen is, and no
+/// processor guesses which. `of_many` tests more groups than one, or mixed columns. Both are functions
+/// of their own, so that other questions pay nothing for them, not even the saving of registers. From
+/// memory a core asks as many questions at once as it holds instructions of: each counts.
+#[inline(always)]
+pub(crate) fn test_one(
+    ribbon: &Ribbon,
+    hash: u64,
+    test: impl Fn(&Group, &Place, u8) -> bool,
+    of_bumped: impl Fn(&Ribbon, u64) -> bool,
+    of_many: impl Fn(&Ribbon, TurnedRow) -> bool,
+) -> bool {
+    let row = ribbon.first.row(hash);
+    if is_bumped(ribbon, 0, row.start) {
+        return of_bumped(ribbon, hash);
+    }
+    let [group] = &ribbon.groups[..] else { return of_many(ribbon, row) };
+    if group.shape.upper > 0 {
+        return of_many(ribbon, row);
+    }
+    let place = Place::new(row, 0);
+    test(group, &place, place.fingerprint as u8)
+}
+
 /// Tests all groups with `test`; most absent keys leave at the first one.
 #[inline(always)]
 pub(crate) fn test_all(
@@ -105,17 +189,18 @@ pub(crate) fn test_all(
     place: &Place,
     test: impl Fn(&Group, &Place, u8) -> bool,
 ) -> bool {
-    let mut fingerprint = place.fingerprint;
-    for group in &ribbon.groups {
-        if !test(group, place, fingerprint as u8) {
-            return false;
-        }
-        fingerprint >>= 8;
+    // Without groups there are no columns: maybe.
+    let Some((first, others)) = ribbon.groups.split_first() else { return true };
+    let is_met = test(first, place, place.fingerprint as u8);
+    if others.is_empty() {
+        return is_met;
     }
-    true
+    let prints = place.fingerprint.to_le_bytes();
+    is_met && prints[1..].iter().zip(others).all(|(&print, group)| test(group, place, print))
 }
 
-/// Tests a batch with `test`: first all places, so that their lines are loaded side by side.
+/// Tests a batch with `test`. Each answer is found [`BATCH`] questions after its place, when the lines
+/// are there; a batch of fewer finds all places first.
 #[inline(always)]
 pub(crate) fn test_batch(
     ribbon: &Ribbon,
@@ -123,14 +208,42 @@ pub(crate) fn test_batch(
     answers: &mut [bool],
     test: impl Fn(&Group, &Place, u8) -> bool,
 ) {
+    if hashes.len() <= BATCH / 2 {
+        test_small_batch(ribbon, hashes, answers, test);
+        return;
+    }
+    let mut places = [Place::NOWHERE; BATCH];
+    let (ahead, hashes) = hashes.split_at(hashes.len().min(BATCH));
+    for (place, &hash) in places.iter_mut().zip(ahead) {
+        place.find(ribbon, hash);
+    }
+    let (answers, last_answers) = answers.split_at_mut(hashes.len());
     for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-        let mut places = [Place::NOWHERE; BATCH];
-        for (place, &hash) in places.iter_mut().zip(hashes) {
-            *place = Place::of(ribbon, hash);
-            place.prefetch(ribbon);
-        }
-        for (answer, place) in answers.iter_mut().zip(&places) {
+        for ((&hash, answer), place) in hashes.iter().zip(answers).zip(&mut places) {
             *answer = test_all(ribbon, place, &test);
+            place.find(ribbon, hash);
         }
+    }
+    // The oldest place left is where the loop ended.
+    places[..ahead.len()].rotate_left(hashes.len() % BATCH);
+    for (answer, place) in last_answers.iter_mut().zip(&places) {
+        *answer = test_all(ribbon, place, &test);
+    }
+}
+
+/// The same for half as many hashes at most: most batches are small, and each place has to be set up.
+#[inline(always)]
+fn test_small_batch(
+    ribbon: &Ribbon,
+    hashes: &[u64],
+    answers: &mut [bool],
+    test: impl Fn(&Group, &Place, u8) -> bool,
+) {
+    let mut places = [Place::NOWHERE; BATCH / 2];
+    for (place, &hash) in places.iter_mut().zip(hashes) {
+        place.find(ribbon, hash);
+    }
+    for (answer, place) in answers.iter_mut().zip(&places) {
+        *answer = test_all(ribbon, place, &test);
     }
 }

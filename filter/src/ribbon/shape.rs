@@ -114,6 +114,11 @@ impl Shape {
         GroupShape { columns, upper, blocks: self.blocks }
     }
 
+    /// Columns, averaged over the slots.
+    pub(crate) fn average_columns(&self) -> f64 {
+        f64::from(self.columns.get()) - self.upper as f64 / self.blocks as f64
+    }
+
     /// Bytes of the thresholds: two bits a bucket.
     pub(crate) fn threshold_bytes(&self) -> u64 {
         self.buckets.div_ceil(4)

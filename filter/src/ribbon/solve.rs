@@ -20,12 +20,11 @@ pub(crate) fn solve(path: Path, layer: &Layer, band: &Band, index: usize, group:
     let rows = coefficients.iter().zip(fingerprints).rev();
     for (block, (coefficients, fingerprints)) in blocks.zip(rows) {
         match path {
-            Path::Portable | Path::Avx2(_) => {
-                portable(coefficients, fingerprints, shift, &mut columns);
-            }
+            #[cfg(target_arch = "x86_64")]
             Path::Avx512(avx512) => {
                 avx512.solve_block(coefficients, fingerprints, shift, &mut columns);
             }
+            _ => portable(coefficients, fingerprints, shift, &mut columns),
         }
         group.set_block(block, &columns);
     }

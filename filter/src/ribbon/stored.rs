@@ -130,8 +130,13 @@ impl Layout {
     }
 
     /// Those that hold the first `columns` columns: one at least.
-    pub(crate) fn groups_for(&self, columns: NonZeroU8) -> impl Iterator<Item = Range<u64>> {
-        self.groups().take(columns.get().div_ceil(GROUP_COLUMNS).into())
+    pub(crate) fn groups_for(&self, columns: f64) -> impl Iterator<Item = Range<u64>> {
+        self.groups().take(self.shrunk(columns).group_count())
+    }
+
+    /// The shape that [`Ribbon::shrink_to`] leaves.
+    fn shrunk(&self, columns: f64) -> Shape {
+        self.shape.shrunk(columns).unwrap_or_else(|| self.shape.clone())
     }
 
     /// Bytes of the payload.
@@ -155,8 +160,8 @@ impl Ribbon {
         }
     }
 
-    /// The payload that `layout`, that of this filter, describes.
-    pub(crate) fn to_payload(&self, layout: &Layout) -> Vec<u8> {
+    pub(crate) fn to_payload(&self) -> Vec<u8> {
+        let layout = self.header().layout();
         let mut bytes = Vec::with_capacity(layout.end as usize); // Hardly more than in memory.
         for (group, &start) in self.groups.iter().zip(&layout.starts) {
             bytes.resize(start as usize, 0);
@@ -173,8 +178,8 @@ impl Ribbon {
         bytes
     }
 
-    /// The filter of at most `columns` columns that a payload of this layout holds. Nothing is
-    /// checked again when it is asked.
+    /// The filter that a payload of this layout holds, as [`shrink_to`](Self::shrink_to) would leave
+    /// it. Nothing is checked again when it is asked.
     ///
     /// # Panics
     ///
@@ -182,14 +187,10 @@ impl Ribbon {
     pub(crate) fn from_payload(
         layout: &Layout,
         payload: &[u8],
-        columns: NonZeroU8,
+        columns: f64,
         key_count: u64,
     ) -> Self {
-        let mut shape = layout.shape.clone();
-        if columns < shape.columns {
-            // Only the last column was missing in some blocks.
-            (shape.columns, shape.upper) = (columns, 0);
-        }
+        let shape = layout.shrunk(columns);
         let groups = (0..shape.group_count())
             .map(|index| {
                 let stored = layout.shape.group(index);
@@ -208,14 +209,15 @@ impl Ribbon {
     }
 }
 
-/// The first columns of a stored group: fewer than each of its blocks has, or as many.
+/// The first columns of a stored group, of each block as many as are wanted.
 fn first_columns(wanted: GroupShape, stored: GroupShape, bytes: &[u8]) -> Group {
     let (words, _) = bytes.as_chunks();
     let mut group = Group::zeroed(wanted);
     for block in 0..stored.blocks {
-        let words = &words[stored.first_word(block) as usize..][..usize::from(wanted.columns)];
+        let first = stored.first_word(block) as usize; // It is in memory.
+        let count = usize::from(wanted.block_columns(block));
         let mut columns = [0; LINE_WORDS];
-        for (column, word) in columns.iter_mut().zip(words) {
+        for (column, word) in columns.iter_mut().zip(&words[first..][..count]) {
             *column = u64::from_le_bytes(*word);
         }
         group.set_block(block, &columns);
@@ -227,7 +229,7 @@ fn first_columns(wanted: GroupShape, stored: GroupShape, bytes: &[u8]) -> Group 
 mod tests {
     use super::*;
 
-    /// Word by word: a filter of fewer columns is those columns of the whole one, nothing else.
+    /// What is read in part is what [`Ribbon::shrunk_to`] makes, and the words are those of the whole.
     #[test]
     fn the_first_columns_are_those_of_the_whole() {
         let hashes: Vec<u64> =
@@ -235,26 +237,28 @@ mod tests {
         for bits_per_key in [1.0, 2.5, 7.0, 8.0, 8.3, 9.0, 16.7, 32.0] {
             let whole = Ribbon::build(&hashes, bits_per_key);
             let layout = whole.header().layout();
-            let payload = whole.to_payload(&layout);
+            let payload = whole.to_payload();
             assert_eq!(payload.len() as u64, layout.payload_bytes());
             assert!(layout.groups().all(|group| group.start.is_multiple_of(GROUP_ALIGNMENT)));
-            for count in 1..=COLUMNS_MAX {
-                let columns = NonZeroU8::new(count).expect("at least one");
+            for columns in
+                (4..=4 * u32::from(COLUMNS_MAX)).map(|quarters| f64::from(quarters) / 4.0)
+            {
                 let first = Ribbon::from_payload(&layout, &payload, columns, 3_000);
-                let kept = count.min(whole.shape.columns.get());
-                assert_eq!(first.shape.columns.get(), kept);
-                assert!(first.thresholds == whole.thresholds);
-                assert!(first.shape.layers == whole.shape.layers);
+                let shrunk = whole.shrunk_to(columns);
+                assert!(first.shape == shrunk.shape, "{columns} of {bits_per_key}");
+                assert!(first.groups == shrunk.groups, "{columns} of {bits_per_key}");
+                assert!(first.thresholds == shrunk.thresholds);
+                assert_eq!(first.expected_fpr.to_bits(), shrunk.expected_fpr.to_bits());
                 for block in 0..whole.shape.blocks {
                     let found = first.shape.block_columns(block);
-                    assert_eq!(found, whole.shape.block_columns(block).min(kept));
+                    assert!(found <= whole.shape.block_columns(block));
                     for column in 0..found {
                         let word = |ribbon: &Ribbon| {
                             let group = &ribbon.groups[usize::from(column / GROUP_COLUMNS)];
                             let first = group.shape.first_word(block);
                             group.word(first as usize + usize::from(column % GROUP_COLUMNS))
                         };
-                        assert_eq!(word(&first), word(&whole), "{bits_per_key}, {count} columns");
+                        assert_eq!(word(&first), word(&whole), "{columns} of {bits_per_key}");
                     }
                 }
             }

@@ -122,6 +122,7 @@ proptest! {
         kind in 0..6,
         millibits in 1_u32..=40_000,
         far in 1_usize..20,
+        share in 0_u32..=110,
     ) {
         let mut next = random(seed);
         let n = if seed % 8 == 0 { n * far } else { n };
@@ -143,5 +144,92 @@ proptest! {
         }
         let asked: Vec<u64> = std::iter::repeat_with(next).take(200).collect();
         assert_equal_answers(&filters, &asked);
+
+        let columns = f64::from(millibits) / 1e3 * f64::from(share) / 100.0;
+        assert_shrunk(&filters, columns, &asked);
+        let shrunk = filters[0].shrunk_to(columns);
+        for &hash in &keys {
+            prop_assert!(shrunk.may_contain_hash(hash));
+        }
+    }
+}
+
+/// What a shrunk filter must be: the first columns of every block, on every path.
+fn assert_shrunk(filters: &[Ribbon], columns: f64, asked: &[u64]) {
+    let shrunk: Vec<Ribbon> = filters
+        .iter()
+        .map(|filter| {
+            let copy = filter.shrunk_to(columns);
+            let mut filter = filter.clone();
+            filter.shrink_to(columns);
+            assert!(copy.shape == filter.shape && copy.groups == filter.groups, "{columns}");
+            assert_eq!(copy.expected_fpr(), filter.expected_fpr(), "{columns}");
+            filter
+        })
+        .collect();
+    assert_equal_answers(&shrunk, asked);
+    let (whole, shrunk) = (&filters[0], &shrunk[0]);
+    assert_eq!(whole.memory_bytes_at(columns), shrunk.memory_bytes(), "{columns} columns");
+    let lines: usize = shrunk.groups.iter().map(|group| group.lines.len()).sum();
+    assert!(shrunk.memory_bytes() >= lines * size_of::<WordLine>());
+    assert!(shrunk.groups.capacity() <= shrunk.shape.group_count().max(whole.groups.len()));
+    let wanted = columns.max(1.0).min(whole.columns());
+    let step = 1.0 / whole.shape.blocks as f64;
+    assert!((shrunk.columns() - wanted).abs() <= step, "{} for {columns}", shrunk.columns());
+    assert_eq!(shrunk.groups.len(), shrunk.shape.group_count());
+    for (index, group) in shrunk.groups.iter().enumerate() {
+        assert_eq!(group.shape, shrunk.shape.group(index), "{columns} columns");
+        for block in 0..shrunk.shape.blocks {
+            let words = |filter: &Ribbon| {
+                let group = &filter.groups[index];
+                let first = group.shape.first_word(block) as usize;
+                (0..8).map(move |i| group.word(first + i)).collect::<Vec<u64>>()
+            };
+            let count = usize::from(group.shape.block_columns(block));
+            assert_eq!(words(shrunk)[..count], words(whole)[..count], "{columns} columns");
+        }
+    }
+}
+
+#[test]
+fn a_shrunk_filter_keeps_the_first_columns() {
+    let keys = hashes(11, 5_000);
+    let asked = [keys.clone(), hashes(12, 5_000)].concat();
+    for whole in [1.0, 7.0, 8.0, 8.4, 16.0, 16.5, 20.3, 32.0] {
+        let filters = on_every_path(&keys, whole);
+        for columns in [-3.0, 0.5, 1.0, 1.3, 6.72, 7.999, 8.0, 8.1, 12.0, 15.9, 16.0, 19.7, 40.0] {
+            assert_shrunk(&filters, columns, &asked);
+            let shrunk = filters[0].shrunk_to(columns);
+            assert!(keys.iter().all(|&hash| shrunk.may_contain_hash(hash)), "{whole}, {columns}");
+        }
+        let mut same = filters[0].clone();
+        for columns in [f64::NAN, f64::INFINITY, same.columns(), whole + 1.0] {
+            same.shrink_to(columns);
+            assert!(same.shape == filters[0].shape && same.groups == filters[0].groups);
+            assert_eq!(same.memory_bytes_at(columns), same.memory_bytes());
+        }
+        // Step by step is the same as at once.
+        for columns in [30.0, 17.5, 16.0, 9.25, 8.0, 3.0] {
+            same.shrink_to(columns);
+            let once = filters[0].shrunk_to(columns);
+            assert!(same.shape == once.shape && same.groups == once.groups, "{whole}, {columns}");
+        }
+    }
+}
+
+/// The columns of a shrunk filter are those that the same equations have with so few columns.
+#[test]
+fn a_shrunk_filter_is_the_filter_of_so_many_columns() {
+    // Which keys contradict each other depends on the columns, but for few keys and many columns
+    // they nearly never agree by chance, and the layers are the same.
+    let keys = hashes(13, 3_000);
+    let whole = Ribbon::build(&keys, 32.0);
+    for columns in [31.0, 28.5, 24.0, 20.25] {
+        let (shrunk, built) = (whole.shrunk_to(columns), Ribbon::build(&keys, columns));
+        assert!(shrunk.shape == built.shape, "{columns} columns");
+        assert!(shrunk.groups == built.groups, "{columns} columns");
+        assert!(shrunk.thresholds == built.thresholds, "{columns} columns");
+        assert_eq!(shrunk.expected_fpr().to_bits(), built.expected_fpr().to_bits());
+        assert_eq!(shrunk.to_payload(), built.to_payload());
     }
 }

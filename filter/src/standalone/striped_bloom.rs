@@ -13,6 +13,10 @@
 //! it, such as a filter that is filled in parallel and then [merged](StripedBloomFilter::to_bloom).
 //! Elsewhere take that one.
 //!
+//! Measured with 8 threads on 2 busy virtual cores, filters of 2 KiB to 5 MiB: no gain over
+//! [`AtomicBloomFilter`](super::AtomicBloomFilter) while they fit the caches, and up to twice the
+//! time of an insertion above, for the memory. More cores contend more; measure on yours.
+//!
 //! Memory order is as of [`AtomicBloomFilter`](super::atomic_bloom#memory-order).
 
 use alloc::boxed::Box;

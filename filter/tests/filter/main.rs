@@ -10,5 +10,6 @@ mod key_sets;
 mod no_false_negative;
 mod random;
 mod ribbon;
+mod ribbon_rate;
 mod seal;
 mod standalone;

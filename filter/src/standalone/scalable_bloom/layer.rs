@@ -5,7 +5,7 @@ use alloc::{boxed::Box, vec};
 use crate::decode_error::DecodeError;
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
-use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Tester, line_index, prefetch};
+use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Path, line_of, prefetch};
 use crate::params::{blocked_bloom_fpr_of, blocked_bloom_probes};
 use crate::saved::{Reader, Writer};
 
@@ -46,20 +46,19 @@ impl Layer {
 
     /// Adds a key that is not in it.
     #[inline]
-    pub(super) fn insert(&mut self, hash: u64) {
-        let at = line_index(hash, self.lines.len());
-        self.lines[at].insert(hash, self.probes);
+    pub(super) fn insert(&mut self, hash: u64, path: Path) {
+        path.insert_all(&mut self.lines, self.probes, &[hash]);
         self.keys += 1;
     }
 
     #[inline]
-    pub(super) fn may_contain(&self, hash: u64, tester: Tester) -> bool {
-        tester.contains(&self.lines[line_index(hash, self.lines.len())], hash, self.probes)
+    pub(super) fn may_contain(&self, hash: u64, path: Path) -> bool {
+        path.contains(line_of(&self.lines, hash), hash, self.probes)
     }
 
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        prefetch(&self.lines[line_index(hash, self.lines.len())]);
+        prefetch(line_of(&self.lines, hash));
     }
 
     pub(super) fn clear(&mut self) {

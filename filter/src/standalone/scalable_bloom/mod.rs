@@ -48,7 +48,7 @@ use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter};
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
-use crate::line::Tester;
+use crate::line::Path;
 use crate::saved::{Payload, Reader, SavedKind, Writer};
 
 /// How many times larger than the one before a layer is, unless told otherwise.
@@ -83,7 +83,7 @@ const LAYERS_MAX: u64 = 64;
 pub struct ScalableBloom<S = Xxh3> {
     /// The oldest first, never empty.
     layers: Vec<Layer>,
-    tester: Tester,
+    path: Path,
     growth: u32,
     fpr: f64,
     tightening: f64,
@@ -149,7 +149,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
             "tightening is {tightening}"
         );
         let first = Layer::new(capacity.max(1), fpr * (1.0 - tightening));
-        Self { layers: vec![first], tester: Tester::detect(), growth, fpr, tightening, hasher }
+        Self { layers: vec![first], path: Path::detect(), growth, fpr, tightening, hasher }
     }
 
     /// Adds a key, unless it may be there. Returns whether it may: `false` means it was surely new.
@@ -177,7 +177,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
         if self.newest().is_full() {
             self.grow();
         }
-        self.layers.last_mut().expect("there is a layer").insert(hash);
+        self.layers.last_mut().expect("there is a layer").insert(hash, self.path);
         false
     }
 
@@ -209,7 +209,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         self.prefetch(hash);
-        self.layers.iter().rev().any(|layer| layer.may_contain(hash, self.tester))
+        self.layers.iter().rev().any(|layer| layer.may_contain(hash, self.path))
     }
 
     /// Starts to load what a call with this hash will read.
@@ -331,7 +331,7 @@ impl<S: BuildHasher> Payload for ScalableBloom<S> {
             layers.push(Layer::read(reader, capacity)?);
             capacity = capacity.saturating_mul(growth.into());
         }
-        Ok(Self { layers, tester: Tester::detect(), growth, fpr, tightening, hasher })
+        Ok(Self { layers, path: Path::detect(), growth, fpr, tightening, hasher })
     }
 }
 

@@ -1,0 +1,125 @@
+//! The whole line in one AVX-512 register, and a lane for each probe.
+
+use core::arch::x86_64::{
+    __m512i, _bzhi_u32, _mm512_add_epi32, _mm512_loadu_si512, _mm512_mask_srli_epi32,
+    _mm512_mullo_epi32, _mm512_permutexvar_epi32, _mm512_rorv_epi32, _mm512_set1_epi32,
+    _mm512_sllv_epi32, _mm512_srli_epi32, _mm512_store_si512, _mm512_ternarylogic_epi32,
+    _mm512_testn_epi32_mask,
+};
+
+use super::{Line, POWERS, batch};
+
+/// Proof that this CPU has AVX-512.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    pub(super) fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2");
+        has.then_some(Self(()))
+    }
+
+    #[inline]
+    pub(super) fn contains(self, line: &Line, hash: u64, probes: u8) -> bool {
+        // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it.
+        unsafe { contains(line, hash, probes) }
+    }
+
+    #[inline]
+    pub(super) fn contains_all(
+        self,
+        lines: &[Line],
+        probes: u8,
+        hashes: &[u64],
+        answers: &mut [bool],
+    ) {
+        // SAFETY: as above.
+        unsafe { contains_all(lines, probes, hashes, answers) }
+    }
+
+    pub(super) fn insert_all(self, lines: &mut [Line], probes: u8, hashes: &[u64]) {
+        // SAFETY: as above.
+        unsafe { insert_all(lines, probes, hashes) }
+    }
+}
+
+#[target_feature(enable = "avx512f,bmi2")]
+fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], answers: &mut [bool]) {
+    batch::test_all(lines, hashes, answers, |line, hash| contains(line, hash, probes));
+}
+
+#[target_feature(enable = "avx512f,bmi2")]
+fn insert_all(lines: &mut [Line], probes: u8, hashes: &[u64]) {
+    batch::insert_all(lines, hashes, |line, hash| insert(line, hash, probes));
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn contains(line: &Line, hash: u64, probes: u8) -> bool {
+    let g = products(hash);
+    // Bits 28 to 31 of `g` are the word of the line, bits 23 to 27 the bit within the word: a
+    // rotation ignores what stands above them.
+    let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(g), load(&line.0));
+    let found = _mm512_rorv_epi32(words, _mm512_srli_epi32::<23>(g));
+    let missing = _mm512_testn_epi32_mask(found, _mm512_set1_epi32(1));
+    // Lanes from `probes` on do not count.
+    _bzhi_u32(missing.into(), probes.into()) == 0
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn insert(line: &mut Line, hash: u64, probes: u8) {
+    // Lanes from `probes` on are beyond the line.
+    let lanes = _bzhi_u32(u32::MAX, probes.into()) as u16;
+    let beyond = _mm512_set1_epi32(1 << 16);
+    let positions = _mm512_mask_srli_epi32::<23>(beyond, lanes, products(hash));
+    let mut stored = Line::EMPTY;
+    store(&mut stored, positions);
+    let (pairs, _) = stored.0.as_chunks::<2>();
+    let mut filled = load(&line.0);
+    for pair in pairs.iter().take(probes.div_ceil(2).into()) {
+        let (left, right) = (single_bit(pair[0]), single_bit(pair[1]));
+        filled = _mm512_ternarylogic_epi32::<0xfe>(filled, left, right); // The three, or-ed.
+    }
+    store(line, filled);
+}
+
+/// A line with this bit alone, or none if it is beyond the line.
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn single_bit(bit: u32) -> __m512i {
+    /// Entry `i` is the first bit of word `i`, negated.
+    const FIRST_BITS: [u32; 16] = {
+        let mut bits = [0_u32; 16];
+        let mut i = 1;
+        while i < bits.len() {
+            bits[i] = bits[i - 1].wrapping_sub(u32::BITS);
+            i += 1;
+        }
+        bits
+    };
+    // In all words but one, this is no place within the word, and a shift by it gives 0.
+    let shift = _mm512_add_epi32(_mm512_set1_epi32(bit.cast_signed()), load(&FIRST_BITS));
+    _mm512_sllv_epi32(_mm512_set1_epi32(1), shift)
+}
+
+/// Lane `i` is the `g(i)` of `hash`.
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn products(hash: u64) -> __m512i {
+    _mm512_mullo_epi32(_mm512_set1_epi32(hash as i32), load(&POWERS)) // The low half.
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn load(words: &[u32; 16]) -> __m512i {
+    // SAFETY: the reference covers the 64 bytes read, and `loadu` needs no alignment.
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,bmi2")]
+fn store(line: &mut Line, words: __m512i) {
+    // SAFETY: the reference covers the 64 bytes written, and a line is aligned to 64.
+    unsafe { _mm512_store_si512(core::ptr::from_mut(line).cast(), words) }
+}

@@ -1,0 +1,113 @@
+//! All paths of this CPU set the same bits and give the same answers.
+
+use core::slice;
+
+use proptest::prelude::*;
+
+use super::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Half of the lines hold the hash, most others miss few of its bits.
+    #[test]
+    fn every_path_gives_the_same_answer(
+        noise in any::<[[u8; 32]; 2]>(),
+        dense in 0_u8..4,
+        hash in any::<u64>(),
+        present in any::<bool>(),
+        missing in proptest::option::of(0_u32..512),
+        probes in 1..=PROBES_MAX,
+    ) {
+        let mut line = Line::from_bytes(noise.concat().as_slice().try_into().expect("64 bytes"));
+        for word in &mut line.0 {
+            *word |= (0..dense).fold(0, |mask, i| mask | word.rotate_left(u32::from(i) * 7 + 3));
+        }
+        if present {
+            portable::insert(&mut line, hash, probes);
+        }
+        if let Some(bit) = missing {
+            line.0[bit as usize / 32] &= !(1 << (bit % 32));
+        }
+        let bytes = line.to_bytes();
+        let want = bits(hash, probes).all(|bit| bytes[bit as usize / 8] >> (bit % 8) & 1 == 1);
+        for path in Path::all() {
+            prop_assert_eq!(path.contains(&line, hash, probes), want, "{:?}", path);
+            let mut answer = [!want];
+            path.contains_all(slice::from_ref(&line), probes, &[hash], &mut answer);
+            prop_assert_eq!(answer, [want], "{:?}, in a batch", path);
+        }
+    }
+
+    #[test]
+    fn every_path_sets_the_same_bits(
+        noise in any::<[[u8; 32]; 2]>(),
+        hash in any::<u64>(),
+        probes in 1..=PROBES_MAX,
+    ) {
+        let before = Line::from_bytes(noise.concat().as_slice().try_into().expect("64 bytes"));
+        let mut want = before.to_bytes();
+        bits(hash, probes).for_each(|bit| want[bit as usize / 8] |= 1 << (bit % 8));
+        for path in Path::all() {
+            let mut line = before;
+            path.insert_all(slice::from_mut(&mut line), probes, &[hash]);
+            prop_assert_eq!(line.to_bytes(), want, "{:?}", path);
+        }
+    }
+
+    /// Batches shorter and longer than what is on its way from memory.
+    #[test]
+    fn every_path_finds_all_of_a_batch(
+        hashes in proptest::collection::vec(any::<u64>(), 0..400),
+        lines in 1_usize..40,
+        probes in 1..=PROBES_MAX,
+    ) {
+        let mut want = vec![Line::EMPTY; lines];
+        for &hash in &hashes {
+            portable::insert(&mut want[line_index(hash, lines)], hash, probes);
+        }
+        let asked: Vec<u64> = hashes.iter().flat_map(|&hash| [hash, hash ^ 1 << 17]).collect();
+        let affirmed: Vec<bool> = asked
+            .iter()
+            .map(|&hash| portable::contains(line_of(&want, hash), hash, probes))
+            .collect();
+        for path in Path::all() {
+            let mut filled = vec![Line::EMPTY; lines];
+            path.insert_all(&mut filled, probes, &hashes);
+            prop_assert!(filled == want, "{:?}", path);
+            let mut answers = vec![false; asked.len()];
+            path.contains_all(&filled, probes, &asked, &mut answers);
+            prop_assert_eq!(&answers, &affirmed, "{:?}", path);
+            prop_assert!(answers.iter().step_by(2).all(|&answer| answer), "{:?}", path);
+        }
+    }
+
+    #[test]
+    fn bytes_and_back(bytes in any::<[[u8; 32]; 2]>()) {
+        let bytes: [u8; LINE_BYTES] = bytes.concat().try_into().expect("64 bytes");
+        prop_assert_eq!(Line::from_bytes(&bytes).to_bytes(), bytes);
+    }
+}
+
+/// Every single missing bit is noticed, whichever probe it belongs to.
+#[test]
+fn one_missing_bit_is_noticed() {
+    let hash = 0x0123_4567_89ab_cdef;
+    for probes in 1..=PROBES_MAX {
+        for bit in bits(hash, probes) {
+            let mut line = Line([u32::MAX; 16]);
+            line.0[bit as usize / 32] &= !(1 << (bit % 32));
+            for path in Path::all() {
+                assert!(!path.contains(&line, hash, probes), "{path:?}, bit {bit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_line_is_always_there() {
+    for lines in [1, 2, 3, 1 << 20, (1 << 32) + 1, usize::MAX] {
+        assert_eq!(line_index(0, lines), 0);
+        assert_eq!(line_index(u64::MAX, lines), lines - 1, "{lines} lines");
+    }
+}

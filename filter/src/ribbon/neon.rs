@@ -1,0 +1,103 @@
+//! A block of eight columns in four NEON registers.
+//!
+//! Tested under emulation: the unit tests of this crate, built for `aarch64-unknown-linux-gnu`, pass
+//! in `qemu-aarch64`. Its speed has not been measured.
+
+use core::arch::aarch64::{
+    uint8x16_t, vandq_u64, vcntq_u8, vdup_n_u8, vdupq_n_u64, veor_u8, veorq_u64, vget_lane_u64,
+    vget_low_u8, vld1_s8, vld1q_u64, vpaddq_u8, vreinterpret_u64_u8, vreinterpretq_u8_u64, vshl_u8,
+};
+
+use super::Ribbon;
+use super::group::Group;
+use super::query::{Place, test_all, test_batch, test_one};
+use super::row::TurnedRow;
+
+/// Proof that this CPU has NEON.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Neon(());
+
+impl Neon {
+    /// Every target of this architecture but bare metal has it without asking.
+    pub(crate) fn detect() -> Option<Self> {
+        cfg!(target_feature = "neon").then_some(Self(()))
+    }
+
+    #[inline]
+    pub(crate) fn may_contain_hash(self, ribbon: &Ribbon, hash: u64) -> bool {
+        // SAFETY: `detect` alone makes a `Neon`, and only where the CPU has it.
+        unsafe { may_contain_hash(ribbon, hash) }
+    }
+
+    #[inline]
+    pub(crate) fn may_contain_hashes(self, ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
+        // SAFETY: as above.
+        unsafe { may_contain_hashes(ribbon, hashes, answers) }
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn may_contain_hash(ribbon: &Ribbon, hash: u64) -> bool {
+    test_one(
+        ribbon,
+        hash,
+        |group, place, print| matches(group, place, print),
+        |ribbon, hash| of_bumped(ribbon, hash),
+        |ribbon, TurnedRow { start, coefficients, fingerprint }| {
+            of_many(ribbon, start, coefficients, fingerprint)
+        },
+    )
+}
+
+/// The row comes in pieces, because those travel in registers.
+#[inline(never)]
+#[target_feature(enable = "neon")]
+fn of_many(ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
+    let place = Place::new(TurnedRow { start, coefficients, fingerprint }, 0);
+    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
+}
+
+#[inline(never)]
+#[target_feature(enable = "neon")]
+fn of_bumped(ribbon: &Ribbon, hash: u64) -> bool {
+    let place = Place::of_bumped(ribbon, hash);
+    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
+}
+
+#[target_feature(enable = "neon")]
+fn may_contain_hashes(ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
+    test_batch(ribbon, hashes, answers, |group, place, print| matches(group, place, print));
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
+    /// Shifts to the left that bring bit `i` to the lowest place of lane `i`.
+    const SHIFTS: [i8; 8] = [0, -1, -2, -3, -4, -5, -6, -7];
+
+    let (first, next, columns) = place.words(group);
+    let words = group.lines.as_ptr().cast::<u64>();
+    // Bits of each byte of the slots that take part, in two of the eight columns.
+    let counts = |two: usize| -> uint8x16_t {
+        // SAFETY: the eight words from `first` on are in the group, as `words` promises.
+        let front = unsafe { vld1q_u64(words.wrapping_add(first + two)) };
+        // SAFETY: so are those from `next` on.
+        let back = unsafe { vld1q_u64(words.wrapping_add(next + two)) };
+        let slots = veorq_u64(
+            vandq_u64(front, vdupq_n_u64(place.low)),
+            vandq_u64(back, vdupq_n_u64(place.high)),
+        );
+        vcntq_u8(vreinterpretq_u8_u64(slots))
+    };
+    // Each round adds neighbours: from eight bytes a column down to one.
+    let front = vpaddq_u8(counts(0), counts(2));
+    let back = vpaddq_u8(counts(4), counts(6));
+    let sums = vpaddq_u8(front, back);
+    let sums = vget_low_u8(vpaddq_u8(sums, sums));
+    // SAFETY: the reference covers the 8 bytes read.
+    let shifts = unsafe { vld1_s8(SHIFTS.as_ptr()) };
+    let wrong = veor_u8(sums, vshl_u8(vdup_n_u8(fingerprint), shifts));
+    let wrong = vget_lane_u64::<0>(vreinterpret_u64_u8(wrong)) & 0x0101_0101_0101_0101;
+    // Columns of other blocks do not count: they go out at the top.
+    wrong.checked_shl(u64::BITS - 8 * u32::from(columns)).is_none_or(|wrong| wrong == 0)
+}
