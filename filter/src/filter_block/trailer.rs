@@ -1,5 +1,6 @@
 //! The end of a filter block: what the filter is, how to read it, and all checksums.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{COLUMNS, Expected, FilterKind, VERSION, check_crc32, varint};
