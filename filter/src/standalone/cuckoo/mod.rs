@@ -36,22 +36,17 @@
 
 mod shape;
 mod slots;
+mod table;
 
-use alloc::vec::Vec;
-use core::{fmt, hash::BuildHasher, mem};
+use core::{fmt, hash::BuildHasher};
 
 use self::shape::{rate_of, shape_for};
 use self::slots::{BITS_MAX, BITS_MIN, Slots, WINDOW};
+use self::table::Table;
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, RemoveFilter};
 use crate::hash::{Xxh3, hash_with};
 use crate::saved::{Payload, Reader, SavedKind, Writer};
-
-/// Evictions after which an insertion gives up.
-///
-/// As many as fill 95 % of any filter: of 20 million slots, 2048 fill 94.8 %, 4096 fill 95.3 %, and
-/// 8192 fill 95.6 %.
-const STEPS_MAX: u32 = 8192;
 
 /// A cuckoo filter that one thread fills.
 ///
@@ -70,11 +65,7 @@ const STEPS_MAX: u32 = 8192;
 /// ```
 #[derive(Clone)]
 pub struct CuckooFilter<S = Xxh3> {
-    slots: Slots,
-    /// Slots that are not empty.
-    keys: u64,
-    /// An insertion gave up, and nothing was removed since: the next would most likely do so too.
-    gave_up: bool,
+    table: Table,
     hasher: S,
 }
 
@@ -85,7 +76,8 @@ impl CuckooFilter {
     /// Takes about `(log2(1 / fpr) + 1.9) / 0.95` bits per key, rounded up to whole bits of a slot. A
     /// filter of many keys at a rate above 2 % gets a bit more, so that it can be filled. Of a
     /// hundred filters less than one refuses a key before it holds `capacity` keys; of those that are
-    /// made for a rate of 1 % and up to 10 million keys, hardly one in a thousand. `capacity` 0 counts as 1.
+    /// made for a rate of 1 % and up to 10 million keys, hardly one in a thousand. `capacity` 0 counts
+    /// as 1.
     ///
     /// # Panics
     ///
@@ -128,14 +120,15 @@ impl<S: BuildHasher> CuckooFilter<S> {
     /// As [`with_shape`](CuckooFilter::with_shape).
     #[must_use]
     pub fn with_shape_and_hasher(slots: u64, bits: u32, hasher: S) -> Self {
-        Self { slots: Slots::new(slots, bits), keys: 0, gave_up: false, hasher }
+        Self { table: Table::new(Slots::new(slots, bits), 0), hasher }
     }
 
     /// Adds a key, also if it is there. Returns whether it may have been there: `false` means it was
     /// surely not.
     ///
     /// Costs about two cache misses while the filter is less than half full; the last keys of a large
-    /// filter, close to 95 %, take some hundred evictions each.
+    /// filter, close to 95 %, take some hundred evictions each. A filter that is made for 3 % more
+    /// keys than come takes half of the time to fill.
     ///
     /// # Errors
     ///
@@ -154,17 +147,7 @@ impl<S: BuildHasher> CuckooFilter<S> {
     /// As [`insert`](Self::insert).
     #[inline]
     pub fn insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
-        let (print, near, far) = self.places(hash);
-        let present = (self.slots.find(near, print) | self.slots.find(far, print)) != 0;
-        let placed = self.put(near, print)
-            || self.put(far, print)
-            || !self.gave_up && self.evict(if hash & 1 == 0 { near } else { far }, print, hash);
-        if !placed {
-            self.gave_up = true;
-            return Err(FilterFull { keys: self.keys });
-        }
-        self.keys += 1;
-        Ok(present)
+        self.table.insert(hash).ok_or(FilterFull { keys: self.table.keys })
     }
 
     /// Takes back one insertion of a key. `false` if the key was surely not there; nothing is changed
@@ -180,17 +163,7 @@ impl<S: BuildHasher> CuckooFilter<S> {
     /// Takes back one insertion of a key by its hash, as [`remove`](Self::remove).
     #[inline]
     pub fn remove_hash(&mut self, hash: u64) -> bool {
-        let (print, near, far) = self.places(hash);
-        for window in [near, far] {
-            let found = self.slots.find(window, print);
-            if found != 0 {
-                self.slots.set(window + u64::from(found.trailing_zeros()), 0);
-                self.keys -= 1;
-                self.gave_up = false;
-                return true;
-            }
-        }
-        false
+        self.table.remove(hash)
     }
 
     /// Returns `false` only if the key is not in the filter.
@@ -206,47 +179,42 @@ impl<S: BuildHasher> CuckooFilter<S> {
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        let (print, near, far) = self.places(hash);
-        (self.slots.find(near, print) | self.slots.find(far, print)) != 0
+        self.table.contains(hash)
     }
 
     /// Starts to load what a call with this hash will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        let (_, near, far) = self.places(hash);
-        self.slots.prefetch(near);
-        self.slots.prefetch(far);
+        self.table.prefetch(hash);
     }
 
     /// Forgets every key. Keeps the memory.
     pub fn clear(&mut self) {
-        self.slots.clear();
-        self.keys = 0;
-        self.gave_up = false;
+        self.table.clear();
     }
 
     /// Insertions less removals.
     #[must_use]
     pub fn keys(&self) -> u64 {
-        self.keys
+        self.table.keys
     }
 
     /// Slots, each for one insertion.
     #[must_use]
     pub fn slots(&self) -> u64 {
-        self.slots.len()
+        self.table.slots.len()
     }
 
     /// Bits of a slot: one more than those of a print.
     #[must_use]
     pub fn slot_bits(&self) -> u32 {
-        self.slots.bits()
+        self.table.slots.bits()
     }
 
     /// Share of the slots in use, from 0 to 1.
     #[must_use]
     pub fn load(&self) -> f64 {
-        self.keys as f64 / self.slots.len() as f64
+        self.table.keys as f64 / self.table.slots.len() as f64
     }
 
     /// The hasher it was made with.
@@ -254,101 +222,6 @@ impl<S: BuildHasher> CuckooFilter<S> {
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
-
-    /// The print of a hash and its two windows.
-    #[inline]
-    fn places(&self, hash: u64) -> (u32, u64, u64) {
-        /// Odd. Makes the print depend on the low bits of the hash; the high ones choose the window.
-        const PRINT: u64 = 0xd6e8_feb8_6659_fd93;
-        // Below the number of prints, which is a `u32`.
-        let print = 1 + scale(hash.wrapping_mul(PRINT), self.slots.prints().into()) as u32;
-        let near = scale(hash, self.slots.windows());
-        (print, near, self.other_window(near, print))
-    }
-
-    /// The other window of a print: `sum(print) - window`, modulo the number of windows.
-    #[inline]
-    fn other_window(&self, window: u64, print: u32) -> u64 {
-        let windows = self.slots.windows();
-        let sum = scale(mix(print.into()), windows);
-        if sum >= window { sum - window } else { sum + windows - window }
-    }
-
-    /// Puts `print` into an empty slot of `window`, if there is one.
-    #[inline]
-    fn put(&mut self, window: u64, print: u32) -> bool {
-        let empty = self.slots.empty(window);
-        if empty != 0 {
-            let place = empty.trailing_zeros();
-            self.slots.set(window + u64::from(place), print << 1 | place);
-        }
-        empty != 0
-    }
-
-    /// Puts `print` into `window`, which is full, by evicting a print to its other window, and so on,
-    /// until one finds an empty slot. Otherwise everything is as before.
-    ///
-    /// A random walk that sees one step ahead: it takes the print that can stay where it is sent, if
-    /// there is one. `random` is any number; the same one walks the same way.
-    #[cold]
-    fn evict(&mut self, mut window: u64, mut print: u32, mut random: u64) -> bool {
-        // What is needed to walk back: at which place of its window each evicted print was. Few walks
-        // take so many steps that memory is needed.
-        let (mut full_words, mut places) = (Vec::new(), 0_u64);
-        for step in 0..STEPS_MAX {
-            let occupants = [0, 1].map(|place| {
-                let value = self.slots.get(window + place);
-                (value, self.other_window(window + place - u64::from(value & 1), value >> 1))
-            });
-            let empty = occupants.map(|(_, other)| self.slots.empty(other));
-            random = random.wrapping_mul(0xd120_2ef8_f15b_0b6d).wrapping_add(1);
-            let place = match empty {
-                [0, 0] => random >> 63, // The best bit of the generator.
-                [0, _] => 1,
-                _ => 0,
-            };
-            let (evicted, other) = occupants[place as usize];
-            self.slots.set(window + place, print << 1 | place as u32); // 0 or 1.
-            places |= u64::from(evicted & 1) << (step % u64::BITS);
-            if step % u64::BITS == u64::BITS - 1 {
-                full_words.push(mem::take(&mut places));
-            }
-            (print, window) = (evicted >> 1, other);
-            if empty[place as usize] != 0 {
-                return self.put(window, print);
-            }
-        }
-        let back = full_words
-            .iter()
-            .rev()
-            .flat_map(|word| (0..u64::BITS).rev().map(move |i| word >> i & 1));
-        for place in back {
-            // `print` was in its other window, and returns to its slot there; what has taken the slot
-            // came from its own other window a step earlier.
-            let slot = self.other_window(window, print) + place;
-            let intruder = self.slots.get(slot);
-            self.slots.set(slot, print << 1 | place as u32); // 0 or 1.
-            print = intruder >> 1;
-            window = slot - u64::from(intruder & 1);
-        }
-        false
-    }
-}
-
-/// A number below `n`, by multiplication: the high bits of `hash` decide.
-#[inline]
-fn scale(hash: u64, n: u64) -> u64 {
-    ((u128::from(hash) * u128::from(n)) >> u64::BITS) as u64 // Below `n`.
-}
-
-/// The finaliser of SplitMix64. A plain product would not do: the sums of different prints must not
-/// follow from each other.
-#[inline]
-fn mix(print: u64) -> u64 {
-    let z = print.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 impl<S: BuildHasher> Filter for CuckooFilter<S> {
@@ -358,22 +231,22 @@ impl<S: BuildHasher> Filter for CuckooFilter<S> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.slots.memory_bytes()
+        self.table.slots.memory_bytes()
     }
 
     /// Exact for different keys: the chance that one of them has the print and the windows of an
     /// absent one. Repeated insertions count as further keys. Costs nothing.
     fn expected_fpr(&self) -> f64 {
-        rate_of(self.keys, self.slots.windows(), self.slots.prints())
+        rate_of(self.table.keys, self.table.slots.windows(), self.table.slots.prints())
     }
 
     /// `keys` and `keys_estimated` are the slots in use: insertions less removals. Costs nothing.
     fn stats(&self) -> FilterStats {
         FilterStats {
-            bits: self.slots.len() * u64::from(self.slots.bits()),
+            bits: self.table.slots.len() * u64::from(self.table.slots.bits()),
             probes: 2 * WINDOW as u32, // 4.
-            keys: self.keys,
-            keys_estimated: self.keys as f64,
+            keys: self.table.keys,
+            keys_estimated: self.table.keys as f64,
             fill: self.load(),
             fpr: self.expected_fpr(),
         }
@@ -410,16 +283,17 @@ impl<S: BuildHasher> Payload for CuckooFilter<S> {
     const KIND: SavedKind = SavedKind::Cuckoo;
 
     fn write_payload(&self, writer: &mut Writer) {
-        writer.u64(self.slots.len());
-        writer.u64(self.slots.bits().into());
-        self.slots.write(writer);
+        writer.u64(self.table.slots.len());
+        writer.u64(self.table.slots.bits().into());
+        self.table.slots.write(writer);
     }
 
     fn read_payload(reader: &mut Reader<'_>, hasher: S) -> Result<Self, DecodeError> {
         let len = reader.u64_in("cuckoo slots", WINDOW..=u64::MAX)?;
         let bits = reader.u64_in("bits of a cuckoo slot", BITS_MIN.into()..=BITS_MAX.into())?;
         let slots = Slots::read(reader, len, bits as u32)?; // At most 28 bits.
-        Ok(Self { keys: slots.used(), slots, gave_up: false, hasher })
+        let keys = slots.used();
+        Ok(Self { table: Table::new(slots, keys), hasher })
     }
 }
 
@@ -427,9 +301,9 @@ impl<S: BuildHasher> Payload for CuckooFilter<S> {
 impl<S> fmt::Debug for CuckooFilter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CuckooFilter")
-            .field("slots", &self.slots.len())
-            .field("slot_bits", &self.slots.bits())
-            .field("keys", &self.keys)
+            .field("slots", &self.table.slots.len())
+            .field("slot_bits", &self.table.slots.bits())
+            .field("keys", &self.table.keys)
             .finish_non_exhaustive()
     }
 }

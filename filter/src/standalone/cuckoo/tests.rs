@@ -1,5 +1,8 @@
+//! What can be seen of a cuckoo filter only from inside.
+
 use alloc::vec::Vec;
 
+use super::table::mix;
 use super::*;
 use crate::saved::Saved;
 
@@ -12,11 +15,11 @@ fn hash(seed: u64, i: u64) -> u64 {
 fn the_other_window_of_the_other_window_is_the_first() {
     for slots in [2, 3, 4, 5, 100, 1021] {
         let filter = CuckooFilter::with_shape(slots, 8);
-        for print in 1..=filter.slots.prints() {
+        for print in 1..=filter.table.slots.prints() {
             for window in 0..slots - 1 {
-                let other = filter.other_window(window, print);
+                let other = filter.table.other_window(window, print);
                 assert!(other < slots - 1, "{slots} slots, print {print}, window {window}");
-                assert_eq!(filter.other_window(other, print), window, "{slots} slots");
+                assert_eq!(filter.table.other_window(other, print), window, "{slots} slots");
             }
         }
     }
@@ -25,7 +28,7 @@ fn the_other_window_of_the_other_window_is_the_first() {
 #[test]
 fn prints_and_windows_use_their_range() {
     let filter = CuckooFilter::with_shape(1000, 8);
-    let places: Vec<_> = (0..100_000).map(|i| filter.places(hash(3, i))).collect();
+    let places: Vec<_> = (0..100_000).map(|i| filter.table.places(hash(3, i))).collect();
     let extremes = |of: fn(&(u32, u64, u64)) -> u64| {
         (places.iter().map(of).min(), places.iter().map(of).max())
     };
@@ -42,11 +45,11 @@ fn a_refusal_changes_nothing() {
         let mut refused = 0;
         let mut i = 0;
         while refused < 10 {
-            filter.gave_up = false; // Walk each time.
-            let before = filter.slots.clone();
+            filter.table.gave_up = false; // Walk each time.
+            let before = filter.table.slots.clone();
             if filter.insert_hash(hash(seed, i)).is_err() {
                 refused += 1;
-                assert!(filter.slots == before, "seed {seed}, key {i}");
+                assert!(filter.table.slots == before, "seed {seed}, key {i}");
             }
             i += 1;
         }
@@ -104,7 +107,7 @@ fn crafted_tables_are_refused() {
     ];
     for (name, slot, value) in cases {
         let mut filter = CuckooFilter::with_shape(16, 8);
-        filter.slots.set(slot, value);
+        filter.table.slots.set(slot, value);
         let read = <CuckooFilter>::from_bytes(&filter.to_bytes());
         let want = DecodeError::OutOfRange { what: "cuckoo slot", value: value.into() };
         assert_eq!(read.err(), Some(want), "{name}");

@@ -16,10 +16,8 @@ pub(super) struct Layer {
     probes: u8,
     /// Keys that it did not take for present when they came.
     pub(super) keys: u64,
-    /// Different keys that it is made for, at least 1.
+    /// As many of them as it is made for, at least 1.
     pub(super) capacity: u64,
-    /// As many of them are not taken for present when they come.
-    room: u64,
 }
 
 impl Layer {
@@ -30,18 +28,15 @@ impl Layer {
     /// If the memory cannot have so many lines.
     pub(super) fn new(capacity: u64, fpr: f64) -> Self {
         let (lines, probes) = shape_for(capacity, fpr);
+        // Further keys come that are taken for present, and count as keys of no layer.
+        let known = taken_for_known(capacity, lines, probes) / capacity as f64;
+        let (lines, probes) = shape_for((capacity as f64 / (1.0 - known)).ceil() as u64, fpr);
         let lines = usize::try_from(lines).expect("the filter fits the address space");
-        Self::from_lines(vec![Line::EMPTY; lines].into(), probes, 0, capacity)
-    }
-
-    fn from_lines(lines: Box<[Line]>, probes: u8, keys: u64, capacity: u64) -> Self {
-        let known = taken_for_known(capacity, lines.len() as u64, probes);
-        let room = capacity.saturating_sub(known.round() as u64);
-        Self { lines, probes, keys, capacity, room: room.max(1) }
+        Self { lines: vec![Line::EMPTY; lines].into(), probes, keys: 0, capacity }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.keys >= self.room
+        self.keys >= self.capacity
     }
 
     /// Adds a key that is not in it.
@@ -113,14 +108,13 @@ impl Layer {
         let bytes = reader.bytes("layer lines", lines.saturating_mul(LINE_BYTES as u64))?;
         let (lines, _) = bytes.as_chunks();
         let lines = lines.iter().map(Line::from_bytes).collect();
-        Ok(Self::from_lines(lines, probes, keys, capacity))
+        Ok(Self { lines, probes, keys, capacity })
     }
 }
 
 /// How many of `keys` different keys that come one after the other are taken for present: the
-/// integral of the rate, by Simpson's rule.
-///
-/// Those change no bit. Whoever counts only the others takes the filter for emptier than it is.
+/// integral of the rate, by Simpson's rule. Whoever counts only the others takes the filter for
+/// emptier than it is: a filter of `n` of them has the bits of one of all the keys that came.
 fn taken_for_known(keys: u64, lines: u64, probes: u8) -> f64 {
     const STEPS: u64 = 16;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use sievedb_filter::params::{blocked_bloom_fpr_of, blocked_bloom_probes, bloom_fpr};
+use sievedb_filter::params::{blocked_bloom_fpr_of, bloom_fpr};
 use sievedb_filter::standalone::{CountMinSketch, CountingBloom, CuckooFilter, ScalableBloom};
 use sievedb_filter::{Filter, FilterFull, InsertFilter, RemoveFilter, Xxh3};
 
@@ -52,16 +52,16 @@ impl Structure for CuckooFilter {
 impl Structure for ScalableBloom {
     const NAME: &str = "scalable_bloom";
 
-    /// With a first layer that has nine tenths of the rate, so that it can be measured.
+    /// With a first layer that has four fifths of the rate, so that it can be measured.
     fn with_rate(capacity: u64, fpr: f64, hasher: Xxh3) -> Self {
-        Self::with_shape_and_hasher(capacity, fpr.max(1e-8), 4, 0.1, hasher)
+        Self::with_shape_and_hasher(capacity, fpr.max(1e-8), 4, 0.2, hasher)
     }
 
     /// That of the first layer, which is made for so many keys.
     fn stated_fpr(&self, keys: u64) -> f64 {
-        let first = Self::with_shape(keys, self.fpr_max(), 4, 0.1);
+        let first = Self::with_shape(keys, self.fpr_max(), 4, 0.2);
         let lines = first.memory_bytes() as u64 / 64;
-        let probes = blocked_bloom_probes(lines as f64 * 512.0 / keys as f64);
+        let probes = first.stats().probes as u8; // At most 16.
         blocked_bloom_fpr_of(keys, lines, probes)
     }
 
