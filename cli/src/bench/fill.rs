@@ -8,9 +8,9 @@ use std::{ops::Range, path::Path};
 
 use indicatif::ProgressBar;
 use sievedb::{Db, Durability, KeyspaceOptions, Options, Result};
+use sievedb_workload::{Keys, VALUE_BYTES, value_of};
 
 use super::{case::Filters, levels::levels, progress};
-use crate::workload::{Keys, VALUE_BYTES, value_of};
 
 /// Entries written at a time.
 const BATCH_ENTRIES: u64 = 1000;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use sievedb::Db;
+use sievedb_workload::{KeySet, KeySource, Keys, VALUE_BYTES, clock::now};
 
 use crate::{
     bench::{
@@ -17,10 +18,8 @@ use crate::{
         lookups::{Answers, Expected, RoundKeys, median, round},
         progress,
         report::{Report, Setup, Store},
-        time::now,
     },
     error::{Error, Result},
-    workload::{KeySet, KeySource, Keys, VALUE_BYTES},
 };
 
 /// Keys to store, unless the command line or a file says how many.

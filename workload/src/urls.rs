@@ -45,7 +45,7 @@ const WORDS: [&str; 32] = [
 
 /// URLs number `first` to `first + len - 1` of a seed. Takes no memory: each is made when asked for.
 #[derive(Debug, Clone)]
-pub(crate) struct Urls {
+pub struct Urls {
     seed: u64,
     pages: Permutation,
     first: u64,
@@ -60,6 +60,7 @@ impl Urls {
         [part(0, stored), part(stored, absent)]
     }
 
+    /// Number of URLs.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

@@ -1,14 +1,23 @@
-//! What a benchmark stores and asks for.
+//! What a measurement stores and asks for, and the clocks it reads.
+//!
+//! | module     | holds                                                          |
+//! |------------|----------------------------------------------------------------|
+//! | [`iin`]    | identification numbers of 12 digits                            |
+//! | `urls`     | invented URLs of 77 bytes on average                           |
+//! | `lines`    | keys from a file                                               |
+//! | [`random`] | random numbers and orders that a seed repeats on every machine |
+//! | [`clock`]  | real time, and CPU time of a thread                            |
 
-mod iin;
+pub mod clock;
+pub mod iin;
 mod lines;
-mod random;
+pub mod random;
 mod urls;
 mod value;
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-pub(crate) use self::value::{VALUE_BYTES, value_of};
+pub use self::value::{VALUE_BYTES, value_of};
 use self::{
     iin::{IIN_BYTES, iins},
     lines::Lines,
@@ -18,12 +27,12 @@ use self::{
 
 /// Where the keys of a benchmark come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum KeySource {
+pub enum KeySource {
     /// Identification numbers of 12 digits, see [`iin`].
     Iin,
-    /// Invented URLs, see [`urls`].
+    /// Invented URLs, of 77 bytes on average.
     Urls,
-    /// The lines of a file, see [`lines`].
+    /// The lines of a file, one key a line.
     File(PathBuf),
 }
 
@@ -51,14 +60,17 @@ impl fmt::Display for KeySource {
 
 /// Keys to store, and others of the same distribution that are never stored.
 #[derive(Debug, Clone)]
-pub(crate) struct KeySet {
-    pub(crate) stored: Keys,
-    pub(crate) absent: Keys,
+pub struct KeySet {
+    /// Those to store.
+    pub stored: Keys,
+    /// Those that are never stored.
+    pub absent: Keys,
 }
 
 impl KeySet {
     /// Identification numbers; fewer if `seed` has not that many.
-    pub(crate) fn iins(seed: u64, stored: u64, absent: u64) -> Self {
+    #[must_use]
+    pub fn iins(seed: u64, stored: u64, absent: u64) -> Self {
         let mut numbers = iins(seed);
         let mut take = |count| {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -68,14 +80,15 @@ impl KeySet {
     }
 
     /// Invented URLs.
-    pub(crate) fn urls(seed: u64, stored: u64, absent: u64) -> Self {
+    pub fn urls(seed: u64, stored: u64, absent: u64) -> Self {
         let [stored, absent] = Urls::pair(seed, stored, absent).map(Keys::Urls);
         Self { stored, absent }
     }
 
     /// The distinct lines of `text`: one half to store, the other half absent, at most
     /// `stored_max` and `absent_max` of them.
-    pub(crate) fn lines(text: Vec<u8>, stored_max: u64, absent_max: u64) -> Self {
+    #[must_use]
+    pub fn lines(text: Vec<u8>, stored_max: u64, absent_max: u64) -> Self {
         let [mut stored, mut absent] = Lines::split(text);
         stored.truncate(stored_max);
         absent.truncate(absent_max);
@@ -85,14 +98,20 @@ impl KeySet {
 
 /// Distinct keys in an order that has nothing to do with the order of their bytes.
 #[derive(Debug, Clone)]
-pub(crate) enum Keys {
+pub enum Keys {
+    /// Identification numbers, without their leading zeros.
     Iins(Vec<u64>),
+    /// Invented URLs.
     Urls(Urls),
+    /// Lines of a file.
     Lines(Lines),
 }
 
 impl Keys {
-    pub(crate) fn len(&self) -> u64 {
+    /// Number of keys.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[must_use]
+    pub fn len(&self) -> u64 {
         match self {
             Self::Iins(numbers) => numbers.len() as u64,
             Self::Urls(urls) => urls.len(),
@@ -101,7 +120,7 @@ impl Keys {
     }
 
     /// Appends key number `index`, which is below [`len`](Self::len).
-    pub(crate) fn append(&self, index: u64, key: &mut Vec<u8>) {
+    pub fn append(&self, index: u64, key: &mut Vec<u8>) {
         match self {
             Self::Iins(numbers) => {
                 let index = usize::try_from(index).expect("an index of a list fits");
@@ -113,7 +132,7 @@ impl Keys {
     }
 
     /// All keys in random order, as numbers for [`append`](Self::append).
-    pub(crate) fn shuffled(&self, seed: u64) -> impl Iterator<Item = u64> + use<> {
+    pub fn shuffled(&self, seed: u64) -> impl Iterator<Item = u64> + use<> {
         let order = Permutation::new(self.len(), seed);
         (0..self.len()).map(move |index| order.at(index))
     }

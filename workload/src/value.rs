@@ -5,13 +5,14 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::random::Random;
 
 /// Bytes of every value.
-pub(crate) const VALUE_BYTES: usize = 100;
+pub const VALUE_BYTES: usize = 100;
 
 /// The first half is noise, the second half compresses to nothing.
 const NOISE_BYTES: usize = VALUE_BYTES / 2;
 
 /// The value of `key` in a key set of `seed`.
-pub(crate) fn value_of(key: &[u8], seed: u64) -> [u8; VALUE_BYTES] {
+#[must_use]
+pub fn value_of(key: &[u8], seed: u64) -> [u8; VALUE_BYTES] {
     let mut value = [b'.'; VALUE_BYTES];
     let mut random = Random::new(xxh3_64_with_seed(key, seed));
     for chunk in value[..NOISE_BYTES].chunks_mut(size_of::<u64>()) {

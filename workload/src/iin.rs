@@ -5,14 +5,14 @@
 //! | 1 to 6  | date of birth, YYMMDD                                                         |
 //! | 7       | century and sex: 1 and 2 for births of the 1800s, 3 and 4, 5 and 6; odd: male |
 //! | 8 to 11 | serial number                                                                 |
-//! | 12      | control digit, see [`control_digit`]                                          |
+//! | 12      | control digit, of weighted sums modulo 11                                     |
 
 use std::ops::RangeInclusive;
 
 use super::random::Permutation;
 
 /// Bytes of a number: digits in ASCII.
-pub(crate) const IIN_BYTES: usize = 12;
+pub const IIN_BYTES: usize = 12;
 
 /// Years of birth, all equally likely.
 const YEARS: RangeInclusive<u32> = 1880..=2025;
@@ -27,7 +27,7 @@ const WEIGHTS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 const WEIGHTS_AGAIN: [u32; 11] = [3, 4, 5, 6, 7, 8, 9, 10, 11, 1, 2];
 
 /// Distinct valid numbers in a random order that `seed` determines: about a billion.
-pub(crate) fn iins(seed: u64) -> impl Iterator<Item = u64> {
+pub fn iins(seed: u64) -> impl Iterator<Item = u64> {
     let births = births();
     let bodies = births.len() as u64 * SEXES * SERIALS;
     let order = Permutation::new(bodies, seed);

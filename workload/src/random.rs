@@ -7,7 +7,8 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 ///
 /// Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014;
 /// the constants are Stafford's variant 13.
-pub(crate) fn mix(mut x: u64) -> u64 {
+#[must_use]
+pub fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
@@ -15,28 +16,32 @@ pub(crate) fn mix(mut x: u64) -> u64 {
 
 /// A stream of random numbers: SplitMix64. Not for secrets.
 #[derive(Debug, Clone)]
-pub(crate) struct Random {
+pub struct Random {
     state: u64,
 }
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The stream of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number; all are equally likely.
+    #[expect(clippy::should_implement_trait, reason = "a stream without an end is no iterator")]
+    pub fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         mix(self.state)
     }
 
     /// A number from 0 to `bound - 1`. Its bias, `bound / 2^64`, is not measurable here.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next()) * u128::from(bound);
         u64::try_from(wide >> 64).expect("the upper half of 128 bits has 64")
     }
 
     /// One of `choices`, which may not be empty.
-    pub(crate) fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         let index = self.below(choices.len() as u64);
         &choices[usize::try_from(index).expect("an index of a slice fits")]
     }
@@ -48,14 +53,16 @@ impl Random {
 /// domain is put through again until it falls inside ("cycle walking", Black and Rogaway, CT-RSA
 /// 2002). That takes fewer than four steps on average.
 #[derive(Debug, Clone)]
-pub(crate) struct Permutation {
+pub struct Permutation {
     domain: u64,
     half_bits: u32,
     round_keys: [u64; 4],
 }
 
 impl Permutation {
-    pub(crate) fn new(domain: u64, seed: u64) -> Self {
+    /// A random order of the numbers below `domain`.
+    #[must_use]
+    pub fn new(domain: u64, seed: u64) -> Self {
         let bits = u64::BITS - domain.saturating_sub(1).leading_zeros();
         let mut random = Random::new(seed);
         let round_keys = std::array::from_fn(|_| random.next());
@@ -63,7 +70,8 @@ impl Permutation {
     }
 
     /// Where `index`, below the domain, goes.
-    pub(crate) fn at(&self, index: u64) -> u64 {
+    #[must_use]
+    pub fn at(&self, index: u64) -> u64 {
         assert!(index < self.domain, "{index} is outside the domain of {}", self.domain);
         let mut number = self.step(index);
         while number >= self.domain {

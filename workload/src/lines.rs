@@ -10,7 +10,7 @@ const SPLIT_SEED: u64 = 0x5349_4556_4544_4231;
 
 /// Some lines of a text, kept as they stand in the file: memory is the file plus 16 bytes a line.
 #[derive(Debug, Clone)]
-pub(crate) struct Lines {
+pub struct Lines {
     text: Arc<[u8]>,
     places: Vec<Range<usize>>,
 }
@@ -31,6 +31,7 @@ impl Lines {
         [stored, absent].map(|places| Self { text: Arc::clone(&text), places })
     }
 
+    /// Number of lines.
     pub(crate) fn len(&self) -> u64 {
         self.places.len() as u64
     }

@@ -6,12 +6,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The real time, from an arbitrary start.
 #[expect(clippy::disallowed_methods, reason = "a measurement needs the real clock")]
-pub(crate) fn now() -> Instant {
+#[must_use]
+pub fn now() -> Instant {
     Instant::now()
 }
 
 /// CPU time that the calling thread has used.
-pub(crate) fn thread_cpu_time() -> Duration {
+#[must_use]
+pub fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).expect("CPU time is not negative");
     let ns = u32::try_from(time.tv_nsec).expect("a second has fewer ns than u32 holds");
