@@ -7,7 +7,7 @@
 use std::{ops::Range, path::Path};
 
 use indicatif::ProgressBar;
-use sievedb::{Db, Durability, KeyspaceOptions, Options, Result};
+use sievedb::{Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, Result};
 
 use super::{case::Filters, levels::levels, progress};
 use crate::workload::{Keys, VALUE_BYTES, value_of};
@@ -43,7 +43,8 @@ impl Filling<'_> {
     /// How a store with or without filters is opened.
     pub(crate) fn options(&self, filters: Filters) -> Options {
         let bits_per_key = if filters == Filters::Off { 0.0 } else { self.bits_per_key };
-        Options::new().keyspace(KeyspaceOptions::new().filter_bits_per_key(bits_per_key))
+        let policy = FilterPolicy::new(FilterPolicyKind::Bloom).bits_per_key(bits_per_key);
+        Options::new().keyspace(KeyspaceOptions::new().filter_policy(policy))
     }
 
     /// Makes a store in the folder `path`, closed when this returns. Returns the bytes of its
