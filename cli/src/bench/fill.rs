@@ -40,10 +40,14 @@ pub(crate) struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// How a store with or without filters is opened.
+    /// How a store with these filters is opened.
     pub(crate) fn options(&self, filters: Filters) -> Options {
-        let bits_per_key = if filters == Filters::Off { 0.0 } else { self.bits_per_key };
-        let policy = FilterPolicy::new(FilterPolicyKind::Bloom).bits_per_key(bits_per_key);
+        let kind = match filters {
+            Filters::Off => FilterPolicyKind::None,
+            Filters::Bloom => FilterPolicyKind::Bloom,
+            Filters::Auto => FilterPolicyKind::Auto,
+        };
+        let policy = FilterPolicy::new(kind).bits_per_key(self.bits_per_key);
         Options::new().keyspace(KeyspaceOptions::new().filter_policy(policy))
     }
 
