@@ -12,7 +12,7 @@
 //! | 5      | block size, in bytes                               |
 //! | 6      | compression: 0 none, 1 LZ4                         |
 //! | 7      | version of the key hash                            |
-//! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none |
+//! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
 //!
 //! A field that this release does not know is refused: it may change how data is read.
 

@@ -8,7 +8,7 @@
 
 use std::hint::black_box;
 
-use sievedb_filter::{BlockedBloom, Ribbon, TableFilter, filter_block};
+use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block};
 
 const ROUNDS: usize = 9;
 const ASKED: usize = 1 << 16;
@@ -28,28 +28,29 @@ fn main() {
     }
 }
 
-type Build = fn(&[u64], f64) -> TableFilter;
-
 fn table(keys: usize) {
-    let bloom: Build = |hashes, bits| TableFilter::BlockedBloom(BlockedBloom::build(hashes, bits));
-    let ribbon: Build = |hashes, bits| TableFilter::Ribbon(Ribbon::build(hashes, bits));
     let kinds = [
-        ("blocked Bloom, 10 bits", bloom, 10.0),
-        ("ribbon, 7 columns", ribbon, 7.0),
-        ("ribbon, 6.72 columns", ribbon, 6.72),
-        ("ribbon, 8 columns", ribbon, 8.0),
-        ("ribbon, 10 columns", ribbon, 10.0),
+        ("blocked Bloom, 10 bits", FilterKind::BlockedBloom, 10.0),
+        ("ribbon, 7 columns", FilterKind::Ribbon, 7.0),
+        ("ribbon, 6.72 columns", FilterKind::Ribbon, 6.72),
+        ("ribbon, 8 columns", FilterKind::Ribbon, 8.0),
+        ("ribbon, 10 columns", FilterKind::Ribbon, 10.0),
+        ("binary fuse, 8 bits", FilterKind::BinaryFuse, 9.0),
+        ("binary fuse, 16 bits", FilterKind::BinaryFuse, 18.0),
     ];
+    let build = |kind, hashes: &[u64], bits| {
+        TableFilter::build(kind, hashes, bits).expect("none is a reserved kind")
+    };
     let hashes: Vec<u64> = (0..keys as u64).map(mix).collect();
     let absent: Vec<u64> = (1..=ASKED as u64).map(|i| mix(i << 40)).collect();
     let present: Vec<u64> =
         absent.iter().map(|hash| hashes[(hash % keys as u64) as usize]).collect();
-    let filters = kinds.map(|(_, build, bits)| build(&hashes, bits));
+    let filters = kinds.map(|(_, kind, bits)| build(kind, &hashes, bits));
     let mut times = kinds.map(|_| [const { Vec::new() }; 4]);
     let mut answers = vec![false; ASKED];
     for _ in 0..ROUNDS {
-        for ((&(_, build, bits), filter), times) in kinds.iter().zip(&filters).zip(&mut times) {
-            times[0].push(time(|| drop(black_box(build(&hashes, bits)))) / keys as f64);
+        for ((&(_, kind, bits), filter), times) in kinds.iter().zip(&filters).zip(&mut times) {
+            times[0].push(time(|| drop(black_box(build(kind, &hashes, bits)))) / keys as f64);
             for (asked, times) in [&absent, &present].into_iter().zip(&mut times[1..]) {
                 let ask = || {
                     for _ in 0..8 {
@@ -69,13 +70,8 @@ fn table(keys: usize) {
             times[3].push(time(ask) / (8 * ASKED) as f64);
         }
     }
-    for (((name, _, bits), filter), times) in kinds.iter().zip(&filters).zip(times) {
-        let millibits = (bits * 1e3) as u64; // At most 40,000.
-        let stored = match filter {
-            TableFilter::BlockedBloom(filter) => filter_block::encode(filter, 0, 0, millibits),
-            TableFilter::Ribbon(filter) => filter_block::encode_ribbon(filter, 0, 0, millibits),
-            _ => continue,
-        };
+    for (((name, ..), filter), times) in kinds.iter().zip(&filters).zip(times) {
+        let stored = filter_block::encode(filter, Expected { hash_seed: 0, salt: 0 });
         let [build, absent, present, batched] = times.map(median);
         println!(
             "{keys:>9}  {name:24}  {:>9.3}  {:>7.4}  {build:>8.1}  {absent:>8.2}  {present:>8.2}  {batched:>8.2}",

@@ -6,7 +6,9 @@
 //! [`crate::filter_block`].
 
 use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Tester, line_index, prefetch};
-use crate::params::{BITS_PER_KEY_MAX, blocked_bloom_fpr_of, blocked_bloom_probes};
+use crate::params::{
+    BITS_PER_KEY_MAX, blocked_bloom_fpr_of, blocked_bloom_lines, blocked_bloom_probes,
+};
 
 /// An immutable blocked Bloom filter.
 #[derive(Debug, Clone)]
@@ -35,9 +37,8 @@ impl BlockedBloom {
             "bits_per_key is {bits_per_key}"
         );
         let keys = hashes.chunk_by(|left, right| left == right).count();
-        let bits = keys as f64 * bits_per_key;
-        // At most 40 bits for each of the hashes in memory: no float comes near `usize::MAX`.
-        let lines = ((bits / f64::from(LINE_BITS)).ceil() as usize).max(1);
+        // At most 40 bits for each of the hashes in memory: far below `usize::MAX`.
+        let lines = blocked_bloom_lines(keys as u64, bits_per_key) as usize;
         // For the bits that a key really gets: rounding up to whole lines is a gift to small sets.
         let received = lines as f64 * f64::from(LINE_BITS) / keys.max(1) as f64;
         Self::with_shape(hashes, lines, blocked_bloom_probes(received))

@@ -6,6 +6,7 @@
 //! | [`params`]                | how many bits and probes, and which false-positive rate        |
 //! | [`blocked_bloom`]         | the filter of a table: built once, one cache line per question |
 //! | [`ribbon`]                | the same in two thirds of the memory, slower to build and ask  |
+//! | [`binary_fuse`]           | the same with two rates alone, and three lines per question    |
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
 //! | [`filter_block`]          | the bytes of a table's filter                                  |
@@ -25,6 +26,7 @@
 //! ```
 
 pub mod atomic_blocked_bloom;
+pub mod binary_fuse;
 pub mod blocked_bloom;
 pub mod decode_error;
 pub mod filter_block;
@@ -35,6 +37,7 @@ pub mod ribbon;
 pub mod table_filter;
 
 pub use atomic_blocked_bloom::AtomicBlockedBloom;
+pub use binary_fuse::{BinaryFuse8, BinaryFuse16};
 pub use blocked_bloom::BlockedBloom;
 pub use decode_error::DecodeError;
 pub use filter_block::{Expected, FilterKind};

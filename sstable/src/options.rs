@@ -88,9 +88,8 @@ impl TableOptions {
         self
     }
 
-    /// What the filter is: [`FilterKind::BlockedBloom`], the default, or [`FilterKind::Ribbon`], which
-    /// takes a third less for the same rate, 20 bytes a key of memory while it is built, and longer to
-    /// build and to ask.
+    /// What the filter is; default [`FilterKind::BlockedBloom`]. A [`FilterKind::Ribbon`] takes a third
+    /// less for the same rate, and longer to build and to ask. Not [`FilterKind::Range`].
     pub fn filter_kind(mut self, kind: FilterKind) -> Self {
         self.filter_kind = kind;
         self
@@ -144,11 +143,7 @@ impl TableOptions {
                 "0, or from 0.001 to 40",
             ),
             (BLOCK_BYTES.contains(&self.index_partition_bytes), "index_partition_bytes", size),
-            (
-                matches!(self.filter_kind, FilterKind::BlockedBloom | FilterKind::Ribbon),
-                "filter_kind",
-                "BlockedBloom or Ribbon",
-            ),
+            (self.filter_kind != FilterKind::Range, "filter_kind", "any kind but Range"),
         ];
         for (is_in_range, name, allowed) in checks {
             if !is_in_range {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sievedb_filter::{BlockedBloom, FilterKind, Ribbon, filter_block, key_hash};
+use sievedb_filter::{Expected, TableFilter, filter_block, key_hash};
 use sievedb_format::{
     Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, Trailer,
     VALUE_BYTES_MAX,
@@ -280,20 +280,18 @@ impl<S: TableSink> TableWriter<S> {
         if hashes.is_empty() {
             return Ok(None);
         }
-        let TableIdentity { salt, hash_seed, .. } = self.identity;
-        let (bits, millibits) = (self.options.filter_bits_per_key, self.options.filter_millibits());
-        let (block, expected_fpr) = if self.options.filter_kind == FilterKind::Ribbon {
-            let filter = Ribbon::build(&hashes, bits);
-            drop(hashes);
-            let block = filter_block::encode_ribbon(&filter, hash_seed, salt, millibits);
-            (block, filter.expected_fpr())
-        } else {
-            let filter = BlockedBloom::build(&hashes, bits);
-            drop(hashes);
-            (filter_block::encode(&filter, hash_seed, salt, millibits), filter.expected_fpr())
+        let Some(filter) =
+            TableFilter::build(self.options.filter_kind, &hashes, self.options.filter_bits_per_key)
+        else {
+            return Ok(None);
         };
-        let kind = self.options.filter_kind as u8;
-        self.properties.filter = Some(FilterProperties { kind, expected_fpr });
+        drop(hashes);
+        let TableIdentity { salt, hash_seed, .. } = self.identity;
+        let block = filter_block::encode(&filter, Expected { hash_seed, salt });
+        self.properties.filter = Some(FilterProperties {
+            kind: filter.kind() as u8,
+            expected_fpr: filter.expected_fpr(),
+        });
         self.out.align(FILTER_ALIGNMENT)?;
         let (offset, bytes) = (self.out.offset(), block.len() as u64);
         self.out.append(&block)?;

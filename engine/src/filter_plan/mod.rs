@@ -82,6 +82,7 @@ fn choose_among(
             FilterChoice { kind: FilterKind::BlockedBloom, bits_per_key: bits }
         }
         FilterPolicyKind::Ribbon => rounded(FilterKind::Ribbon, bits),
+        FilterPolicyKind::Fuse => FilterChoice { kind: FilterKind::BinaryFuse, bits_per_key: bits },
         FilterPolicyKind::Auto => {
             let run_keys = run.keys + new_keys;
             let other_keys: u64 = others.iter().map(|other| other.keys).sum();
@@ -198,13 +199,20 @@ mod tests {
 
     #[test]
     fn each_policy_gives_what_it_says() {
-        use FilterPolicyKind::{Auto, Bloom, None, Ribbon};
+        use FilterPolicyKind::{Auto, Bloom, Fuse, None, Ribbon};
         let bloom = |bits_per_key| FilterChoice { kind: FilterKind::BlockedBloom, bits_per_key };
         let ribbon = |bits_per_key| FilterChoice { kind: FilterKind::Ribbon, bits_per_key };
         let cases = [
             ("none", None, 10.0, 1_000_000, bloom(0.0)),
             ("no bits", Auto, 0.0, 1_000_000, bloom(0.0)),
             ("Bloom", Bloom, 9.9, 1_000_000, bloom(9.9)),
+            (
+                "Fuse",
+                Fuse,
+                9.9,
+                10,
+                FilterChoice { kind: FilterKind::BinaryFuse, bits_per_key: 9.9 },
+            ),
             ("Ribbon", Ribbon, 9.9, 10, ribbon(9.9)),
             ("less than a column", Ribbon, 0.5, 1_000_000, bloom(0.5)),
             ("Auto, less than a column", Auto, 0.5, 2_000, bloom(0.45)),

@@ -64,8 +64,8 @@ fn options(disk: &Arc<MemoryFs>, lots: &mut Rng, planted: Option<PlantedBug>) ->
 }
 
 fn filter_policy(lots: &mut Rng) -> FilterPolicy {
-    use FilterPolicyKind::{Auto, Bloom, None, Ribbon};
-    let kind = *lots.pick(&[Auto, Auto, Bloom, Ribbon, None]);
+    use FilterPolicyKind::{Auto, Bloom, Fuse, None, Ribbon};
+    let kind = *lots.pick(&[Auto, Auto, Bloom, Ribbon, Fuse, None]);
     FilterPolicy::new(kind).bits_per_key(*lots.pick(&[0.0, 0.5, 3.7, 10.0]))
 }
 

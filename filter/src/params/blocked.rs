@@ -1,69 +1,38 @@
-//! How many bits and probes a Bloom filter takes, and which false-positive rate that gives.
+//! A blocked Bloom filter: lines of 512 bits, and each key in one of them.
 //!
-//! A rate is the share of absent keys that the filter calls "maybe", from 0 to 1. Bits per key are
-//! filter bits divided by distinct keys. Probes are the bits set per key. Hashes are taken as
-//! independent and uniform throughout.
+//! The rates at the best number of probes, beside those of an unblocked filter with its own best
+//! number, and what the bits are over the [`lower_bound_bits_per_key`](super::lower_bound_bits_per_key)
+//! of the blocked rate:
 //!
-//! Sources: Broder and Mitzenmacher, "Network Applications of Bloom Filters: A Survey", Internet
-//! Mathematics 1(4), 2004, for the unblocked filter; Putze, Sanders and Singler, "Cache-, Hash- and
-//! Space-Efficient Bloom Filters", JEA 14, 2009, for the load of the lines of a blocked one.
+//! | bits | probes |   blocked |  unblocked |  over |
+//! |------|--------|-----------|------------|-------|
+//! |    4 |      3 |    14.8 % |     14.7 % |  45 % |
+//! |    5 |      3 |    9.31 % |     9.18 % |  46 % |
+//! |    6 |      4 |    5.77 % |     5.61 % |  46 % |
+//! |    7 |      5 |    3.66 % |     3.47 % |  47 % |
+//! |    8 |      5 |    2.33 % |     2.16 % |  47 % |
+//! |    9 |      6 |    1.49 % |     1.33 % |  48 % |
+//! |   10 |      6 |   0.966 % |    0.819 % |  49 % |
+//! |   11 |      7 |   0.625 % |    0.509 % |  50 % |
+//! |   12 |      8 |   0.413 % |    0.314 % |  52 % |
+//! |   13 |      8 |   0.273 % |    0.194 % |  53 % |
+//! |   14 |      9 |   0.184 % |    0.120 % |  54 % |
+//! |   15 |      9 |   0.123 % |   0.0744 % |  55 % |
+//! |   16 |      9 |  0.0844 % |   0.0459 % |  57 % |
+//! |   17 |     10 |  0.0578 % |   0.0284 % |  58 % |
+//! |   18 |     10 |  0.0401 % |   0.0176 % |  60 % |
+//! |   19 |     11 |  0.0281 % |   0.0109 % |  61 % |
+//! |   20 |     11 |  0.0198 % |  0.00671 % |  63 % |
+//! |   21 |     11 |  0.0141 % |  0.00416 % |  64 % |
+//! |   22 |     12 |  0.0101 % |  0.00257 % |  66 % |
+//! |   23 |     12 | 0.00729 % |  0.00159 % |  67 % |
+//! |   24 |     12 | 0.00533 % | 0.000984 % |  69 % |
+//!
+//! Source: Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", JEA 14,
+//! 2009, for the load of the lines.
 
-use std::f64::consts::LN_2;
-
+use super::{BITS_PER_KEY_MAX, check_bits_per_key, check_fpr};
 use crate::line::{LINE_BITS, PROBES_MAX};
-
-/// The most bits per key that a filter takes.
-pub const BITS_PER_KEY_MAX: f64 = 40.0;
-
-/// Fewest bits in which any filter can hold a key at rate `fpr`: `log2(1 / fpr)`.
-///
-/// # Panics
-///
-/// If `fpr` is not in `0 < fpr <= 1`.
-#[must_use]
-pub fn lower_bound_bits_per_key(fpr: f64) -> f64 {
-    assert!(fpr > 0.0 && fpr <= 1.0, "fpr is {fpr}");
-    -fpr.log2()
-}
-
-/// Bits of an unblocked Bloom filter that holds `keys` at rate `fpr`: `-keys ln(fpr) / ln(2)^2`,
-/// rounded up.
-///
-/// # Panics
-///
-/// If `fpr` is not in `0 < fpr <= 1`.
-#[must_use]
-pub fn bloom_bits(keys: u64, fpr: f64) -> u64 {
-    assert!(fpr > 0.0 && fpr <= 1.0, "fpr is {fpr}");
-    // A float turns into an integer by saturation, and no count of bits comes near 2^53.
-    (-(keys as f64) * fpr.ln() / (LN_2 * LN_2)).ceil() as u64
-}
-
-/// Best number of probes of an unblocked Bloom filter: `bits_per_key ln(2)`, rounded to the nearest,
-/// at least 1.
-///
-/// Above 2 bits per key, rounding makes the rate at most 5 % larger than `0.6185^bits_per_key`, which
-/// a fraction of a probe would reach.
-///
-/// # Panics
-///
-/// If `bits_per_key` is not positive and finite.
-#[must_use]
-pub fn bloom_probes(bits_per_key: f64) -> u32 {
-    check_bits_per_key(bits_per_key);
-    (bits_per_key * LN_2).round().max(1.0) as u32
-}
-
-/// Expected rate of an unblocked Bloom filter: `(1 - e^(-probes / bits_per_key))^probes`.
-///
-/// # Panics
-///
-/// If `bits_per_key` is not positive and finite.
-#[must_use]
-pub fn bloom_fpr(bits_per_key: f64, probes: u32) -> f64 {
-    check_bits_per_key(bits_per_key);
-    (1.0 - (-f64::from(probes) / bits_per_key).exp()).powf(probes.into())
-}
 
 /// Best number of probes of a blocked Bloom filter, from 1 to [`PROBES_MAX`].
 ///
@@ -123,6 +92,50 @@ pub fn blocked_bloom_fpr_of(keys: u64, lines: u64, probes: u8) -> f64 {
     mixture(probes, |x| ((-x / lines as f64).ln_1p() * keys as f64).exp())
 }
 
+/// Lines of a filter of `bits_per_key` bits for each of `keys` keys: rounded up, at least 1.
+///
+/// # Panics
+///
+/// If `bits_per_key` is not positive and finite.
+#[must_use]
+pub fn blocked_bloom_lines(keys: u64, bits_per_key: f64) -> u64 {
+    check_bits_per_key(bits_per_key);
+    // A float turns into an integer by saturation.
+    ((keys as f64 * bits_per_key / f64::from(LINE_BITS)).ceil() as u64).max(1)
+}
+
+/// Fewest bits per key with which a large blocked Bloom filter, with the best number of probes, has
+/// at most rate `fpr`; `None` if [`BITS_PER_KEY_MAX`] do not reach it, which give 0.8 in a
+/// million.
+///
+/// The inverse of [`blocked_bloom_fpr`], by bisection, to a billionth of a bit.
+///
+/// # Panics
+///
+/// If `fpr` is not in `0 < fpr < 1`.
+#[must_use]
+pub fn blocked_bloom_bits_per_key(fpr: f64) -> Option<f64> {
+    check_fpr(fpr);
+    assert!(fpr < 1.0, "fpr is {fpr}");
+    let is_enough = |bits: f64| blocked_bloom_fpr(bits, blocked_bloom_probes(bits)) <= fpr;
+    let (mut too_few, mut enough) = (0.0, BITS_PER_KEY_MAX);
+    if !is_enough(enough) {
+        return None;
+    }
+    while enough - too_few > 1e-9 {
+        let middle = too_few.midpoint(enough);
+        if is_enough(middle) {
+            enough = middle;
+        } else {
+            too_few = middle;
+        }
+    }
+    Some(enough)
+}
+
+/// Numbers of probes, 0 included.
+const POWERS: usize = PROBES_MAX as usize + 1;
+
 /// `E[(share of bits set in a line)^probes]`, where `generating(x)` is `E[(1 - x)^J]` of the number
 /// `J` of keys in a line.
 fn mixture(probes: u8, generating: impl Fn(f64) -> f64) -> f64 {
@@ -132,25 +145,25 @@ fn mixture(probes: u8, generating: impl Fn(f64) -> f64) -> f64 {
 
     // differences[0] is, in round d, the d-th finite difference of the power in the formula: the
     // alternating sum over i, found without binomial coefficients.
-    let mut differences: Vec<f64> = (0..=probes)
-        .map(|i| generating(1.0 - (1.0 - f64::from(i) / bits).powi(probes.into())))
-        .collect();
+    let mut differences = [0.0; POWERS];
+    for (i, difference) in (0..=probes).zip(&mut differences) {
+        *difference = generating(1.0 - (1.0 - f64::from(i) / bits).powi(probes.into()));
+    }
     let mut rate = 0.0;
-    for distinct in distinct_probes(k) {
-        rate += distinct * differences[0];
-        for i in 1..differences.len() {
+    for (d, share) in distinct_probes(k)[..=k].iter().enumerate() {
+        rate += share * differences[0];
+        for i in 1..=k - d {
             differences[i - 1] -= differences[i];
         }
-        differences.pop();
     }
     // The differences of an almost empty filter cancel to a rounding error of either sign.
     rate.clamp(0.0, 1.0)
 }
 
 /// Entry `d` is the probability that `k` random bits of a line are `d` different ones.
-fn distinct_probes(k: usize) -> Vec<f64> {
+fn distinct_probes(k: usize) -> [f64; POWERS] {
     let bits = f64::from(LINE_BITS);
-    let mut distribution = vec![0.0; k + 1];
+    let mut distribution = [0.0; POWERS];
     distribution[0] = 1.0;
     for _ in 0..k {
         for d in (0..=k).rev() {
@@ -165,56 +178,10 @@ fn distinct_probes(k: usize) -> Vec<f64> {
     distribution
 }
 
-/// Expected rate of a filter that compares a fingerprint of `columns` bits, such as a ribbon:
-/// `2^-columns`.
-///
-/// With a fraction, that share of the filter has a column more than the rest, and this is the
-/// mixture of the two rates. It is up to 6 % above `2^-columns`.
-///
-/// # Panics
-///
-/// If `columns` is negative or not finite.
-#[must_use]
-pub fn columns_fpr(columns: f64) -> f64 {
-    assert!(columns >= 0.0 && columns.is_finite(), "columns is {columns}");
-    let whole = columns.floor();
-    // A share has this column more, and so half of the rate.
-    (-whole).exp2() * (1.0 - (columns - whole) / 2.0)
-}
-
-fn check_bits_per_key(bits_per_key: f64) {
-    assert!(bits_per_key > 0.0 && bits_per_key.is_finite(), "bits_per_key is {bits_per_key}");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn assert_near(found: f64, want: f64, tolerance: f64, name: &str) {
-        assert!((found / want - 1.0).abs() <= tolerance, "{name}: {found}, {want} was expected");
-    }
-
-    /// The well-known sizes for a million keys, and two for twenty million.
-    #[test]
-    fn unblocked_sizes_are_those_of_the_literature() {
-        let cases = [
-            ("10 %", 1_000_000, 0.1, 4_792_530, 3),
-            ("1 %", 1_000_000, 0.01, 9_585_059, 7),
-            ("0.1 %", 1_000_000, 0.001, 14_377_588, 10),
-            ("0.01 %", 1_000_000, 0.0001, 19_170_117, 13),
-            ("20 million at 1 %", 20_000_000, 0.01, 191_701_168, 7),
-        ];
-        for (name, keys, fpr, bits, probes) in cases {
-            assert_eq!(bloom_bits(keys, fpr), bits, "{name}");
-            let bits_per_key = bits as f64 / keys as f64;
-            assert_eq!(bloom_probes(bits_per_key), probes, "{name}");
-            assert_near(bloom_fpr(bits_per_key, probes), fpr, 0.04, name);
-            assert_near(lower_bound_bits_per_key(fpr), bits_per_key * LN_2, 1e-4, name);
-        }
-        let bits_per_key = (1_u64 << 28) as f64 / 20e6;
-        assert_near(bloom_fpr(bits_per_key, 12), 0.0018, 0.03, "2^28 bits, 12 probes");
-    }
+    use crate::params::{assert_near, bloom_fpr, bloom_probes, lower_bound_bits_per_key};
 
     /// Rates that others computed for 512-bit lines with the average-load approximation, which is
     /// up to 5 % too low (see [`blocked_bloom_fpr_of`]).
@@ -296,22 +263,57 @@ mod tests {
     }
 
     #[test]
-    fn a_fraction_of_a_column_is_a_mixture() {
-        let cases =
-            [(0.0, 1.0), (1.0, 0.5), (7.0, 0.007_812_5), (6.72, 0.01), (7.5, 0.005_859_375)];
-        for (columns, want) in cases {
-            assert_near(columns_fpr(columns), want, 1e-9, &format!("{columns} columns"));
-        }
-        for columns in (0..=3200).map(|hundredths| f64::from(hundredths) / 100.0) {
-            let bound = (-columns).exp2();
-            assert!((1.0 - 1e-9..1.062).contains(&(columns_fpr(columns) / bound)), "{columns}");
-        }
-    }
-
-    #[test]
     fn an_empty_filter_has_no_false_positives() {
         for probes in 1..=PROBES_MAX {
             assert!(blocked_bloom_fpr_of(0, 1, probes) < 1e-12, "{probes} probes");
+        }
+    }
+
+    /// The inverse meets the rate, and a little less does not.
+    #[test]
+    fn bits_reach_the_rate() {
+        let rate = |bits| blocked_bloom_fpr(bits, blocked_bloom_probes(bits));
+        for fpr in [0.999, 0.5, 0.1, 0.03, 0.01, 0.001, 1e-4, 1e-5, 2e-6] {
+            let bits = blocked_bloom_bits_per_key(fpr).expect("40 bits reach it");
+            assert!(rate(bits) <= fpr, "{fpr}: {bits} bits");
+            assert!(rate(bits - 0.01) > fpr, "{fpr}: {bits} bits");
+        }
+        for (fpr, want) in [(0.01, 9.92), (0.001, 15.54), (0.0001, 22.03)] {
+            let bits = blocked_bloom_bits_per_key(fpr).expect("40 bits reach it");
+            assert!((bits - want).abs() < 0.01, "{fpr}: {bits} bits");
+        }
+        assert_eq!(blocked_bloom_bits_per_key(1e-12), None);
+    }
+
+    #[test]
+    fn lines_are_rounded_up() {
+        let cases =
+            [(0, 10.0, 1), (1, 10.0, 1), (512, 1.0, 1), (513, 1.0, 2), (1_000_000, 10.0, 19_532)];
+        for (keys, bits_per_key, lines) in cases {
+            assert_eq!(blocked_bloom_lines(keys, bits_per_key), lines, "{keys} keys");
+        }
+    }
+
+    /// The table at the top is what the functions give.
+    #[test]
+    fn rates_at_whole_bits_per_key() {
+        for bits in 4..=24_u8 {
+            let bits_per_key = f64::from(bits);
+            let probes = blocked_bloom_probes(bits_per_key);
+            let blocked = blocked_bloom_fpr(bits_per_key, probes);
+            let unblocked = bloom_fpr(bits_per_key, bloom_probes(bits_per_key));
+            let percent = |rate: f64| {
+                let rate = rate * 100.0;
+                let digits = (2 - rate.log10().floor() as i32).max(0) as usize;
+                format!("{rate:.digits$} %")
+            };
+            let over = (bits_per_key / lower_bound_bits_per_key(blocked) - 1.0) * 100.0;
+            let row = format!(
+                "//! | {bits:4} | {probes:6} | {:>9} | {:>10} | {over:3.0} % |",
+                percent(blocked),
+                percent(unblocked)
+            );
+            assert!(include_str!("blocked.rs").lines().any(|line| line == row), "{row}");
         }
     }
 }
