@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sievedb_filter::{BlockedBloom, Expected, TableFilter, filter_block, key_hash};
+use sievedb_filter::{Expected, TableFilter, filter_block, key_hash};
 use sievedb_format::{
     Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, Trailer,
     VALUE_BYTES_MAX,
@@ -280,8 +280,11 @@ impl<S: TableSink> TableWriter<S> {
         if hashes.is_empty() {
             return Ok(None);
         }
-        let filter = BlockedBloom::build(&hashes, self.options.filter_bits_per_key);
-        let filter = TableFilter::from(filter);
+        let Some(filter) =
+            TableFilter::build(self.options.filter_kind, &hashes, self.options.filter_bits_per_key)
+        else {
+            return Ok(None);
+        };
         drop(hashes);
         let TableIdentity { salt, hash_seed, .. } = self.identity;
         let block = filter_block::encode(&filter, Expected { hash_seed, salt });
