@@ -60,8 +60,9 @@ impl Bits {
         let mut fresh = 0;
         for place in places {
             let word = &mut words[word_of(place)];
-            fresh += !(*word >> (place % 64)) & 1;
-            *word |= 1 << (place % 64);
+            let set = *word | 1 << (place % 64);
+            fresh += u64::from(set != *word);
+            *word = set;
         }
         self.ones += fresh;
         fresh == 0
