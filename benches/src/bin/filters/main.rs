@@ -10,6 +10,7 @@ mod known;
 mod limits;
 mod measure;
 mod plot;
+mod point;
 mod resident;
 mod sketch;
 mod space;

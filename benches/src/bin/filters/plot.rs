@@ -14,7 +14,7 @@ use plotters::{
 
 use crate::{
     contestants::{FAMILIES, Origin},
-    space::Point,
+    point::Point,
     text,
 };
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
 use serde_json::json;
 
 use crate::{
@@ -10,7 +9,9 @@ use crate::{
     allocation::bytes_of,
     contestants::{FAMILIES, Family},
     measure::{Hashes, Space},
-    plot, text,
+    plot,
+    point::Point,
+    text,
 };
 
 /// Rates that structures are asked for.
@@ -35,23 +36,6 @@ pub(crate) struct Args {
     /// Where the plot goes.
     #[arg(long, value_name = "FILE", default_value = plot::PATH)]
     plot: PathBuf,
-}
-
-/// A structure at one rate.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Point {
-    pub(crate) structure: &'static str,
-    /// What it was asked for; `None` for one that has no choice.
-    pub(crate) rate_asked: Option<f64>,
-    #[serde(flatten)]
-    pub(crate) space: Space,
-}
-
-impl Point {
-    /// The rate it has: where the plot draws it.
-    pub(crate) fn rate(&self) -> f64 {
-        self.space.fpr_expected.unwrap_or(self.space.fpr_measured)
-    }
 }
 
 /// Keys of each structure.

@@ -1,0 +1,22 @@
+//! A structure at one rate: a row of the table of space, and a point of the plot.
+
+use serde::Serialize;
+
+use crate::measure::Space;
+
+/// A structure at one rate.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Point {
+    pub(crate) structure: &'static str,
+    /// What it was asked for; `None` for one that has no choice.
+    pub(crate) rate_asked: Option<f64>,
+    #[serde(flatten)]
+    pub(crate) space: Space,
+}
+
+impl Point {
+    /// The rate it has: where the plot draws it.
+    pub(crate) fn rate(&self) -> f64 {
+        self.space.fpr_expected.unwrap_or(self.space.fpr_measured)
+    }
+}
