@@ -6,7 +6,7 @@
 use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::filter_block::{self, Expected, FilterKind};
-use crate::ribbon::Ribbon;
+use crate::ribbon::{Asked, Ribbon};
 
 /// A table's filter in memory.
 #[derive(Debug, Clone)]
@@ -35,6 +35,15 @@ impl TableFilter {
         match self {
             Self::BlockedBloom(filter) => filter.may_contain_hash(hash),
             Self::Ribbon(filter) => filter.may_contain_hash(hash),
+        }
+    }
+
+    /// The same, for a hash that many filters are asked for.
+    #[inline]
+    pub(crate) fn may_contain_asked(&self, asked: Asked) -> bool {
+        match self {
+            Self::BlockedBloom(filter) => filter.may_contain_hash(asked.hash),
+            Self::Ribbon(filter) => filter.may_contain_asked(asked),
         }
     }
 
