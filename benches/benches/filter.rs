@@ -1,44 +1,105 @@
-//! Filters: building one, and asking it, in and out of the processor's caches.
+//! Filters: building each structure, and asking it, in and out of the processor's caches.
+//!
+//! Beside those of other crates: `cargo run --release -p sievedb-benches --bin filters`.
 
 use std::hint::black_box;
 
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use sievedb_benches::{key, shuffled};
-use sievedb_filter::{AtomicBlockedBloom, BlockedBloom, key_hash};
+use sievedb_filter::{
+    AtomicBlockedBloom, BinaryFuse8, BinaryFuse16, BlockedBloom, InsertFilter, Ribbon, key_hash,
+    standalone::{
+        AtomicBloomFilter, BloomFilter, CountingBloom, CuckooFilter, PartitionedBloom,
+        ScalableBloom,
+    },
+};
 
-const BITS_PER_KEY: f64 = 10.0;
+/// Keys: filters of some kilobytes, of the size of a core's cache, and beyond all caches.
+const KEYS: [u64; 3] = [10_000, 1_000_000, 10_000_000];
+
+/// Questions of one measurement.
+const ASKED: u64 = 1 << 16;
+
+/// Counts the keys that a filter calls "maybe".
+type Ask = Box<dyn Fn(&[u64]) -> usize>;
+
+/// Builds a filter over hashes.
+type Build = fn(&[u64]) -> Ask;
+
+/// The filter behind an [`Ask`].
+macro_rules! asking {
+    ($filter:expr) => {{
+        let filter = $filter;
+        Box::new(move |asked: &[u64]| {
+            asked.iter().filter(|&&hash| filter.may_contain_hash(hash)).count()
+        })
+    }};
+}
+
+/// The same of a structure that is filled key by key.
+macro_rules! filled {
+    ($structure:ident, $hashes:expr) => {
+        asking!(fill($structure::with_rate($hashes.len() as u64, 0.01), $hashes))
+    };
+}
+
+/// Structures of about 1 %, or what is nearest, by name.
+const STRUCTURES: [(&str, Build); 10] = [
+    ("BlockedBloom", |hashes| asking!(BlockedBloom::build(hashes, 10.0))),
+    ("Ribbon", |hashes| asking!(Ribbon::build(hashes, 7.0))),
+    ("BinaryFuse8", |hashes| asking!(BinaryFuse8::build(hashes))),
+    ("BinaryFuse16", |hashes| asking!(BinaryFuse16::build(hashes))),
+    ("BloomFilter", |hashes| filled!(BloomFilter, hashes)),
+    ("AtomicBloomFilter", |hashes| filled!(AtomicBloomFilter, hashes)),
+    ("PartitionedBloom", |hashes| filled!(PartitionedBloom, hashes)),
+    ("CountingBloom", |hashes| filled!(CountingBloom, hashes)),
+    ("ScalableBloom", |hashes| filled!(ScalableBloom, hashes)),
+    ("CuckooFilter", |hashes| filled!(CuckooFilter, hashes)),
+];
+
+fn fill<F: InsertFilter>(mut filter: F, hashes: &[u64]) -> F {
+    for &hash in hashes {
+        filter.try_insert_hash(hash).expect("there is room for as many as were announced");
+    }
+    filter
+}
 
 /// Hashes of `count` keys, from key number `first` on.
 fn hashes(first: u64, count: u64) -> Vec<u64> {
     (first..first + count).map(|index| key_hash(&key(index), 0)).collect()
 }
 
-fn build(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("filter/build");
-    for keys in [10_000, 1_000_000] {
-        let hashes = hashes(0, keys);
-        group.throughput(Throughput::Elements(keys));
-        group.sample_size(20);
-        group.bench_function(BenchmarkId::new("blocked Bloom", keys), |bencher| {
-            bencher.iter(|| BlockedBloom::build(black_box(&hashes), BITS_PER_KEY));
-        });
-    }
+/// Test mode, which runs everything once, is content with the smallest set.
+fn keys() -> &'static [u64] {
+    let tests = std::env::args().any(|argument| argument == "--test");
+    if tests { &KEYS[..1] } else { &KEYS }
 }
 
-fn query(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("filter/query absent");
-    // 20 KiB, and 5 MiB of filter.
-    for keys in [1 << 14, 1 << 22] {
-        let filter = BlockedBloom::build(&hashes(0, keys), BITS_PER_KEY);
-        let absent = hashes(keys, 1 << 16);
-        let mut next = shuffled(1 << 16);
-        group.bench_function(BenchmarkId::new("blocked Bloom", keys), |bencher| {
-            bencher.iter_batched(
-                || absent[next() as usize],
-                |hash| filter.may_contain_hash(hash),
-                BatchSize::SmallInput,
-            );
-        });
+fn build_and_query(criterion: &mut Criterion) {
+    for &keys in keys() {
+        let stored = hashes(0, keys);
+        let absent = hashes(keys, ASKED);
+        let mut next = shuffled(ASKED);
+        let present: Vec<u64> =
+            (0..ASKED).map(|_| stored[(absent[next() as usize] % keys) as usize]).collect();
+        for (name, build) in STRUCTURES {
+            let mut group = criterion.benchmark_group("filter/build");
+            group.throughput(Throughput::Elements(keys)).sample_size(10);
+            group.bench_function(BenchmarkId::new(name, keys), |bencher| {
+                bencher.iter(|| build(black_box(&stored)));
+            });
+            group.finish();
+
+            let count = build(&stored);
+            for (asked, hashes) in [("absent", &absent), ("present", &present)] {
+                let mut group = criterion.benchmark_group(format!("filter/query {asked}"));
+                group.throughput(Throughput::Elements(ASKED)).sample_size(20);
+                group.bench_function(BenchmarkId::new(name, keys), |bencher| {
+                    bencher.iter(|| count(black_box(hashes)));
+                });
+                group.finish();
+            }
+        }
     }
 }
 
@@ -53,8 +114,7 @@ fn insert(criterion: &mut Criterion) {
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
-    build(&mut criterion);
-    query(&mut criterion);
+    build_and_query(&mut criterion);
     insert(&mut criterion);
     criterion.final_summary();
 }

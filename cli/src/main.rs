@@ -8,7 +8,6 @@ mod bench;
 mod commands;
 mod error;
 mod text;
-mod workload;
 
 use std::{
     error::Error as _,

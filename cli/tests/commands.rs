@@ -167,14 +167,15 @@ fn filters_spare_what_they_promise() {
         assert!(number("cache_bytes") * 10 <= number("table_bytes"), "{store}");
         assert_eq!(store["levels"][0]["level"], 0, "{store}");
     }
-    assert_eq!(report["cases"].as_array().unwrap().len(), 8);
+    assert_eq!(report["cases"].as_array().unwrap().len(), 12);
     let requests = |case: usize| {
         let case = &report["cases"][case];
         assert_eq!(case["asked"], "absent keys");
         case["data_block_requests_per_lookup"].as_f64().unwrap()
     };
     assert!(requests(0) >= 1.0, "filters off: {}", requests(0));
-    assert!(requests(1) <= 0.04, "blocked Bloom: {}", requests(1));
+    assert!(requests(1) <= 0.04, "uniform Bloom: {}", requests(1));
+    assert!(requests(2) <= 0.006, "Auto: {}", requests(2));
 }
 
 #[test]
@@ -187,8 +188,9 @@ fn a_broken_promise_fails_the_run() {
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(1), "{out}{err}");
-    assert!(out.contains("WRONG: blocked Bloom, all in cache, absent keys: "), "{out}{err}");
-    assert!(err.contains("a result is wrong"), "{out}{err}");
+    assert!(out.contains("WRONG: uniform Bloom, all in cache, absent keys: "), "{out}{err}");
+    assert!(out.contains("WRONG: Auto, all in cache, absent keys: "), "{out}{err}");
+    assert!(err.contains("2 results are wrong"), "{out}{err}");
     // The stores are kept, and not overwritten.
     assert_eq!(failure(&["get", text(&kept.join("off")), "a"]), "");
     assert!(failure(&args).contains("cannot create"));

@@ -4,7 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it found")]
 
-use sievedb::{Db, Durability, Keyspace, KeyspaceOptions};
+use sievedb::{Db, Durability, FilterPolicy, Keyspace, KeyspaceOptions};
 
 struct Users {
     db: Db,
@@ -16,8 +16,10 @@ impl Users {
     fn open(db: Db) -> sievedb::Result<Self> {
         let by_id = db.keyspace("users")?;
         // A keyspace has options of its own: names are asked for often and in vain.
-        let by_name =
-            db.keyspace_with("users by name", &KeyspaceOptions::new().filter_bits_per_key(16.0))?;
+        let by_name = db.keyspace_with(
+            "users by name",
+            &KeyspaceOptions::new().filter_policy(FilterPolicy::default().bits_per_key(16.0)),
+        )?;
         Ok(Self { db, by_id, by_name })
     }
 

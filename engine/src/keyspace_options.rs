@@ -12,6 +12,7 @@
 //! | 5      | block size, in bytes                               |
 //! | 6      | compression: 0 none, 1 LZ4                         |
 //! | 7      | version of the key hash                            |
+//! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
 //!
 //! A field that this release does not know is refused: it may change how data is read.
 
@@ -20,7 +21,11 @@ use sievedb_format::{Corruption, Decoder, Encode};
 pub use sievedb_sstable::Compression;
 use sievedb_sstable::TableOptions;
 
-use crate::{Error, Result, compaction::levels::LevelOptions};
+use crate::{
+    Error, Result,
+    compaction::levels::LevelOptions,
+    filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
+};
 
 /// Name of the keyspace that [`Db`](crate::Db) itself stands for.
 pub const DEFAULT_KEYSPACE: &str = "default";
@@ -30,8 +35,6 @@ pub const DEFAULT_MEMTABLE_BYTES: usize = 32 << 20;
 pub const DEFAULT_TABLE_BYTES: u64 = 64 << 20;
 /// Default of [`KeyspaceOptions::base_level_bytes`].
 pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
-/// Default of [`KeyspaceOptions::filter_bits_per_key`].
-pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 /// Default of [`KeyspaceOptions::block_bytes`].
 pub const DEFAULT_BLOCK_BYTES: usize = 4 << 10;
 
@@ -42,7 +45,7 @@ pub struct KeyspaceOptions {
     pub(crate) memtable_bytes: usize,
     pub(crate) table_bytes: u64,
     pub(crate) base_level_bytes: u64,
-    pub(crate) filter_bits_per_key: f64,
+    pub(crate) filter_policy: FilterPolicy,
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
 }
@@ -53,7 +56,7 @@ impl Default for KeyspaceOptions {
             memtable_bytes: DEFAULT_MEMTABLE_BYTES,
             table_bytes: DEFAULT_TABLE_BYTES,
             base_level_bytes: DEFAULT_BASE_LEVEL_BYTES,
-            filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
+            filter_policy: FilterPolicy::default(),
             block_bytes: DEFAULT_BLOCK_BYTES,
             compression: Compression::default(),
         }
@@ -69,6 +72,7 @@ mod field {
     pub(super) const BLOCK_BYTES: u64 = 5;
     pub(super) const COMPRESSION: u64 = 6;
     pub(super) const KEY_HASH_VERSION: u64 = 7;
+    pub(super) const FILTER_POLICY_KIND: u64 = 8;
 }
 
 impl KeyspaceOptions {
@@ -106,12 +110,10 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Filter bits for each key of a table. More bits mean fewer needless reads.
-    ///
-    /// 0 (no filter), or from 0.001 to 40, in steps of 0.001; default [`DEFAULT_FILTER_BITS_PER_KEY`], a
-    /// false-positive rate of 0.96 %. Affects new tables only.
-    pub fn filter_bits_per_key(mut self, bits: f64) -> Self {
-        self.filter_bits_per_key = bits;
+    /// Which filters the tables get, and how large they are; by default
+    /// [`FilterPolicyKind::Auto`] with 10 bits per key on average. Affects new tables only.
+    pub fn filter_policy(mut self, policy: FilterPolicy) -> Self {
+        self.filter_policy = policy;
         self
     }
 
@@ -143,8 +145,9 @@ impl KeyspaceOptions {
             return invalid("base_level_bytes", "at least 4 KiB");
         }
         // Stored in thousandths.
-        if self.filter_bits_per_key != 0.0 && !(0.001..=40.0).contains(&self.filter_bits_per_key) {
-            return invalid("filter_bits_per_key", "0, or from 0.001 to 40");
+        let bits = self.filter_policy.bits_per_key;
+        if bits != 0.0 && !(0.001..=40.0).contains(&bits) {
+            return invalid("filter_policy.bits_per_key", "0, or from 0.001 to 40");
         }
         if !((1 << 10)..=(1 << 20)).contains(&self.block_bytes) {
             return invalid("block_bytes", "from 1 KiB to 1 MiB");
@@ -152,11 +155,12 @@ impl KeyspaceOptions {
         Ok(())
     }
 
-    pub(crate) fn table_options(&self) -> TableOptions {
+    pub(crate) fn table_options(&self, filter: FilterChoice) -> TableOptions {
         TableOptions::default()
             .block_bytes(self.block_bytes)
             .compression(self.compression)
-            .filter_bits_per_key(self.filter_bits_per_key)
+            .filter_kind(filter.kind)
+            .filter_bits_per_key(filter.bits_per_key)
     }
 
     /// When a level is due.
@@ -166,14 +170,16 @@ impl KeyspaceOptions {
 
     /// As the manifest stores them.
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let policy = &self.filter_policy;
         let fields = [
             (field::MEMTABLE_BYTES, self.memtable_bytes as u64),
             (field::TABLE_BYTES, self.table_bytes),
             (field::BASE_LEVEL_BYTES, self.base_level_bytes),
-            (field::FILTER_MILLIBITS_PER_KEY, (self.filter_bits_per_key * 1000.0).round() as u64),
+            (field::FILTER_MILLIBITS_PER_KEY, (policy.bits_per_key * 1000.0).round() as u64),
             (field::BLOCK_BYTES, self.block_bytes as u64),
             (field::COMPRESSION, u64::from(self.compression == Compression::Lz4)),
             (field::KEY_HASH_VERSION, HASH_VERSION.into()),
+            (field::FILTER_POLICY_KIND, policy.kind.number()),
         ];
         let mut bytes = Vec::new();
         for (number, value) in fields {
@@ -196,7 +202,7 @@ impl KeyspaceOptions {
                 field::TABLE_BYTES => options.table_bytes = value,
                 field::BASE_LEVEL_BYTES => options.base_level_bytes = value,
                 field::FILTER_MILLIBITS_PER_KEY => {
-                    options.filter_bits_per_key = value as f64 / 1000.0;
+                    options.filter_policy.bits_per_key = value as f64 / 1000.0;
                 }
                 field::BLOCK_BYTES => options.block_bytes = size?,
                 field::COMPRESSION => {
@@ -205,6 +211,10 @@ impl KeyspaceOptions {
                         1 => Compression::Lz4,
                         _ => return Err(out_of_range),
                     };
+                }
+                field::FILTER_POLICY_KIND => {
+                    let kind = FilterPolicyKind::from_number(value);
+                    options.filter_policy.kind = kind.ok_or(out_of_range)?;
                 }
                 field::KEY_HASH_VERSION if value == HASH_VERSION.into() => {}
                 field::KEY_HASH_VERSION => {
@@ -231,7 +241,7 @@ mod tests {
             .memtable_bytes(4 << 20)
             .table_bytes(8 << 20)
             .base_level_bytes(16 << 20)
-            .filter_bits_per_key(7.25)
+            .filter_policy(FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(7.25))
             .block_bytes(16 << 10)
             .compression(Compression::None);
         assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));

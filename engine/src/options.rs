@@ -208,6 +208,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FilterPolicy;
 
     #[test]
     fn options_out_of_range_are_named() {
@@ -223,7 +224,10 @@ mod tests {
             ("memtable_bytes", with(new().memtable_bytes(1))),
             ("table_bytes", with(new().table_bytes(1))),
             ("base_level_bytes", with(new().base_level_bytes(0))),
-            ("filter_bits_per_key", with(new().filter_bits_per_key(f64::NAN))),
+            (
+                "filter_policy.bits_per_key",
+                with(new().filter_policy(FilterPolicy::default().bits_per_key(f64::NAN))),
+            ),
             ("block_bytes", with(new().block_bytes(1 << 21))),
         ];
         for (want, options) in cases {

@@ -10,7 +10,8 @@
 //! synchronising edge (a release store after it, read with acquire) sees its bits. A thread that
 //! asks without such an edge may still get "no": it cannot tell this from having asked earlier.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::line::{LINE_BITS, LINE_BYTES, PROBES_MAX, bits, line_of, prefetch};
 

@@ -5,6 +5,8 @@
 //! `line.rs`, for the rate and the choice of probes [`crate::params`], for the stored form
 //! [`crate::filter_block`].
 
+use alloc::boxed::Box;
+
 use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Path, line_of, prefetch};
 use crate::params::{
     BITS_PER_KEY_MAX, blocked_bloom_fpr_of, blocked_bloom_lines, blocked_bloom_probes,

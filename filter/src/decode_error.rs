@@ -1,6 +1,6 @@
 //! What can be wrong with the bytes of a filter.
 
-use std::{error, fmt};
+use core::{error, fmt};
 
 /// Why the bytes of a filter were refused. Whoever refuses a filter must take it for "maybe".
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 //! A question goes to any line of a filter. In pages of 4 KiB the processor must first look up where
 //! the page of that line is, and for 100 MB that takes a load from memory of its own.
 
+use alloc::vec::Vec;
+
 /// Arrays of fewer bytes are not worth it: with 4 KiB pages a core still knows where all of theirs are.
 const BYTES_MIN: usize = 4 << 20;
 
@@ -18,7 +20,7 @@ pub(crate) fn filled<T: Copy>(value: T, count: usize) -> Vec<T> {
 }
 
 /// Asks for large pages. Whether they come is up to the system: without them all is as before.
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "std", target_os = "linux"))]
 fn advise<T>(memory: &mut [T]) {
     use rustix::mm::{Advice, madvise};
 
@@ -38,7 +40,7 @@ fn advise<T>(memory: &mut [T]) {
     let _ = advised;
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(feature = "std", target_os = "linux")))]
 fn advise<T>(_: &mut [T]) {}
 
 #[cfg(test)]

@@ -6,14 +6,30 @@
 //! | [`params`]                | how many bits and probes, and which false-positive rate        |
 //! | [`blocked_bloom`]         | the filter of a table: built once, one cache line per question |
 //! | [`ribbon`]                | the same in two thirds of the memory, slower to build and ask  |
+//! | [`binary_fuse`]           | the same with two rates alone, and three lines per question    |
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
 //! | [`many`]                  | one key against the filters of many tables                     |
 //! | [`filter_block`]          | the bytes of a table's filter                                  |
+//! | [`standalone`]            | filters for other uses: filled key by key, saved whole         |
+//! | [`filter`]                | what the filters have in common: traits, statistics, errors    |
+//! | [`saved`]                 | the bytes of a standalone filter                               |
 //! | [`decode_error`]          | what can be wrong with those bytes                             |
 //!
 //! A filter never answers `false` for a key that it was built over. Callers hash a key once and
 //! ask every filter with the hash.
+//!
+//! # Without `std`
+//!
+//! Without the feature `std`, which is on by default, the crate needs `alloc` and a processor with
+//! 64-bit atomics only. What is then missing: saving to writers and loading from readers (bytes
+//! remain), large pages for large filters, and the look at the processor at run time. The SIMD paths
+//! are taken only if they are compiled in (`-C target-feature=+avx2`); otherwise the portable ones,
+//! with the same answers. Logarithms come from `libm` then, and may differ from those of `std` in
+//! the last digit, so that a shape computed from a rate may differ by one bit. Stored filters name
+//! their shape.
+//!
+//! The feature `serde` makes the standalone filters serialisable, as their saved bytes.
 //!
 //! ```
 //! use sievedb_filter::{BlockedBloom, hash::key_hash};
@@ -25,23 +41,50 @@
 //! assert!(!filter.may_contain_hash(key_hash(b"cow", seed)));
 //! ```
 
+#![cfg_attr(not(feature = "std"), no_std)]
+
+#[macro_use]
+extern crate alloc;
+
+/// Without `std` nobody can look at the processor: what was compiled for counts.
+#[cfg(all(target_arch = "x86_64", not(feature = "std")))]
+macro_rules! is_x86_feature_detected {
+    ($feature:tt) => {
+        // A call, or clippy sees "false and false" where several features are asked for.
+        core::convert::identity(cfg!(target_feature = $feature))
+    };
+}
+
 pub mod atomic_blocked_bloom;
+pub mod binary_fuse;
 pub mod blocked_bloom;
 pub mod decode_error;
+pub mod filter;
 pub mod filter_block;
+mod filter_of_table;
+#[cfg(not(feature = "std"))]
+mod float;
 pub mod hash;
 mod huge_pages;
 mod line;
 pub mod many;
 pub mod params;
 pub mod ribbon;
+pub mod saved;
+#[cfg(feature = "serde")]
+mod saved_serde;
+pub mod standalone;
+mod sync;
 pub mod table_filter;
 
 pub use atomic_blocked_bloom::AtomicBlockedBloom;
+pub use binary_fuse::{BinaryFuse8, BinaryFuse16};
 pub use blocked_bloom::BlockedBloom;
 pub use decode_error::DecodeError;
+pub use filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, RemoveFilter};
 pub use filter_block::{Expected, FilterKind};
-pub use hash::{HASH_VERSION, key_hash};
+pub use hash::{HASH_VERSION, Xxh3, key_hash};
 pub use line::{LINE_BYTES, PROBES_MAX};
 pub use ribbon::Ribbon;
+pub use saved::Saved;
 pub use table_filter::TableFilter;

@@ -71,6 +71,9 @@ fn is_large(filter: &TableFilter) -> bool {
     match filter {
         TableFilter::BlockedBloom(filter) => filter.memory_bytes() >= LARGE_BYTES,
         TableFilter::Ribbon(filter) => filter.first_starts() >= LARGE_BYTES as u64,
+        TableFilter::BinaryFuse8(_) | TableFilter::BinaryFuse16(_) => {
+            filter.memory_bytes() >= LARGE_BYTES
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 //! An enum, not a trait object: a lookup asks one filter per candidate table, and the branch over a
 //! handful of kinds is cheaper than an indirect call.
 
+use crate::binary_fuse::{BinaryFuse8, BinaryFuse16, print_bits_for};
 use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::filter_block::{self, Expected, FilterKind};
+use crate::params::BITS_PER_KEY_MAX;
 use crate::ribbon::{Asked, Ribbon};
 
 /// A table's filter in memory.
@@ -16,6 +18,10 @@ pub enum TableFilter {
     BlockedBloom(BlockedBloom),
     /// Two thirds of the memory.
     Ribbon(Ribbon),
+    /// Nine bits a key and three lines per question; a rate of 1 in 256.
+    BinaryFuse8(BinaryFuse8),
+    /// Eighteen bits a key; a rate of 1 in 65,536.
+    BinaryFuse16(BinaryFuse16),
 }
 
 impl TableFilter {
@@ -28,6 +34,29 @@ impl TableFilter {
         filter_block::decode(bytes, expected)
     }
 
+    /// A filter of this kind over keys with these hashes, as far as the kind can with `bits_per_key`
+    /// bits for each: see [`FilterKind::expected_fpr`]. `None` for a kind that is only reserved.
+    ///
+    /// # Panics
+    ///
+    /// If `bits_per_key` is not in `0 < bits_per_key <= `[`BITS_PER_KEY_MAX`].
+    #[must_use]
+    pub fn build(kind: FilterKind, hashes: &[u64], bits_per_key: f64) -> Option<Self> {
+        assert!(
+            bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
+            "bits_per_key is {bits_per_key}"
+        );
+        match kind {
+            FilterKind::BlockedBloom => Some(BlockedBloom::build(hashes, bits_per_key).into()),
+            FilterKind::Ribbon => Some(Ribbon::build(hashes, bits_per_key).into()),
+            FilterKind::BinaryFuse if print_bits_for(bits_per_key) == 8 => {
+                Some(BinaryFuse8::build(hashes).into())
+            }
+            FilterKind::BinaryFuse => Some(BinaryFuse16::build(hashes).into()),
+            FilterKind::Range => None,
+        }
+    }
+
     /// Returns `false` only if the table holds no key with this hash.
     #[inline]
     #[must_use]
@@ -35,6 +64,8 @@ impl TableFilter {
         match self {
             Self::BlockedBloom(filter) => filter.may_contain_hash(hash),
             Self::Ribbon(filter) => filter.may_contain_hash(hash),
+            Self::BinaryFuse8(filter) => filter.may_contain_hash(hash),
+            Self::BinaryFuse16(filter) => filter.may_contain_hash(hash),
         }
     }
 
@@ -44,6 +75,8 @@ impl TableFilter {
         match self {
             Self::BlockedBloom(filter) => filter.may_contain_hash(asked.hash),
             Self::Ribbon(filter) => filter.may_contain_asked(asked),
+            Self::BinaryFuse8(filter) => filter.may_contain_hash(asked.hash),
+            Self::BinaryFuse16(filter) => filter.may_contain_hash(asked.hash),
         }
     }
 
@@ -53,6 +86,8 @@ impl TableFilter {
         match self {
             Self::BlockedBloom(filter) => filter.prefetch(hash),
             Self::Ribbon(filter) => filter.prefetch(hash),
+            Self::BinaryFuse8(filter) => filter.prefetch(hash),
+            Self::BinaryFuse16(filter) => filter.prefetch(hash),
         }
     }
 
@@ -66,6 +101,8 @@ impl TableFilter {
         match self {
             Self::BlockedBloom(filter) => filter.may_contain_hashes(hashes, answers),
             Self::Ribbon(filter) => filter.may_contain_hashes(hashes, answers),
+            Self::BinaryFuse8(filter) => filter.may_contain_hashes(hashes, answers),
+            Self::BinaryFuse16(filter) => filter.may_contain_hashes(hashes, answers),
         }
     }
 
@@ -75,6 +112,8 @@ impl TableFilter {
         match self {
             Self::BlockedBloom(filter) => filter.memory_bytes(),
             Self::Ribbon(filter) => filter.memory_bytes(),
+            Self::BinaryFuse8(filter) => filter.memory_bytes(),
+            Self::BinaryFuse16(filter) => filter.memory_bytes(),
         }
     }
 
@@ -84,6 +123,8 @@ impl TableFilter {
         match self {
             Self::BlockedBloom(filter) => filter.expected_fpr(),
             Self::Ribbon(filter) => filter.expected_fpr(),
+            Self::BinaryFuse8(filter) => filter.expected_fpr(),
+            Self::BinaryFuse16(filter) => filter.expected_fpr(),
         }
     }
 
@@ -93,6 +134,8 @@ impl TableFilter {
         match self {
             Self::BlockedBloom(filter) => filter.key_count(),
             Self::Ribbon(filter) => filter.key_count(),
+            Self::BinaryFuse8(filter) => filter.key_count(),
+            Self::BinaryFuse16(filter) => filter.key_count(),
         }
     }
 
@@ -102,6 +145,31 @@ impl TableFilter {
         match self {
             Self::BlockedBloom(_) => FilterKind::BlockedBloom,
             Self::Ribbon(_) => FilterKind::Ribbon,
+            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => FilterKind::BinaryFuse,
         }
+    }
+}
+
+impl From<BlockedBloom> for TableFilter {
+    fn from(filter: BlockedBloom) -> Self {
+        Self::BlockedBloom(filter)
+    }
+}
+
+impl From<Ribbon> for TableFilter {
+    fn from(filter: Ribbon) -> Self {
+        Self::Ribbon(filter)
+    }
+}
+
+impl From<BinaryFuse8> for TableFilter {
+    fn from(filter: BinaryFuse8) -> Self {
+        Self::BinaryFuse8(filter)
+    }
+}
+
+impl From<BinaryFuse16> for TableFilter {
+    fn from(filter: BinaryFuse16) -> Self {
+        Self::BinaryFuse16(filter)
     }
 }

@@ -209,7 +209,8 @@ fn describe_filter(source: &dyn TableSource, offset: u64, bytes: u64, annotation
     let length = usize::try_from(bytes).ok().filter(|_| fits);
     match length.map(|length| source.read_at(offset, length)) {
         Some(Ok(block)) => {
-            for field in filter_block::describe(&block) {
+            // The manifest knows the hash seed, the table does not.
+            for field in filter_block::describe(&block, None) {
                 annotation.field(field.place, field.name, field.meaning);
             }
         }

@@ -2,6 +2,8 @@
 
 use std::{error, fmt, ops::RangeInclusive};
 
+use sievedb_filter::FilterKind;
+
 use crate::block::RESTART_INTERVAL_MAX;
 
 /// Default of [`TableOptions::block_bytes`]: 4 KiB, a page.
@@ -34,6 +36,7 @@ pub struct TableOptions {
     pub(crate) block_bytes: usize,
     pub(crate) restart_interval: usize,
     pub(crate) compression: Compression,
+    pub(crate) filter_kind: FilterKind,
     pub(crate) filter_bits_per_key: f64,
     pub(crate) index_partition_bytes: usize,
 }
@@ -44,6 +47,7 @@ impl Default for TableOptions {
             block_bytes: DEFAULT_BLOCK_BYTES,
             restart_interval: DEFAULT_RESTART_INTERVAL,
             compression: Compression::default(),
+            filter_kind: FilterKind::BlockedBloom,
             filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
             index_partition_bytes: DEFAULT_INDEX_PARTITION_BYTES,
         }
@@ -81,6 +85,13 @@ impl TableOptions {
     /// How data blocks are compressed; default [`Compression::Lz4`].
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
+        self
+    }
+
+    /// What the filter is; default [`FilterKind::BlockedBloom`]. A [`FilterKind::Ribbon`] takes a third
+    /// less for the same rate, and longer to build and to ask. Not [`FilterKind::Range`].
+    pub fn filter_kind(mut self, kind: FilterKind) -> Self {
+        self.filter_kind = kind;
         self
     }
 
@@ -132,6 +143,7 @@ impl TableOptions {
                 "0, or from 0.001 to 40",
             ),
             (BLOCK_BYTES.contains(&self.index_partition_bytes), "index_partition_bytes", size),
+            (self.filter_kind != FilterKind::Range, "filter_kind", "any kind but Range"),
         ];
         for (is_in_range, name, allowed) in checks {
             if !is_in_range {
@@ -184,6 +196,7 @@ mod tests {
             ("filter_bits_per_key", new().filter_bits_per_key(40.1)),
             ("filter_bits_per_key", new().filter_bits_per_key(f64::NAN)),
             ("index_partition_bytes", new().index_partition_bytes(0)),
+            ("filter_kind", new().filter_kind(FilterKind::Range)),
         ];
         for (name, options) in cases {
             assert_eq!(options.validate().err().map(|error| error.name), Some(name), "{options:?}");

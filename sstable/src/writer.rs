@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sievedb_filter::{BlockedBloom, filter_block, key_hash};
+use sievedb_filter::{Expected, TableFilter, filter_block, key_hash};
 use sievedb_format::{
     Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, Trailer,
     VALUE_BYTES_MAX,
@@ -280,12 +280,16 @@ impl<S: TableSink> TableWriter<S> {
         if hashes.is_empty() {
             return Ok(None);
         }
-        let filter = BlockedBloom::build(&hashes, self.options.filter_bits_per_key);
+        let Some(filter) =
+            TableFilter::build(self.options.filter_kind, &hashes, self.options.filter_bits_per_key)
+        else {
+            return Ok(None);
+        };
         drop(hashes);
         let TableIdentity { salt, hash_seed, .. } = self.identity;
-        let block = filter_block::encode(&filter, hash_seed, salt, self.options.filter_millibits());
+        let block = filter_block::encode(&filter, Expected { hash_seed, salt });
         self.properties.filter = Some(FilterProperties {
-            kind: sievedb_filter::FilterKind::BlockedBloom as u8,
+            kind: filter.kind() as u8,
             expected_fpr: filter.expected_fpr(),
         });
         self.out.align(FILTER_ALIGNMENT)?;

@@ -13,18 +13,31 @@ use super::{
 /// Fewest sorted runs, level 0 included, that say something about a tree.
 pub(crate) const RUNS_MIN: u64 = 3;
 
-/// Whether the tables of a store have filters.
+/// Which filters the tables of a store have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filters {
     Off,
-    BlockedBloom,
+    /// Blocked Bloom filters, the same bits per key everywhere.
+    Bloom,
+    /// The default of the engine.
+    Auto,
 }
 
 impl Filters {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Off => "filters off",
-            Self::BlockedBloom => "blocked Bloom",
+            Self::Bloom => "uniform Bloom",
+            Self::Auto => "Auto",
+        }
+    }
+
+    /// Name of the store's folder.
+    pub(crate) fn folder(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Bloom => "bloom",
+            Self::Auto => "auto",
         }
     }
 }
@@ -235,7 +248,7 @@ mod tests {
             ..Level::default()
         };
         Case {
-            kind: Kind { filters: Filters::BlockedBloom, cache: Cache::Part, asked },
+            kind: Kind { filters: Filters::Bloom, cache: Cache::Part, asked },
             answers: Answers { lookups: 1000, ..Answers::default() },
             gets: 1000,
             reads: Reads { calls: counters.blocks_read, bytes: counters.bytes_read },

@@ -7,10 +7,10 @@
 use std::{ops::Range, path::Path};
 
 use indicatif::ProgressBar;
-use sievedb::{Db, Durability, KeyspaceOptions, Options, Result};
+use sievedb::{Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, Result};
+use sievedb_workload::{Keys, VALUE_BYTES, value_of};
 
 use super::{case::Filters, levels::levels, progress};
-use crate::workload::{Keys, VALUE_BYTES, value_of};
 
 /// Entries written at a time.
 const BATCH_ENTRIES: u64 = 1000;
@@ -40,10 +40,15 @@ pub(crate) struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// How a store with or without filters is opened.
+    /// How a store with these filters is opened.
     pub(crate) fn options(&self, filters: Filters) -> Options {
-        let bits_per_key = if filters == Filters::Off { 0.0 } else { self.bits_per_key };
-        Options::new().keyspace(KeyspaceOptions::new().filter_bits_per_key(bits_per_key))
+        let kind = match filters {
+            Filters::Off => FilterPolicyKind::None,
+            Filters::Bloom => FilterPolicyKind::Bloom,
+            Filters::Auto => FilterPolicyKind::Auto,
+        };
+        let policy = FilterPolicy::new(kind).bits_per_key(self.bits_per_key);
+        Options::new().keyspace(KeyspaceOptions::new().filter_policy(policy))
     }
 
     /// Makes a store in the folder `path`, closed when this returns. Returns the bytes of its

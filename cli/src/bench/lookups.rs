@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hdrhistogram::Histogram;
-
-use super::time::{now, thread_cpu_time};
-use crate::workload::{Keys, value_of};
+use sievedb_workload::{
+    Keys,
+    clock::{now, thread_cpu_time},
+    value_of,
+};
 
 /// Lookups between two readings of the CPU clock. Their values are held for so long.
 const LOOKUPS_PER_READING: usize = 256;
@@ -163,7 +165,7 @@ mod tests {
     use std::{collections::HashMap, convert::Infallible};
 
     use super::*;
-    use crate::workload::KeySet;
+    use sievedb_workload::KeySet;
 
     const SEED: u64 = 5;
 

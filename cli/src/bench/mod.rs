@@ -8,4 +8,3 @@ pub(crate) mod lookups;
 pub(crate) mod progress;
 pub(crate) mod promise;
 pub(crate) mod report;
-pub(crate) mod time;

@@ -5,8 +5,11 @@ use super::{
     report::Setup,
 };
 
-/// Most data-block requests per lookup of an absent key, with filters of [`BITS_PER_KEY`] bits.
-const REQUESTS_MAX: f64 = 0.04;
+/// Most data-block requests per lookup of an absent key, with Bloom filters of [`BITS_PER_KEY`] bits.
+const REQUESTS_BLOOM_MAX: f64 = 0.04;
+
+/// The same with the filters that the engine plans itself.
+const REQUESTS_AUTO_MAX: f64 = 0.006;
 
 /// Fewest data-block requests per lookup of an absent key without filters. With fewer the keys
 /// lie so that filters have nothing to spare, and the run shows nothing.
@@ -24,6 +27,15 @@ pub(crate) fn broken(setup: &Setup, cases: &[Case]) -> Vec<String> {
     cases.iter().filter_map(|case| broken_by(setup, case)).collect()
 }
 
+/// Most data-block requests per lookup of an absent key with filters of [`BITS_PER_KEY`] bits or more.
+fn requests_max(filters: Filters) -> f64 {
+    match filters {
+        Filters::Off => f64::INFINITY,
+        Filters::Bloom => REQUESTS_BLOOM_MAX,
+        Filters::Auto => REQUESTS_AUTO_MAX,
+    }
+}
+
 fn broken_by(setup: &Setup, case: &Case) -> Option<String> {
     if case.kind.asked != Asked::Absent {
         return None;
@@ -36,14 +48,15 @@ fn broken_by(setup: &Setup, case: &Case) -> Option<String> {
                 "{requests:.4} data-block requests per lookup are below {REQUESTS_UNFILTERED_MIN}"
             )
         }
-        (Filters::BlockedBloom, _)
+        (filters, _)
             if setup.stored >= KEYS
                 && setup.bits_per_key >= BITS_PER_KEY
-                && requests > REQUESTS_MAX =>
+                && requests > requests_max(filters) =>
         {
-            format!("{requests:.4} data-block requests per lookup are above {REQUESTS_MAX}")
+            let max = requests_max(filters);
+            format!("{requests:.4} data-block requests per lookup are above {max}")
         }
-        (Filters::BlockedBloom, Cache::All)
+        (Filters::Bloom | Filters::Auto, Cache::All)
             if setup.miss_cpu_ns_max.is_some_and(|max| cpu_ns > max) =>
         {
             format!("{cpu_ns:.0} ns of CPU time per lookup are too many")
@@ -64,7 +77,7 @@ mod tests {
 
     #[test]
     fn each_promise_is_checked_where_it_is_given() {
-        let (off, bloom) = (Filters::Off, Filters::BlockedBloom);
+        let (off, bloom, auto) = (Filters::Off, Filters::Bloom, Filters::Auto);
         // Filters, cache, requests of 1000 lookups, CPU time, stored keys, bits per key, and what
         // is broken.
         let cases = [
@@ -74,6 +87,9 @@ mod tests {
             ("filtered", bloom, Cache::Part, 40, 1.0, 10_000, 10.0, ""),
             ("too many", bloom, Cache::Part, 41, 1.0, 10_000, 10.0, "above 0.04"),
             ("too many in memory", bloom, Cache::All, 41, 1.0, 10_000, 10.0, "above 0.04"),
+            ("planned", auto, Cache::Part, 6, 1.0, 10_000, 10.0, ""),
+            ("too many for a plan", auto, Cache::Part, 7, 1.0, 10_000, 10.0, "above 0.006"),
+            ("slow plan", auto, Cache::All, 6, 401.0, 10_000, 10.0, "401 ns"),
             ("fewer bits", bloom, Cache::Part, 41, 1.0, 10_000, 9.9, ""),
             ("slow reads", bloom, Cache::Part, 40, 401.0, 10_000, 10.0, ""),
             ("slow", bloom, Cache::All, 40, 401.0, 10_000, 10.0, "401 ns"),

@@ -299,7 +299,7 @@ mod tests {
 
     fn report() -> Report {
         let cases =
-            [case(Filters::Off, Asked::Absent, 0), case(Filters::BlockedBloom, Asked::Absent, 297)];
+            [case(Filters::Off, Asked::Absent, 0), case(Filters::Bloom, Asked::Absent, 297)];
         let setup = Setup {
             keys: "iin".to_owned(),
             seed: 1,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use sievedb::Db;
+use sievedb_workload::{KeySet, KeySource, Keys, VALUE_BYTES, clock::now};
 
 use crate::{
     bench::{
@@ -17,18 +18,17 @@ use crate::{
         lookups::{Answers, Expected, RoundKeys, median, round},
         progress,
         report::{Report, Setup, Store},
-        time::now,
     },
     error::{Error, Result},
-    workload::{KeySet, KeySource, Keys, VALUE_BYTES},
 };
 
 /// Keys to store, unless the command line or a file says how many.
 const KEYS_COUNT: u64 = 2_000_000;
 
-/// Looks absent and present keys up, with filters off and with blocked Bloom filters.
+/// Looks absent and present keys up, with filters off, with blocked Bloom filters of the same bits per
+/// key everywhere, and with the filters that the engine plans itself.
 ///
-/// Fills two stores with the same keys, reopens them with a block cache smaller than the data, and
+/// Fills three stores with the same keys, reopens them with a block cache smaller than the data, and
 /// once more with one that holds everything, and prints a table for each. Checks every answer, the
 /// stores' counters, and what is promised of them; fails if anything is wrong.
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Filter bits for each key, above 0 up to 40.
+    /// Filter bits for each key on average, above 0 up to 40.
     #[arg(long, value_name = "BITS", default_value_t = 10.0, value_parser = bits_per_key)]
     bits_per_key: f64,
     /// The smaller block cache, in per cent of the tables.
@@ -121,8 +121,8 @@ impl Args {
         };
         let folder = Folder::new(self.dir.as_deref())?;
         let (mut stores, mut cases) = (Vec::new(), Vec::new());
-        for (filters, name) in [(Filters::Off, "off"), (Filters::BlockedBloom, "blocked-bloom")] {
-            let path = folder.store(name)?;
+        for filters in [Filters::Off, Filters::Bloom, Filters::Auto] {
+            let path = folder.store(filters.folder())?;
             let start = now();
             let table_bytes = filling.fill(&path, filters)?;
             let fill_seconds = start.elapsed().as_secs_f64();

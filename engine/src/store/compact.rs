@@ -13,6 +13,7 @@ use crate::{
         picker::{Picker, RangeChoice},
         retain::RetainStream,
     },
+    filter_plan,
     iter::{bounds::KeyBounds, merge::MergeCursor},
     listener::Event,
     planted::PlantedBug,
@@ -50,7 +51,7 @@ impl Store {
         whole: Option<u64>,
     ) -> Chosen {
         let view = tree.view();
-        let mut metas = metas(&view.version);
+        let mut metas = view.version.metas();
         if let Some(id_limit) = whole {
             // What is newer may stay above.
             metas.retain(|table| table.level > 0 || table.id < id_limit);
@@ -125,7 +126,7 @@ impl Store {
     ) -> Result<Vec<Arc<TableMeta>>> {
         // After the inputs: a snapshot that is not listed is as new as all of them.
         let snapshots = self.snapshots.sequences();
-        let metas = metas(version);
+        let metas = version.metas();
         let levels = Levels::new(metas.iter().map(Cow::as_ref), &[]);
         let Compaction { output_level, smallest, largest, .. } = compaction;
         let mut deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);
@@ -133,7 +134,12 @@ impl Store {
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
         let mut kept = RetainStream::new(MergeCursor::new(inputs), snapshots, is_bottom);
         let place = TablePlace { level: *output_level, run: DEEPER_RUN };
-        write_tables(&self.tables, &tree.options, place, &mut kept)
+        let (gone, stay): (Vec<_>, Vec<_>) =
+            metas.iter().partition(|table| compaction.tables().any(|id| id == table.id));
+        let entries = gone.iter().map(|table| table.entries).sum();
+        let stay = stay.into_iter().map(Cow::as_ref);
+        let filter = filter_plan::choose(&tree.options.filter_policy, stay, place, entries);
+        write_tables(&self.tables, &tree.options, filter, place, &mut kept)
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.
@@ -151,20 +157,6 @@ impl Store {
         self.background.withdraw_whole(tree, number);
         done
     }
-}
-
-/// What the picker knows of the tables: as the manifest does, with their present level and run.
-fn metas(version: &Version) -> Vec<Cow<'_, TableMeta>> {
-    let mut metas = Vec::new();
-    for (level, run, live) in version.tables() {
-        let meta: &TableMeta = &live.meta;
-        metas.push(if (meta.level, meta.run) == (level, run) {
-            Cow::Borrowed(meta)
-        } else {
-            Cow::Owned(TableMeta { level, run, ..meta.clone() })
-        });
-    }
-    metas
 }
 
 /// A source for each table of level 0 and one for each deeper level; `None` if a table is gone.

@@ -1,12 +1,13 @@
 //! Memtables become tables of level 0.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
 use crate::{
     Result,
     compaction::retain::RetainStream,
+    filter_plan,
     iter::merge::MergeCursor,
     keyspace_options::KeyspaceOptions,
     listener::Event,
@@ -24,6 +25,7 @@ use crate::{
 
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
+/// `beside` are the tables of the keyspace so far.
 /// `snapshots` are the sequence numbers of the snapshots, listed after everything in the memtables
 /// was visible. `is_bottom` tells whether no table holds an older version of a key.
 ///
@@ -33,6 +35,7 @@ use crate::{
 pub(crate) fn write_memtables(
     tables: &TableStore,
     options: &KeyspaceOptions,
+    beside: &[Cow<'_, TableMeta>],
     memtables: &[Arc<PlacedMemtable>],
     snapshots: Vec<SequenceNumber>,
     is_bottom: impl FnMut(&[u8]) -> bool,
@@ -42,7 +45,10 @@ pub(crate) fn write_memtables(
     let mut kept = RetainStream::new(MergeCursor::new(cursors), snapshots, is_bottom);
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
-    write_tables(tables, options, place, &mut kept)
+    let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
+    let beside = beside.iter().map(Cow::as_ref);
+    let filter = filter_plan::choose(&options.filter_policy, beside, place, entries);
+    write_tables(tables, options, filter, place, &mut kept)
 }
 
 impl Store {
@@ -79,9 +85,16 @@ impl Store {
         // comes back, it must do so in every keyspace of its batch.
         let inserted = view.frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
         let snapshots = self.snapshots.sequences();
+        let beside = view.version.metas();
         let is_bottom = |key: &[u8]| view.version.runs().iter().all(|run| run.find(key).is_none());
-        let tables =
-            write_memtables(&self.tables, &tree.options, &view.frozen, snapshots, is_bottom)?;
+        let tables = write_memtables(
+            &self.tables,
+            &tree.options,
+            &beside,
+            &view.frozen,
+            snapshots,
+            is_bottom,
+        )?;
         if !self.options.has_bug(PlantedBug::InstallFlushBeforeLogSync) {
             // A batch over two keyspaces must not survive by the half of it that is flushed.
             self.log.sync_to(self, inserted)?;

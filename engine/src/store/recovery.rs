@@ -5,6 +5,7 @@
 //! crash may have left bytes that read well and are not on the disk.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::Arc,
@@ -242,9 +243,14 @@ pub(crate) fn take_over(
         let found = find_options(options, &state, &edit, keyspace);
         let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
         let known = state.keyspaces.get(&keyspace);
+        let beside: Vec<_> = known
+            .iter()
+            .flat_map(|known| known.tables.values().map(|table| Cow::Borrowed(&**table)))
+            .collect();
         let metas = write_memtables(
             &tables,
             &keyspace_options,
+            &beside,
             std::slice::from_ref(placed),
             Vec::new(),
             |key| known.is_none_or(|known| !has_older(known, key)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     Result,
     compaction::retain::RetainStream,
+    filter_policy::FilterChoice,
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
     table::TableMeta,
@@ -22,11 +23,12 @@ use crate::{
 pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     tables: &TableStore,
     options: &KeyspaceOptions,
+    filter: FilterChoice,
     place: TablePlace,
     kept: &mut RetainStream<C, B>,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
-    let result = write_each(tables, options, place, kept, &mut written);
+    let result = write_each(tables, options, filter, place, kept, &mut written);
     if result.is_err() {
         for table in &written {
             tables.discard(table.id);
@@ -38,6 +40,7 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
 fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
     tables: &TableStore,
     options: &KeyspaceOptions,
+    filter: FilterChoice,
     place: TablePlace,
     kept: &mut RetainStream<C, B>,
     written: &mut Vec<Arc<TableMeta>>,
@@ -52,7 +55,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
         }
         let table = match &mut current {
             Some(table) => table,
-            None => current.insert(tables.create(options)?),
+            None => current.insert(tables.create(options, filter)?),
         };
         table.add(key, &kept.value())?;
         kept.next()?;

@@ -16,6 +16,7 @@ use crate::{
     Error, Options, Result,
     error::SYNC,
     file_name::FileName,
+    filter_policy::FilterChoice,
     fs::{AppendFile, Fs},
     keyspace_options::KeyspaceOptions,
     listener::{Event, EventListener, tell},
@@ -28,8 +29,10 @@ use crate::{
 
 /// What a table writer buffers, in bytes, besides its blocks.
 const WRITER_BYTES: usize = 256 << 10;
-/// Entries whose key hashes are charged at a time.
+/// Entries whose share of the filter is charged at a time.
 const ENTRIES_CHARGED: u64 = 1 << 10;
+/// What an entry takes until the filter is built: its hash, and 20 bytes while a ribbon is built.
+const ENTRY_BYTES: usize = size_of::<u64>() + 20;
 
 /// Creates, opens and deletes the table files of a store; hands out file ids.
 #[derive(Debug)]
@@ -93,12 +96,16 @@ impl TableStore {
         self.next_file_id.load(Relaxed)
     }
 
-    /// Begins a table with options of its keyspace.
+    /// Begins a table with the options of its keyspace, and this filter.
     ///
     /// # Errors
     ///
     /// [`Error::Io`].
-    pub(crate) fn create(&self, options: &KeyspaceOptions) -> Result<TableBuilder> {
+    pub(crate) fn create(
+        &self,
+        options: &KeyspaceOptions,
+        filter: FilterChoice,
+    ) -> Result<TableBuilder> {
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -108,7 +115,7 @@ impl TableStore {
         let writer = TableWriter::new(
             FileSink(Arc::clone(&file)),
             self.identity(id, salt),
-            options.table_options(),
+            options.table_options(filter),
         );
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
         let unfinished =
@@ -213,7 +220,7 @@ impl TableBuilder {
     /// [`Error::Io`].
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
         if self.writer.entries().is_multiple_of(ENTRIES_CHARGED) {
-            self.charge.grow(ENTRIES_CHARGED as usize * size_of::<u64>());
+            self.charge.grow(ENTRIES_CHARGED as usize * ENTRY_BYTES);
         }
         self.writer
             .add(key, value)

@@ -3,11 +3,11 @@
 mod packed_keys;
 mod run;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 pub(crate) use run::Run;
 
-use crate::table::LiveTable;
+use crate::table::{LiveTable, TableMeta};
 
 /// Number of levels, level 0 included.
 pub(crate) const LEVELS: usize = 7;
@@ -48,6 +48,20 @@ impl Version {
         self.runs
             .iter()
             .flat_map(|run| run.tables().iter().map(move |table| (run.level, run.id, table)))
+    }
+
+    /// What the manifest knows of the tables, with their present level and run.
+    pub(crate) fn metas(&self) -> Vec<Cow<'_, TableMeta>> {
+        let mut metas = Vec::new();
+        for (level, run, live) in self.tables() {
+            let meta: &TableMeta = &live.meta;
+            metas.push(if (meta.level, meta.run) == (level, run) {
+                Cow::Borrowed(meta)
+            } else {
+                Cow::Owned(TableMeta { level, run, ..meta.clone() })
+            });
+        }
+        metas
     }
 
     /// Number of runs of level 0.

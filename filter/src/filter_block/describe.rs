@@ -1,9 +1,16 @@
 //! The fields of a filter block, for people.
 
-use std::ops::Range;
+use alloc::{
+    borrow::ToOwned,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::ops::Range;
 
-use super::{FilterKind, Trailer, check_crc32, split};
+use super::trailer::{END_BYTES, Number, Trailer, crc32, split};
+use super::{COLUMNS, Expected, check_crc32};
 use crate::decode_error::DecodeError;
+use crate::ribbon;
 
 /// A field of a filter block, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +24,10 @@ pub struct Field {
 }
 
 /// The fields of a filter block, as far as they can be read, also of a damaged one.
+///
+/// The trailer's checksum can be verified only by who knows what the table expects.
 #[must_use]
-pub fn describe(bytes: &[u8]) -> Vec<Field> {
+pub fn describe(bytes: &[u8], expected: Option<Expected>) -> Vec<Field> {
     let (payload, raw) = match split(bytes) {
         Ok(parts) => parts,
         Err(error) => {
@@ -26,61 +35,71 @@ pub fn describe(bytes: &[u8]) -> Vec<Field> {
             return vec![Field { place, name: "filter", meaning: format!("damaged: {error}") }];
         }
     };
-    let trailer = Trailer::from_bytes(raw);
     let base = payload.len() as u64;
-    let verdict = |result: Result<(), DecodeError>| match result {
-        Ok(()) => "ok".to_owned(),
-        Err(error) => format!("damaged: {error}"),
+    let mut fields = vec![describe_payload(payload)];
+    let mut push = |from: usize, to: usize, name, meaning| {
+        let place = base + from as u64..base + to as u64;
+        fields.push(Field { place, name, meaning });
     };
-    let ones: u64 = payload.iter().map(|byte| u64::from(byte.count_ones())).sum();
-    let fill = ones as f64 / (payload.len().max(1) * 8) as f64;
-    let payload_bits = format!("{ones} bits set, {:.1} %", fill * 100.0);
-    let kind = match trailer.kind {
+    let end = raw.len() - END_BYTES;
+    let mut numbers_end = 0;
+    let trailer = Trailer::parse(raw, base, |Number { from, to, name, value }| {
+        push(from, to, name, meaning(name, value));
+        numbers_end = to;
+    });
+    match &trailer {
+        Ok(trailer) => {
+            for (i, group) in trailer.check_groups(payload, COLUMNS).enumerate() {
+                let from = numbers_end + 4 * i;
+                push(from, from + 4, "group_crc32", verdict(group));
+            }
+        }
+        Err(error) => push(numbers_end, end, "rest", format!("damaged: {error}")),
+    }
+
+    let [kind, version, trailer_bytes, ..] = raw[end..] else { return fields };
+    let kind = match kind {
         1 => "1, blocked Bloom".to_owned(),
         2 => "2, ribbon".to_owned(),
+        3 => "3, binary fuse".to_owned(),
         other => format!("{other}, not known to this release"),
     };
-    let is_ribbon = trailer.kind == FilterKind::Ribbon as u8;
-    let zero = |is_zero| if is_zero { "ok".to_owned() } else { "damaged".to_owned() };
-    let [probes, layers, lines, upper] = if is_ribbon {
-        let own = |name, value: u64| (name, value.to_string());
-        let layers = format!("{}, attempt {}", trailer.layers, trailer.attempt);
-        let columns = own("columns", trailer.probes.into());
-        [columns, ("layers", layers), own("blocks", trailer.lines), own("upper", trailer.upper)]
-    } else {
-        let free = zero(trailer.layers == 0 && trailer.attempt == 0);
-        [
-            ("probes", trailer.probes.to_string()),
-            ("zero", free),
-            ("lines", trailer.lines.to_string()),
-            ("zero", zero(trailer.upper == 0)),
-        ]
+    push(end, end + 1, "kind", kind);
+    push(end + 1, end + 2, "version", version.to_string());
+    push(end + 2, end + 3, "trailer_bytes", trailer_bytes.to_string());
+    let (covered, stored) = raw.split_last_chunk().expect("a trailer has its end");
+    let stored = u32::from_le_bytes(*stored);
+    let sealed = match expected {
+        Some(expected) => {
+            let what = "filter trailer, hash seed and salt";
+            verdict(check_crc32(what, stored, crc32(expected, covered)))
+        }
+        None => "with hash seed and salt, which are not known here".to_owned(),
     };
-    let fields: [(Range<u64>, &'static str, String); 14] = [
-        (0..1, "kind", kind),
-        (1..2, "version", trailer.version.to_string()),
-        (2..3, "hash_version", trailer.hash_version.to_string()),
-        (3..4, "groups", trailer.groups.to_string()),
-        (4..5, probes.0, probes.1),
-        (5..8, layers.0, layers.1),
-        (8..16, "hash_seed", format!("{:#018x}", trailer.hash_seed)),
-        (16..24, "salt", format!("{:#018x}", trailer.salt)),
-        (24..32, "key_count", trailer.key_count.to_string()),
-        (32..40, lines.0, lines.1),
-        (40..48, "millibits", trailer.millibits.to_string()),
-        (48..56, upper.0, upper.1),
-        (
-            56..60,
-            "payload_crc32",
-            verdict(check_crc32("filter payload", trailer.payload_crc32, payload)),
-        ),
-        (60..64, "trailer_crc32", verdict(Trailer::checked(raw).map(drop))),
-    ];
-    let payload = Field { place: 0..base, name: "payload", meaning: payload_bits };
-    let trailer = fields.map(|(place, name, meaning)| Field {
-        place: base + place.start..base + place.end,
-        name,
-        meaning,
-    });
-    [payload].into_iter().chain(trailer).collect()
+    push(end + 3, end + 7, "trailer_crc32", sealed);
+    fields
+}
+
+fn describe_payload(payload: &[u8]) -> Field {
+    let ones: u64 = payload.iter().map(|byte| u64::from(byte.count_ones())).sum();
+    let fill = ones as f64 / (payload.len().max(1) * 8) as f64;
+    let meaning = format!("{ones} bits set, {:.1} %", fill * 100.0);
+    Field { place: 0..payload.len() as u64, name: "payload", meaning }
+}
+
+fn meaning(name: &str, value: u64) -> String {
+    if name != "columns" {
+        return value.to_string();
+    }
+    match ribbon::Header::columns_of(value) {
+        (columns, 0) => columns.to_string(),
+        (columns, upper) => format!("{columns}, of the first {upper} blocks {}", columns - 1),
+    }
+}
+
+fn verdict(result: Result<(), DecodeError>) -> String {
+    match result {
+        Ok(()) => "ok".to_owned(),
+        Err(error) => format!("damaged: {error}"),
+    }
 }

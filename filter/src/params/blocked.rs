@@ -32,6 +32,8 @@
 //! 2009, for the load of the lines.
 
 use super::{BITS_PER_KEY_MAX, check_bits_per_key, check_fpr};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::line::{LINE_BITS, PROBES_MAX};
 
 /// Best number of probes of a blocked Bloom filter, from 1 to [`PROBES_MAX`].

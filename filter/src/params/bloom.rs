@@ -7,6 +7,9 @@
 
 use core::f64::consts::LN_2;
 
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
+
 use super::{check_bits_per_key, check_fpr};
 
 /// Bits of a filter that holds `keys` at rate `fpr`: `-keys ln(fpr) / ln(2)^2`, rounded up.

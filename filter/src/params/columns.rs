@@ -2,6 +2,9 @@
 
 use super::check_fpr;
 
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
+
 /// Expected rate of a filter that compares a fingerprint of `columns` bits: `2^-columns`.
 ///
 /// With a fraction, that share of the filter has a column more than the rest, and this is the

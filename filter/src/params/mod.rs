@@ -10,6 +10,9 @@
 //! filter bits divided by distinct keys. Probes are the bits set per key. The fill is the share of
 //! bits that are set, from 0 to 1. Hashes are taken as independent and uniform throughout.
 
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
+
 mod blocked;
 mod bloom;
 mod columns;

@@ -1,6 +1,6 @@
 //! A block of eight columns in two AVX2 registers.
 
-use std::arch::x86_64::{
+use core::arch::x86_64::{
     __m256i, _bzhi_u32, _mm256_and_si256, _mm256_castps_si256, _mm256_castsi256_ps,
     _mm256_loadu_si256, _mm256_movemask_ps, _mm256_permute4x64_epi64, _mm256_set1_epi64x,
     _mm256_shuffle_ps, _mm256_slli_epi32, _mm256_xor_si256,

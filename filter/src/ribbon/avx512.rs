@@ -1,6 +1,6 @@
 //! A block of eight columns in one AVX-512 register.
 
-use std::arch::x86_64::{
+use core::arch::x86_64::{
     __m512i, _bzhi_u32, _mm512_and_si512, _mm512_loadu_si512, _mm512_or_si512, _mm512_popcnt_epi64,
     _mm512_set1_epi64, _mm512_setr_epi64, _mm512_slli_epi64, _mm512_srlv_epi64,
     _mm512_storeu_si512, _mm512_test_epi64_mask, _mm512_xor_si512,

@@ -4,6 +4,8 @@
 //! depends on the equations alone, not on how they were eliminated, and a slot without a row is
 //! zero: so every way to eliminate gives the same filter, bit for bit.
 
+use alloc::{boxed::Box, vec::Vec};
+
 #[cfg(target_arch = "x86_64")]
 use super::path::Avx512;
 use super::path::Path;
@@ -132,7 +134,7 @@ impl Elimination {
 
     /// Begins a layer of `blocks` blocks, or begins it anew if nothing was inserted.
     pub(crate) fn start(&mut self, blocks: u64) {
-        let before = std::mem::replace(&mut self.band, Band::new(blocks));
+        let before = core::mem::replace(&mut self.band, Band::new(blocks));
         self.band.coefficients[..OVERHANG].copy_from_slice(&before.coefficients[..OVERHANG]);
         self.band.fingerprints[..OVERHANG].copy_from_slice(&before.fingerprints[..OVERHANG]);
     }
@@ -168,6 +170,6 @@ impl Elimination {
             avx512.finish(window, &mut self.band);
         }
         let overhang = self.band.split_overhang();
-        std::mem::replace(&mut self.band, overhang)
+        core::mem::replace(&mut self.band, overhang)
     }
 }

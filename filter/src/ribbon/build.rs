@@ -5,8 +5,12 @@
 //! the peak, 20 together (19.8 measured at ten million keys): the rows of later layers and the filter
 //! come when the ordered hashes are gone.
 
-use std::borrow::Cow;
-use std::num::NonZeroU8;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::num::NonZeroU8;
+
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 
 use super::Ribbon;
 use super::band::{Band, Elimination};

@@ -1,5 +1,7 @@
 //! A column group: the words of up to eight columns, in whole cache lines.
 
+use alloc::boxed::Box;
+
 use super::shape::GroupShape;
 use crate::huge_pages;
 

@@ -24,6 +24,8 @@
 //! <https://arxiv.org/abs/2103.02515>; Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast
 //! Succinct Retrieval and Approximate Membership Using Ribbon", SEA 2022.
 
+use alloc::{boxed::Box, vec::Vec};
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -54,6 +56,8 @@ use query::{First, Place};
 pub(crate) use query::Asked;
 use shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, Shape, kept_from};
 
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::params::BITS_PER_KEY_MAX;
 
 pub use shape::COLUMNS_MAX;

@@ -1,5 +1,7 @@
 //! Keys of a layer in the order of their buckets, by one radix pass and a counting sort.
 
+use alloc::vec::Vec;
+
 use super::row;
 
 /// The radix pass makes chunks of so many starts at least: their keys fit the first caches.

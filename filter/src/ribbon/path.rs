@@ -1,5 +1,7 @@
 //! How this CPU asks a filter and solves its equations. All give the same answers.
 
+use alloc::vec::Vec;
+
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 pub(crate) use super::neon::Neon;
 #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,7 @@
 //! The equations of a bucket, field by field, so that several fit a register.
 
+use alloc::vec::Vec;
+
 use super::row::Row;
 
 /// Equations in the order of their starts.

@@ -5,7 +5,8 @@
 //! columns are a mixture. Columns are stored in groups of at most eight, each group by itself, so
 //! that what a question reads of a group is at most two cache lines' worth.
 
-use std::num::NonZeroU8;
+use alloc::vec::Vec;
+use core::num::NonZeroU8;
 
 use super::row::{self, WIDTH};
 

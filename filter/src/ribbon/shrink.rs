@@ -3,7 +3,10 @@
 //! Each column is a filter of its own over the same keys, of rate 1/2; any of them together are one
 //! too. The first columns of every block stay, the others go.
 
-use std::num::NonZeroU8;
+use core::num::NonZeroU8;
+
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 
 use super::Ribbon;
 use super::group::Group;
@@ -61,7 +64,7 @@ impl Ribbon {
 
 impl Shape {
     /// The same layers with so many columns, or `None` if there are no more than that.
-    fn shrunk(&self, columns: f64) -> Option<Self> {
+    pub(super) fn shrunk(&self, columns: f64) -> Option<Self> {
         if columns.is_nan() {
             return None;
         }
@@ -90,7 +93,7 @@ impl Group {
         let mut shrunk = Self::zeroed(shape);
         for block in 0..shape.blocks {
             let first = self.shape.first_word(block) as usize; // It is in memory.
-            let columns = std::array::from_fn(|i| self.word(first + i));
+            let columns = core::array::from_fn(|i| self.word(first + i));
             shrunk.set_block(block, &columns);
         }
         shrunk

@@ -1,152 +1,267 @@
-//! The payload of a ribbon's filter block, and the fields of its trailer that say how to read it.
+//! The payload of a ribbon's filter block, and the numbers of its trailer that say how to read it.
 //!
-//! | offset | bytes      | field        | meaning                                                    |
-//! |--------|------------|--------------|------------------------------------------------------------|
-//! | 0      | 8 × words  | group 0      | words of the columns 0 to 7, block after block             |
-//! | 64 × a | 8 × words  | group 1 …    | those of the next eight, from the next multiple of 64 on   |
-//! | b      | ⌈buckets / 4⌉ | thresholds | two bits a bucket, low bits first; buckets of all layers but the last, in order |
-//! | c      | 4 × layers | layer blocks | blocks of each layer, at least 1                           |
+//! | offset | bytes         | field      | meaning                                                  |
+//! |--------|---------------|------------|----------------------------------------------------------|
+//! | 0      | 8 × words     | group 0    | words of the columns 0 to 7, block after block           |
+//! | t      | ⌈buckets / 4⌉ | thresholds | two bits a bucket, low bits first; buckets of all layers but the last, in order |
+//! | 64 × a | 8 × words     | group 1 …  | words of the next eight columns, from the next multiple of 64 on |
 //!
-//! Zeros fill up a group to a multiple of 64 if another one follows. Word `j` of a block is column `j`
-//! of its group; bit `i` of it is slot `i` of the block. Blocks before `upper` lack the last column.
-//! A layer of `b` blocks has `64 b - 1` starts, the last one `64 b - 63`, and a bucket for each 128.
+//! Zeros fill up to a multiple of 64 where another group follows. The checksum of a group covers all
+//! bytes from its start to that of the next one: that of group 0 also the thresholds, without which
+//! no question can be answered, and so no other group needs more than itself and group 0.
+//!
+//! Word `j` of a block is column `j` of its group; bit `i` of it is slot `i` of the block. Blocks
+//! before `upper` lack the last column. A layer of `b` blocks has `64 b - 1` starts, the last
+//! one `64 b - 63`, and a bucket for each 128 of them.
+//!
+//! The numbers in the trailer, all varints:
+//!
+//! | field          | meaning                                                                    |
+//! |----------------|----------------------------------------------------------------------------|
+//! | `columns`      | `32 × upper + columns - 1`; columns are 1 to 32, `upper` at most all blocks |
+//! | `attempt`      | number of the seeds, 0 to 65,535                                           |
+//! | `layer_blocks` | blocks of each layer, 1 to 2^32 - 1; up to the checksums, 1 to 12 of them  |
 
-use std::num::NonZeroU8;
+use alloc::vec::Vec;
+use core::num::NonZeroU8;
+use core::ops::Range;
 
 use super::Ribbon;
-use super::group::Group;
+use super::group::{Group, LINE_WORDS};
 use super::path::Path;
-use super::shape::{COLUMNS_MAX, LAYERS_MAX, Shape};
+use super::shape::{COLUMNS_MAX, GROUP_COLUMNS, GroupShape, LAYERS_MAX, Shape};
 use crate::decode_error::DecodeError;
 
 /// Groups start at multiples of so many bytes.
 const GROUP_ALIGNMENT: u64 = 64;
 
-/// The fields of the trailer that the payload of a ribbon needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the payload of a ribbon needs to be read, but for the number of its keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) groups: u8,
-    pub(crate) columns: u8,
-    pub(crate) layers: u8,
-    pub(crate) attempt: u16,
-    pub(crate) blocks: u64,
-    pub(crate) upper: u64,
-    pub(crate) key_count: u64,
+    /// The first block with all columns; those before have one less.
+    upper: u64,
+    columns: NonZeroU8,
+    attempt: u32,
+    /// From 1 to [`LAYERS_MAX`] layers of 1 to 2^32 - 1 blocks each.
+    layer_blocks: Vec<u64>,
+}
+
+impl Header {
+    /// The numbers of the trailer.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
+        let columns = self.upper * u64::from(COLUMNS_MAX) + u64::from(self.columns.get() - 1);
+        [columns, self.attempt.into()].into_iter().chain(self.layer_blocks.iter().copied())
+    }
+
+    /// Columns and `upper`, of the number that holds both.
+    pub(crate) fn columns_of(number: u64) -> (u8, u64) {
+        let columns_max = u64::from(COLUMNS_MAX);
+        ((number % columns_max) as u8 + 1, number / columns_max)
+    }
+
+    /// Column groups, of the number that holds the columns.
+    pub(crate) fn groups_of(number: u64) -> usize {
+        usize::from(Self::columns_of(number).0.div_ceil(GROUP_COLUMNS))
+    }
+
+    /// Column groups, 1 to 4.
+    pub(crate) fn groups(&self) -> usize {
+        usize::from(self.columns.get().div_ceil(GROUP_COLUMNS))
+    }
+
+    /// Of the numbers of the trailer.
+    pub(crate) fn from_numbers(
+        columns: u64,
+        attempt: u64,
+        layer_blocks: Vec<u64>,
+    ) -> Result<Self, DecodeError> {
+        let (columns, upper) = Self::columns_of(columns);
+        let ranges = [
+            ("attempt of the filter", attempt, 0..=u16::MAX.into()),
+            ("layers of the filter", layer_blocks.len() as u64, 1..=LAYERS_MAX as u64),
+        ];
+        let layers = layer_blocks
+            .iter()
+            .map(|&blocks| ("blocks of a layer of the filter", blocks, 1..=u32::MAX.into()));
+        // One column less than one would be none.
+        let blocks = layer_blocks.iter().fold(0, |sum: u64, &blocks| sum.saturating_add(blocks));
+        let upper_max = if columns == 1 { 0 } else { blocks };
+        let first_full = ("first full block of the filter", upper, 0..=upper_max);
+        for (what, value, range) in ranges.into_iter().chain(layers).chain([first_full]) {
+            if !range.contains(&value) {
+                return Err(DecodeError::OutOfRange { what, value });
+            }
+        }
+        let columns = NonZeroU8::new(columns).expect("one more than a remainder");
+        Ok(Self { upper, columns, attempt: attempt as u32, layer_blocks })
+    }
+
+    /// Where the parts of the payload lie.
+    pub(crate) fn layout(&self) -> Layout {
+        let attempt = u16::try_from(self.attempt).expect("it was built or checked");
+        let mut shape = Shape::new(self.columns, &self.layer_blocks, attempt);
+        shape.upper = self.upper;
+        // At most 12 layers of 2^32 blocks of 32 words: nothing overflows.
+        let mut starts = vec![0];
+        let mut end = 8 * shape.group(0).words() + shape.threshold_bytes();
+        for index in 1..shape.group_count() {
+            let start = end.next_multiple_of(GROUP_ALIGNMENT);
+            starts.push(start);
+            end = start + 8 * shape.group(index).words();
+        }
+        Layout { shape, starts, end }
+    }
+}
+
+/// Where the parts of a payload lie, which need not be there.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    shape: Shape,
+    /// Where each group starts.
+    starts: Vec<u64>,
+    end: u64,
+}
+
+impl Layout {
+    /// What the checksum of each group covers: all bytes of the payload, in order.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = Range<u64>> {
+        let ends = self.starts[1..].iter().chain([&self.end]);
+        self.starts.iter().zip(ends).map(|(&start, &end)| start..end)
+    }
+
+    /// Those that hold the first `columns` columns: one at least.
+    pub(crate) fn groups_for(&self, columns: f64) -> impl Iterator<Item = Range<u64>> {
+        self.groups().take(self.shrunk(columns).group_count())
+    }
+
+    /// The shape that [`Ribbon::shrink_to`] leaves.
+    fn shrunk(&self, columns: f64) -> Shape {
+        self.shape.shrunk(columns).unwrap_or_else(|| self.shape.clone())
+    }
+
+    /// Bytes of the payload.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        self.end
+    }
+
+    fn threshold_bytes(&self) -> Range<usize> {
+        let start = 8 * self.shape.group(0).words() as usize; // They are in memory.
+        start..start + self.shape.threshold_bytes() as usize // Fewer than words.
+    }
 }
 
 impl Ribbon {
     pub(crate) fn header(&self) -> Header {
         Header {
-            groups: self.groups.len() as u8,       // At most 4.
-            layers: self.shape.layers.len() as u8, // At most `LAYERS_MAX`.
-            columns: self.shape.columns.get(),
-            attempt: self.shape.attempt,
-            blocks: self.shape.blocks,
             upper: self.shape.upper,
-            key_count: self.key_count,
+            columns: self.shape.columns,
+            attempt: self.shape.attempt.into(),
+            layer_blocks: self.shape.layer_blocks().collect(),
         }
     }
 
     pub(crate) fn to_payload(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.memory_bytes());
-        for group in &self.groups {
-            bytes.resize(bytes.len().next_multiple_of(GROUP_ALIGNMENT as usize), 0);
+        let layout = self.header().layout();
+        let mut bytes = Vec::with_capacity(layout.end as usize); // Hardly more than in memory.
+        for (group, &start) in self.groups.iter().zip(&layout.starts) {
+            bytes.resize(start as usize, 0);
             let words = group.shape.words() as usize; // They are in memory.
             bytes.extend(group.words().take(words).flat_map(u64::to_le_bytes));
-        }
-        let thresholds = self.shape.threshold_bytes() as usize; // They are in memory.
-        bytes.extend_from_slice(&self.thresholds[..thresholds]);
-        if let Some(last) = bytes.last_mut().filter(|_| thresholds > 0) {
-            *last &= !self.shape.stray_threshold_bits();
-        }
-        for blocks in self.shape.layer_blocks() {
-            let blocks = u32::try_from(blocks).expect("2^32 blocks do not fit into memory");
-            bytes.extend_from_slice(&blocks.to_le_bytes());
+            if start == 0 {
+                let stored = layout.threshold_bytes();
+                bytes.extend_from_slice(&self.thresholds[..stored.len()]);
+                if let Some(last) = bytes.last_mut().filter(|_| !stored.is_empty()) {
+                    *last &= !self.shape.stray_threshold_bits();
+                }
+            }
         }
         bytes
     }
 
-    /// The filter that a payload holds. Nothing is checked again when it is asked.
+    /// The filter that a payload of this layout holds, as [`shrink_to`](Self::shrink_to) would leave
+    /// it. Nothing is checked again when it is asked.
     ///
-    /// # Errors
+    /// # Panics
     ///
-    /// [`DecodeError`] if the payload is not what the header says, before anything is allocated for
-    /// it.
-    pub(crate) fn from_payload(header: Header, payload: &[u8]) -> Result<Self, DecodeError> {
-        let shape = shape(header, payload)?;
-        let (places, end) = group_places(&shape);
-        let tables = shape.threshold_bytes() + 4 * u64::from(header.layers);
-        let expected = end + tables;
-        if payload.len() as u64 != expected {
-            let what = "bytes of the filter's payload";
-            return Err(DecodeError::Mismatch { what, expected, found: payload.len() as u64 });
-        }
-        // Every place is within the payload from here on.
-        let groups = places
-            .iter()
-            .enumerate()
-            .map(|(index, &place)| {
-                let shape = shape.group(index);
-                let bytes = &payload[place as usize..][..8 * shape.words() as usize];
-                Group::from_bytes(shape, bytes)
+    /// If a group of [`Layout::groups_for`] is not in `payload`.
+    pub(crate) fn from_payload(
+        layout: &Layout,
+        payload: &[u8],
+        columns: f64,
+        key_count: u64,
+    ) -> Self {
+        let shape = layout.shrunk(columns);
+        let groups = (0..shape.group_count())
+            .map(|index| {
+                let stored = layout.shape.group(index);
+                let bytes = &payload[layout.starts[index] as usize..];
+                let bytes = &bytes[..8 * stored.words() as usize];
+                let wanted = shape.group(index);
+                if wanted == stored {
+                    Group::from_bytes(stored, bytes)
+                } else {
+                    first_columns(wanted, stored, bytes)
+                }
             })
             .collect();
-        let thresholds = payload[end as usize..][..shape.threshold_bytes() as usize].to_vec();
-        Ok(Self::from_parts(Path::detect(), shape, groups, thresholds, header.key_count))
+        let thresholds = payload[layout.threshold_bytes()].to_vec();
+        Self::from_parts(Path::detect(), shape, groups, thresholds, key_count)
     }
 }
 
-/// Reads and checks what decides about lengths.
-fn shape(header: Header, payload: &[u8]) -> Result<Shape, DecodeError> {
-    let Header { groups, columns, layers, attempt, blocks, upper, .. } = header;
-    let ranges = [
-        ("columns of the filter", u64::from(columns), 1..=COLUMNS_MAX.into()),
-        ("layers of the filter", layers.into(), 1..=LAYERS_MAX as u64),
-        // One column less than one would be none.
-        ("first full block of the filter", upper, 0..=if columns == 1 { 0 } else { blocks }),
-    ];
-    for (what, value, range) in ranges {
-        if !range.contains(&value) {
-            return Err(DecodeError::OutOfRange { what, value });
+/// The first columns of a stored group, of each block as many as are wanted.
+fn first_columns(wanted: GroupShape, stored: GroupShape, bytes: &[u8]) -> Group {
+    let (words, _) = bytes.as_chunks();
+    let mut group = Group::zeroed(wanted);
+    for block in 0..stored.blocks {
+        let first = stored.first_word(block) as usize; // It is in memory.
+        let count = usize::from(wanted.block_columns(block));
+        let mut columns = [0; LINE_WORDS];
+        for (column, word) in columns.iter_mut().zip(&words[first..][..count]) {
+            *column = u64::from_le_bytes(*word);
         }
+        group.set_block(block, &columns);
     }
-    let columns = NonZeroU8::new(columns).expect("checked above");
-
-    let table_bytes = 4 * usize::from(layers);
-    let Some(table) = payload.len().checked_sub(table_bytes).map(|at| &payload[at..]) else {
-        let (need, have) = (table_bytes as u64, payload.len() as u64);
-        return Err(DecodeError::Truncated { what: "layers of the filter", need, have });
-    };
-    let (table, _) = table.as_chunks();
-    let layer_blocks: Vec<u64> =
-        table.iter().map(|bytes| u32::from_le_bytes(*bytes).into()).collect();
-    if layer_blocks.contains(&0) {
-        return Err(DecodeError::OutOfRange { what: "blocks of a layer", value: 0 });
-    }
-    let mut shape = Shape::new(columns, &layer_blocks, attempt);
-    shape.upper = upper;
-    let group_count = shape.group_count() as u64;
-    for (what, expected, found) in [
-        ("blocks of the filter", shape.blocks, blocks),
-        ("column groups of the filter", group_count, groups.into()),
-    ] {
-        if expected != found {
-            return Err(DecodeError::Mismatch { what, expected, found });
-        }
-    }
-    Ok(shape)
+    group
 }
 
-/// Where in the payload each group starts, and where the last one ends.
-///
-/// At most 12 layers of 2^32 blocks of 32 words: nothing overflows.
-fn group_places(shape: &Shape) -> (Vec<u64>, u64) {
-    let mut places = Vec::new();
-    let mut end = 0_u64;
-    for index in 0..shape.group_count() {
-        let place = end.next_multiple_of(GROUP_ALIGNMENT);
-        places.push(place);
-        end = place + 8 * shape.group(index).words();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read in part is what [`Ribbon::shrunk_to`] makes, and the words are those of the whole.
+    #[test]
+    fn the_first_columns_are_those_of_the_whole() {
+        let hashes: Vec<u64> =
+            (0..3_000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        for bits_per_key in [1.0, 2.5, 7.0, 8.0, 8.3, 9.0, 16.7, 32.0] {
+            let whole = Ribbon::build(&hashes, bits_per_key);
+            let layout = whole.header().layout();
+            let payload = whole.to_payload();
+            assert_eq!(payload.len() as u64, layout.payload_bytes());
+            assert!(layout.groups().all(|group| group.start.is_multiple_of(GROUP_ALIGNMENT)));
+            for columns in
+                (4..=4 * u32::from(COLUMNS_MAX)).map(|quarters| f64::from(quarters) / 4.0)
+            {
+                let first = Ribbon::from_payload(&layout, &payload, columns, 3_000);
+                let shrunk = whole.shrunk_to(columns);
+                assert!(first.shape == shrunk.shape, "{columns} of {bits_per_key}");
+                assert!(first.groups == shrunk.groups, "{columns} of {bits_per_key}");
+                assert!(first.thresholds == shrunk.thresholds);
+                assert_eq!(first.expected_fpr.to_bits(), shrunk.expected_fpr.to_bits());
+                for block in 0..whole.shape.blocks {
+                    let found = first.shape.block_columns(block);
+                    assert!(found <= whole.shape.block_columns(block));
+                    for column in 0..found {
+                        let word = |ribbon: &Ribbon| {
+                            let group = &ribbon.groups[usize::from(column / GROUP_COLUMNS)];
+                            let first = group.shape.first_word(block);
+                            group.word(first as usize + usize::from(column % GROUP_COLUMNS))
+                        };
+                        assert_eq!(word(&first), word(&whole), "{columns} of {bits_per_key}");
+                    }
+                }
+            }
+        }
     }
-    (places, end)
 }

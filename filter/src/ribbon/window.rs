@@ -14,7 +14,7 @@
 //! * by rows: bit `c` of byte `7 - r` is `m[r][c]`,
 //! * by columns: bit `r` of byte `7 - c` is `m[r][c]`.
 
-use std::arch::x86_64::{
+use core::arch::x86_64::{
     __m512i, _mm_cvtsi32_si128, _mm_cvtsi64_si128, _mm256_cvtepu8_epi32, _mm256_mask_storeu_epi32,
     _mm256_maskz_loadu_epi32, _mm256_or_si256, _mm256_setzero_si256, _mm256_sll_epi32,
     _mm512_add_epi64, _mm512_and_si512, _mm512_andnot_si512, _mm512_castsi512_si128,

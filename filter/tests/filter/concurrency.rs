@@ -6,6 +6,7 @@ use std::{
     thread,
 };
 
+use sievedb_filter::standalone::{AtomicBloomFilter, BloomFilter, StripedBloomFilter};
 use sievedb_filter::{AtomicBlockedBloom, LINE_BYTES};
 
 use crate::random::{Random, seed};
@@ -84,4 +85,35 @@ fn a_published_key_is_found() {
         }
     });
     assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
+}
+
+/// 8 threads insert into one filter; each key is there afterwards, and the bits are those that one
+/// thread would have set.
+#[test]
+fn eight_threads_lose_nothing() {
+    const THREADS: usize = 8;
+    const KEYS: usize = 40_000;
+    let seed = seed();
+    // A small one, so that threads meet in its lines; the keys of neighbours overlap by half.
+    let atomic = AtomicBloomFilter::with_shape(1 << 18, 4);
+    let striped = StripedBloomFilter::with_shape(THREADS / 2, 1 << 18, 4);
+    let hashes = Random(seed).many((THREADS + 1) * KEYS / 2);
+    let of_thread = |thread: usize| &hashes[thread * KEYS / 2..][..KEYS];
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (atomic, striped) = (&atomic, &striped);
+            scope.spawn(move || {
+                for &hash in of_thread(thread) {
+                    atomic.insert_hash(hash);
+                    striped.insert_hash(hash);
+                    assert!(atomic.may_contain_hash(hash) && striped.may_contain_hash(hash));
+                }
+            });
+        }
+    });
+    let mut want = BloomFilter::with_shape(1 << 18, 4);
+    hashes.iter().for_each(|&hash| {
+        want.insert_hash(hash);
+    });
+    assert!(atomic.to_bloom() == want && striped.to_bloom() == want);
 }

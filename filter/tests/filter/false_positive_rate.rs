@@ -4,7 +4,7 @@
 //! failures of one case are a fault.
 
 use sievedb_filter::params::blocked_bloom_fpr_of;
-use sievedb_filter::{AtomicBlockedBloom, BlockedBloom, key_hash};
+use sievedb_filter::{AtomicBlockedBloom, BlockedBloom, FilterKind, TableFilter, key_hash};
 
 use crate::random::{Random, seed};
 
@@ -12,7 +12,7 @@ const SEEDS: usize = 24;
 
 /// Fails unless the mean of `rates` is within 3 standard errors of `want`, and the error is small
 /// enough to tell: at most `resolution` of the rate.
-fn assert_rate(name: &str, rates: &[f64], want: f64, resolution: f64) {
+pub(crate) fn assert_rate(name: &str, rates: &[f64], want: f64, resolution: f64) {
     let n = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / n;
     let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (n - 1.0);
@@ -107,4 +107,28 @@ fn of_atomic_filters() {
         })
         .collect();
     assert_rate("atomic", &rates, blocked_bloom_fpr_of(keys as u64, lines as u64, 6), 0.01);
+}
+
+/// Whatever the slots hold, each question throws a die with as many sides as there are fingerprints.
+#[test]
+fn of_fuse_filters() {
+    let seed = seed();
+    for (bits_per_key, keys, asked) in
+        [(9.0, 0, 50_000), (9.0, 10, 100_000), (9.0, 20_000, 500_000), (18.0, 20_000, 2_000_000)]
+    {
+        let (mut maybe, mut rate) = (0.0, 0.0);
+        for round in 0..SEEDS as u64 {
+            let mut random = Random(seed ^ round << 32);
+            let hashes = random.many(keys);
+            let filter = TableFilter::build(FilterKind::BinaryFuse, &hashes, bits_per_key);
+            let filter = filter.expect("a known kind");
+            rate = filter.expected_fpr();
+            maybe += asked as f64 * measure(&mut random, asked, |it| filter.may_contain_hash(it));
+        }
+        let throws = (SEEDS * asked) as f64;
+        let deviation = (throws * rate * (1.0 - rate)).sqrt();
+        let sigmas = (maybe - throws * rate) / deviation;
+        eprintln!("{keys} keys, {bits_per_key} bits: {maybe} of {throws}, {sigmas:+.2} sigma");
+        assert!(sigmas.abs() <= 3.0, "{keys} keys, {bits_per_key} bits: {sigmas:+.2} sigma");
+    }
 }

@@ -1,6 +1,6 @@
 //! The stored bytes of filters are those of the golden files.
 //!
-//! A file holds cases: `encode` with its arguments above `----`, the bytes and their meaning below.
+//! A file holds cases: a kind with its arguments above `----`, the bytes and their meaning below.
 //! `REWRITE=1` writes what this release produces.
 #![expect(clippy::disallowed_methods, reason = "golden files lie outside any database")]
 
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::{env, fs, path::Path};
 
 use sievedb_filter::filter_block::{self, Field};
-use sievedb_filter::{BlockedBloom, Expected, Ribbon, TableFilter, key_hash};
+use sievedb_filter::{Expected, FilterKind, TableFilter, key_hash};
 
 #[test]
 fn filter_blocks_are_pinned() {
@@ -29,8 +29,8 @@ fn filter_blocks_are_pinned() {
     assert_eq!(found, golden, "rerun with REWRITE=1 if the change is meant");
 }
 
-/// Runs `encode millibits=N seed=N salt=N KEY...`, or `ribbon` with the same arguments, and describes
-/// the bytes. `FIRST..END` stands for the numbers from `FIRST` to below `END`.
+/// Runs `KIND millibits=N seed=N salt=N KEY...` and describes the bytes. `FIRST..END` stands for the
+/// numbers from `FIRST` to below `END`.
 fn run(input: &str) -> String {
     let command = input.lines().find(|line| !line.starts_with('#')).expect("a command");
     let mut words = command.split(' ');
@@ -51,24 +51,20 @@ fn run(input: &str) -> String {
         .map(|key| key_hash(key.as_bytes(), hash_seed))
         .collect();
 
-    let bits_per_key = millibits as f64 / 1e3;
-    let bytes = match kind {
-        "encode" => {
-            let built = BlockedBloom::build(&hashes, bits_per_key);
-            filter_block::encode(&built, hash_seed, salt, millibits)
-        }
-        "ribbon" => {
-            let built = Ribbon::build(&hashes, bits_per_key);
-            filter_block::encode_ribbon(&built, hash_seed, salt, millibits)
-        }
+    let kind = match kind {
+        "blocked_bloom" => FilterKind::BlockedBloom,
+        "ribbon" => FilterKind::Ribbon,
+        "binary_fuse" => FilterKind::BinaryFuse,
         _ => panic!("{command}: not a command"),
     };
-    let read = TableFilter::decode(&bytes, Expected { hash_seed, salt });
-    let read = read.expect("what was just written can be read");
+    let expected = Expected { hash_seed, salt };
+    let built = TableFilter::build(kind, &hashes, millibits as f64 / 1e3).expect("a known kind");
+    let bytes = filter_block::encode(&built, expected);
+    let read = TableFilter::decode(&bytes, expected).expect("what was just written can be read");
     assert!(hashes.iter().all(|&hash| read.may_contain_hash(hash)));
 
     let mut text = String::new();
-    for Field { place, name, meaning } in filter_block::describe(&bytes) {
+    for Field { place, name, meaning } in filter_block::describe(&bytes, Some(expected)) {
         let start = usize::try_from(place.start).expect("the block is in memory");
         let end = usize::try_from(place.end).expect("the block is in memory");
         for (i, row) in bytes[start..end].chunks(16).enumerate() {

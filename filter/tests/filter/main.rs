@@ -1,10 +1,15 @@
 //! Tests of the filters through their public interface.
 
+mod allocations;
 mod concurrency;
 mod false_positive_rate;
+mod filter_block;
 mod golden;
 mod hostile_bytes;
+mod key_sets;
 mod no_false_negative;
 mod random;
 mod ribbon;
 mod ribbon_rate;
+mod seal;
+mod standalone;

@@ -2,35 +2,12 @@
 
 use proptest::prelude::*;
 use sievedb_filter::{
-    AtomicBlockedBloom, BlockedBloom, Expected, PROBES_MAX, TableFilter, filter_block, key_hash,
+    AtomicBlockedBloom, BinaryFuse8, BinaryFuse16, BlockedBloom, Expected, FilterKind, PROBES_MAX,
+    TableFilter, filter_block, key_hash,
 };
 
+use crate::key_sets::{adversarial_keys, hostile_hashes};
 use crate::random::{Random, seed};
-
-/// Key sets that are hard on weak hashes and on careless code.
-fn adversarial_keys() -> Vec<(&'static str, Vec<Vec<u8>>)> {
-    vec![
-        ("none", vec![]),
-        ("the empty key", vec![vec![]]),
-        ("one byte", (0..=u8::MAX).map(|byte| vec![byte]).collect()),
-        ("zeros of every length", (0..300).map(|n| vec![0; n]).collect()),
-        ("the longest key", vec![vec![0; 64 << 10], vec![0xff; 64 << 10]]),
-        ("one key, many times", vec![b"same".to_vec(); 1000]),
-        ("counters", (0..20_000_u64).map(|i| i.to_be_bytes().to_vec()).collect()),
-        ("decimal counters", (0..20_000).map(|i| format!("user{i:020}").into_bytes()).collect()),
-        ("a shared prefix", (0..2000).map(|i| format!("{}{i}", "/a".repeat(500)).into()).collect()),
-        (
-            "one bit each",
-            (0..4096_usize)
-                .map(|bit| {
-                    let mut key = vec![0; 512];
-                    key[bit / 8] = 1 << (bit % 8);
-                    key
-                })
-                .collect(),
-        ),
-    ]
-}
 
 #[test]
 fn adversarial_keys_are_found() {
@@ -43,22 +20,21 @@ fn adversarial_keys_are_found() {
                 assert!(filter.may_contain_hash(*hash), "{name}, {bits_per_key} bits per key");
             }
         }
+        for bits_per_key in [9.0, 18.0] {
+            let filter = TableFilter::build(FilterKind::BinaryFuse, &hashes, bits_per_key);
+            let filter = filter.expect("a known kind");
+            assert!(filter.expected_fpr() < 0.01, "{name}: no seed was found");
+            for hash in &hashes {
+                assert!(filter.may_contain_hash(*hash), "{name}, {bits_per_key} bits per key");
+            }
+        }
     }
 }
 
 /// The hash is the caller's: chosen hashes may share lines, probes, or be extreme.
 #[test]
 fn hostile_hashes_are_found() {
-    let low = |i: u64| i;
-    let high = |i: u64| i << 32;
-    let cases: [(&str, Vec<u64>); 5] = [
-        ("one line", (0..5000).map(low).collect()),
-        ("one set of probes", (0..5000).map(high).collect()),
-        ("extremes", vec![0, u64::MAX, 1, u64::MAX - 1, 1 << 63]),
-        ("one bit", (0..64).map(|bit| 1 << bit).collect()),
-        ("all the same", vec![42; 5000]),
-    ];
-    for (name, hashes) in cases {
+    for (name, hashes) in hostile_hashes() {
         for probes in 1..=PROBES_MAX {
             let frozen = BlockedBloom::with_shape(&hashes, 7, probes);
             let atomic = AtomicBlockedBloom::with_bytes(7 * 64, probes);
@@ -68,6 +44,48 @@ fn hostile_hashes_are_found() {
                 assert!(atomic.may_contain_hash(hash), "{name}, {probes} probes, atomic");
             }
         }
+    }
+}
+
+/// Sets that no hash function would give. None may defeat all seeds.
+#[test]
+fn hostile_hashes_are_found_in_fuse_filters() {
+    let mut random = Random(seed());
+    let few = random.many(300);
+    let cases: [(&str, Vec<u64>); 10] = [
+        ("counters", (0..50_000).collect()),
+        ("high bits alone", (0..50_000).map(|i| i << 48).collect()),
+        ("middle bits alone", (0..50_000).map(|i| i << 24).collect()),
+        ("equal high bits", (0..50_000).map(|i| u64::MAX << 20 | i).collect()),
+        ("extremes", vec![0, u64::MAX, 1, u64::MAX - 1, 1 << 63]),
+        ("one bit", (0..64).map(|bit| 1 << bit).collect()),
+        ("two bits", (0..64 * 64).map(|i| 1 << (i / 64) | 1 << (i % 64)).collect()),
+        ("all the same", vec![42; 5_000]),
+        ("two in turn", (0..5_000).map(|i| i % 2).collect()),
+        ("each many times", (0..30_000).map(|i| few[i % few.len()]).collect()),
+    ];
+    for (name, hashes) in cases {
+        let (narrow, wide) = (BinaryFuse8::build(&hashes), BinaryFuse16::build(&hashes));
+        assert!(narrow.expected_fpr() < 0.01, "{name}: no seed was found");
+        for &hash in &hashes {
+            assert!(narrow.may_contain_hash(hash), "{name}");
+            assert!(wide.may_contain_hash(hash), "{name}, 16 bits");
+        }
+    }
+}
+
+/// Every number of keys, and large sets under many seeds: `SIEVE_LONG=1` takes ten million for each.
+#[test]
+fn many_sets_are_found_in_fuse_filters() {
+    let mut random = Random(seed());
+    let large = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000 } else { 1_000_000 };
+    for keys in (0..300).chain([5_000, 32_768, 32_769, 100_000]).chain([large; 6]) {
+        let mut hashes = random.many(keys);
+        hashes.extend_from_within(..keys / 100); // Repetitions far apart, if there are so many.
+        let filter = BinaryFuse8::build(&hashes);
+        assert_eq!(filter.key_count(), keys as u64);
+        let denied = hashes.iter().filter(|&&hash| !filter.may_contain_hash(hash)).count();
+        assert_eq!(denied, 0, "{keys} keys");
     }
 }
 
@@ -90,27 +108,38 @@ fn a_million_keys_are_found_under_many_seeds() {
 proptest! {
     #[test]
     fn a_stored_filter_answers_as_the_one_in_memory(
-        keys in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..300),
+        keys in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..900),
         others in proptest::collection::vec(any::<u64>(), 300),
+        kind in proptest::sample::select(
+            vec![FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse]
+        ),
         millibits in 1_u32..=40_000,
         hash_seed in any::<u64>(),
         salt in any::<u64>(),
     ) {
+        let expected = Expected { hash_seed, salt };
         let hashes: Vec<u64> = keys.iter().map(|key| key_hash(key, hash_seed)).collect();
-        let built = BlockedBloom::build(&hashes, f64::from(millibits) / 1e3);
-        let bytes = filter_block::encode(&built, hash_seed, salt, millibits.into());
-        prop_assert_eq!(bytes.len() % 64, 0);
-        prop_assert_eq!(bytes.len(), built.memory_bytes() + filter_block::TRAILER_BYTES);
-        let read = TableFilter::decode(&bytes, Expected { hash_seed, salt });
+        let built = TableFilter::build(kind, &hashes, f64::from(millibits) / 1e3);
+        let built = built.expect("a known kind");
+        let bytes = filter_block::encode(&built, expected);
+        prop_assert!(bytes.len() <= built.memory_bytes() + filter_block::TRAILER_BYTES_MAX);
+        let read = TableFilter::decode(&bytes, expected);
         let read = read.expect("what was just written can be read");
-        for hash in hashes {
+        for &hash in &hashes {
             read.prefetch(hash);
             prop_assert!(built.may_contain_hash(hash));
             prop_assert!(read.may_contain_hash(hash));
         }
-        for hash in others {
+        for &hash in &others {
             prop_assert_eq!(read.may_contain_hash(hash), built.may_contain_hash(hash));
         }
+        let asked = [others, hashes].concat();
+        let mut answers = vec![false; asked.len()];
+        read.may_contain_hashes(&asked, &mut answers);
+        for (hash, answer) in asked.into_iter().zip(answers) {
+            prop_assert_eq!(read.may_contain_hash(hash), answer);
+        }
+        prop_assert_eq!(read.kind(), kind);
         prop_assert_eq!(read.key_count(), built.key_count());
         prop_assert_eq!(read.memory_bytes(), built.memory_bytes());
         prop_assert_eq!(read.expected_fpr().to_bits(), built.expected_fpr().to_bits());

@@ -117,8 +117,9 @@ fn a_shrunk_filter_can_be_stored() {
     let whole = Ribbon::build(&keys, 16.4);
     for columns in [16.2, 16.0, 12.5, 8.0, 7.3, 1.0] {
         let filter = whole.shrunk_to(columns);
-        let bytes = filter_block::encode_ribbon(&filter, 1, 2, 16_400);
-        let read = TableFilter::decode(&bytes, Expected { hash_seed: 1, salt: 2 });
+        let expected = Expected { hash_seed: 1, salt: 2 };
+        let bytes = filter_block::encode(&filter.clone().into(), expected);
+        let read = TableFilter::decode(&bytes, expected);
         let read = read.expect("what was just written can be read");
         assert_eq!(read.expected_fpr().to_bits(), filter.expected_fpr().to_bits());
         assert_eq!(read.memory_bytes(), filter.memory_bytes());

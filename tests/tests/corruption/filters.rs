@@ -11,7 +11,7 @@ use super::{
     tables::flipped,
 };
 
-/// Length of a filter line and of the trailer behind the lines, in bytes.
+/// Length of a filter line, in bytes.
 const LINE_BYTES: usize = 64;
 const BITS_PER_KEY: usize = 10;
 
@@ -102,8 +102,9 @@ fn a_damaged_filter_hides_nothing_and_is_told() {
         // asking the engine where it is, so that a filter that is not checked shows.
         let keys = sample.history.last().expect("the first state is empty")[0].len();
         let lines = (keys * BITS_PER_KEY).div_ceil(LINE_BYTES * 8);
-        let start = unusable[0];
-        let place: Vec<_> = (start..start + (lines + 1) * LINE_BYTES).collect();
+        let (start, end) = (unusable[0], unusable[unusable.len() - 1] + 1);
+        let trailer_bytes = usize::from(good[end - 5]);
+        let place: Vec<_> = (start..start + lines * LINE_BYTES + trailer_bytes).collect();
         assert_eq!(start % LINE_BYTES, 0);
         assert_eq!(unusable, place, "each byte of the lines and the trailer is checked");
     }

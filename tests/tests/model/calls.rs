@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use sievedb::{
-    Compression, Durability, KeyspaceOptions, Options, ReadMode,
+    Compression, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, ReadMode,
     fs::{Fs, Loss, MemoryFs},
     planted::PlantedBug,
 };
@@ -63,11 +63,17 @@ fn options(disk: &Arc<MemoryFs>, lots: &mut Rng, planted: Option<PlantedBug>) ->
         .keyspace(keyspace_options(lots))
 }
 
+fn filter_policy(lots: &mut Rng) -> FilterPolicy {
+    use FilterPolicyKind::{Auto, Bloom, Fuse, None, Ribbon};
+    let kind = *lots.pick(&[Auto, Auto, Bloom, Ribbon, Fuse, None]);
+    FilterPolicy::new(kind).bits_per_key(*lots.pick(&[0.0, 0.5, 3.7, 10.0]))
+}
+
 fn keyspace_options(lots: &mut Rng) -> KeyspaceOptions {
     small_keyspace()
         .memtable_bytes(*lots.pick(&[4 << 10, 4 << 10, 16 << 10]))
         .table_bytes(*lots.pick(&[4 << 10, 4 << 10, 16 << 10]))
-        .filter_bits_per_key(*lots.pick(&[0.0, 0.5, 10.0]))
+        .filter_policy(filter_policy(lots))
         .compression(*lots.pick(&[Compression::Lz4, Compression::None]))
 }
 

@@ -1,0 +1,144 @@
+//! The structures that are measured: ours, and those of other crates.
+//!
+//! A file of this folder holds ours of one kind, or those of one crate. It says how a structure is
+//! built and asked, in the best way that its documentation names, and with which settings it is
+//! measured.
+
+mod bloomfilter;
+mod cuckoofilter;
+mod fastbloom;
+mod qfilter;
+mod sbbf;
+mod standalone;
+mod table_filters;
+mod xorf;
+
+pub(crate) use self::sbbf::bits_for_rate as sbbf_bits_for_rate;
+
+/// All structures, ours first.
+pub(crate) const FAMILIES: [Family; 17] = [
+    table_filters::BLOCKED_BLOOM,
+    table_filters::RIBBON,
+    table_filters::BINARY_FUSE_8,
+    table_filters::BINARY_FUSE_16,
+    standalone::BLOOM,
+    standalone::ATOMIC_BLOOM,
+    standalone::PARTITIONED_BLOOM,
+    standalone::COUNTING_BLOOM,
+    standalone::SCALABLE_BLOOM,
+    standalone::CUCKOO,
+    fastbloom::FAMILY,
+    bloomfilter::FAMILY,
+    sbbf::FAMILY,
+    xorf::FAMILY_8,
+    xorf::FAMILY_16,
+    cuckoofilter::FAMILY,
+    qfilter::FAMILY,
+];
+
+/// One structure, with the settings that it is measured with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) origin: Origin,
+    pub(crate) given: Given,
+    /// Of the rows of the table.
+    pub(crate) settings: &'static [Setting],
+    /// The setting that gives a false-positive rate, if there is one; `None` if the structure has
+    /// only the settings of the table.
+    pub(crate) for_rate: Option<fn(f64) -> Option<f64>>,
+    /// Builds it over hashes with the value of a setting.
+    pub(crate) build: fn(&[u64], f64) -> Box<dyn Built>,
+}
+
+/// Who wrote a structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Ours,
+    Crate,
+}
+
+/// What a structure takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// The hash of a key. Some mix it again.
+    Hash,
+    /// Only keys, which it hashes itself: it gets the 64 bits of the hash as a key, and its times
+    /// contain the hashing of 8 bytes.
+    Key,
+}
+
+/// How large, or how exact, a structure is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    /// In the structure's own unit: bits per key, columns, or a rate.
+    pub(crate) value: f64,
+}
+
+impl Setting {
+    const fn new(name: &'static str, value: f64) -> Self {
+        Self { name, value }
+    }
+}
+
+/// Settings of a structure that takes the rate it is to have.
+const RATES: &[Setting] = &[Setting::new("1 %", 0.01), Setting::new("0.1 %", 0.001)];
+
+/// Settings of a structure that takes bits per key.
+const BITS: &[Setting] =
+    &[Setting::new("10 bits", 10.0), Setting::new("12 bits", 12.0), Setting::new("16 bits", 16.0)];
+
+/// The question to a structure. It is inlined into the loops of [`Built`].
+pub(crate) trait Structure {
+    /// `false` only if no key with this hash was added.
+    fn may_contain(&self, hash: u64) -> bool;
+
+    /// Answers all of `hashes` at once; `false` if the structure has no such call.
+    fn answer_all(&self, _hashes: &[u64], _answers: &mut [bool]) -> bool {
+        false
+    }
+
+    /// The rate that the structure states, if it does.
+    fn expected_fpr(&self) -> Option<f64> {
+        None
+    }
+
+    /// Bytes of the stored form of a filter of a table, trailer included.
+    fn stored_bytes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// A structure over its keys, whatever its type. One indirect call asks many questions.
+pub(crate) trait Built {
+    /// How many of `hashes` it calls "maybe".
+    fn count(&self, hashes: &[u64]) -> usize;
+
+    /// See [`Structure::answer_all`].
+    fn answer_all(&self, hashes: &[u64], answers: &mut [bool]) -> bool;
+
+    /// See [`Structure::expected_fpr`].
+    fn expected_fpr(&self) -> Option<f64>;
+
+    /// See [`Structure::stored_bytes`].
+    fn stored_bytes(&self) -> Option<usize>;
+}
+
+impl<T: Structure> Built for T {
+    fn count(&self, hashes: &[u64]) -> usize {
+        hashes.iter().filter(|&&hash| self.may_contain(hash)).count()
+    }
+
+    fn answer_all(&self, hashes: &[u64], answers: &mut [bool]) -> bool {
+        Structure::answer_all(self, hashes, answers)
+    }
+
+    fn expected_fpr(&self) -> Option<f64> {
+        Structure::expected_fpr(self)
+    }
+
+    fn stored_bytes(&self) -> Option<usize> {
+        Structure::stored_bytes(self)
+    }
+}

@@ -1,0 +1,121 @@
+//! One key against eight resident filters, as a lookup in a store with eight sorted runs asks.
+
+use std::hint::black_box;
+
+use serde::Serialize;
+use sievedb_filter::{BinaryFuse8, BlockedBloom, Ribbon, TableFilter, many};
+
+use crate::{
+    Common,
+    contestants::Structure,
+    measure::{Hashes, median, ns},
+    text,
+};
+
+/// Filters that are asked about each key.
+const FILTERS: usize = 8;
+
+/// Keys of each of them.
+const KEYS: usize = 100_000;
+
+/// By [`many::may_contain_in`], which takes filters of any kind.
+const MANY: &str = "in one call";
+
+/// By a loop over filters of one type: what the crates offer.
+const LOOP: &str = "one by one";
+
+/// Time of one filter of the eight.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Resident {
+    pub(crate) structure: &'static str,
+    /// [`MANY`] or [`LOOP`].
+    way: &'static str,
+    /// An absent key.
+    pub(crate) ns_per_filter: f64,
+}
+
+/// Measures our table filters, and those of other crates that are made for it.
+pub(crate) fn measure(common: &Common, rounds: usize) -> Vec<Resident> {
+    let keys = if common.small { KEYS / 10 } else { KEYS };
+    let sets: [Hashes; FILTERS] =
+        std::array::from_fn(|i| Hashes::new(keys, common.seed ^ (i as u64 + 1) << 32));
+    let asked = Hashes::new(1, common.seed).absent;
+    let blooms = each(&sets, |hashes| BlockedBloom::build(hashes, 10.0));
+    let ribbons = each(&sets, |hashes| Ribbon::build(hashes, 7.0));
+    let fuses = each(&sets, BinaryFuse8::build);
+    let their_splits = each(&sets, |hashes| {
+        let mut filter = sbbf_rs_safe::Filter::new(10, hashes.len());
+        for &hash in hashes {
+            filter.insert_hash(hash);
+        }
+        filter
+    });
+    let their_fuses = each(&sets, |hashes| {
+        xorf::BinaryFuse8::try_from(hashes).expect("different hashes make a filter")
+    });
+    let bloom_tables = blooms.each_ref().map(|filter| TableFilter::BlockedBloom(filter.clone()));
+    let ribbon_tables = ribbons.each_ref().map(|filter| TableFilter::Ribbon(filter.clone()));
+    let fuse_tables = fuses.each_ref().map(|filter| TableFilter::BinaryFuse8(filter.clone()));
+    let turns: [(&str, &str, &dyn Fn() -> f64); 8] = [
+        ("BlockedBloom", MANY, &|| time(&bloom_tables.each_ref(), &asked, count_in)),
+        ("Ribbon", MANY, &|| time(&ribbon_tables.each_ref(), &asked, count_in)),
+        ("BinaryFuse8", MANY, &|| time(&fuse_tables.each_ref(), &asked, count_in)),
+        ("BlockedBloom", LOOP, &|| time(&blooms, &asked, count)),
+        ("Ribbon", LOOP, &|| time(&ribbons, &asked, count)),
+        ("BinaryFuse8", LOOP, &|| time(&fuses, &asked, count)),
+        ("sbbf-rs-safe", LOOP, &|| time(&their_splits, &asked, count)),
+        ("xorf BinaryFuse8", LOOP, &|| time(&their_fuses, &asked, count)),
+    ];
+    let mut times = turns.each_ref().map(|_| Vec::new());
+    for _ in 0..rounds {
+        for ((.., turn), times) in turns.iter().zip(&mut times) {
+            times.push(turn());
+        }
+    }
+    turns
+        .iter()
+        .zip(times)
+        .map(|(&(structure, way, _), times)| Resident {
+            structure,
+            way,
+            ns_per_filter: median(times),
+        })
+        .collect()
+}
+
+fn each<T>(sets: &[Hashes; FILTERS], build: impl Fn(&[u64]) -> T) -> [T; FILTERS] {
+    sets.each_ref().map(|hashes| build(&hashes.stored))
+}
+
+/// Nanoseconds per key and filter.
+fn time<T>(filters: &[T], asked: &[u64], count: impl Fn(&[T], u64) -> usize) -> f64 {
+    let ask = || {
+        let maybes: usize = black_box(asked).iter().map(|&hash| count(filters, hash)).sum();
+        black_box(maybes);
+    };
+    ns(ask, 2, asked.len() * filters.len())
+}
+
+/// How many of our filters call the key "maybe": in one call, with all loads under way at once.
+#[inline]
+fn count_in(filters: &[&TableFilter], hash: u64) -> usize {
+    many::may_contain_in(filters, hash).count_ones() as usize
+}
+
+/// The same, one after the other.
+#[inline]
+fn count<T: Structure>(filters: &[T], hash: u64) -> usize {
+    filters.iter().filter(|filter| filter.may_contain(hash)).count()
+}
+
+pub(crate) fn table(residents: &[Resident]) -> String {
+    let cells = |resident: &Resident| {
+        let ns = format!("{:.2}", resident.ns_per_filter);
+        vec![resident.structure.to_owned(), resident.way.to_owned(), ns]
+    };
+    text::table(
+        &["one absent key against 8 filters", "", "ns per filter"],
+        2,
+        residents.iter().map(cells).collect(),
+    )
+}

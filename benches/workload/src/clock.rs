@@ -1,0 +1,21 @@
+//! The two clocks of a measurement.
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The real time, from an arbitrary start.
+#[expect(clippy::disallowed_methods, reason = "a measurement needs the real clock")]
+#[must_use]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// CPU time that the calling thread has used.
+#[must_use]
+pub fn thread_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).expect("CPU time is not negative");
+    let ns = u32::try_from(time.tv_nsec).expect("a second has fewer ns than u32 holds");
+    Duration::new(seconds, ns)
+}

@@ -1,0 +1,97 @@
+//! What a keyspace asks of its filters, and the filter that a table gets for it.
+
+use sievedb_filter::FilterKind;
+
+/// Default of [`FilterPolicy::bits_per_key`].
+pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
+
+/// Which filters the tables of a keyspace get, and how large they are.
+///
+/// ```
+/// use sievedb::{FilterPolicy, FilterPolicyKind, KeyspaceOptions};
+///
+/// let half = FilterPolicy::new(FilterPolicyKind::Auto).bits_per_key(5.0);
+/// let options = KeyspaceOptions::new().filter_policy(half);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[must_use = "a policy does nothing until a keyspace is opened with it"]
+pub struct FilterPolicy {
+    pub(crate) kind: FilterPolicyKind,
+    pub(crate) bits_per_key: f64,
+}
+
+/// How bits are divided among the tables, and what they are spent on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterPolicyKind {
+    /// The fewest needless reads for the bits: many bits a key for small sorted runs, fewer for the
+    /// largest one; ribbons, and blocked Bloom filters for runs with less than a hundredth of the
+    /// keys or fewer than 2,000.
+    #[default]
+    Auto,
+    /// Blocked Bloom filters with the same bits per key everywhere: quicker to build and to ask, and
+    /// about half as large again as a ribbon of the same rate.
+    Bloom,
+    /// Ribbons with the same bits per key everywhere.
+    Ribbon,
+    /// Binary fuse filters everywhere: about 9 bits a key for a rate of 0.39 %, or 18 bits for 0.0015 %
+    /// if there are as many. Below 9 bits per key they take more than was asked.
+    Fuse,
+    /// No filters: each lookup of an absent key reads a block of every sorted run.
+    None,
+}
+
+/// The filter of a table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FilterChoice {
+    pub(crate) kind: FilterKind,
+    /// 0 for no filter.
+    pub(crate) bits_per_key: f64,
+}
+
+impl FilterChoice {
+    pub(crate) const NONE: Self = Self { kind: FilterKind::BlockedBloom, bits_per_key: 0.0 };
+}
+
+impl FilterPolicyKind {
+    /// As the manifest stores it.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            Self::Auto => 0,
+            Self::Bloom => 1,
+            Self::Ribbon => 2,
+            Self::None => 3,
+            Self::Fuse => 4,
+        }
+    }
+
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        [Self::Auto, Self::Bloom, Self::Ribbon, Self::None, Self::Fuse]
+            .into_iter()
+            .find(|kind| kind.number() == number)
+    }
+}
+
+impl Default for FilterPolicy {
+    fn default() -> Self {
+        Self::new(FilterPolicyKind::default())
+    }
+}
+
+impl FilterPolicy {
+    /// Filters of this kind, with [`DEFAULT_FILTER_BITS_PER_KEY`].
+    pub const fn new(kind: FilterPolicyKind) -> Self {
+        Self { kind, bits_per_key: DEFAULT_FILTER_BITS_PER_KEY }
+    }
+
+    /// Filter bits for each key, on average over the tables of the keyspace; more bits mean fewer
+    /// needless reads. [`Auto`](FilterPolicyKind::Auto) leaves some to tables that are still to come.
+    ///
+    /// 0 (no filters), or from 0.001 to 40, in steps of 0.001; default [`DEFAULT_FILTER_BITS_PER_KEY`]: with
+    /// [`Auto`](FilterPolicyKind::Auto), an absent key costs a needless read in about a thousand
+    /// lookups for each sorted run of similar size.
+    pub const fn bits_per_key(mut self, bits: f64) -> Self {
+        self.bits_per_key = bits;
+        self
+    }
+}

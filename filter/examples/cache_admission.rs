@@ -1,0 +1,91 @@
+//! One-hit wonders: what is asked for once only pushes what is asked for again out of a cache.
+//!
+//! `cargo run --release -p sievedb-filter --example cache_admission`
+//!
+//! Three caches of the same size see the same requests. The first takes all that it misses; the
+//! second only what a Bloom filter has seen before; the third only what a count-min sketch says is
+//! asked for more often than the entry that would have to go (TinyLFU).
+#![expect(clippy::print_stdout, reason = "the figures are the result")]
+
+use std::collections::{BTreeMap, HashMap};
+
+use sievedb_filter::standalone::{BloomFilter, CountMinSketch};
+
+const REQUESTS: u64 = 2_000_000;
+const CACHE_ENTRIES: usize = 5_000;
+/// Requests after which the filters begin to forget.
+const AGE: u64 = 200_000;
+
+/// Keys, the least recently used of which goes first.
+#[derive(Default)]
+struct Lru {
+    last_use: HashMap<u64, u64>,
+    by_use: BTreeMap<u64, u64>,
+    hits: u64,
+    written: u64,
+}
+
+impl Lru {
+    /// A request at a time. `admit` decides about a key that is not there, given the one to go.
+    fn request(&mut self, key: u64, time: u64, admit: impl FnOnce(Option<u64>) -> bool) {
+        let victim = self.by_use.first_key_value().map(|(&time, &key)| (time, key));
+        let victim = victim.filter(|_| self.last_use.len() == CACHE_ENTRIES);
+        if let Some(before) = self.last_use.get(&key) {
+            self.hits += 1;
+            self.by_use.remove(before);
+        } else if admit(victim.map(|(_, key)| key)) {
+            self.written += 1;
+            if let Some((time, key)) = victim {
+                self.by_use.remove(&time);
+                self.last_use.remove(&key);
+            }
+        } else {
+            return;
+        }
+        self.last_use.insert(key, time);
+        self.by_use.insert(time, key);
+    }
+}
+
+fn main() {
+    let mut random = 1;
+    let mut caches = [(); 3].map(|()| Lru::default());
+    let mut seen = BloomFilter::with_rate(AGE, 0.01);
+    let mut asked = CountMinSketch::with_error(1e-4, 0.02);
+    for time in 0..REQUESTS {
+        // Half of the requests are for something new; the others mostly for the popular.
+        let key = match next(&mut random) % 2 {
+            0 => 1 << 63 | time,
+            _ => 1e6_f64.powf(next(&mut random) as f64 / 2_f64.powi(64)) as u64,
+        };
+        let bytes = key.to_le_bytes();
+        let (before, popularity) = (seen.insert(bytes), asked.insert(bytes));
+        let [all, second, popular] = &mut caches;
+        all.request(key, time, |_| true);
+        second.request(key, time, |_| before);
+        popular.request(key, time, |victim| {
+            victim.is_none_or(|key| popularity > asked.estimate(key.to_le_bytes()))
+        });
+        if time % AGE == AGE - 1 {
+            seen.clear();
+            asked.halve();
+        }
+    }
+    println!(
+        "{REQUESTS} requests, half of them for what nobody asks for again; {CACHE_ENTRIES} entries"
+    );
+    println!("{:32}  {:>6}  {:>9}", "admits", "hits %", "written");
+    let names = ["everything", "at the second request (Bloom)", "the more popular (count-min)"];
+    for (name, cache) in names.into_iter().zip(&caches) {
+        let hits = cache.hits as f64 * 100.0 / REQUESTS as f64;
+        println!("{name:32}  {hits:6.2}  {:9}", cache.written);
+    }
+}
+
+/// SplitMix64.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,57 @@
+//! The fingerprint of a key: 8 or 16 bits of its hash.
+
+use alloc::{boxed::Box, vec::Vec};
+use core::fmt::Debug;
+use core::ops::BitXor;
+
+/// A fingerprint: `u8` or `u16`.
+///
+/// Sealed: nothing outside this crate can name it.
+pub trait Print: Copy + Debug + Default + Eq + BitXor<Output = Self> + Send + Sync {
+    /// Bits of a fingerprint.
+    const BITS: u32;
+
+    /// The highest bits of `word`.
+    fn of(word: u64) -> Self;
+
+    /// Appends the stored form of `prints`.
+    fn put_all(prints: &[Self], bytes: &mut Vec<u8>);
+
+    /// Of the stored form.
+    fn take_all(bytes: &[u8]) -> Box<[Self]>;
+}
+
+impl Print for u8 {
+    const BITS: u32 = Self::BITS;
+
+    #[inline(always)]
+    fn of(word: u64) -> Self {
+        (word >> (u64::BITS - Self::BITS)) as Self
+    }
+
+    fn put_all(prints: &[Self], bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(prints);
+    }
+
+    fn take_all(bytes: &[u8]) -> Box<[Self]> {
+        bytes.into()
+    }
+}
+
+impl Print for u16 {
+    const BITS: u32 = Self::BITS;
+
+    #[inline(always)]
+    fn of(word: u64) -> Self {
+        (word >> (u64::BITS - Self::BITS)) as Self
+    }
+
+    fn put_all(prints: &[Self], bytes: &mut Vec<u8>) {
+        bytes.extend(prints.iter().flat_map(|print| print.to_le_bytes()));
+    }
+
+    fn take_all(bytes: &[u8]) -> Box<[Self]> {
+        let (prints, _) = bytes.as_chunks();
+        prints.iter().map(|bytes| Self::from_le_bytes(*bytes)).collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! The payload of a binary fuse filter's block, and the numbers of its trailer.
+//!
+//! The payload is the slots, one after the other: bytes, or 16-bit integers, little-endian.
+//!
+//! | number         | meaning                                                               |
+//! |----------------|-----------------------------------------------------------------------|
+//! | `print_bits`   | bits of a slot, 8 or 16                                               |
+//! | `segment_log2` | binary logarithm of the slots of a segment, 0 to 18                   |
+//! | `segments`     | segments in which a key may begin, at least 1; there are two more     |
+//! | `attempt`      | number of the seed, 0 to 63; 64: none was found, and every key is a "maybe" |
+
+use alloc::vec::Vec;
+
+use super::BinaryFuse;
+use super::place::SATURATED;
+use super::print::Print;
+use super::shape::Shape;
+use crate::decode_error::DecodeError;
+
+/// What the payload needs to be read, but for the number of its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    print_bits: u32,
+    shape: Shape,
+    attempt: u8,
+}
+
+impl Header {
+    /// The numbers of the trailer.
+    pub(crate) fn numbers(&self) -> [u64; 4] {
+        let Shape { segment_log2, segments } = self.shape;
+        [self.print_bits.into(), segment_log2.into(), segments, self.attempt.into()]
+    }
+
+    /// Of the numbers of the trailer.
+    pub(crate) fn from_numbers(numbers: [u64; 4]) -> Result<Self, DecodeError> {
+        let [print_bits, segment_log2, segments, attempt] = numbers;
+        let out_of_range = |what, value| Err(DecodeError::OutOfRange { what, value });
+        if ![8, 16].contains(&print_bits) {
+            return out_of_range("bits of a fingerprint", print_bits);
+        }
+        if attempt > SATURATED.into() {
+            return out_of_range("attempt of the filter", attempt);
+        }
+        let shape = Shape::from_numbers(segment_log2, segments)?;
+        Ok(Self { print_bits: print_bits as u32, shape, attempt: attempt as u8 })
+    }
+
+    /// Bits of a slot.
+    pub(crate) fn print_bits(&self) -> u32 {
+        self.print_bits
+    }
+
+    /// Bytes of the slots.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        self.shape.slots() * u64::from(self.print_bits / 8)
+    }
+}
+
+impl<P: Print> BinaryFuse<P> {
+    pub(crate) fn header(&self) -> Header {
+        Header { print_bits: P::BITS, shape: self.shape, attempt: self.attempt }
+    }
+
+    pub(crate) fn to_payload(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.memory_bytes());
+        P::put_all(&self.slots, &mut bytes);
+        bytes
+    }
+
+    /// The filter that a payload holds, of as many bytes as its header says. Nothing is checked again
+    /// when it is asked.
+    pub(crate) fn from_payload(header: &Header, payload: &[u8], key_count: u64) -> Self {
+        debug_assert_eq!(P::BITS, header.print_bits);
+        let slots = P::take_all(payload);
+        Self::from_parts(header.shape, header.attempt, slots, key_count)
+    }
+}

@@ -1,0 +1,106 @@
+//! What a filter's kind tells in the trailer, beside what all kinds do.
+
+use alloc::{vec, vec::Vec};
+use core::ops::Range;
+
+use super::trailer::{Number, Numbers};
+use super::{FilterKind, varint};
+use crate::binary_fuse;
+use crate::decode_error::DecodeError;
+use crate::line::{LINE_BYTES, PROBES_MAX};
+use crate::ribbon;
+
+/// What else than its length it takes to read a payload.
+#[derive(Debug, Clone)]
+pub(super) enum Parameters {
+    BlockedBloom { probes: u8 },
+    Ribbon(ribbon::Header),
+    BinaryFuse(binary_fuse::Header),
+}
+
+impl Parameters {
+    pub(super) fn kind(&self) -> FilterKind {
+        match self {
+            Self::BlockedBloom { .. } => FilterKind::BlockedBloom,
+            Self::Ribbon(_) => FilterKind::Ribbon,
+            Self::BinaryFuse(_) => FilterKind::BinaryFuse,
+        }
+    }
+
+    /// Appends them.
+    pub(super) fn put(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::BlockedBloom { probes } => bytes.push(*probes),
+            Self::Ribbon(header) => {
+                header.numbers().for_each(|number| varint::put(bytes, number));
+            }
+            Self::BinaryFuse(header) => {
+                header.numbers().into_iter().for_each(|number| varint::put(bytes, number));
+            }
+        }
+    }
+
+    /// Takes those of a `kind` off the front of `numbers`.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if they cannot be, or the kind is not known to this release.
+    pub(super) fn take(
+        kind: u8,
+        numbers: &mut Numbers<'_, impl FnMut(Number)>,
+    ) -> Result<Self, DecodeError> {
+        if kind == FilterKind::BlockedBloom as u8 {
+            let value = numbers.take("probes")?;
+            let probes = u8::try_from(value).ok().filter(|n| (1..=PROBES_MAX).contains(n));
+            let what = "probes of the filter";
+            let probes = probes.ok_or(DecodeError::OutOfRange { what, value })?;
+            Ok(Self::BlockedBloom { probes })
+        } else if kind == FilterKind::Ribbon as u8 {
+            let (columns, attempt) = (numbers.take("columns")?, numbers.take("attempt")?);
+            let mut layer_blocks = Vec::new();
+            // As many as there are, up to the checksums.
+            while numbers.rest().len() > 4 * ribbon::Header::groups_of(columns) {
+                layer_blocks.push(numbers.take("layer_blocks")?);
+            }
+            ribbon::Header::from_numbers(columns, attempt, layer_blocks).map(Self::Ribbon)
+        } else if kind == FilterKind::BinaryFuse as u8 {
+            let mut take = |name| numbers.take(name);
+            let numbers =
+                [take("print_bits")?, take("segment_log2")?, take("segments")?, take("attempt")?];
+            binary_fuse::Header::from_numbers(numbers).map(Self::BinaryFuse)
+        } else {
+            Err(DecodeError::Unsupported { what: "filter kind", value: kind.into() })
+        }
+    }
+
+    /// Number of column groups, 1 to 4.
+    pub(super) fn group_count(&self) -> usize {
+        match self {
+            Self::Ribbon(header) => header.groups(),
+            Self::BlockedBloom { .. } | Self::BinaryFuse(_) => 1,
+        }
+    }
+
+    /// The places of the groups that hold the first `columns` columns, of a payload of so many bytes.
+    pub(super) fn groups(&self, payload_bytes: u64, columns: f64) -> Vec<Range<u64>> {
+        match self {
+            Self::Ribbon(header) => header.layout().groups_for(columns).collect(),
+            Self::BlockedBloom { .. } | Self::BinaryFuse(_) => {
+                vec![Range { start: 0, end: payload_bytes }]
+            }
+        }
+    }
+
+    /// Bytes that a payload has, if there are `found`.
+    pub(super) fn payload_bytes(&self, found: u64) -> u64 {
+        match self {
+            // Its length alone says how many lines there are.
+            Self::BlockedBloom { .. } => {
+                let line_bytes = LINE_BYTES as u64;
+                found.next_multiple_of(line_bytes).max(line_bytes)
+            }
+            Self::Ribbon(header) => header.layout().payload_bytes(),
+            Self::BinaryFuse(header) => header.payload_bytes(),
+        }
+    }
+}

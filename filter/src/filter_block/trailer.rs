@@ -1,0 +1,246 @@
+//! The end of a filter block: what the filter is, how to read it, and all checksums.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::parameters::Parameters;
+use super::{COLUMNS, Expected, FilterKind, VERSION, check_crc32, varint};
+use crate::binary_fuse::{BinaryFuse8, BinaryFuse16};
+use crate::blocked_bloom::BlockedBloom;
+use crate::decode_error::DecodeError;
+use crate::hash::HASH_VERSION;
+use crate::line::Line;
+use crate::ribbon::Ribbon;
+use crate::table_filter::TableFilter;
+
+/// Names of the column groups; a filter of one group has the first.
+const GROUPS: [&str; 4] = ["filter payload", "column group 1", "column group 2", "column group 3"];
+
+/// Most bytes of a trailer: its length is a byte.
+pub const TRAILER_BYTES_MAX: usize = u8::MAX as usize;
+
+/// Kind, version, length and checksum: what every version has at the very end.
+pub(super) const END_BYTES: usize = 7;
+
+/// The trailer of a filter block, verified: what the filter is, and which bytes it takes.
+///
+/// For readers that load a ribbon in part: first the end of the block, then as much of its front as
+/// [`front_bytes`](Self::front_bytes) says. [`decode`](super::decode) does both with a whole block.
+#[derive(Debug, Clone)]
+pub struct Trailer {
+    key_count: u64,
+    parameters: Parameters,
+    payload_bytes: u64,
+    /// One for each column group.
+    group_crc32s: Vec<u32>,
+}
+
+/// A number of a trailer: where it stands in the trailer, its name, its value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Number {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) name: &'static str,
+    pub(super) value: u64,
+}
+
+/// Takes the numbers off a trailer and shows each to `see`.
+#[derive(Debug)]
+pub(super) struct Numbers<'a, S> {
+    fields: &'a [u8],
+    rest: &'a [u8],
+    see: S,
+}
+
+impl<'a, S: FnMut(Number)> Numbers<'a, S> {
+    pub(super) fn take(&mut self, name: &'static str) -> Result<u64, DecodeError> {
+        let from = self.fields.len() - self.rest.len();
+        let value = varint::take(&mut self.rest, name)?;
+        (self.see)(Number { from, to: self.fields.len() - self.rest.len(), name, value });
+        Ok(value)
+    }
+
+    /// What was not taken.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+impl Trailer {
+    /// Reads the trailer of a block of `block_bytes` bytes that ends with `tail`: the last
+    /// [`TRAILER_BYTES_MAX`] bytes of the block, or more, or all.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] as [`decode`](super::decode), but for damage of the payload.
+    pub fn read(tail: &[u8], block_bytes: u64, expected: Expected) -> Result<Self, DecodeError> {
+        let (_, bytes) = split(tail)?;
+        let (covered, stored) = bytes.split_last_chunk().expect("a trailer has its end");
+        // The checksum first: what follows then speaks of other releases, not of damage.
+        let what = "filter trailer, hash seed and salt";
+        check_crc32(what, u32::from_le_bytes(*stored), crc32(expected, covered))?;
+        let payload_bytes = block_bytes.saturating_sub(bytes.len() as u64);
+        Self::parse(bytes, payload_bytes, |_| ())
+    }
+
+    /// How many bytes from the start of the block on hold the first `columns` columns of a ribbon;
+    /// of any other filter the whole payload.
+    #[must_use]
+    pub fn front_bytes(&self, columns: f64) -> u64 {
+        self.groups(columns).last().expect("there is a group").end
+    }
+
+    /// Reads a filter: the first `columns` columns of a ribbon, all if there are not as many, and any
+    /// other filter whole.
+    ///
+    /// `front` is the first [`front_bytes`](Self::front_bytes) of the block or more. Only the groups
+    /// that it takes are checked.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if `front` is too short or a group damaged.
+    pub fn decode(&self, front: &[u8], columns: f64) -> Result<TableFilter, DecodeError> {
+        let need = self.front_bytes(columns);
+        let have = front.len() as u64;
+        let front = usize::try_from(need).ok().and_then(|need| front.get(..need));
+        let front = front.ok_or(DecodeError::Truncated { what: "filter payload", need, have })?;
+        self.check_groups(front, columns).collect::<Result<(), _>>()?;
+        Ok(match &self.parameters {
+            &Parameters::BlockedBloom { probes } => {
+                let (lines, _) = front.as_chunks();
+                let lines = lines.iter().map(Line::from_bytes).collect();
+                BlockedBloom::from_lines(lines, probes, self.key_count).into()
+            }
+            Parameters::Ribbon(header) => {
+                Ribbon::from_payload(&header.layout(), front, columns, self.key_count).into()
+            }
+            Parameters::BinaryFuse(header) if header.print_bits() == u8::BITS => {
+                BinaryFuse8::from_payload(header, front, self.key_count).into()
+            }
+            Parameters::BinaryFuse(header) => {
+                BinaryFuse16::from_payload(header, front, self.key_count).into()
+            }
+        })
+    }
+
+    /// Whether each of the groups that hold the first `columns` columns is what was written.
+    ///
+    /// # Panics
+    ///
+    /// If one of them is not in `front`.
+    pub(super) fn check_groups(
+        &self,
+        front: &[u8],
+        columns: f64,
+    ) -> impl Iterator<Item = Result<(), DecodeError>> {
+        let groups = self.groups(columns).into_iter().zip(&self.group_crc32s);
+        groups.zip(GROUPS).map(|((group, &stored), what)| {
+            // Within `front`, which is in memory.
+            let computed = crc32fast::hash(&front[group.start as usize..group.end as usize]);
+            check_crc32(what, stored, computed)
+        })
+    }
+
+    /// What the filter is.
+    #[must_use]
+    pub fn kind(&self) -> FilterKind {
+        self.parameters.kind()
+    }
+
+    /// Keys that the filter was built over.
+    #[must_use]
+    pub fn key_count(&self) -> u64 {
+        self.key_count
+    }
+
+    /// That of a whole payload.
+    pub(super) fn of(key_count: u64, parameters: Parameters, payload: &[u8]) -> Self {
+        let payload_bytes = payload.len() as u64;
+        let mut trailer = Self { key_count, parameters, payload_bytes, group_crc32s: Vec::new() };
+        let crc32 =
+            |group: Range<u64>| crc32fast::hash(&payload[group.start as usize..group.end as usize]);
+        trailer.group_crc32s = trailer.groups(COLUMNS).into_iter().map(crc32).collect();
+        trailer
+    }
+
+    /// The places of the groups that hold the first `columns` columns.
+    fn groups(&self, columns: f64) -> Vec<Range<u64>> {
+        self.parameters.groups(self.payload_bytes, columns)
+    }
+
+    pub(super) fn to_bytes(&self, expected: Expected) -> Vec<u8> {
+        let mut bytes = vec![HASH_VERSION];
+        varint::put(&mut bytes, self.key_count);
+        self.parameters.put(&mut bytes);
+        bytes.extend(self.group_crc32s.iter().flat_map(|crc32| crc32.to_le_bytes()));
+        // The longest is that of a ribbon: 1 + 10 + 10 + 5 + 12 * 5 + 4 * 4 + 7.
+        let length = u8::try_from(bytes.len() + END_BYTES).expect("a trailer is short");
+        bytes.extend_from_slice(&[self.kind() as u8, VERSION, length]);
+        let crc32 = crc32(expected, &bytes);
+        bytes.extend_from_slice(&crc32.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the trailer of a payload of so many bytes without its own checksum, and shows each number
+    /// to `see` as far as it gets.
+    pub(super) fn parse(
+        bytes: &[u8],
+        payload_bytes: u64,
+        see: impl FnMut(Number),
+    ) -> Result<Self, DecodeError> {
+        let (fields, &[kind, version, ..]) =
+            bytes.split_last_chunk::<END_BYTES>().expect("a trailer has its end");
+        require_known("version of the filter", version.into(), VERSION.into())?;
+        let mut numbers = Numbers { fields, rest: fields, see };
+        let hash_version = numbers.take("hash_version")?;
+        require_known("hash version of the filter", hash_version, HASH_VERSION.into())?;
+        let key_count = numbers.take("key_count")?;
+        let parameters = Parameters::take(kind, &mut numbers)?;
+        let groups = 4 * parameters.group_count() as u64;
+        let payload = parameters.payload_bytes(payload_bytes);
+        let (crc32s, _) = numbers.rest().as_chunks();
+        for (what, expected, found) in [
+            ("bytes of the filter's checksums", groups, numbers.rest().len() as u64),
+            ("bytes of the filter's payload", payload, payload_bytes),
+        ] {
+            if expected != found {
+                return Err(DecodeError::Mismatch { what, expected, found });
+            }
+        }
+        let group_crc32s = crc32s.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        Ok(Self { key_count, parameters, payload_bytes, group_crc32s })
+    }
+}
+
+/// Splits a block, or the end of one, in front of its trailer.
+pub(super) fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
+    let what = "filter trailer";
+    let have = bytes.len() as u64;
+    let Some((_, end)) = bytes.split_last_chunk::<END_BYTES>() else {
+        return Err(DecodeError::Truncated { what, need: END_BYTES as u64, have });
+    };
+    let trailer_bytes = usize::from(end[2]);
+    if trailer_bytes < END_BYTES {
+        let what = "bytes of the filter trailer";
+        return Err(DecodeError::OutOfRange { what, value: trailer_bytes as u64 });
+    }
+    let at = bytes.len().checked_sub(trailer_bytes);
+    let at = at.ok_or(DecodeError::Truncated { what, need: trailer_bytes as u64, have })?;
+    Ok(bytes.split_at(at))
+}
+
+/// The checksum at the end of a trailer that begins with `covered`.
+pub(super) fn crc32(expected: Expected, covered: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&expected.hash_seed.to_le_bytes());
+    hasher.update(&expected.salt.to_le_bytes());
+    hasher.update(covered);
+    hasher.finalize()
+}
+
+fn require_known(what: &'static str, value: u64, known: u64) -> Result<(), DecodeError> {
+    if value == known {
+        return Ok(());
+    }
+    Err(DecodeError::Unsupported { what, value })
+}

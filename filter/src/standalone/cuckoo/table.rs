@@ -1,0 +1,180 @@
+//! The table of a cuckoo filter: which slots a hash may have, and how room is made among them.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use super::slots::Slots;
+
+/// Evictions after which an insertion gives up.
+///
+/// As many as fill 95 % of any filter: of 20 million slots, 2048 fill 94.8 %, 4096 fill 95.3 %, and
+/// 8192 fill 95.6 %.
+const STEPS_MAX: u32 = 8192;
+
+/// Prints in their slots.
+#[derive(Clone)]
+pub(super) struct Table {
+    pub(super) slots: Slots,
+    /// Slots that are not empty.
+    pub(super) keys: u64,
+    /// An insertion gave up, and nothing was removed since: the next would most likely do so too.
+    pub(super) gave_up: bool,
+}
+
+impl Table {
+    /// `keys` is how many of the slots are not empty.
+    pub(super) fn new(slots: Slots, keys: u64) -> Self {
+        Self { slots, keys, gave_up: false }
+    }
+
+    /// Adds a fingerprint of `hash`. Returns whether one was there, or `None` if there is no room;
+    /// nothing is changed then.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u64) -> Option<bool> {
+        let (fingerprint, near, far) = self.places(hash);
+        let present = (self.slots.find(near, fingerprint) | self.slots.find(far, fingerprint)) != 0;
+        let placed = self.put(near, fingerprint)
+            || self.put(far, fingerprint)
+            || !self.gave_up
+                && self.evict(if hash & 1 == 0 { near } else { far }, fingerprint, hash);
+        if !placed {
+            self.gave_up = true;
+            return None;
+        }
+        self.keys += 1;
+        Some(present)
+    }
+
+    /// Removes a fingerprint of `hash`, if there is one.
+    #[inline]
+    pub(super) fn remove(&mut self, hash: u64) -> bool {
+        let (fingerprint, near, far) = self.places(hash);
+        for window in [near, far] {
+            let found = self.slots.find(window, fingerprint);
+            if found != 0 {
+                self.slots.set(window + u64::from(found.trailing_zeros()), 0);
+                self.keys -= 1;
+                self.gave_up = false;
+                return true;
+            }
+        }
+        false
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, hash: u64) -> bool {
+        let (fingerprint, near, far) = self.places(hash);
+        (self.slots.find(near, fingerprint) | self.slots.find(far, fingerprint)) != 0
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        let (_, near, far) = self.places(hash);
+        self.slots.prefetch(near);
+        self.slots.prefetch(far);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+        self.keys = 0;
+        self.gave_up = false;
+    }
+
+    /// The fingerprint of a hash and its two windows.
+    #[inline]
+    pub(super) fn places(&self, hash: u64) -> (u32, u64, u64) {
+        /// Odd. Makes the fingerprint depend on the low bits of the hash; the high ones choose the
+        /// window.
+        const FINGERPRINT: u64 = 0xd6e8_feb8_6659_fd93;
+        // Below the number of fingerprints, which is a `u32`.
+        let fingerprint =
+            1 + scale(hash.wrapping_mul(FINGERPRINT), self.slots.fingerprints().into()) as u32;
+        let near = scale(hash, self.slots.windows());
+        (fingerprint, near, self.other_window(near, fingerprint))
+    }
+
+    /// The other window of a fingerprint: `sum(fingerprint) - window`, modulo the number of
+    /// windows.
+    #[inline]
+    pub(super) fn other_window(&self, window: u64, fingerprint: u32) -> u64 {
+        let windows = self.slots.windows();
+        let sum = scale(mix(fingerprint.into()), windows);
+        if sum >= window { sum - window } else { sum + windows - window }
+    }
+
+    /// Puts `fingerprint` into an empty slot of `window`, if there is one.
+    #[inline]
+    fn put(&mut self, window: u64, fingerprint: u32) -> bool {
+        let empty = self.slots.empty(window);
+        if empty != 0 {
+            let place = empty.trailing_zeros();
+            self.slots.set(window + u64::from(place), fingerprint << 1 | place);
+        }
+        empty != 0
+    }
+
+    /// Puts `fingerprint` into `window`, which is full, by evicting a fingerprint to its other
+    /// window, and so on, until one finds an empty slot. Otherwise everything is as before.
+    ///
+    /// A random walk that sees one step ahead: it takes the fingerprint that can stay where it is
+    /// sent, if there is one. `random` is any number; the same one walks the same way.
+    #[cold]
+    fn evict(&mut self, mut window: u64, mut fingerprint: u32, mut random: u64) -> bool {
+        // What is needed to walk back: at which place of its window each evicted fingerprint was.
+        // Few walks take so many steps that memory is needed.
+        let (mut full_words, mut places) = (Vec::new(), 0_u64);
+        for step in 0..STEPS_MAX {
+            let occupants = [0, 1].map(|place| {
+                let value = self.slots.get(window + place);
+                (value, self.other_window(window + place - u64::from(value & 1), value >> 1))
+            });
+            let empty = occupants.map(|(_, other)| self.slots.empty(other));
+            random = random.wrapping_mul(0xd120_2ef8_f15b_0b6d).wrapping_add(1);
+            let place = match empty {
+                [0, 0] => random >> 63, // The best bit of the generator.
+                [0, _] => 1,
+                _ => 0,
+            };
+            let (evicted, other) = occupants[place as usize];
+            self.slots.set(window + place, fingerprint << 1 | place as u32); // 0 or 1.
+            places |= u64::from(evicted & 1) << (step % u64::BITS);
+            if step % u64::BITS == u64::BITS - 1 {
+                full_words.push(mem::take(&mut places));
+            }
+            (fingerprint, window) = (evicted >> 1, other);
+            if empty[place as usize] != 0 {
+                return self.put(window, fingerprint);
+            }
+        }
+        let back = full_words
+            .iter()
+            .rev()
+            .flat_map(|word| (0..u64::BITS).rev().map(move |i| word >> i & 1));
+        for place in back {
+            // `fingerprint` was in its other window, and returns to its slot there; what has taken
+            // the slot came from its own other window a step earlier.
+            let slot = self.other_window(window, fingerprint) + place;
+            let intruder = self.slots.get(slot);
+            self.slots.set(slot, fingerprint << 1 | place as u32); // 0 or 1.
+            fingerprint = intruder >> 1;
+            window = slot - u64::from(intruder & 1);
+        }
+        false
+    }
+}
+
+/// A number below `n`, by multiplication: the high bits of `hash` decide.
+#[inline]
+fn scale(hash: u64, n: u64) -> u64 {
+    ((u128::from(hash) * u128::from(n)) >> u64::BITS) as u64 // Below `n`.
+}
+
+/// The finaliser of SplitMix64. A plain product would not do: the sums of different fingerprints
+/// must not follow from each other.
+#[inline]
+pub(super) fn mix(fingerprint: u64) -> u64 {
+    let z = fingerprint.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,415 @@
+//! Scalable Bloom filter: one that grows, for sets whose size nobody knows beforehand.
+//!
+//! A chain of filters, the layers. When the newest has the keys that it is made for, a larger one
+//! is added, which is stricter by the tightening ratio `t`: layer `i` has the rate `p (1 - t) t^i`.
+//! The layers' rates add up to less than `p`, the rate that was asked for, however many there are.
+//!
+//! A question goes to all layers, the newest first, since it has most of the keys. Layers are
+//! blocked filters: a question costs one cache line in each. With classic ones a filter of six
+//! layers would take a tenth less memory (20.6 instead of 22.5 bits per key), and an absent key two
+//! to three times as long: 50 instead of 18 ns for 20,000 keys, 373 instead of 107 ns for 10
+//! million.
+//!
+//! A smaller ratio makes a strict late layer, a larger one a strict first layer. With the default
+//! of 0.8 the first has a fifth of the rate, and the sixth, a thousand times larger, a fifteenth:
+//! that costs about 4 to 7 bits a key, beside what the newest layer has in reserve.
+//!
+//! Source: Almeida, Baquero, Preguiça, Hutchison, "Scalable Bloom Filters", Information Processing
+//! Letters 101(6), 2007. There the first layer has the rate `p`, and the total is `p / (1 - t)`.
+//!
+//! # Saved payload
+//!
+//! The [envelope](crate::saved) is around it. Integers are little-endian.
+//!
+//! | offset | bytes | field        | meaning                                        |
+//! |--------|-------|--------------|------------------------------------------------|
+//! | 0      | 8     | `capacity`   | keys of the first layer, at least 1            |
+//! | 8      | 8     | `fpr`        | as a 64-bit float, 1e-8 to 0.5                 |
+//! | 16     | 8     | `growth`     | 2 to 16                                        |
+//! | 24     | 8     | `tightening` | as a 64-bit float, 0.1 to 0.99                 |
+//! | 32     | 8     | `n`          | number of layers, 1 to 64                      |
+//! | 40     |       | `layers`     | n layers, the oldest first                     |
+//!
+//! A layer:
+//!
+//! | offset | bytes  | field    | meaning                                                |
+//! |--------|--------|----------|--------------------------------------------------------|
+//! | 0      | 8      | `lines`  | at least capacity × growth^(number of the layer) / 512 |
+//! | 8      | 8      | `probes` | 1 to 16                                                |
+//! | 16     | 8      | `keys`   | at most capacity × growth^(number of the layer)        |
+//! | 24     | 64 × m | `bits`   | m lines, bit `i` of a line is bit `i % 8` of byte `i / 8` |
+
+mod layer;
+
+use alloc::{vec, vec::Vec};
+use core::{fmt, hash::BuildHasher, ops::RangeInclusive};
+
+use self::layer::Layer;
+use crate::decode_error::DecodeError;
+use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
+use crate::hash::{Xxh3, hash_with};
+use crate::line::Path;
+use crate::saved::{Payload, Reader, SavedKind, Writer};
+
+/// How many times larger than the one before a layer is, unless told otherwise.
+const GROWTH: u32 = 4;
+const GROWTH_MAX: u32 = 16;
+/// How much stricter, unless told otherwise.
+const TIGHTENING: f64 = 0.8;
+const TIGHTENING_MIN: f64 = 0.1;
+const TIGHTENING_MAX: f64 = 0.99;
+/// Smaller rates are lost in the rounding of the formula for a layer.
+const FPR_MIN: f64 = 1e-8;
+/// Up to here a layer has at least a bit per key, so that no saved one claims a capacity that its
+/// bytes do not justify.
+const FPR_MAX: f64 = 0.5;
+/// More layers than double their size would not fit any memory.
+const LAYERS_MAX: u64 = 64;
+
+/// A Bloom filter that one thread fills, and that grows.
+///
+/// ```
+/// use sievedb_filter::standalone::ScalableBloom;
+///
+/// let mut seen = ScalableBloom::with_rate(100, 0.01);
+/// for page in 0..10_000_u32 {
+///     seen.insert(page.to_le_bytes());
+/// }
+/// assert!((0..10_000_u32).all(|page| seen.may_contain(page.to_le_bytes())));
+/// assert!(seen.layers() == 5 && seen.expected_fpr() < 0.01);
+/// # use sievedb_filter::Filter;
+/// ```
+#[derive(Clone)]
+pub struct ScalableBloom<S = Xxh3> {
+    /// The oldest first, never empty.
+    layers: Vec<Layer>,
+    path: Path,
+    growth: u32,
+    fpr: f64,
+    tightening: f64,
+    hasher: S,
+}
+
+impl ScalableBloom {
+    /// An empty filter whose false-positive rate stays below `fpr` whatever it holds.
+    ///
+    /// Its first layer has room for `capacity` keys, each further one for four times as many as the
+    /// one before. `capacity` 0 counts as 1, a rate above a half as a half.
+    ///
+    /// # Panics
+    ///
+    /// If `fpr` is not in `1e-8 <= fpr < 1`, or the memory cannot have the first layer.
+    #[must_use]
+    pub fn with_rate(capacity: u64, fpr: f64) -> Self {
+        Self::with_rate_and_hasher(capacity, fpr, Xxh3::default())
+    }
+
+    /// As [`with_rate`](Self::with_rate), with layers that are each `growth` times as large as the
+    /// one before, from 2 to 16 (default 4), and have `tightening` times its rate, from 0.1 to 0.99
+    /// (default 0.8).
+    ///
+    /// # Panics
+    ///
+    /// As [`with_rate`](Self::with_rate), or if `growth` or `tightening` is out of range.
+    #[must_use]
+    pub fn with_shape(capacity: u64, fpr: f64, growth: u32, tightening: f64) -> Self {
+        Self::with_shape_and_hasher(capacity, fpr, growth, tightening, Xxh3::default())
+    }
+}
+
+impl<S: BuildHasher> ScalableBloom<S> {
+    /// As [`with_rate`](ScalableBloom::with_rate), with a hasher.
+    ///
+    /// # Panics
+    ///
+    /// As [`with_rate`](ScalableBloom::with_rate).
+    #[must_use]
+    pub fn with_rate_and_hasher(capacity: u64, fpr: f64, hasher: S) -> Self {
+        Self::with_shape_and_hasher(capacity, fpr, GROWTH, TIGHTENING, hasher)
+    }
+
+    /// As [`with_shape`](ScalableBloom::with_shape), with a hasher.
+    ///
+    /// # Panics
+    ///
+    /// As [`with_shape`](ScalableBloom::with_shape).
+    #[must_use]
+    pub fn with_shape_and_hasher(
+        capacity: u64,
+        fpr: f64,
+        growth: u32,
+        tightening: f64,
+        hasher: S,
+    ) -> Self {
+        assert!((FPR_MIN..1.0).contains(&fpr), "fpr is {fpr}");
+        let fpr = fpr.min(FPR_MAX);
+        assert!((2..=GROWTH_MAX).contains(&growth), "growth is {growth}");
+        assert!(
+            (TIGHTENING_MIN..=TIGHTENING_MAX).contains(&tightening),
+            "tightening is {tightening}"
+        );
+        let first = Layer::new(capacity.max(1), fpr * (1.0 - tightening));
+        Self { layers: vec![first], path: Path::detect(), growth, fpr, tightening, hasher }
+    }
+
+    /// Adds a key, unless it may be there. Returns whether it may: `false` means it was surely new.
+    ///
+    /// Costs a question, and now and then the allocation of a layer.
+    ///
+    /// # Panics
+    ///
+    /// If the memory cannot have the next layer.
+    #[inline]
+    pub fn insert(&mut self, key: impl AsRef<[u8]>) -> bool {
+        self.insert_hash(hash_with(&self.hasher, key.as_ref()))
+    }
+
+    /// Adds a key by its hash, as [`insert`](Self::insert).
+    ///
+    /// # Panics
+    ///
+    /// As [`insert`](Self::insert).
+    #[inline]
+    pub fn insert_hash(&mut self, hash: u64) -> bool {
+        if self.may_contain_hash(hash) {
+            return true;
+        }
+        if self.newest().is_full() {
+            self.grow();
+        }
+        self.layers.last_mut().expect("there is a layer").insert(hash, self.path);
+        false
+    }
+
+    fn newest(&self) -> &Layer {
+        self.layers.last().expect("there is a layer")
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let capacity = self.newest().capacity.saturating_mul(self.growth.into());
+        // At most 64 layers: each is twice the size of the one before at least.
+        let stricter = self.tightening.powi(self.layers.len() as i32);
+        // Less would be lost in rounding; as much in each of 64 layers is still nothing.
+        let fpr = (self.fpr * (1.0 - self.tightening) * stricter).max(FPR_MIN / 1e3);
+        self.layers.push(Layer::new(capacity, fpr));
+    }
+
+    /// Returns `false` only if the key was not added.
+    #[inline]
+    #[must_use]
+    pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
+        self.may_contain_hash(hash_with(&self.hasher, key.as_ref()))
+    }
+
+    /// Returns `false` only if no key with this hash was added.
+    ///
+    /// Reads a cache line of each layer, until one has the key.
+    #[inline]
+    #[must_use]
+    pub fn may_contain_hash(&self, hash: u64) -> bool {
+        // 2 ns lost while all layers are in the caches; a tenth of the time saved from memory.
+        self.prefetch(hash);
+        self.layers.iter().rev().any(|layer| layer.may_contain(hash, self.path))
+    }
+
+    /// Starts to load what a call with this hash will read.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.layers.iter().for_each(|layer| layer.prefetch(hash));
+    }
+
+    /// Forgets every key, and gives back the memory of all layers but the first.
+    pub fn clear(&mut self) {
+        self.layers.truncate(1);
+        self.layers.iter_mut().for_each(Layer::clear);
+    }
+
+    /// Insertions of keys that were surely new.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.layers.iter().fold(0, |keys: u64, layer| keys.saturating_add(layer.keys))
+    }
+
+    /// Layers in the chain, at least 1.
+    #[must_use]
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// The rate that was asked for, which the filter does not exceed.
+    #[must_use]
+    pub fn fpr_max(&self) -> f64 {
+        self.fpr
+    }
+
+    /// The hasher it was made with.
+    #[must_use]
+    pub fn hasher(&self) -> &S {
+        &self.hasher
+    }
+}
+
+impl<S: BuildHasher> Filter for ScalableBloom<S> {
+    #[inline]
+    fn may_contain_hash(&self, hash: u64) -> bool {
+        self.may_contain_hash(hash)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.layers.iter().map(Layer::memory_bytes).sum()
+    }
+
+    /// Of all layers, from their bits; see
+    /// [`blocked_bloom_fpr_of`](crate::params::blocked_bloom_fpr_of). Reads all bits.
+    fn expected_fpr(&self) -> f64 {
+        self.stats().fpr
+    }
+
+    /// Reads all bits.
+    fn stats(&self) -> FilterStats {
+        let bits = self.memory_bytes() as u64 * 8;
+        let (mut probes, mut bits_set, mut keys_estimated, mut denied) = (0, 0, 0.0, 1.0);
+        for layer in &self.layers {
+            let set = layer.bits_set();
+            probes += u32::from(layer.probes());
+            bits_set += set;
+            keys_estimated += layer.keys_estimated(set);
+            denied *= 1.0 - layer.expected_fpr(set);
+        }
+        FilterStats {
+            bits,
+            probes,
+            keys: self.keys(),
+            keys_estimated,
+            fill: bits_set as f64 / bits as f64,
+            fpr: 1.0 - denied,
+        }
+    }
+}
+
+impl<S: BuildHasher> KeyFilter for ScalableBloom<S> {
+    type Hasher = S;
+
+    fn hasher(&self) -> &S {
+        &self.hasher
+    }
+}
+
+impl<S: BuildHasher> InsertFilter for ScalableBloom<S> {
+    /// Never fails: it grows.
+    #[inline]
+    fn try_insert_hash(&mut self, hash: u64) -> Result<bool, FilterFull> {
+        Ok(self.insert_hash(hash))
+    }
+
+    /// Gives back the memory of all layers but the first.
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+impl<S: BuildHasher> Payload for ScalableBloom<S> {
+    const KIND: SavedKind = SavedKind::ScalableBloom;
+
+    fn write_payload(&self, writer: &mut Writer) {
+        writer.u64(self.layers[0].capacity);
+        writer.u64(self.fpr.to_bits());
+        writer.u64(self.growth.into());
+        writer.u64(self.tightening.to_bits());
+        writer.u64(self.layers.len() as u64);
+        self.layers.iter().for_each(|layer| layer.write(writer));
+    }
+
+    fn read_payload(reader: &mut Reader<'_>, hasher: S) -> Result<Self, DecodeError> {
+        let mut capacity = reader.u64_in("filter capacity", 1..=u64::MAX)?;
+        let fpr = float_in(reader, "filter rate", FPR_MIN..=FPR_MAX)?;
+        let growth = reader.u64_in("filter growth", 2..=GROWTH_MAX.into())? as u32; // At most 16.
+        let tightening = float_in(reader, "filter tightening", TIGHTENING_MIN..=TIGHTENING_MAX)?;
+        let n = reader.u64_in("filter layers", 1..=LAYERS_MAX)?;
+        let mut layers = Vec::new();
+        for _ in 0..n {
+            layers.push(Layer::read(reader, capacity)?);
+            capacity = capacity.saturating_mul(growth.into());
+        }
+        Ok(Self { layers, path: Path::detect(), growth, fpr, tightening, hasher })
+    }
+}
+
+/// A float that must lie in a range.
+fn float_in(
+    reader: &mut Reader<'_>,
+    what: &'static str,
+    range: RangeInclusive<f64>,
+) -> Result<f64, DecodeError> {
+    let bits = reader.u64(what)?;
+    let value = f64::from_bits(bits);
+    match range.contains(&value) {
+        true => Ok(value),
+        false => Err(DecodeError::OutOfRange { what, value: bits }),
+    }
+}
+
+/// Shows the shape and the load, not the bits.
+impl<S: BuildHasher> fmt::Debug for ScalableBloom<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScalableBloom")
+            .field("layers", &self.layers.len())
+            .field("fpr", &self.fpr)
+            .field("keys", &self.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::saved::Saved;
+
+    fn filled(capacity: u64, keys: u32) -> ScalableBloom {
+        let mut filter = ScalableBloom::with_rate(capacity, 0.02);
+        (0..keys).for_each(|key| {
+            filter.insert(key.to_le_bytes());
+        });
+        filter
+    }
+
+    #[test]
+    fn layers_come_when_they_are_needed() {
+        // The first false positives come late enough: these counts are exact.
+        let cases = [(0, 1), (1, 1), (10, 1), (11, 2), (50, 2), (51, 3), (210, 3), (215, 4)];
+        for (keys, layers) in cases {
+            assert_eq!(filled(10, keys).layers(), layers, "{keys} keys");
+        }
+    }
+
+    #[test]
+    fn no_chain_exceeds_its_rate() {
+        for (growth, tightening) in [(2, 0.5), (2, 0.9), (4, 0.8), (10, 0.1)] {
+            let mut filter = ScalableBloom::with_shape(5, 0.05, growth, tightening);
+            (0..20_000_u32).for_each(|key| {
+                filter.insert(key.to_le_bytes());
+            });
+            let rate = filter.expected_fpr();
+            assert!(rate > 0.0 && rate < 0.05, "growth {growth}, tightening {tightening}: {rate}");
+        }
+    }
+
+    #[test]
+    fn a_saved_filter_is_the_same() {
+        let filter = filled(10, 3000);
+        let bytes = filter.to_bytes();
+        let mut read: ScalableBloom = Saved::from_bytes(&bytes).expect("just written");
+        assert_eq!(read.to_bytes(), bytes);
+        assert_eq!(read.stats(), filter.stats());
+        assert!(
+            (filter.stats().keys_estimated / 3000.0 - 1.0).abs() < 0.05,
+            "{:?}",
+            filter.stats()
+        );
+        read.clear();
+        assert_eq!(read.to_bytes(), filled(10, 0).to_bytes());
+    }
+}

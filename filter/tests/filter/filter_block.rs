@@ -1,0 +1,221 @@
+//! The stored form: its size, what it refuses, and what can be read of it in part.
+
+use sievedb_filter::filter_block::{self, TRAILER_BYTES_MAX, Trailer};
+use sievedb_filter::{DecodeError, Expected, FilterKind, Ribbon, TableFilter};
+
+use crate::random::{Random, seed};
+use crate::seal::{EXPECTED, numbers_place, seal};
+
+fn build(kind: FilterKind, keys: usize, bits_per_key: f64) -> TableFilter {
+    let hashes = Random(seed() ^ keys as u64).many(keys);
+    TableFilter::build(kind, &hashes, bits_per_key).expect("a known kind")
+}
+
+/// The trailer is what a block has beside the columns, lines or slots.
+#[test]
+fn trailers_are_small() {
+    use FilterKind::{BinaryFuse, BlockedBloom, Ribbon};
+    let cases = [
+        (BlockedBloom, 10.0, 10, 14, 14),
+        (BlockedBloom, 10.0, 1_000_000, 14, 16),
+        (Ribbon, 7.0, 1_000, 17, 20),
+        (Ribbon, 7.0, 100_000, 20, 25),
+        (Ribbon, 6.72, 1_000_000, 24, 30),
+        (BinaryFuse, 9.0, 1_000, 18, 18),
+        (BinaryFuse, 18.0, 1_000_000, 18, 20),
+    ];
+    for (kind, bits_per_key, keys, least, most) in cases {
+        let bytes = filter_block::encode(&build(kind, keys, bits_per_key), EXPECTED);
+        let trailer = usize::from(bytes[bytes.len() - 5]);
+        eprintln!("{kind:?}, {keys} keys: a trailer of {trailer} bytes");
+        assert!((least..=most).contains(&trailer), "{kind:?}, {keys} keys: {trailer} bytes");
+    }
+}
+
+#[test]
+fn what_is_no_filter_is_an_error() {
+    let small = |kind, bits| filter_block::encode(&build(kind, 20, bits), EXPECTED);
+    let [bloom, ribbon, fuse] = [
+        small(FilterKind::BlockedBloom, 10.0),
+        small(FilterKind::Ribbon, 7.0),
+        small(FilterKind::BinaryFuse, 9.0),
+    ];
+    // The block with the numbers at some place of its trailer replaced, and sealed again.
+    let with = |block: &[u8], at: usize, numbers: &[u8], payload_bytes: usize| {
+        let trailer = block.len() - usize::from(block[block.len() - 5]);
+        let mut bytes = vec![0; payload_bytes];
+        bytes.extend_from_slice(&block[trailer..]);
+        bytes[payload_bytes + at..][..numbers.len()].copy_from_slice(numbers);
+        seal(&mut bytes, EXPECTED);
+        bytes
+    };
+    let end = |block: &[u8], at: usize, byte: u8| {
+        let mut bytes = block.to_vec();
+        let at = bytes.len() - at;
+        bytes[at] = byte;
+        seal(&mut bytes, EXPECTED);
+        bytes
+    };
+    let mut cases = vec![
+        ("no bytes", vec![]),
+        ("zeros", vec![0; 200]),
+        ("a kind that is only reserved", end(&bloom, 7, FilterKind::Range as u8)),
+        ("an unknown kind", end(&bloom, 7, 77)),
+        ("kind zero", end(&bloom, 7, 0)),
+        ("an earlier version", end(&bloom, 6, 1)),
+        ("a later version", end(&bloom, 6, 3)),
+        ("a trailer without length", end(&bloom, 5, 0)),
+        ("a trailer cut in its end", end(&bloom, 5, 6)),
+        ("a trailer of its end alone", bloom[bloom.len() - 7..].to_vec()),
+        ("another hash version", with(&bloom, 0, &[2], 64)),
+        ("no lines", with(&bloom, 0, &[], 0)),
+        ("half a line", with(&bloom, 0, &[], 32)),
+        ("a byte too many", with(&bloom, 0, &[], 65)),
+        ("no probes", with(&bloom, 2, &[0], 64)),
+        ("many probes", with(&bloom, 2, &[17], 64)),
+        ("no blocks", with(&ribbon, 4, &[0], 0)),
+        ("a column that all blocks lack", with(&ribbon, 2, &[32], 0)),
+        ("more columns", with(&ribbon, 2, &[7], 56)),
+        ("a second group", with(&ribbon, 2, &[8], 72)),
+        ("all blocks lack one, and one more", with(&ribbon, 2, &[70], 48)),
+        ("fingerprints of no bits", with(&fuse, 2, &[0], 12)),
+        ("fingerprints of 9 bits", with(&fuse, 2, &[9], 12)),
+        ("segments too long", with(&fuse, 3, &[19], 12)),
+        ("no segments", with(&fuse, 4, &[0], 8)),
+        ("more segments", with(&fuse, 4, &[40], 12)),
+        ("no such attempt", with(&fuse, 5, &[65], 12)),
+    ];
+    for block in [&bloom, &ribbon, &fuse] {
+        let payload = block.len() - usize::from(block[block.len() - 5]);
+        cases.push(("without a payload", block[payload..].to_vec()));
+        assert!(TableFilter::decode(block, EXPECTED).is_ok());
+    }
+    for (name, bytes) in cases {
+        assert!(TableFilter::decode(&bytes, EXPECTED).is_err(), "{name}");
+        assert!(!filter_block::describe(&bytes, None).is_empty(), "{name}");
+        assert!(!filter_block::describe(&bytes, Some(EXPECTED)).is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn kinds_and_versions_of_the_future_are_told_from_damage() {
+    let block = filter_block::encode(&build(FilterKind::BlockedBloom, 20, 10.0), EXPECTED);
+    for (at, what) in [(7, "filter kind"), (6, "version of the filter")] {
+        let mut bytes = block.clone();
+        let at = bytes.len() - at;
+        bytes[at] = 9;
+        let found = TableFilter::decode(&bytes, EXPECTED).err();
+        assert!(matches!(found, Some(DecodeError::Checksum { .. })), "{what}: {found:?}");
+        seal(&mut bytes, EXPECTED);
+        let found = TableFilter::decode(&bytes, EXPECTED).err();
+        assert_eq!(found, Some(DecodeError::Unsupported { what, value: 9 }));
+    }
+}
+
+#[test]
+fn filters_of_others_are_refused() {
+    for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
+        let block = filter_block::encode(&build(kind, 20, 10.0), EXPECTED);
+        for other in [
+            Expected { hash_seed: 1, ..EXPECTED },
+            Expected { salt: 1, ..EXPECTED },
+            Expected { hash_seed: EXPECTED.salt, salt: EXPECTED.hash_seed },
+        ] {
+            let found = TableFilter::decode(&block, other).err();
+            assert!(matches!(found, Some(DecodeError::Checksum { .. })), "{kind:?}: {found:?}");
+        }
+    }
+}
+
+/// The first columns are a filter of the same keys: larger rate, less memory, never another "no".
+#[test]
+fn the_first_columns_are_a_smaller_filter() {
+    let mut random = Random(seed());
+    for (keys, bits_per_key) in [(0, 5.0), (300, 3.0), (3_000, 8.0), (9_000, 12.3), (2_000, 32.0)] {
+        let hashes = random.many(keys);
+        let whole = filter_block::encode(&Ribbon::build(&hashes, bits_per_key).into(), EXPECTED);
+        let asked = random.many(20_000);
+        let mut asked_more = vec![false; asked.len()];
+        let (mut more_memory, mut more) = (usize::MAX, whole.clone());
+        for count in (4..=128).rev().map(|quarters| f64::from(quarters) / 4.0) {
+            let name = format!("{keys} keys, {count} of {bits_per_key} columns");
+            let read = filter_block::decode_columns(&whole, EXPECTED, count);
+            let read = read.expect("it is a good filter");
+            assert!(hashes.iter().all(|&hash| read.may_contain_hash(hash)), "{name}");
+            let answers: Vec<bool> = asked.iter().map(|&it| read.may_contain_hash(it)).collect();
+            let is_more = answers.iter().zip(&asked_more).all(|(answer, more)| answer >= more);
+            assert!(is_more, "{name}: a key is denied that more columns do not deny");
+            asked_more = answers;
+
+            let rate = read.expected_fpr();
+            let nominal = FilterKind::Ribbon.expected_fpr(count.min(bits_per_key));
+            let nominal = nominal.expect("a known kind");
+            assert!(keys < 2_000 || (rate / nominal - 1.0).abs() < 0.2, "{name}: {rate}");
+            let expected = rate * asked.len() as f64;
+            let maybe = asked_more.iter().filter(|&&answer| answer).count() as f64;
+            assert!((maybe - expected).abs() <= 6.0 * expected.sqrt() + 1.0, "{name}: {maybe}");
+            assert!(read.memory_bytes() <= more_memory, "{name}");
+            more_memory = read.memory_bytes();
+
+            // Step by step or at once: the same bytes.
+            let stepwise = filter_block::decode_columns(&more, EXPECTED, count);
+            more = filter_block::encode(&read, EXPECTED);
+            let stepwise = stepwise.expect("it is a good filter");
+            assert!(more == filter_block::encode(&stepwise, EXPECTED), "{name}");
+            assert!(count < bits_per_key || more == whole, "{name}");
+        }
+    }
+}
+
+/// A reader that has the ends of a block gets the columns that it has bytes for.
+#[test]
+fn a_ribbon_is_read_in_part() {
+    let whole = filter_block::encode(&build(FilterKind::Ribbon, 5_000, 20.3), EXPECTED);
+    let tail = &whole[whole.len() - TRAILER_BYTES_MAX..];
+    let trailer = Trailer::read(tail, whole.len() as u64, EXPECTED).expect("it is whole");
+    assert_eq!((trailer.kind(), trailer.key_count()), (FilterKind::Ribbon, 5_000));
+    let mut previous = 0;
+    for count in [1.0, 7.5, 8.0, 8.2, 16.0, 17.0, 20.5, 32.0] {
+        let front = usize::try_from(trailer.front_bytes(count)).expect("in memory");
+        assert!(front >= previous && front < whole.len());
+        previous = front;
+        let parts = trailer.decode(&whole[..front], count).expect("it is all there");
+        let want = filter_block::decode_columns(&whole, EXPECTED, count);
+        let want = want.expect("it is a good filter");
+        assert!(
+            filter_block::encode(&parts, EXPECTED) == filter_block::encode(&want, EXPECTED),
+            "{count} columns"
+        );
+        let found = trailer.decode(&whole[..front - 1], count).err();
+        assert!(matches!(found, Some(DecodeError::Truncated { .. })), "{count}: {found:?}");
+
+        // Damage behind what is needed does not matter, damage before does.
+        let mut damaged = whole.clone();
+        damaged[front - 1] ^= 1;
+        assert!(filter_block::decode_columns(&damaged, EXPECTED, count).is_err());
+        if count <= 16.0 {
+            damaged[front - 1] ^= 1;
+            damaged[front] ^= 1;
+            assert!(filter_block::decode_columns(&damaged, EXPECTED, count).is_ok());
+            assert!(TableFilter::decode(&damaged, EXPECTED).is_err());
+        }
+    }
+    assert!(Trailer::read(tail, whole.len() as u64 - 1, EXPECTED).is_err(), "a byte is missing");
+}
+
+/// The description covers every byte once, and knows a filter of another table.
+#[test]
+fn the_numbers_of_a_trailer_are_described() {
+    let block = filter_block::encode(&build(FilterKind::Ribbon, 5_000, 9.4), EXPECTED);
+    let fields = filter_block::describe(&block, Some(EXPECTED));
+    let mut end = 0;
+    for field in &fields {
+        assert_eq!(field.place.start, end, "{}", field.name);
+        end = field.place.end;
+        assert!(!field.meaning.contains("damaged"), "{}: {}", field.name, field.meaning);
+    }
+    assert_eq!(end, block.len() as u64);
+    assert!(numbers_place(&block).start as u64 == fields[1].place.start);
+    let foreign = filter_block::describe(&block, Some(Expected { salt: 1, ..EXPECTED }));
+    assert!(foreign.iter().any(|field| field.meaning.starts_with("damaged")));
+}
