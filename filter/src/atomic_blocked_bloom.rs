@@ -13,6 +13,7 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::huge_pages;
 use crate::line::{LINE_BITS, LINE_BYTES, PROBES_MAX, bits, line_of, prefetch};
 
 const LINE_WORDS: usize = (LINE_BITS / u64::BITS) as usize;
@@ -41,7 +42,8 @@ impl AtomicBlockedBloom {
     pub fn with_bytes(bytes: usize, probes: u8) -> Self {
         assert!((1..=PROBES_MAX).contains(&probes), "probes is {probes}");
         let lines = bytes.div_ceil(LINE_BYTES).max(1);
-        Self { lines: (0..lines).map(|_| AtomicLine::default()).collect(), probes }
+        let lines = huge_pages::collected((0..lines).map(|_| AtomicLine::default()));
+        Self { lines: lines.into(), probes }
     }
 
     /// Adds a key. Writes nothing if its bits are set already, so that a hot key does not take its

@@ -9,6 +9,7 @@ use crate::binary_fuse::{BinaryFuse8, BinaryFuse16};
 use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::hash::HASH_VERSION;
+use crate::huge_pages;
 use crate::line::Line;
 use crate::ribbon::Ribbon;
 use crate::table_filter::TableFilter;
@@ -108,7 +109,7 @@ impl Trailer {
         Ok(match &self.parameters {
             &Parameters::BlockedBloom { probes } => {
                 let (lines, _) = front.as_chunks();
-                let lines = lines.iter().map(Line::from_bytes).collect();
+                let lines = huge_pages::collected(lines.iter().map(Line::from_bytes));
                 BlockedBloom::from_lines(lines, probes, self.key_count).into()
             }
             Parameters::Ribbon(header) => {

@@ -10,7 +10,7 @@ use super::Ribbon;
 use super::band::Band;
 use super::group::{Group, LINE_WORDS};
 use super::query::{Place, test_all, test_batch, test_one};
-use super::row::TurnedRow;
+use super::row::{Mixed, TurnedRow};
 use super::rows::Rows;
 use super::shape::BLOCK_SLOTS;
 use super::window::Window;
@@ -39,6 +39,12 @@ impl Avx512 {
     pub(crate) fn may_contain_hash(self, ribbon: &Ribbon, hash: u64) -> bool {
         // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it.
         unsafe { may_contain_hash(ribbon, hash) }
+    }
+
+    #[inline]
+    pub(crate) fn may_contain_mixed(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
+        // SAFETY: as above.
+        unsafe { may_contain_mixed(ribbon, hash, mixed) }
     }
 
     #[inline]
@@ -86,9 +92,16 @@ impl Avx512 {
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
 fn may_contain_hash(ribbon: &Ribbon, hash: u64) -> bool {
+    may_contain_mixed(ribbon, hash, Mixed::new(hash, ribbon.first.seed))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
+fn may_contain_mixed(ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
     test_one(
         ribbon,
         hash,
+        mixed,
         |group, place, print| matches(group, place, print),
         |ribbon, hash| of_bumped(ribbon, hash),
         |ribbon, TurnedRow { start, coefficients, fingerprint }| {

@@ -52,6 +52,8 @@ mod window;
 use group::{Group, WordLine};
 use path::Path;
 use query::{First, Place};
+
+pub(crate) use query::Asked;
 use shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, Shape, kept_from};
 
 #[cfg(not(feature = "std"))]
@@ -148,6 +150,22 @@ impl Ribbon {
         }
     }
 
+    /// What [`may_contain_hash`](Self::may_contain_hash) says of a hash that other filters are asked for
+    /// too.
+    #[inline]
+    pub(crate) fn may_contain_asked(&self, asked: Asked) -> bool {
+        let Asked { hash, mixed } = asked.of(self);
+        match self.path {
+            Path::Portable => query::test_all(self, &Place::of(self, hash), query::matches),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2(avx2) => avx2.may_contain_mixed(self, hash, mixed),
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512(avx512) => avx512.may_contain_mixed(self, hash, mixed),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Path::Neon(neon) => neon.may_contain_mixed(self, hash, mixed),
+        }
+    }
+
     /// Sets each of `answers` to what [`may_contain_hash`](Self::may_contain_hash) says of the hash
     /// at its place, with many loads from memory under way at once.
     ///
@@ -172,6 +190,12 @@ impl Ribbon {
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         Place::first(self, hash).prefetch(self);
+    }
+
+    /// Starts of the first layer: somewhat fewer than keys.
+    #[inline]
+    pub(crate) fn first_starts(&self) -> u64 {
+        self.first.starts
     }
 
     /// Bytes of the columns, thresholds and layers.

@@ -11,7 +11,7 @@ use core::arch::aarch64::{
 use super::Ribbon;
 use super::group::Group;
 use super::query::{Place, test_all, test_batch, test_one};
-use super::row::TurnedRow;
+use super::row::{Mixed, TurnedRow};
 
 /// Proof that this CPU has NEON.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +30,12 @@ impl Neon {
     }
 
     #[inline]
+    pub(crate) fn may_contain_mixed(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
+        // SAFETY: as above.
+        unsafe { may_contain_mixed(ribbon, hash, mixed) }
+    }
+
+    #[inline]
     pub(crate) fn may_contain_hashes(self, ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
         // SAFETY: as above.
         unsafe { may_contain_hashes(ribbon, hashes, answers) }
@@ -38,9 +44,16 @@ impl Neon {
 
 #[target_feature(enable = "neon")]
 fn may_contain_hash(ribbon: &Ribbon, hash: u64) -> bool {
+    may_contain_mixed(ribbon, hash, Mixed::new(hash, ribbon.first.seed))
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn may_contain_mixed(ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
     test_one(
         ribbon,
         hash,
+        mixed,
         |group, place, print| matches(group, place, print),
         |ribbon, hash| of_bumped(ribbon, hash),
         |ribbon, TurnedRow { start, coefficients, fingerprint }| {

@@ -48,10 +48,30 @@ impl TurnedRow {
     /// The equation of `hash` in a layer of `starts` starts.
     #[inline(always)]
     pub(crate) fn new(hash: u64, seed: u64, starts: u64) -> Self {
+        Mixed::new(hash, seed).row(starts)
+    }
+}
+
+/// What the equations of a hash in all layers of a seed have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mixed {
+    g: u64,
+    fingerprint: u32,
+}
+
+impl Mixed {
+    #[inline(always)]
+    pub(crate) fn new(hash: u64, seed: u64) -> Self {
         let g = mix(hash, seed);
-        let (start, coefficients) = halves(g, starts);
         let (fingerprint, _) = halves(g, FINGERPRINT);
-        Self { start, coefficients, fingerprint: fingerprint as u32 }
+        Self { g, fingerprint: fingerprint as u32 }
+    }
+
+    /// The equation in a layer of `starts` starts.
+    #[inline(always)]
+    pub(crate) fn row(self, starts: u64) -> TurnedRow {
+        let (start, coefficients) = halves(self.g, starts);
+        TurnedRow { start, coefficients, fingerprint: self.fingerprint }
     }
 }
 
@@ -62,8 +82,8 @@ pub(crate) fn start(hash: u64, seed: u64, starts: u64) -> u64 {
 }
 
 /// The seed of layer `layer` at attempt `attempt`.
-pub(crate) fn seed(layer: usize, attempt: u16) -> u64 {
-    let number = (layer as u64) << 16 | u64::from(attempt);
+pub(crate) const fn seed(layer: usize, attempt: u16) -> u64 {
+    let number = (layer as u64) << 16 | attempt as u64;
     let mixed = (number + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb)
 }

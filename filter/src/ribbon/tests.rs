@@ -42,6 +42,8 @@ fn assert_equal_answers(filters: &[Ribbon], asked: &[u64]) {
         assert!(batch == want, "{:?}, in a batch", filter.path);
         let one_by_one: Vec<bool> = asked.iter().map(|&h| filter.may_contain_hash(h)).collect();
         assert!(one_by_one == want, "{:?}", filter.path);
+        let among_others = asked.iter().map(|&h| filter.may_contain_asked(Asked::new(h)));
+        assert!(among_others.eq(want.iter().copied()), "{:?}, among others", filter.path);
     }
 }
 
