@@ -9,8 +9,8 @@ use sievedb_benches::{key, shuffled};
 use sievedb_filter::{
     AtomicBlockedBloom, BinaryFuse8, BinaryFuse16, BlockedBloom, InsertFilter, Ribbon, key_hash,
     standalone::{
-        AtomicBloomFilter, BloomFilter, CountingBloom, CuckooFilter, PartitionedBloom,
-        ScalableBloom,
+        AtomicBloomFilter, BloomFilter, CountMinSketch, CountingBloom, CuckooFilter,
+        PartitionedBloom, ScalableBloom, StripedBloomFilter,
     },
 };
 
@@ -44,17 +44,24 @@ macro_rules! filled {
 }
 
 /// Structures of about 1 %, or what is nearest, by name.
-const STRUCTURES: [(&str, Build); 10] = [
+const STRUCTURES: [(&str, Build); 12] = [
     ("BlockedBloom", |hashes| asking!(BlockedBloom::build(hashes, 10.0))),
     ("Ribbon", |hashes| asking!(Ribbon::build(hashes, 7.0))),
     ("BinaryFuse8", |hashes| asking!(BinaryFuse8::build(hashes))),
     ("BinaryFuse16", |hashes| asking!(BinaryFuse16::build(hashes))),
     ("BloomFilter", |hashes| filled!(BloomFilter, hashes)),
     ("AtomicBloomFilter", |hashes| filled!(AtomicBloomFilter, hashes)),
+    ("StripedBloomFilter, 2 stripes", |hashes| {
+        asking!(fill(StripedBloomFilter::with_rate(2, hashes.len() as u64, 0.01), hashes))
+    }),
     ("PartitionedBloom", |hashes| filled!(PartitionedBloom, hashes)),
     ("CountingBloom", |hashes| filled!(CountingBloom, hashes)),
     ("ScalableBloom", |hashes| filled!(ScalableBloom, hashes)),
     ("CuckooFilter", |hashes| filled!(CuckooFilter, hashes)),
+    // Two counters for each key in each of five rows: a rate of 0.94 %.
+    ("CountMinSketch", |hashes| {
+        asking!(fill(CountMinSketch::with_shape(hashes.len() as u64 * 2, 5), hashes))
+    }),
 ];
 
 fn fill<F: InsertFilter>(mut filter: F, hashes: &[u64]) -> F {

@@ -2,7 +2,7 @@
 //!
 //! | trait            | a filter that                                | implemented by                    |
 //! |------------------|----------------------------------------------|-----------------------------------|
-//! | [`Filter`]       | answers about hashes                         | all                               |
+//! | [`Filter`]       | answers about hashes                         | all that know how many keys they hold |
 //! | [`KeyFilter`]    | hashes keys itself                           | the [standalone](crate::standalone) ones |
 //! | [`InsertFilter`] | takes keys one by one, and can be cleared    | those that grow key by key        |
 //! | [`RemoveFilter`] | gives keys up again                          | those that count, or keep fingerprints |

@@ -66,6 +66,10 @@ mod filter_of_table;
 mod float;
 pub mod hash;
 mod huge_pages;
+/// Shared with the tests of the public interface, which see the fastest path only.
+#[cfg(test)]
+#[path = "../tests/filter/key_sets.rs"]
+mod key_sets;
 mod line;
 pub mod many;
 pub mod params;

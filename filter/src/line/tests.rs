@@ -5,6 +5,8 @@ use core::slice;
 use proptest::prelude::*;
 
 use super::*;
+use crate::hash::key_hash;
+use crate::key_sets::{adversarial_keys, hostile_hashes};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
@@ -110,4 +112,40 @@ fn the_line_is_always_there() {
         assert_eq!(line_index(0, lines), 0);
         assert_eq!(line_index(u64::MAX, lines), lines - 1, "{lines} lines");
     }
+}
+
+/// Fills lines on each path, which must have all hashes then, one by one and in a batch.
+fn assert_found_on_every_path(name: &str, hashes: &[u64], lines: usize, probes: u8) {
+    let mut first = None;
+    for path in Path::all() {
+        let mut filled = vec![Line::EMPTY; lines];
+        path.insert_all(&mut filled, probes, hashes);
+        let has = |&hash: &u64| path.contains(line_of(&filled, hash), hash, probes);
+        assert!(hashes.iter().all(has), "{name}, {probes} probes, {path:?}");
+        let mut answers = vec![false; hashes.len()];
+        path.contains_all(&filled, probes, hashes, &mut answers);
+        assert!(answers.iter().all(|&answer| answer), "{name}, {probes} probes, {path:?}, batch");
+        let first = first.get_or_insert_with(|| filled.clone());
+        assert!(*first == filled, "{name}, {probes} probes, {path:?}: other bits");
+    }
+}
+
+#[test]
+fn every_path_finds_adversarial_keys() {
+    let hashed = |keys: Vec<Vec<u8>>| keys.iter().map(|key| key_hash(key, 7)).collect();
+    let keys = adversarial_keys().into_iter().map(|(name, keys)| (name, hashed(keys)));
+    for (name, hashes) in keys.chain(hostile_hashes()) {
+        let hashes: Vec<u64> = hashes;
+        for probes in [1, 6, 8, 9, 16] {
+            assert_found_on_every_path(name, &hashes, hashes.len() / 50 + 1, probes);
+        }
+    }
+}
+
+/// `SIEVE_LONG=1` takes ten million keys.
+#[test]
+fn every_path_finds_many_keys() {
+    let many = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000_u64 } else { 300_000 };
+    let hashes: Vec<u64> = (0..many).map(|i| key_hash(&i.to_be_bytes(), 7)).collect();
+    assert_found_on_every_path("counters", &hashes, hashes.len() / 50, 6);
 }

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::path::Path;
 use super::*;
+use crate::hash::key_hash;
+use crate::key_sets::{adversarial_keys, hostile_hashes};
 
 /// SplitMix64.
 fn random(mut state: u64) -> impl FnMut() -> u64 {
@@ -45,6 +47,14 @@ fn assert_equal_answers(filters: &[Ribbon], asked: &[u64]) {
     }
 }
 
+/// As a filter of each path, alone and in a batch.
+fn assert_found_on_every_path(name: &str, keys: &[u64], columns: f64) {
+    let filters = on_every_path(keys, columns);
+    assert_equal_answers(&filters, keys);
+    let denied = keys.iter().find(|&&hash| !filters[0].may_contain_hash(hash));
+    assert_eq!(denied, None, "{name}, {columns} columns");
+}
+
 #[test]
 fn every_path_builds_and_answers_alike() {
     for (n, bits_per_key) in [
@@ -64,6 +74,26 @@ fn every_path_builds_and_answers_alike() {
         assert!(keys.iter().all(|&hash| filters[0].may_contain_hash(hash)));
         assert_equal_answers(&filters, &hashes(!(n as u64), 20_000));
     }
+}
+
+#[test]
+fn every_path_finds_adversarial_keys() {
+    let hashed = |keys: Vec<Vec<u8>>| keys.iter().map(|key| key_hash(key, 7)).collect();
+    let keys = adversarial_keys().into_iter().map(|(name, keys)| (name, hashed(keys)));
+    for (name, hashes) in keys.chain(hostile_hashes()) {
+        let hashes: Vec<u64> = hashes;
+        for columns in [1.0, 6.72, 16.5] {
+            assert_found_on_every_path(name, &hashes, columns);
+        }
+    }
+}
+
+/// `SIEVE_LONG=1` takes ten million keys.
+#[test]
+fn every_path_finds_many_keys() {
+    let many = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000_u64 } else { 300_000 };
+    let keys: Vec<u64> = (0..many).map(|i| key_hash(&i.to_be_bytes(), 7)).collect();
+    assert_found_on_every_path("counters", &keys, 7.0);
 }
 
 /// Which slots get rows depends on the equations alone, in dense layers and in those with gaps wider

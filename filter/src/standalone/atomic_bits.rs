@@ -69,6 +69,13 @@ impl AtomicBits {
         }
     }
 
+    /// Keeps the bits that `other` has too, which has as many.
+    pub(super) fn intersect(&mut self, other: &Self) {
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word = AtomicU64::new(word.load(Relaxed) & other.load(Relaxed));
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         self.words.iter_mut().for_each(|word| *word = AtomicU64::new(0));
     }

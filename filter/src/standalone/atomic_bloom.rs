@@ -26,6 +26,8 @@ use super::probes::{PROBES_MAX, Places};
 use super::striped_counter::StripedCounter;
 use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
 use crate::saved::{Payload, Reader, SavedKind, Writer, hash_check};
 
@@ -137,6 +139,22 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
     pub fn union(&self, other: &Self) -> Result<(), ShapeMismatch> {
         self.check_shape(other)?;
         self.bits.unite(&other.bits);
+        Ok(())
+    }
+
+    /// Keeps the bits that `other` has too: as [`BloomFilter::intersect`]. The count of keys becomes
+    /// the estimate from the bits.
+    ///
+    /// Through a unique reference: it would undo what another thread inserts at the same time.
+    ///
+    /// # Errors
+    ///
+    /// [`ShapeMismatch`] if bits, probes or hasher differ. Nothing is changed then.
+    pub fn intersect(&mut self, other: &Self) -> Result<(), ShapeMismatch> {
+        self.check_shape(other)?;
+        self.bits.intersect(&other.bits);
+        // A float turns into an integer by saturation.
+        self.keys = StripedCounter::with(self.stats().keys_estimated.round() as u64);
         Ok(())
     }
 

@@ -64,8 +64,7 @@ impl StripedBloomFilter {
     /// If `stripes` is 0, `fpr` is not in `0 < fpr < 1`, or the memory cannot have so many bits.
     #[must_use]
     pub fn with_rate(stripes: usize, capacity: u64, fpr: f64) -> Self {
-        let (bits, probes) = shape_for(capacity, fpr);
-        Self::with_shape(stripes, bits, probes)
+        Self::with_rate_and_hasher(stripes, capacity, fpr, Xxh3::default())
     }
 
     /// An empty filter of `stripes` times `bits` bits, of which a key sets `probes`.
@@ -81,6 +80,17 @@ impl StripedBloomFilter {
 }
 
 impl<S: BuildHasher> StripedBloomFilter<S> {
+    /// As [`with_rate`](StripedBloomFilter::with_rate), with a hasher.
+    ///
+    /// # Panics
+    ///
+    /// As [`with_rate`](StripedBloomFilter::with_rate).
+    #[must_use]
+    pub fn with_rate_and_hasher(stripes: usize, capacity: u64, fpr: f64, hasher: S) -> Self {
+        let (bits, probes) = shape_for(capacity, fpr);
+        Self::with_shape_and_hasher(stripes, bits, probes, hasher)
+    }
+
     /// As [`with_shape`](StripedBloomFilter::with_shape), with a hasher.
     ///
     /// # Panics
@@ -158,6 +168,19 @@ impl<S: BuildHasher> StripedBloomFilter<S> {
     #[must_use]
     pub fn stripes(&self) -> usize {
         self.stripes.len()
+    }
+
+    /// Insertions that found a bit missing in their stripe. A key that several threads inserted may
+    /// count for each of them.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.keys.sum()
+    }
+
+    /// The hasher it was made with.
+    #[must_use]
+    pub fn hasher(&self) -> &S {
+        &self.hasher
     }
 
     /// The filter over the keys of all stripes.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sievedb_filter::{
     AtomicBlockedBloom, BinaryFuse8, BinaryFuse16, BlockedBloom, Expected, FilterKind, PROBES_MAX,
-    TableFilter, filter_block, key_hash,
+    Ribbon, TableFilter, filter_block, key_hash,
 };
 
 use crate::key_sets::{adversarial_keys, hostile_hashes};
@@ -19,6 +19,17 @@ fn adversarial_keys_are_found() {
             for hash in &hashes {
                 assert!(filter.may_contain_hash(*hash), "{name}, {bits_per_key} bits per key");
             }
+        }
+        for columns in [1.0, 6.72, 16.5] {
+            let filter = Ribbon::build(&hashes, columns);
+            for hash in &hashes {
+                assert!(filter.may_contain_hash(*hash), "{name}, {columns} columns");
+            }
+        }
+        let filter = AtomicBlockedBloom::with_bytes(hashes.len() * 10 / 8, 6);
+        hashes.iter().for_each(|&hash| filter.insert_hash(hash));
+        for hash in &hashes {
+            assert!(filter.may_contain_hash(*hash), "{name}, atomic");
         }
         for bits_per_key in [9.0, 18.0] {
             let filter = TableFilter::build(FilterKind::BinaryFuse, &hashes, bits_per_key);
@@ -102,6 +113,9 @@ fn a_million_keys_are_found_under_many_seeds() {
         let mut answers = vec![false; keys];
         filter.may_contain_hashes(&hashes, &mut answers);
         assert!(answers.iter().all(|&answer| answer), "round {round}, in a batch");
+        let filter = AtomicBlockedBloom::with_bytes(filter.memory_bytes(), filter.probes());
+        hashes.iter().for_each(|&hash| filter.insert_hash(hash));
+        assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)), "round {round}, atomic");
     }
 }
 

@@ -58,30 +58,38 @@ fn hostile_hashes_are_found() {
     }
 }
 
-/// What thresholds, empty slots and the trailer add to the columns, over seeds.
+/// What thresholds, empty slots and the trailer add to the columns: the median over seeds. Of filters
+/// of 100,000 keys most take 0.28 %, and one in ten a block more: 0.35 %.
 #[test]
 fn space_is_little_more_than_the_columns() {
     let seed = seed();
-    for (keys, most) in SPACE {
-        let rounds = if keys > 50_000 { 2 } else { 10 };
-        let mut bytes = 0.0;
-        for round in 0..rounds {
-            let mut random = Random(seed ^ round << 32);
-            let filter = Ribbon::build(&random.many(keys), 7.0);
-            let memory_bytes = filter.memory_bytes();
-            let block = encode(filter);
-            bytes += block.len() as f64 / rounds as f64;
-            assert!(memory_bytes <= block.len() + 1_000);
-        }
-        let over = bytes / (keys as f64 * 7.0 / 8.0) - 1.0;
-        eprintln!("{keys} keys: {:.2} % over", over * 1e2);
+    for (keys, rounds, most) in SPACE {
+        let mut overs: Vec<f64> = (0..rounds)
+            .map(|round| {
+                let mut random = Random(seed ^ round << 32);
+                let filter = Ribbon::build(&random.many(keys), 7.0);
+                let memory_bytes = filter.memory_bytes();
+                let block = encode(filter);
+                assert!(memory_bytes <= block.len() + 1_000);
+                block.len() as f64 / (keys as f64 * 7.0 / 8.0) - 1.0
+            })
+            .collect();
+        overs.sort_by(f64::total_cmp);
+        let over = overs[overs.len() / 2];
+        let worst = overs[overs.len() - 1];
+        eprintln!("{keys} keys: {:.2} % over, at worst {:.2} %", over * 1e2, worst * 1e2);
         assert!(over <= most, "{keys} keys: {over}");
     }
 }
 
-/// Keys, and the most that seven columns take over their own size, as a whole block.
-const SPACE: [(usize, f64); 5] =
-    [(1_000, 0.05), (10_000, 0.012), (100_000, 0.003), (300_000, 0.003), (1_000_000, 0.003)];
+/// Keys, filters, and the most that seven columns take over their own size, as a whole block.
+const SPACE: [(usize, u64, f64); 5] = [
+    (1_000, 11, 0.05),
+    (10_000, 11, 0.012),
+    (100_000, 15, 0.003),
+    (300_000, 5, 0.003),
+    (1_000_000, 3, 0.003),
+];
 
 #[test]
 fn kinds_tell_their_rates() {

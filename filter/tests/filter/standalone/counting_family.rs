@@ -8,8 +8,8 @@ use sievedb_filter::standalone::{CountMinSketch, CountingBloom, CuckooFilter, Sc
 use sievedb_filter::{Filter, FilterFull, InsertFilter, RemoveFilter, Xxh3};
 
 use super::Structure;
-use crate::false_positive_rate::assert_rate;
 use crate::random::{Random, seed};
+use crate::rates::{assert_within_three_sigmas, sigmas_off};
 
 const SEEDS: u64 = 20;
 
@@ -211,20 +211,23 @@ fn a_cuckoo_filter_has_its_rate_at_full_load() {
         (5000, 7, 50_000, 0.01),
         (20_000, 9, 200_000, 0.01),
     ] {
-        let mut want = 0.0;
-        let rates: Vec<f64> = (0..SEEDS)
-            .map(|round| {
-                let mut random = Random(seed ^ round << 32);
-                let mut filter = CuckooFilter::with_shape(keys * 20 / 19 + 6, bits);
-                while filter.keys() < keys {
-                    let _ = filter.insert_hash(random.next());
-                }
-                want = filter.expected_fpr();
-                let found = |_: &u32| filter.may_contain_hash(random.next());
-                (0..asked).filter(found).count() as f64 / f64::from(asked)
-            })
-            .collect();
-        assert_rate(&format!("{keys} keys, {bits} bits"), &rates, want, resolution);
+        let name = format!("{keys} keys, {bits} bits");
+        assert_within_three_sigmas(&name, seed, |seed| {
+            let mut want = 0.0;
+            let rates: Vec<f64> = (0..SEEDS)
+                .map(|round| {
+                    let mut random = Random(seed ^ round << 32);
+                    let mut filter = CuckooFilter::with_shape(keys * 20 / 19 + 6, bits);
+                    while filter.keys() < keys {
+                        let _ = filter.insert_hash(random.next());
+                    }
+                    want = filter.expected_fpr();
+                    let found = |_: &u32| filter.may_contain_hash(random.next());
+                    (0..asked).filter(found).count() as f64 / f64::from(asked)
+                })
+                .collect();
+            sigmas_off(&name, &rates, want, resolution)
+        });
     }
 }
 
@@ -236,26 +239,29 @@ fn a_scalable_filter_grows_below_its_rate() {
         [(100, 0.01, 4, 0.8), (50, 0.1, 2, 0.9), (10, 0.05, 10, 0.5)]
     {
         let keys = capacity * 1100;
-        let (mut want, mut expected, mut layers) = (0.0, 0.0, 0);
-        let rates: Vec<f64> = (0..SEEDS)
-            .map(|round| {
-                let mut random = Random(seed ^ round << 32);
-                let mut filter = ScalableBloom::with_shape(capacity, fpr, growth, tightening);
-                let hashes = random.many(keys as usize);
-                let taken_for_known = hashes.iter().filter(|&&hash| filter.insert_hash(hash));
-                assert!((taken_for_known.count() as f64) < keys as f64 * fpr);
-                assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
-                (expected, layers) = (filter.expected_fpr(), filter.layers());
-                want += expected / SEEDS as f64;
-                let found = |_: &u32| filter.may_contain_hash(random.next());
-                let rate = (0..200_000).filter(found).count() as f64 / 200_000.0;
-                assert!(rate < fpr && expected < fpr, "{rate} and {expected} of {fpr}");
-                rate
-            })
-            .collect();
-        assert!(layers > 3, "{layers} layers");
-        let name = format!("{layers} layers, growth {growth}, tightening {tightening}");
-        assert_rate(&name, &rates, want, 0.03);
+        let name = format!("{capacity} keys at first, growth {growth}, tightening {tightening}");
+        assert_within_three_sigmas(&name, seed, |seed| {
+            let mut want = 0.0;
+            let rates: Vec<f64> = (0..SEEDS)
+                .map(|round| {
+                    let mut random = Random(seed ^ round << 32);
+                    let mut filter = ScalableBloom::with_shape(capacity, fpr, growth, tightening);
+                    let hashes = random.many(keys as usize);
+                    let taken_for_known = hashes.iter().filter(|&&hash| filter.insert_hash(hash));
+                    assert!((taken_for_known.count() as f64) < keys as f64 * fpr);
+                    assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)));
+                    assert!(filter.layers() > 3, "{} layers", filter.layers());
+                    let expected = filter.expected_fpr();
+                    want += expected / SEEDS as f64;
+                    let found = |_: &u32| filter.may_contain_hash(random.next());
+                    let rate = (0..200_000).filter(found).count() as f64 / 200_000.0;
+                    assert!(rate < fpr && expected < fpr, "{rate} and {expected} of {fpr}");
+                    rate
+                })
+                .collect();
+            // The first layers are of few lines, which are filled as chance will have it.
+            sigmas_off(&name, &rates, want, 0.08)
+        });
     }
 }
 

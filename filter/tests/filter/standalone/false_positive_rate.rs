@@ -3,23 +3,26 @@
 use sievedb_filter::Xxh3;
 
 use super::Structure;
-use crate::false_positive_rate::assert_rate;
 use crate::random::{Random, seed};
+use crate::rates::{assert_within_three_sigmas, sigmas_off};
 
 /// Filters of each size, each with keys and a hasher of its own.
 const SEEDS: u64 = 20;
 
+/// Of some hundred filters that can be full, so many may refuse a key within their capacity: the
+/// documentation says less than one in a hundred.
+const FULL_MAX: u32 = 6;
+
 /// Each rate is the mean over 20 filters. It must be within 3 standard errors of that mean, as
 /// estimated from the 20: an error that holds both the chance of the questions and that of the
-/// fill. The default seed is fixed; under a random one a case fails by chance once in 140 runs
-/// (Student's t, 19 degrees of freedom). So many questions are asked that the error is below the
-/// `resolution`, a share of the rate.
+/// fill. So many questions are asked that the error is below the `resolution`, a share of the rate.
 ///
 /// What a filter says of its own rate, from its fill, must agree too.
 pub(super) fn is_stated<F: Structure>() {
     let seed = seed();
+    let mut full = 0;
     let cases: [(u64, f64, u64, f64); 6] = [
-        (100, 0.05, 20_000, 0.05),
+        (100, 0.05, 20_000, 0.08),
         (1_000, 0.3, 20_000, 0.01),
         (5_000, 0.1, 50_000, 0.01),
         (20_000, 0.01, 200_000, 0.01),
@@ -27,27 +30,31 @@ pub(super) fn is_stated<F: Structure>() {
         (10_000, 0.0001, 1_000_000, 0.05),
     ];
     for (capacity, fpr, asked, resolution) in cases {
-        let (mut stated, mut by_fill) = (0.0, 0.0);
-        let rates: Vec<f64> = (0..SEEDS)
-            .map(|round| {
-                let mut random = Random(seed ^ round << 32);
-                let mut filter = F::with_rate(capacity, fpr, Xxh3::with_seed(random.next()));
-                // Keys that are not hashes: counters, absent ones next to present ones.
-                for i in 0..capacity {
-                    let taken = filter.try_insert(&(2 * i).to_be_bytes());
-                    assert!(taken.is_ok(), "{} refuses a key within its capacity", F::NAME);
-                }
-                stated = filter.stated_fpr(capacity);
-                let stats = filter.stats();
-                assert!(stats.fpr.to_bits() == filter.expected_fpr().to_bits());
-                by_fill += stats.fpr / SEEDS as f64;
-                let absent = (0..asked).map(|i| filter.hash((2 * i + 1).to_be_bytes()));
-                absent.filter(|&hash| filter.may_contain_hash(hash)).count() as f64 / asked as f64
-            })
-            .collect();
         let name = format!("{} of {capacity} keys at {fpr}", F::NAME);
-        assert!(stated <= fpr * 1.05, "{name}: {stated} is stated");
-        assert_rate(&name, &rates, stated, resolution);
-        assert_rate(&format!("{name}, by fill"), &rates, by_fill, resolution);
+        assert_within_three_sigmas(&name, seed, |seed| {
+            let (mut stated, mut by_fill) = (0.0, 0.0);
+            let rates: Vec<f64> = (0..SEEDS)
+                .map(|round| {
+                    let mut random = Random(seed ^ round << 32);
+                    let mut filter = F::with_rate(capacity, fpr, Xxh3::with_seed(random.next()));
+                    // Keys that are not hashes: counters, absent ones next to present ones.
+                    let key = |i: u64| (2 * i).to_be_bytes();
+                    let refused = (0..capacity).filter(|&i| filter.try_insert(&key(i)).is_err());
+                    full += u32::from(refused.count() > 0);
+                    stated = filter.stated_fpr(capacity);
+                    let stats = filter.stats();
+                    assert!(stats.fpr.to_bits() == filter.expected_fpr().to_bits());
+                    by_fill += stats.fpr / SEEDS as f64;
+                    let absent = (0..asked).map(|i| filter.hash((2 * i + 1).to_be_bytes()));
+                    let maybe = absent.filter(|&hash| filter.may_contain_hash(hash)).count();
+                    maybe as f64 / asked as f64
+                })
+                .collect();
+            assert!(stated <= fpr * 1.05, "{name}: {stated} is stated");
+            let by_shape = sigmas_off(&name, &rates, stated, resolution);
+            let by_fill = sigmas_off(&format!("{name}, by fill"), &rates, by_fill, resolution);
+            if by_shape.abs() > by_fill.abs() { by_shape } else { by_fill }
+        });
     }
+    assert!(full <= if F::CAN_BE_FULL { FULL_MAX } else { 0 }, "{full} refuse a key");
 }

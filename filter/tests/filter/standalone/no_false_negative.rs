@@ -69,13 +69,17 @@ pub(super) fn of_many_keys<F: Structure>() {
         None => (50_000, 20),
     };
     let mut random = Random(seed());
+    let mut full = 0;
     for round in 0..rounds {
-        let hashes = random.many(keys);
+        let mut hashes = random.many(keys);
         let mut filter = F::with_rate(keys as u64, 0.01, Xxh3::default());
-        for &hash in &hashes {
-            let taken = filter.try_insert_hash(hash);
-            assert!(taken.is_ok(), "{} refuses a key within its capacity", F::NAME);
-        }
+        hashes.retain(|&hash| filter.try_insert_hash(hash).is_ok());
+        full += u32::from(hashes.len() < keys);
         assert!(hashes.iter().all(|&hash| filter.may_contain_hash(hash)), "round {round}");
     }
+    // Hardly one in a thousand.
+    assert!(
+        full <= if F::CAN_BE_FULL { 2 } else { 0 },
+        "{full} refuse a key within their capacity"
+    );
 }
