@@ -68,6 +68,7 @@ pub mod hash;
 mod huge_pages;
 mod line;
 pub mod many;
+mod memory;
 pub mod params;
 pub mod ribbon;
 pub mod saved;
