@@ -82,6 +82,7 @@ mod tests {
             assert!(rate_of(keys, slots - 1, (1 << (bits - 1)) - 1) <= fpr, "{name}");
         }
         assert_eq!(shape_for(1_000_000, 0.01).0, 1_053_140);
+        assert_eq!(shape_for(u64::MAX, 0.01).0, u64::MAX, "more than any memory has");
     }
 
     #[test]
