@@ -72,6 +72,7 @@ mod huge_pages;
 mod key_sets;
 mod line;
 pub mod many;
+mod memory;
 pub mod params;
 pub mod ribbon;
 pub mod saved;

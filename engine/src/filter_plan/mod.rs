@@ -59,8 +59,10 @@ pub(crate) fn choose<'a>(
     let mut runs: BTreeMap<(u8, u64), RunFilters> = BTreeMap::new();
     for table in tables {
         let run = runs.entry((table.level, table.run)).or_default();
-        run.keys += table.entries;
-        run.bits += table.filter.map_or(0, |filter| 8 * filter.bytes);
+        // A manifest may say anything of a filter that cannot be used.
+        run.keys = run.keys.saturating_add(table.entries);
+        let bytes = table.filter.map_or(0, |filter| filter.bytes);
+        run.bits = run.bits.saturating_add(bytes.saturating_mul(8));
     }
     let run = runs.remove(&(place.level, place.run)).unwrap_or_default();
     let others: Vec<RunFilters> = runs.into_values().collect();
@@ -84,9 +86,9 @@ fn choose_among(
         FilterPolicyKind::Ribbon => rounded(FilterKind::Ribbon, bits),
         FilterPolicyKind::Fuse => FilterChoice { kind: FilterKind::BinaryFuse, bits_per_key: bits },
         FilterPolicyKind::Auto => {
-            let run_keys = run.keys + new_keys;
-            let other_keys: u64 = others.iter().map(|other| other.keys).sum();
-            let total = (other_keys + run_keys) as f64 * bits;
+            let run_keys = run.keys.saturating_add(new_keys);
+            let other_keys = others.iter().fold(0, |sum: u64, run| sum.saturating_add(run.keys));
+            let total = other_keys.saturating_add(run_keys) as f64 * bits;
             let coming = (run_keys / COMING).saturating_sub(other_keys);
             let keys = others.iter().map(|other| other.keys).chain([coming, run_keys]);
             let keys: Vec<u64> = keys.collect();
@@ -94,7 +96,7 @@ fn choose_among(
                 plan(&keys, bits).pop().expect("a choice for each run");
             // What may come must not take most of a few bits.
             let planned = if coming > 0 { planned.max(bits * COMING_LEAVES) } else { planned };
-            let spent = others.iter().map(|other| other.bits).sum::<u64>() + run.bits;
+            let spent = others.iter().fold(run.bits, |sum, run| sum.saturating_add(run.bits));
             let left = (total - spent as f64) / new_keys.max(1) as f64;
             rounded(kind, planned.min(left.max(bits)))
         }
@@ -103,7 +105,7 @@ fn choose_among(
 
 /// The best division of `bits` bits per key on average among runs of so many keys.
 fn plan(keys: &[u64], bits: f64) -> Vec<FilterChoice> {
-    let total = keys.iter().sum::<u64>() as f64;
+    let total: f64 = keys.iter().map(|&keys| keys as f64).sum();
     let kind = |keys: u64| {
         let is_small = keys < RIBBON_KEYS_MIN || (keys as f64) < RIBBON_SHARE_MIN * total;
         if is_small { FilterKind::BlockedBloom } else { FilterKind::Ribbon }
@@ -129,6 +131,7 @@ fn rounded(kind: FilterKind, bits_per_key: f64) -> FilterChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::FilterPlace;
 
     fn rate(choice: FilterChoice) -> f64 {
         match choice.bits_per_key {
@@ -234,6 +237,56 @@ mod tests {
                 "{keys}"
             );
         }
+    }
+
+    /// Also of counts that no table has: a manifest may hold any.
+    #[test]
+    fn every_choice_is_one_that_tables_take() {
+        use FilterPolicyKind::{Auto, Bloom, Fuse, None, Ribbon};
+        let counts = [0, 1, 2_000, 1 << 40, u64::MAX];
+        let runs: Vec<RunFilters> =
+            counts.iter().flat_map(|&keys| counts.map(|bits| RunFilters { keys, bits })).collect();
+        for (kind, bits) in [Auto, Bloom, Ribbon, Fuse, None]
+            .into_iter()
+            .flat_map(|kind| [0.001, 0.999, 1.0, 10.0, 31.9995, 40.0].map(|bits| (kind, bits)))
+        {
+            let policy = FilterPolicy::new(kind).bits_per_key(bits);
+            for &run in &runs {
+                for others in [&[][..], &runs[..1], &runs[7..9], &runs] {
+                    for new_keys in counts {
+                        let found = choose_among(&policy, others, run, new_keys).bits_per_key;
+                        let is_taken = found == 0.0 || (0.001..=40.0).contains(&found);
+                        assert!(is_taken, "{kind:?}, {bits}: {found} for {new_keys} in {run:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn filters_of_any_length_are_counted() {
+        let table = |bytes| TableMeta {
+            id: 1,
+            level: 0,
+            run: 1,
+            bytes: 1 << 20,
+            checksum: 0,
+            salt: 0,
+            filter: Some(FilterPlace { file_id: 1, offset: 0, bytes, checksum: 0 }),
+            global_sequence: None,
+            smallest: (*b"a").into(),
+            largest: (*b"z").into(),
+            entries: 100,
+            tombstones: 0,
+            smallest_sequence: 1,
+            largest_sequence: 100,
+            oldest_expiry_ms: None,
+            blob_files: Vec::new(),
+        };
+        let tables = [table(u64::MAX), table(100)];
+        let place = TablePlace { level: 0, run: 7 };
+        let choice = choose(&FilterPolicy::default(), &tables, place, 1_000_000);
+        assert!((9.0..=10.0).contains(&choice.bits_per_key), "{choice:?}");
     }
 
     /// One large run, and then flushes: each finds the bits that the ones before left, and the sum of

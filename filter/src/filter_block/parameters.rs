@@ -97,7 +97,7 @@ impl Parameters {
             // Its length alone says how many lines there are.
             Self::BlockedBloom { .. } => {
                 let line_bytes = LINE_BYTES as u64;
-                found.next_multiple_of(line_bytes).max(line_bytes)
+                (found - found % line_bytes).max(line_bytes)
             }
             Self::Ribbon(header) => header.layout().payload_bytes(),
             Self::BinaryFuse(header) => header.payload_bytes(),

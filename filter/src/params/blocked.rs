@@ -68,7 +68,8 @@ pub fn blocked_bloom_probes(bits_per_key: f64) -> u8 {
 #[must_use]
 pub fn blocked_bloom_fpr(bits_per_key: f64, probes: u8) -> f64 {
     check_bits_per_key(bits_per_key);
-    let load = f64::from(LINE_BITS) / bits_per_key;
+    // Finite, or no key at all would give "not a number".
+    let load = (f64::from(LINE_BITS) / bits_per_key).min(f64::MAX);
     // The generating function of the Poisson distribution: E[(1 - x)^J] = e^(-load x).
     mixture(probes, |x| (-load * x).exp())
 }
@@ -184,6 +185,15 @@ fn distinct_probes(k: usize) -> [f64; POWERS] {
 mod tests {
     use super::*;
     use crate::params::{assert_near, bloom_fpr, bloom_probes, lower_bound_bits_per_key};
+
+    #[test]
+    fn next_to_no_bits_reject_nothing() {
+        for bits_per_key in [1e-9, 1e-300, f64::MIN_POSITIVE, 5e-324] {
+            for probes in [1, PROBES_MAX] {
+                assert_near(blocked_bloom_fpr(bits_per_key, probes), 1.0, 1e-9, "full lines");
+            }
+        }
+    }
 
     /// Rates that others computed for 512-bit lines with the average-load approximation, which is
     /// up to 5 % too low (see [`blocked_bloom_fpr_of`]).

@@ -32,7 +32,8 @@ pub fn bloom_bits(keys: u64, fpr: f64) -> u64 {
 #[must_use]
 pub fn bloom_bits_per_key(fpr: f64) -> f64 {
     check_fpr(fpr);
-    fpr.recip().ln() / (LN_2 * LN_2)
+    // The reciprocal of the smallest rates is infinite. A difference, for the rate 1 gives 0, not -0.
+    (0.0 - fpr.ln()) / (LN_2 * LN_2)
 }
 
 /// Best number of probes: `bits_per_key ln(2)`, rounded to the nearest, at least 1.
@@ -146,6 +147,14 @@ mod tests {
     use core::f64::consts::LOG2_E;
 
     use crate::params::{assert_near, blocked_bloom_fpr_of, lower_bound_bits_per_key};
+
+    #[test]
+    fn the_smallest_rate_takes_bits_that_can_be_counted() {
+        let bits = bloom_bits_per_key(5e-324);
+        assert_near(bits, 1074.0 / LN_2, 1e-9, "2^-1074");
+        assert_eq!(bloom_capacity(1_000_000, 5e-324), 645);
+        assert!(bloom_bits_per_key(1.0).is_sign_positive());
+    }
 
     /// The well-known sizes for a million keys, and for twenty million.
     #[test]

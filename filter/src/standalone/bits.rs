@@ -1,8 +1,9 @@
 //! An array of bits, any number of them.
 
-use alloc::{boxed::Box, vec};
+use alloc::boxed::Box;
 
 use crate::decode_error::DecodeError;
+use crate::memory;
 use crate::saved::{Reader, Writer};
 
 /// Bits that are set one by one. Bit `i` is bit `i % 64` of word `i / 64`; those behind the last
@@ -22,7 +23,7 @@ impl Bits {
     pub(super) fn new(len: u64) -> Self {
         assert!(len > 0, "a filter has bits");
         let words = usize::try_from(len.div_ceil(64)).expect("the filter fits the address space");
-        Self { words: vec![0; words].into(), len, ones: 0 }
+        Self { words: memory::filled(0, words).into(), len, ones: 0 }
     }
 
     pub(super) fn len(&self) -> u64 {

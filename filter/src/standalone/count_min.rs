@@ -29,7 +29,7 @@
 //! | 24     | 8         | `keys`     | insertions of keys with an estimate of 0                    |
 //! | 32     | 4 × w × d | `counters` | row after row                                               |
 
-use alloc::{boxed::Box, vec};
+use alloc::boxed::Box;
 use core::{fmt, hash::BuildHasher};
 
 use super::probes::{PROBES_MAX, Places};
@@ -38,6 +38,7 @@ use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, Sh
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
+use crate::memory;
 use crate::saved::{Payload, Reader, SavedKind, Writer, hash_check};
 
 /// The most rows: `e^-64` is no chance.
@@ -122,7 +123,8 @@ impl<S: BuildHasher> CountMinSketch<S> {
         assert!((1..=DEPTH_MAX).contains(&depth), "depth is {depth}");
         let counters = width.checked_mul(depth.into()).and_then(|n| usize::try_from(n).ok());
         let counters = counters.expect("the sketch fits the address space");
-        Self { counters: vec![0; counters].into(), width, depth, total: 0, keys: 0, hasher }
+        let counters = memory::filled(0, counters).into();
+        Self { counters, width, depth, total: 0, keys: 0, hasher }
     }
 
     /// Counts a key. Returns the estimate with this insertion.

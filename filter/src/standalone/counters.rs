@@ -1,8 +1,9 @@
 //! Counters of four bits that stop at their highest value.
 
-use alloc::{boxed::Box, vec};
+use alloc::boxed::Box;
 
 use crate::decode_error::DecodeError;
+use crate::memory;
 use crate::saved::{Reader, Writer};
 
 /// A counter with this value is saturated: nobody knows how much it should be.
@@ -28,7 +29,7 @@ impl Counters {
         assert!(len > 0, "a filter has counters");
         let words = usize::try_from(len.div_ceil(PER_WORD));
         let words = words.expect("the filter fits the address space");
-        Self { words: vec![0; words].into(), len, used: 0, saturated: 0 }
+        Self { words: memory::filled(0, words).into(), len, used: 0, saturated: 0 }
     }
 
     pub(super) fn len(&self) -> u64 {

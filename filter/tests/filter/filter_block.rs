@@ -203,6 +203,17 @@ fn a_ribbon_is_read_in_part() {
     assert!(Trailer::read(tail, whole.len() as u64 - 1, EXPECTED).is_err(), "a byte is missing");
 }
 
+/// A reader of parts says how long the block is: it may have that from anywhere.
+#[test]
+fn blocks_of_any_length_are_refused() {
+    for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
+        let block = filter_block::encode(&build(kind, 20, 10.0), EXPECTED);
+        for length in [0, 1, 63, block.len() as u64 - 1, u64::MAX - 63, u64::MAX - 1, u64::MAX] {
+            assert!(Trailer::read(&block, length, EXPECTED).is_err(), "{kind:?}, {length} bytes");
+        }
+    }
+}
+
 /// The description covers every byte once, and knows a filter of another table.
 #[test]
 fn the_numbers_of_a_trailer_are_described() {

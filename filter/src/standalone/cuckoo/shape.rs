@@ -21,8 +21,8 @@ const CROWDED_MAX: f64 = 0.01;
 pub(super) fn shape_for(capacity: u64, fpr: f64) -> (u64, u32) {
     assert!(fpr > 0.0 && fpr < 1.0, "fpr is {fpr}");
     let keys = capacity.max(1);
-    // No count of slots in memory comes near 2^53.
-    let slots = (keys as f64 / LOAD).ceil() as u64 + spare_slots(keys);
+    // No count of slots in memory comes near 2^53. Those that no memory has must not become few.
+    let slots = ((keys as f64 / LOAD).ceil() as u64).saturating_add(spare_slots(keys));
     let good = |&bits: &u32| {
         let (windows, fingerprints) = (slots - (WINDOW - 1), (1 << (bits - 1)) - 1);
         rate_of(keys, windows, fingerprints) <= fpr
@@ -82,6 +82,7 @@ mod tests {
             assert!(rate_of(keys, slots - 1, (1 << (bits - 1)) - 1) <= fpr, "{name}");
         }
         assert_eq!(shape_for(1_000_000, 0.01).0, 1_053_140);
+        assert_eq!(shape_for(u64::MAX, 0.01).0, u64::MAX, "more than any memory has");
     }
 
     #[test]

@@ -5,9 +5,10 @@
 //! within the window that the fingerprint belongs to. Window `i` is the slots `i` and `i + 1`, so
 //! windows overlap.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 
 use crate::decode_error::DecodeError;
+use crate::memory;
 use crate::saved::{Reader, Writer};
 
 /// Slots of a window.
@@ -39,7 +40,7 @@ impl Slots {
         assert!(len >= WINDOW, "slots is {len}");
         let bytes = Self::bytes_for(len, bits).and_then(|bytes| bytes.checked_add(PADDING_BYTES));
         let bytes = bytes.expect("the filter fits the address space");
-        Self { bytes: vec![0; bytes].into(), len, bits }
+        Self { bytes: memory::filled(0, bytes).into(), len, bits }
     }
 
     fn bytes_for(len: u64, bits: u32) -> Option<usize> {

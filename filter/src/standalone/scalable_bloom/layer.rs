@@ -1,11 +1,12 @@
 //! One filter in the chain of a scalable one: blocked, with the capacity and rate of its place.
 
-use alloc::{boxed::Box, vec};
+use alloc::boxed::Box;
 
 use crate::decode_error::DecodeError;
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Path, line_of, prefetch};
+use crate::memory;
 use crate::params::{blocked_bloom_fpr_of, blocked_bloom_probes};
 use crate::saved::{Reader, Writer};
 
@@ -32,7 +33,7 @@ impl Layer {
         let known = taken_for_known(capacity, lines, probes) / capacity as f64;
         let (lines, probes) = shape_for((capacity as f64 / (1.0 - known)).ceil() as u64, fpr);
         let lines = usize::try_from(lines).expect("the filter fits the address space");
-        Self { lines: vec![Line::EMPTY; lines].into(), probes, keys: 0, capacity }
+        Self { lines: memory::filled(Line::EMPTY, lines).into(), probes, keys: 0, capacity }
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -9,6 +9,7 @@ mod golden;
 mod hostile_bytes;
 mod no_false_negative;
 mod round_trip;
+mod too_large;
 
 use sievedb_filter::{FilterFull, InsertFilter, KeyFilter, Saved, Xxh3};
 
