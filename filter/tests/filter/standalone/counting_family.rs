@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use sievedb_filter::params::{blocked_bloom_fpr_of, bloom_fpr};
 use sievedb_filter::standalone::{CountMinSketch, CountingBloom, CuckooFilter, ScalableBloom};
-use sievedb_filter::{Filter, FilterFull, InsertFilter, RemoveFilter, Xxh3};
+use sievedb_filter::{FilterFull, InsertFilter, RemoveFilter, Xxh3};
 
 use super::Structure;
 use crate::false_positive_rate::assert_rate;
