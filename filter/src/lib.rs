@@ -74,7 +74,11 @@
 //! the last digit, so that a shape computed from a rate may differ by one bit. Stored filters name
 //! their shape.
 //!
-//! The feature `serde` makes the standalone filters serialisable, as their saved bytes.
+//! # With `serde`
+//!
+//! The feature `serde`, which is off by default, makes the standalone filters serialisable, as their
+//! saved bytes: a list of numbers in formats without bytes, such as JSON. A filter is read back with
+//! the default hasher of its type; one with another seed or another hasher is refused then.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
