@@ -9,7 +9,6 @@
 
 use std::collections::HashSet;
 
-use sievedb_filter::Filter;
 use sievedb_filter::standalone::ScalableBloom;
 
 const USERS: u64 = 2_000;

@@ -8,8 +8,8 @@
 
 use std::collections::HashSet;
 
+use sievedb_filter::FilterFull;
 use sievedb_filter::standalone::CuckooFilter;
-use sievedb_filter::{Filter, FilterFull};
 
 const LISTED: u64 = 500_000;
 const REQUESTS: u64 = 2_000_000;

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
+use sievedb_filter::DecodeError;
 use sievedb_filter::standalone::BloomFilter;
-use sievedb_filter::{DecodeError, Saved};
 
 const CUSTOMERS: u64 = 1_000_000;
 const ORDERS: u64 = 5_000_000;
@@ -46,7 +46,7 @@ fn main() -> Result<(), DecodeError> {
         let message = filter.to_bytes();
 
         // On the other machine.
-        let filter: BloomFilter = Saved::from_bytes(&message)?;
+        let filter = BloomFilter::from_bytes(&message)?;
         let sent: Vec<Order> =
             orders().filter(|order| filter.may_contain(order.customer.to_le_bytes())).collect();
 

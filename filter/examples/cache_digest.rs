@@ -8,7 +8,7 @@
 
 use std::{collections::HashSet, error::Error};
 
-use sievedb_filter::{Filter, Saved, standalone::BloomFilter};
+use sievedb_filter::standalone::BloomFilter;
 
 const PEERS: u64 = 4;
 const OBJECTS_PER_PEER: u64 = 50_000;
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The checksum notices what the network did to a message.
     let mut damaged = messages[1].clone();
     damaged[5_000] ^= 4;
-    let refused: Result<BloomFilter, _> = BloomFilter::from_bytes(&damaged);
+    let refused = BloomFilter::from_bytes(&damaged);
     println!("a damaged one: {}", refused.err().ok_or("it was taken for good")?);
 
     let asker = &mut peers[0];

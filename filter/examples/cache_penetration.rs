@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sievedb_filter::{Filter, standalone::BloomFilter};
+use sievedb_filter::standalone::BloomFilter;
 
 const STORED: u64 = 100_000;
 const REQUESTS: u64 = 1_000_000;

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use sievedb_filter::{Filter, standalone::AtomicBloomFilter};
+use sievedb_filter::standalone::AtomicBloomFilter;
 
 const WORKERS: u64 = 4;
 /// Links that the workers find, most of them several times.

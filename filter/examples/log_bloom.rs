@@ -6,7 +6,7 @@
 //! `cargo run --release -p sievedb-filter --example log_bloom`
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]
 
-use sievedb_filter::{Filter, standalone::BloomFilter};
+use sievedb_filter::standalone::BloomFilter;
 
 const BITS: u64 = 2048;
 const PROBES: u32 = 3;
@@ -84,7 +84,8 @@ fn main() {
         let measured = maybe as f64 / (ABSENT * BLOCKS) as f64;
         let mean =
             |of: fn(&BloomFilter) -> f64| headers.iter().map(of).sum::<f64>() / BLOCKS as f64;
-        let (fill, expected) = (mean(|header| header.stats().fill), mean(Filter::expected_fpr));
+        let (fill, expected) =
+            (mean(|header| header.stats().fill), mean(BloomFilter::expected_fpr));
         println!(
             "{logs:>5}  {:>6.1}  {:>10.3}  {:>10.3}  {by_blocks:>9}  {by_unions:>9}",
             fill * 100.0,

@@ -6,6 +6,7 @@
 //! [`crate::filter_block`].
 
 use alloc::{boxed::Box, vec::Vec};
+use core::fmt;
 
 use crate::huge_pages;
 use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Path, line_of, prefetch};
@@ -14,7 +15,7 @@ use crate::params::{
 };
 
 /// An immutable blocked Bloom filter.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct BlockedBloom {
     /// Never empty.
     lines: Box<[Line]>,
@@ -125,6 +126,17 @@ impl BlockedBloom {
 
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines
+    }
+}
+
+/// Shows the shape, not the bits.
+impl fmt::Debug for BlockedBloom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockedBloom")
+            .field("lines", &self.lines.len())
+            .field("probes", &self.probes)
+            .field("keys", &self.key_count)
+            .finish_non_exhaustive()
     }
 }
 

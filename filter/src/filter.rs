@@ -2,13 +2,14 @@
 //!
 //! | trait            | a filter that                                | implemented by                    |
 //! |------------------|----------------------------------------------|-----------------------------------|
-//! | [`Filter`]       | answers about hashes                         | all that know how many keys they hold |
+//! | [`Filter`]       | answers about hashes                         | all but [`AtomicBlockedBloom`](crate::AtomicBlockedBloom) |
 //! | [`KeyFilter`]    | hashes keys itself                           | the [standalone](crate::standalone) ones |
 //! | [`InsertFilter`] | takes keys one by one, and can be cleared    | those that grow key by key        |
 //! | [`RemoveFilter`] | gives keys up again                          | those that count, or keep fingerprints |
 //!
 //! Each structure offers the same calls as methods of its own, so that its users need no import;
-//! the traits serve code that takes any filter.
+//! the traits serve code that takes any filter. Of a table's filter, [`stats`](Filter::stats) is a
+//! call of the trait alone.
 
 use core::{error, fmt, hash::BuildHasher};
 

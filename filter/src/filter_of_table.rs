@@ -105,6 +105,7 @@ mod tests {
             assert!((stats.fill - fill).abs() < 0.02, "{name}: {stats:?}");
             assert!((stats.fpr / fpr - 1.0).abs() < 0.02, "{name}: {stats:?}");
             assert!(Filter::may_contain_hash(&filter, hashes[7]), "{name}");
+            assert!(format!("{filter:?}").len() < 100, "{name}: the bits are no help");
         }
     }
 }

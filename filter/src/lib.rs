@@ -19,17 +19,40 @@
 //! A filter never answers `false` for a key that it was built over. Callers hash a key once and
 //! ask every filter with the hash.
 //!
-//! # Without `std`
+//! # Use
 //!
-//! Without the feature `std`, which is on by default, the crate needs `alloc` and a processor with
-//! 64-bit atomics only. What is then missing: saving to writers and loading from readers (bytes
-//! remain), large pages for large filters, and the look at the processor at run time. The SIMD paths
-//! are taken only if they are compiled in (`-C target-feature=+avx2`); otherwise the portable ones,
-//! with the same answers. Logarithms come from `libm` then, and may differ from those of `std` in
-//! the last digit, so that a shape computed from a rate may differ by one bit. Stored filters name
-//! their shape.
+//! Key by key, with the hashing done by the filter, which is saved whole: see [`standalone`].
 //!
-//! The feature `serde` makes the standalone filters serialisable, as their saved bytes.
+//! ```
+//! use sievedb_filter::standalone::BloomFilter;
+//!
+//! let mut filter = BloomFilter::with_rate(1_000, 0.01);
+//! filter.insert("ant");
+//! let read = BloomFilter::from_bytes(&filter.to_bytes())?;
+//! assert!(read.may_contain("ant") && !read.may_contain("cow"));
+//! # Ok::<(), sievedb_filter::DecodeError>(())
+//! ```
+//!
+//! At once over the hashes of all keys, smaller and faster: [`filter_block`] stores it, and
+//! [`Expected`] names what it belongs to, or zeros if there is only one filter.
+//!
+//! ```
+//! use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block, key_hash};
+//!
+//! let seed = 7;
+//! let hashes: Vec<u64> = ["ant", "bee"].iter().map(|key| key_hash(key.as_bytes(), seed)).collect();
+//! let kind = FilterKind::Ribbon;
+//! let bits_per_key = kind.bits_per_key_for(0.001).expect("a ribbon has such a rate");
+//! let filter = TableFilter::build(kind, &hashes, bits_per_key).expect("the kind is built");
+//!
+//! let expected = Expected { hash_seed: seed, salt: 0 };
+//! let bytes = filter_block::encode(&filter, expected);
+//! let read = TableFilter::decode(&bytes, expected)?;
+//! assert!(read.may_contain_hash(key_hash(b"bee", seed)));
+//! # Ok::<(), sievedb_filter::DecodeError>(())
+//! ```
+//!
+//! Or without the enum and without bytes:
 //!
 //! ```
 //! use sievedb_filter::{BlockedBloom, hash::key_hash};
@@ -40,6 +63,22 @@
 //! assert!(filter.may_contain_hash(key_hash(b"bee", seed)));
 //! assert!(!filter.may_contain_hash(key_hash(b"cow", seed)));
 //! ```
+//!
+//! # Without `std`
+//!
+//! Without the feature `std`, which is on by default, the crate needs `alloc` and a processor with
+//! 64-bit atomics only. What is then missing: saving to writers and loading from readers (bytes
+//! remain), large pages for large filters, and the look at the processor at run time. The SIMD paths
+//! are taken only if they are compiled in (`-C target-feature=+avx2`); otherwise the portable ones,
+//! with the same answers. Logarithms come from `libm` then, and may differ from those of `std` in
+//! the last digit, so that a shape computed from a rate may differ by one bit. Stored filters name
+//! their shape.
+//!
+//! # With `serde`
+//!
+//! The feature `serde`, which is off by default, makes the standalone filters serialisable, as their
+//! saved bytes: a list of numbers in formats without bytes, such as JSON. A filter is read back with
+//! the default hasher of its type; one with another seed or another hasher is refused then.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

@@ -20,6 +20,7 @@
 //! <https://arxiv.org/abs/2201.01174>.
 
 use alloc::boxed::Box;
+use core::fmt;
 
 mod build;
 mod place;
@@ -59,7 +60,7 @@ pub type BinaryFuse8 = BinaryFuse<u8>;
 pub type BinaryFuse16 = BinaryFuse<u16>;
 
 /// An immutable binary fuse filter with fingerprints `P`: see [`BinaryFuse8`] and [`BinaryFuse16`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct BinaryFuse<P> {
     hasher: Hasher,
     slots: Box<[P]>,
@@ -163,5 +164,16 @@ impl<P: Print> BinaryFuse<P> {
     #[must_use]
     pub fn key_count(&self) -> u64 {
         self.key_count
+    }
+}
+
+/// Shows the shape, not the bits.
+impl<P> fmt::Debug for BinaryFuse<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BinaryFuse")
+            .field("print_bits", &(size_of::<P>() * 8))
+            .field("slots", &self.slots.len())
+            .field("keys", &self.key_count)
+            .finish_non_exhaustive()
     }
 }

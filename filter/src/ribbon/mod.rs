@@ -25,6 +25,7 @@
 //! Succinct Retrieval and Approximate Membership Using Ribbon", SEA 2022.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::fmt;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -64,7 +65,7 @@ pub use shape::COLUMNS_MAX;
 pub(crate) use stored::Header;
 
 /// An immutable bumped ribbon filter of 1 to [`COLUMNS_MAX`] columns.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Ribbon {
     path: Path,
     first: First,
@@ -247,6 +248,17 @@ impl Ribbon {
             assert_eq!(group.shape, self.shape.group(index));
             assert_eq!(group.lines.len(), Group::lines_of(group.shape));
         }
+    }
+}
+
+/// Shows the shape, not the bits.
+impl fmt::Debug for Ribbon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ribbon")
+            .field("columns", &self.columns())
+            .field("keys", &self.key_count)
+            .field("expected_fpr", &self.expected_fpr)
+            .finish_non_exhaustive()
     }
 }
 

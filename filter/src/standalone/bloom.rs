@@ -317,7 +317,6 @@ pub(super) fn write_bloom(bits: &Bits, probes: u32, keys: u64, writer: &mut Writ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::saved::Saved;
 
     fn filled(keys: impl Iterator<Item = u32>) -> BloomFilter {
         let mut filter = BloomFilter::with_rate(1000, 0.01);

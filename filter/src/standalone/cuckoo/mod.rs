@@ -218,7 +218,7 @@ impl<S: BuildHasher> CuckooFilter<S> {
 
     /// Share of the slots in use, from 0 to 1.
     #[must_use]
-    pub fn load(&self) -> f64 {
+    pub fn fill(&self) -> f64 {
         self.table.keys as f64 / self.table.slots.len() as f64
     }
 
@@ -252,7 +252,7 @@ impl<S: BuildHasher> Filter for CuckooFilter<S> {
             probes: 2 * WINDOW as u32, // 4.
             keys: self.table.keys,
             keys_estimated: self.table.keys as f64,
-            fill: self.load(),
+            fill: self.fill(),
             fpr: self.expected_fpr(),
         }
     }

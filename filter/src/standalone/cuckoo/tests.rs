@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use super::table::mix;
 use super::*;
-use crate::saved::Saved;
 
 /// Hash `i` of a sequence.
 fn hash(seed: u64, i: u64) -> u64 {

@@ -79,7 +79,6 @@ const LAYERS_MAX: u64 = 64;
 /// }
 /// assert!((0..10_000_u32).all(|page| seen.may_contain(page.to_le_bytes())));
 /// assert!(seen.layers() == 5 && seen.expected_fpr() < 0.01);
-/// # use sievedb_filter::Filter;
 /// ```
 #[derive(Clone)]
 pub struct ScalableBloom<S = Xxh3> {

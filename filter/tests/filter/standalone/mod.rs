@@ -8,6 +8,7 @@ mod false_positive_rate;
 mod golden;
 mod hostile_bytes;
 mod no_false_negative;
+mod own_methods;
 mod round_trip;
 mod too_large;
 
