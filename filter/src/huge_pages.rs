@@ -18,12 +18,17 @@ pub(crate) fn filled<T: Copy>(value: T, count: usize) -> Vec<T> {
 /// These values.
 pub(crate) fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Vec<T> {
     let mut collected = Vec::with_capacity(values.len());
-    if size_of::<T>() * values.len() >= BYTES_MIN {
-        // Before the first write: what has small pages keeps them.
-        advise(collected.spare_capacity_mut());
-    }
+    ask(collected.spare_capacity_mut());
     collected.extend(values);
     collected
+}
+
+/// Asks for large pages for `memory`, if it is large, before its first write: what has small pages keeps
+/// them.
+pub(crate) fn ask<T>(memory: &mut [T]) {
+    if size_of_val(memory) >= BYTES_MIN {
+        advise(memory);
+    }
 }
 
 /// Asks for large pages. Whether they come is up to the system: without them all is as before.

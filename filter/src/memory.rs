@@ -2,7 +2,10 @@
 
 use alloc::{vec, vec::Vec};
 
-/// So many copies of `value`.
+use crate::huge_pages;
+
+/// So many copies of `value`, in large pages where that pays and the system grants them: zeros, that is,
+/// which are not written yet.
 ///
 /// # Panics
 ///
@@ -15,7 +18,9 @@ pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
     core::hint::black_box(asked.as_ptr());
     drop(asked);
     granted.expect("the filter fits the memory");
-    vec![value; count]
+    let mut values = vec![value; count];
+    huge_pages::ask(&mut values);
+    values
 }
 
 #[cfg(test)]
