@@ -66,6 +66,7 @@ impl AtomicBlockedBloom {
 
     /// Returns `false` only if no insertion of this hash happened before (see
     /// [memory order](self#memory-order)).
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -77,6 +77,7 @@ impl BlockedBloom {
     /// Returns `false` only if no key with this hash was added.
     ///
     /// Reads one cache line and has no branch that depends on the answer.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -59,6 +59,7 @@ impl TableFilter {
     }
 
     /// Returns `false` only if the table holds no key with this hash.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -97,6 +97,7 @@ impl<P: Print> BinaryFuse<P> {
     /// Returns `false` only if no key with this hash was added.
     ///
     /// Reads three cache lines and has no branch that depends on the answer.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -189,11 +189,13 @@ impl Layers {
     /// Adds a last layer for `count` different keys: for hashes that are anything but random.
     fn keep(&mut self, keys: &[u64], count: usize) {
         let mut blocks = (count as u64).div_ceil(BLOCK_SLOTS) + 1;
-        for number in 0..=u8::MAX {
-            if self.try_keep(keys, blocks, number.into()) {
+        // With a layer before it, the high byte is that layer's and stays zero.
+        let last = if self.bands.is_empty() { u16::MAX } else { u8::MAX.into() };
+        for number in 0..=last {
+            if self.try_keep(keys, blocks, number) {
                 return;
             }
-            if number % 16 == 15 {
+            if number % 16 == 15 && number < 256 {
                 // More and more: the last sizes are generous to the worst of hashes.
                 blocks += blocks.div_ceil(20) << (number / 64);
             }

@@ -137,6 +137,7 @@ impl Ribbon {
     ///
     /// Reads two adjacent cache lines at most for each eight columns, and mostly the first eight
     /// only. One key in thirteen is bumped and costs a second place.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

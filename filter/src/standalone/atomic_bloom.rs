@@ -117,6 +117,7 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
     }
 
     /// Returns `false` only if the key was not added before (see [memory order](self#memory-order)).
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
@@ -125,6 +126,7 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
 
     /// Returns `false` only if no key with this hash was added before (see
     /// [memory order](self#memory-order)).
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

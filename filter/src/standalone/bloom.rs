@@ -114,6 +114,7 @@ impl<S: BuildHasher> BloomFilter<S> {
     }
 
     /// Returns `false` only if the key was not added.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
@@ -121,6 +122,7 @@ impl<S: BuildHasher> BloomFilter<S> {
     }
 
     /// Returns `false` only if no key with this hash was added.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -184,6 +184,7 @@ impl<S: BuildHasher> CountMinSketch<S> {
 
     /// Returns `false` only if the key was not inserted since the start, or was forgotten by
     /// [`halve`](Self::halve).
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
@@ -192,6 +193,7 @@ impl<S: BuildHasher> CountMinSketch<S> {
 
     /// Returns `false` only if no key with this hash was inserted, as
     /// [`may_contain`](Self::may_contain).
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -155,6 +155,7 @@ impl<S: BuildHasher> CountingBloom<S> {
     }
 
     /// Returns `false` only if the key is not in the filter.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
@@ -162,6 +163,7 @@ impl<S: BuildHasher> CountingBloom<S> {
     }
 
     /// Returns `false` only if no key with this hash is in the filter.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

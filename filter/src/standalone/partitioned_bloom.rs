@@ -115,6 +115,7 @@ impl<S: BuildHasher> PartitionedBloom<S> {
     }
 
     /// Returns `false` only if the key was not added.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
@@ -122,6 +123,7 @@ impl<S: BuildHasher> PartitionedBloom<S> {
     }
 
     /// Returns `false` only if no key with this hash was added.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -132,6 +132,7 @@ impl<S: BuildHasher> StripedBloomFilter<S> {
     }
 
     /// Returns `false` only if the key was not added before.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
@@ -139,6 +140,7 @@ impl<S: BuildHasher> StripedBloomFilter<S> {
     }
 
     /// Returns `false` only if no key with this hash was added before.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -172,6 +172,7 @@ impl<S: BuildHasher> CuckooFilter<S> {
     }
 
     /// Returns `false` only if the key is not in the filter.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
@@ -181,6 +182,7 @@ impl<S: BuildHasher> CuckooFilter<S> {
     /// Returns `false` only if no key with this hash is in the filter.
     ///
     /// Reads two places of the table, at the same time, and has no branch that depends on them.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

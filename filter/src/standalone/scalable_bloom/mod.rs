@@ -197,6 +197,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
     }
 
     /// Returns `false` only if the key was not added.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
@@ -206,6 +207,7 @@ impl<S: BuildHasher> ScalableBloom<S> {
     /// Returns `false` only if no key with this hash was added.
     ///
     /// Reads a cache line of each layer, until one has the key.
+    #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
