@@ -4,7 +4,9 @@
 //! depends on the equations alone, not on how they were eliminated, and a slot without a row is
 //! zero: so every way to eliminate gives the same filter, bit for bit.
 
-use alloc::{boxed::Box, vec::Vec};
+#[cfg(target_arch = "x86_64")]
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 #[cfg(target_arch = "x86_64")]
 use super::path::Avx512;
@@ -121,6 +123,10 @@ enum Means {
 
 impl Elimination {
     /// For fingerprints that fill `groups` column groups.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(unused_variables, reason = "the portable means takes all columns alike")
+    )]
     pub(crate) fn new(path: Path, groups: usize) -> Self {
         let means = match path {
             #[cfg(target_arch = "x86_64")]
