@@ -9,6 +9,7 @@ use core::arch::x86_64::{
 use super::Ribbon;
 use super::group::Group;
 use super::query::{Place, test_all, test_batch, test_one};
+use super::questions::questions;
 use super::row::{Mixed, TurnedRow};
 
 /// Columns that one register holds.
@@ -23,65 +24,9 @@ impl Avx2 {
         let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
         has.then_some(Self(()))
     }
-
-    #[inline]
-    pub(crate) fn may_contain_hash(self, ribbon: &Ribbon, hash: u64) -> bool {
-        // SAFETY: `detect` alone makes an `Avx2`, and only where the CPU has it.
-        unsafe { may_contain_hash(ribbon, hash) }
-    }
-
-    #[inline]
-    pub(crate) fn may_contain_mixed(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
-        // SAFETY: as above.
-        unsafe { may_contain_mixed(ribbon, hash, mixed) }
-    }
-
-    #[inline]
-    pub(crate) fn may_contain_hashes(self, ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
-        // SAFETY: as above.
-        unsafe { may_contain_hashes(ribbon, hashes, answers) }
-    }
 }
 
-#[target_feature(enable = "avx2,bmi2")]
-fn may_contain_hash(ribbon: &Ribbon, hash: u64) -> bool {
-    may_contain_mixed(ribbon, hash, Mixed::new(hash, ribbon.first.seed))
-}
-
-#[inline]
-#[target_feature(enable = "avx2,bmi2")]
-fn may_contain_mixed(ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
-    test_one(
-        ribbon,
-        hash,
-        mixed,
-        |group, place, print| matches(group, place, print),
-        |ribbon, hash| of_bumped(ribbon, hash),
-        |ribbon, TurnedRow { start, coefficients, fingerprint }| {
-            of_many(ribbon, start, coefficients, fingerprint)
-        },
-    )
-}
-
-/// The row comes in pieces, because those travel in registers.
-#[inline(never)]
-#[target_feature(enable = "avx2,bmi2")]
-fn of_many(ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
-    let place = Place::new(TurnedRow { start, coefficients, fingerprint }, 0);
-    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
-}
-
-#[inline(never)]
-#[target_feature(enable = "avx2,bmi2")]
-fn of_bumped(ribbon: &Ribbon, hash: u64) -> bool {
-    let place = Place::of_bumped(ribbon, hash);
-    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
-}
-
-#[target_feature(enable = "avx2,bmi2")]
-fn may_contain_hashes(ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
-    test_batch(ribbon, hashes, answers, |group, place, print| matches(group, place, print));
-}
+questions!(Avx2, "avx2,bmi2");
 
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]

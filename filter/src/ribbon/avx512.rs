@@ -10,6 +10,7 @@ use super::Ribbon;
 use super::band::Band;
 use super::group::{Group, LINE_WORDS};
 use super::query::{Place, test_all, test_batch, test_one};
+use super::questions::questions;
 use super::row::{Mixed, TurnedRow};
 use super::rows::Rows;
 use super::shape::BLOCK_SLOTS;
@@ -35,24 +36,6 @@ impl Avx512 {
         has.then_some(Self(()))
     }
 
-    #[inline]
-    pub(crate) fn may_contain_hash(self, ribbon: &Ribbon, hash: u64) -> bool {
-        // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it.
-        unsafe { may_contain_hash(ribbon, hash) }
-    }
-
-    #[inline]
-    pub(crate) fn may_contain_mixed(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
-        // SAFETY: as above.
-        unsafe { may_contain_mixed(ribbon, hash, mixed) }
-    }
-
-    #[inline]
-    pub(crate) fn may_contain_hashes(self, ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
-        // SAFETY: as above.
-        unsafe { may_contain_hashes(ribbon, hashes, answers) }
-    }
-
     /// Adds all of `rows` to `window` or none; `groups` is from 1 to 4.
     pub(crate) fn insert_all(
         self,
@@ -67,7 +50,7 @@ impl Avx512 {
             3 => Window::insert_all::<3>,
             _ => Window::insert_all::<4>,
         };
-        // SAFETY: as above.
+        // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it.
         unsafe { insert_all(window, rows, band) }
     }
 
@@ -90,45 +73,7 @@ impl Avx512 {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
-fn may_contain_hash(ribbon: &Ribbon, hash: u64) -> bool {
-    may_contain_mixed(ribbon, hash, Mixed::new(hash, ribbon.first.seed))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
-fn may_contain_mixed(ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
-    test_one(
-        ribbon,
-        hash,
-        mixed,
-        |group, place, print| matches(group, place, print),
-        |ribbon, hash| of_bumped(ribbon, hash),
-        |ribbon, TurnedRow { start, coefficients, fingerprint }| {
-            of_many(ribbon, start, coefficients, fingerprint)
-        },
-    )
-}
-
-/// The row comes in pieces, because those travel in registers.
-#[inline(never)]
-#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
-fn of_many(ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
-    let place = Place::new(TurnedRow { start, coefficients, fingerprint }, 0);
-    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
-}
-
-#[inline(never)]
-#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
-fn of_bumped(ribbon: &Ribbon, hash: u64) -> bool {
-    let place = Place::of_bumped(ribbon, hash);
-    test_all(ribbon, &place, |group, place, print| matches(group, place, print))
-}
-
-#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
-fn may_contain_hashes(ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
-    test_batch(ribbon, hashes, answers, |group, place, print| matches(group, place, print));
-}
+questions!(Avx512, "avx512f,avx512vpopcntdq,bmi2");
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]

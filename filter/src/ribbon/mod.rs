@@ -17,6 +17,7 @@
 //! | `solve`    | back-substitution                                          |
 //! | `build`    | the three together, and the memory they take               |
 //! | `query`    | a question: the definition; `avx2`, `avx512` and `neon` answer alike |
+//! | `questions` | the calls of a path, the same around each `matches`  |
 //! | `shrink`   | giving up columns                                          |
 //! | `stored`   | the payload of a filter block                              |
 //!
@@ -39,6 +40,8 @@ mod neon;
 mod order;
 mod path;
 mod query;
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+mod questions;
 mod row;
 mod rows;
 mod shape;
