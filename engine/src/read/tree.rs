@@ -8,7 +8,7 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Error, Result,
     keyspace_options::KeyspaceOptions,
-    memory::MemoryAccount,
+    memory::{MemoryAccount, MemoryUse},
     read::view::{PlacedMemtable, ReadView},
     sync::{
         Mutex,
@@ -85,6 +85,7 @@ impl Tree {
         let mut frozen = vec![Arc::clone(&view.active)];
         frozen.extend_from_slice(&view.frozen);
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
+        view.active.set_use(MemoryUse::FrozenMemtables);
         self.view.store(Arc::new(ReadView { active, frozen, version: Arc::clone(&view.version) }));
         true
     }
@@ -104,6 +105,9 @@ impl Tree {
             frozen: view.frozen.iter().filter(waits).cloned().collect(),
             version: Arc::new(version(&view.version)),
         }));
+        for flushed in view.frozen.iter().filter(|placed| !waits(placed)) {
+            flushed.set_use(MemoryUse::PinnedMemtables);
+        }
     }
 
     /// Bytes that compactions would write until no level is due, about.
@@ -127,6 +131,9 @@ impl Tree {
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
         self.view.store(Arc::new(ReadView { active, frozen: Vec::new(), version }));
+        for placed in view.placed_memtables() {
+            placed.set_use(MemoryUse::PinnedMemtables);
+        }
     }
 
     /// The first sequence number that is in memtables only.
