@@ -64,5 +64,5 @@ pub use identity::TableIdentity;
 pub use options::{Compression, InvalidOption, TableOptions};
 pub use properties::TableProperties;
 pub use source::{TableSink, TableSource};
-pub use table::{Table, TableMemory};
+pub use table::Table;
 pub use writer::{TableSummary, TableWriter};

@@ -10,7 +10,9 @@ use std::{
 };
 
 use sievedb_format::{Corruption, InternalKey};
-use sievedb_sstable::{BlockCache, Table, TableIdentity, TableSink, TableSummary, TableWriter};
+use sievedb_sstable::{
+    BlockCache, FilterState, Table, TableIdentity, TableSink, TableSummary, TableWriter,
+};
 
 use crate::{
     Error, Options, Result,
@@ -24,7 +26,7 @@ use crate::{
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
-    table::{FilterPlace, LiveTable, TableMeta, table_error},
+    table::{FilterPlace, LiveTable, TableFilters, TableMeta, table_error},
 };
 
 /// What a table writer buffers, in bytes, besides its blocks.
@@ -139,13 +141,15 @@ impl TableStore {
             return Err(Error::corrupt(path, 0, source));
         }
         let source = self.files.source(meta.id, path.clone())?;
-        let filter = meta.filter.map(sievedb_sstable::FilterPlace::from);
+        let place = meta.filter.map(sievedb_sstable::FilterPlace::from);
         let identity = self.identity(meta.id, meta.salt);
         let cache = Arc::clone(&self.cache);
-        let table = Table::open(source, identity, meta.bytes, filter, cache)
+        let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let live =
-            LiveTable::new(meta, table, path, Arc::clone(&self.obsolete_files), &self.memory);
+        let filters =
+            TableFilters::new(FilterState::load(&*source, &identity, place), &self.memory);
+        let obsolete_files = Arc::clone(&self.obsolete_files);
+        let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
         Ok(live)
     }
@@ -178,7 +182,7 @@ impl TableStore {
         listener: Option<&dyn EventListener>,
     ) -> Result<LiveTable> {
         let live = self.open(Arc::clone(meta))?;
-        if let (Some(reason), Some(listener)) = (live.filter_unusable(), listener) {
+        if let (Some(reason), Some(listener)) = (live.filters().unusable(), listener) {
             let (keyspace, table_id) = (keyspace.to_owned(), meta.id);
             tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
         }
