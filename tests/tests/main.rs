@@ -11,6 +11,7 @@ mod listening;
 mod locking;
 mod model;
 mod planted;
+mod prefix;
 mod processes;
 mod stress;
 mod tidy;
