@@ -9,6 +9,7 @@ use crate::{
     listener::EventListener,
     planted::PlantedBug,
 };
+use sievedb_sstable::PrefixFunction;
 
 /// Default of [`Options::block_cache_bytes`].
 pub const DEFAULT_BLOCK_CACHE_BYTES: u64 = 64 << 20;
@@ -53,6 +54,7 @@ pub struct Options {
     pub(crate) worker_threads: usize,
     pub(crate) read_mode: ReadMode,
     pub(crate) keyspace: KeyspaceOptions,
+    pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     #[cfg(feature = "planted-bugs")]
     pub(crate) planted_bug: Option<PlantedBug>,
 }
@@ -71,6 +73,7 @@ impl Default for Options {
             worker_threads: DEFAULT_WORKER_THREADS,
             read_mode: ReadMode::default(),
             keyspace: KeyspaceOptions::default(),
+            prefix_functions: Vec::new(),
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
         }
@@ -167,6 +170,15 @@ impl Options {
         self
     }
 
+    /// A function for keyspaces whose stored prefix extractor is
+    /// [`PrefixExtractor::Custom`](crate::PrefixExtractor::Custom) with its name; of two with the same
+    /// name the first one counts. By default there are none, and such keyspaces do without their prefix
+    /// filters.
+    pub fn prefix_function(mut self, function: Arc<dyn PrefixFunction>) -> Self {
+        self.prefix_functions.push(function);
+        self
+    }
+
     /// Plants a bug, so that a test can show that it would be caught.
     #[cfg(feature = "planted-bugs")]
     #[doc(hidden)]
@@ -229,6 +241,10 @@ mod tests {
                 with(new().filter_policy(FilterPolicy::default().bits_per_key(f64::NAN))),
             ),
             ("block_bytes", with(new().block_bytes(1 << 21))),
+            (
+                "prefix_extractor",
+                with(new().prefix_extractor(crate::PrefixExtractor::FixedLength(0))),
+            ),
         ];
         for (want, options) in cases {
             match options.validate() {

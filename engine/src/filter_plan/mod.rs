@@ -273,6 +273,8 @@ mod tests {
             checksum: 0,
             salt: 0,
             filter: Some(FilterPlace { file_id: 1, offset: 0, bytes, checksum: 0 }),
+            prefix_filter: None,
+            range_filter: None,
             global_sequence: None,
             smallest: (*b"a").into(),
             largest: (*b"z").into(),

@@ -81,7 +81,7 @@ impl Store {
     /// What reading, writing or installing fails with. The inputs are as they were; what was
     /// written is an orphan.
     pub(crate) fn run_compaction(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<()> {
-        let view = tree.view_owned();
+        let view = tree.kept_view();
         if view.version.has_range_tombstones() {
             // They would have to go along; nothing in this release writes them.
             let source = Corruption::Unsupported { what: "range tombstone", value: 0 };

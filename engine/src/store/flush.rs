@@ -76,7 +76,7 @@ impl Store {
 
     /// Writes the frozen memtables of `tree` into tables, one sorted run for all.
     pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>) -> Result<()> {
-        let view = tree.view_owned();
+        let view = tree.kept_view();
         let Some(newest) = view.frozen.first() else { return Ok(()) };
         let placed = newest.last_sequence();
         // Every insert is done then, and what readers at present see is in the memtables.

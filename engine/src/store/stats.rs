@@ -61,8 +61,8 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     }
     for (level, _, live) in view.version.tables() {
         let meta = &live.meta;
-        let memory = live.table.memory_bytes();
-        stats.filters_unusable += u64::from(live.filter_unusable().is_some());
+        let filters = live.filters();
+        stats.filters_unusable += u64::from(filters.unusable().is_some());
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;
@@ -72,8 +72,8 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         *bytes += meta.bytes;
         *entries += meta.entries;
         *tombstones += meta.tombstones;
-        *filter_bytes += memory.filter as u64;
-        let fpr = live.table.filter().resident().map_or(1.0, |filter| filter.expected_fpr());
+        *filter_bytes += filters.memory_bytes() as u64;
+        let fpr = filters.point.resident().map_or(1.0, |filter| filter.expected_fpr());
         stats.levels[usize::from(level)].filter_fpr_expected += fpr * meta.entries as f64;
     }
     stats.keyspaces.push(keyspace);

@@ -10,7 +10,10 @@ use std::{
 };
 
 use sievedb_format::{Corruption, InternalKey};
-use sievedb_sstable::{BlockCache, Table, TableIdentity, TableSink, TableSummary, TableWriter};
+use sievedb_sstable::{
+    BlockCache, FilterState, PrefixExtractor, Table, TableIdentity, TableSink, TableSource,
+    TableSummary, TableWriter,
+};
 
 use crate::{
     Error, Options, Result,
@@ -24,7 +27,7 @@ use crate::{
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
-    table::{FilterPlace, LiveTable, TableMeta, table_error},
+    table::{ChargedFilter, FilterPlace, LiveTable, TableFilters, TableMeta, table_error},
 };
 
 /// What a table writer buffers, in bytes, besides its blocks.
@@ -121,16 +124,23 @@ impl TableStore {
         let unfinished =
             Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
         let charge = self.memory.charge(MemoryUse::Writing, WRITER_BYTES + 2 * options.block_bytes);
-        Ok(TableBuilder { writer, file, unfinished, id, salt, charge })
+        // The filters are built one after the other.
+        let has_prefixes = options.prefix_extractor.present().is_some();
+        let entry_bytes = ENTRY_BYTES + if has_prefixes { size_of::<u64>() } else { 0 };
+        Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge })
     }
 
-    /// Opens a table that the manifest names, or is about to name.
+    /// Opens a table that the manifest names, or is about to name, of a keyspace with these options.
     ///
     /// # Errors
     ///
     /// [`Error::Io`]; [`Error::Corrupt`] if the file is not the table that `meta` describes. A
     /// damaged filter is no error.
-    pub(crate) fn open(&self, meta: Arc<TableMeta>) -> Result<LiveTable> {
+    pub(crate) fn open(
+        &self,
+        options: &KeyspaceOptions,
+        meta: Arc<TableMeta>,
+    ) -> Result<LiveTable> {
         let path = FileName::Table(meta.id).path(&self.folder);
         // Reserved, and not to be read as if they were not there.
         if meta.global_sequence.is_some() || !meta.blob_files.is_empty() {
@@ -139,12 +149,17 @@ impl TableStore {
             return Err(Error::corrupt(path, 0, source));
         }
         let source = self.files.source(meta.id, path.clone())?;
-        let filter = meta.filter.map(sievedb_sstable::FilterPlace::from);
         let identity = self.identity(meta.id, meta.salt);
         let cache = Arc::clone(&self.cache);
-        let table = Table::open(source, identity, meta.bytes, filter, cache)
+        let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        Ok(LiveTable::new(meta, table, path, Arc::clone(&self.obsolete_files), &self.memory))
+        // Stored prefixes are of use to the extractor that found them, and to no other.
+        let stored = table.properties().prefix_filter.as_ref().map(|(_, name)| &**name);
+        let extractor = options.prefix_extractor.present();
+        let extractor = extractor.filter(|extractor| stored == Some(&*extractor.name()));
+        let filters = self.load_filters(&*source, &identity, &meta, extractor);
+        let obsolete_files = Arc::clone(&self.obsolete_files);
+        Ok(LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory))
     }
 
     /// As [`open`](Self::open), and tells `listener` of a filter that cannot be used.
@@ -155,11 +170,12 @@ impl TableStore {
     pub(crate) fn open_and_report(
         &self,
         keyspace: &str,
+        options: &KeyspaceOptions,
         meta: &Arc<TableMeta>,
         listener: Option<&dyn EventListener>,
     ) -> Result<LiveTable> {
-        let live = self.open(Arc::clone(meta))?;
-        if let (Some(reason), Some(listener)) = (live.filter_unusable(), listener) {
+        let live = self.open(options, Arc::clone(meta))?;
+        if let (Some(reason), Some(listener)) = (live.filters().unusable(), listener) {
             let (keyspace, table_id) = (keyspace.to_owned(), meta.id);
             tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
         }
@@ -179,6 +195,31 @@ impl TableStore {
     /// The table `id`, which no manifest ever named, is of no use.
     pub(crate) fn discard(&self, id: u64) {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
+    }
+
+    /// Brings the filters of a table into memory, as far as they can be used; its prefix filter if that
+    /// was built with `extractor`.
+    fn load_filters(
+        &self,
+        source: &dyn TableSource,
+        identity: &TableIdentity,
+        meta: &TableMeta,
+        extractor: Option<&PrefixExtractor>,
+    ) -> TableFilters {
+        let load = |place: Option<FilterPlace>, hash_seed| {
+            let place = place.map(sievedb_sstable::FilterPlace::from);
+            let identity = TableIdentity { hash_seed, ..*identity };
+            ChargedFilter::new(FilterState::load(source, &identity, place), &self.memory)
+        };
+        let prefix = match extractor {
+            Some(extractor) => load(meta.prefix_filter, extractor.hash_seed(self.hash_seed)),
+            None => load(None, self.hash_seed),
+        };
+        TableFilters {
+            point: load(meta.filter, self.hash_seed),
+            prefix: Arc::new(prefix),
+            range: Arc::new(load(meta.range_filter, self.hash_seed)),
+        }
     }
 
     fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {
@@ -209,6 +250,8 @@ pub(crate) struct TableBuilder {
     unfinished: Unfinished,
     id: u64,
     salt: u64,
+    /// What an entry takes until the filters are built.
+    entry_bytes: usize,
     charge: Charge,
 }
 
@@ -220,7 +263,7 @@ impl TableBuilder {
     /// [`Error::Io`].
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
         if self.writer.entries().is_multiple_of(ENTRIES_CHARGED) {
-            self.charge.grow(ENTRIES_CHARGED as usize * ENTRY_BYTES);
+            self.charge.grow(ENTRIES_CHARGED as usize * self.entry_bytes);
         }
         self.writer
             .add(key, value)
@@ -238,7 +281,7 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, mut unfinished, id, salt, charge: _charge } = self;
+        let Self { writer, file, mut unfinished, id, salt, charge: _charge, .. } = self;
         let path = &unfinished.path;
         let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
@@ -248,6 +291,7 @@ impl TableBuilder {
 }
 
 fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMeta {
+    let in_table = |place| FilterPlace::in_file(id, place);
     TableMeta {
         id,
         level: place.level,
@@ -255,7 +299,9 @@ fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMe
         bytes: summary.bytes,
         checksum: summary.checksum,
         salt,
-        filter: summary.filter.map(|place| FilterPlace::in_file(id, place)),
+        filter: summary.filter.map(in_table),
+        prefix_filter: summary.prefix_filter.map(in_table),
+        range_filter: summary.range_filter.map(in_table),
         global_sequence: None,
         smallest: summary.smallest,
         largest: summary.largest,

@@ -1,0 +1,101 @@
+//! What a scan asks the filters of tables, to pass over those that have nothing for it.
+
+use std::ops::Range;
+
+use sievedb_filter::key_hash;
+use sievedb_sstable::FilterState;
+
+use crate::{
+    iter::bounds::KeyBounds,
+    prefix_extractor::NamedExtractor,
+    stats::{LevelCounters, ThreadCounters},
+    table::LiveTable,
+    version::Run,
+};
+
+/// What a scan asks the filters of tables.
+///
+/// They know nothing of range tombstones, so a table that is ruled out still hides entries of older
+/// ones by those it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScanQuestion {
+    prefix: PrefixQuestion,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum PrefixQuestion {
+    /// The keys within the bounds may have several prefixes, or none.
+    None,
+    /// They all have the prefix with this hash.
+    Hash(u64),
+    /// Only a function that is missing could tell.
+    Unknown,
+}
+
+impl ScanQuestion {
+    /// For the keys within `bounds`, in a store with this hash seed.
+    pub(crate) fn new(extractor: &NamedExtractor, bounds: &KeyBounds, hash_seed: u64) -> Self {
+        let start = bounds.common_prefix();
+        let prefix = match extractor {
+            NamedExtractor::None => PrefixQuestion::None,
+            NamedExtractor::Missing(_) if start.is_empty() => PrefixQuestion::None,
+            NamedExtractor::Missing(_) => PrefixQuestion::Unknown,
+            NamedExtractor::Present(extractor) => match extractor.prefix_of_all(start) {
+                Some(prefix) => {
+                    PrefixQuestion::Hash(key_hash(prefix, extractor.hash_seed(hash_seed)))
+                }
+                None => PrefixQuestion::None,
+            },
+        };
+        Self { prefix }
+    }
+
+    /// Those tables of `window`, all tables of `run` that have a place within the bounds, that may have
+    /// entries there.
+    ///
+    /// Asks the first one and the last one: all keys of a table between two others are within the bounds,
+    /// so it cannot be ruled out.
+    pub(crate) fn narrow(
+        self,
+        run: &Run,
+        mut window: Range<usize>,
+        counters: &ThreadCounters,
+    ) -> Range<usize> {
+        let counters = &counters.levels[usize::from(run.level)];
+        let may_have = |index: usize| self.may_have_entries(&run.tables()[index], counters);
+        let tables = window.len();
+        if tables > 0 && !may_have(window.start) {
+            window.start += 1;
+        }
+        if tables > 1 && !may_have(window.end - 1) {
+            window.end -= 1;
+        }
+        window
+    }
+
+    /// Returns `false` only if the table has no entry for the scan.
+    fn may_have_entries(self, live: &LiveTable, counters: &LevelCounters) -> bool {
+        let hash = match self.prefix {
+            PrefixQuestion::None => return true,
+            PrefixQuestion::Unknown => {
+                counters.prefix_unusable.add(u64::from(live.meta.prefix_filter.is_some()));
+                return true;
+            }
+            PrefixQuestion::Hash(hash) => hash,
+        };
+        match &**live.filters().prefix {
+            FilterState::Resident(filter) => {
+                let maybe = filter.may_contain_hash(hash);
+                counters.prefix_probes.add(1);
+                counters.prefix_negatives.add(u64::from(!maybe));
+                maybe
+            }
+            // Or there is one, of another extractor.
+            FilterState::None if live.meta.prefix_filter.is_none() => true,
+            FilterState::Unusable(_) | FilterState::None => {
+                counters.prefix_unusable.add(1);
+                true
+            }
+        }
+    }
+}
