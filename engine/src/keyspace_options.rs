@@ -166,9 +166,10 @@ impl KeyspaceOptions {
     /// over tables that have nothing in between.
     ///
     /// A key counts by the 8 bytes behind the prefix that all keys of a table have in common, as a
-    /// big-endian number. An empty range of `n` such numbers reads a table in vain with a probability of
+    /// big-endian number; by fewer if the longest key has fewer there. An empty range of `n` such numbers reads a table in vain with a probability of
     /// at most `n / 2^(bits - 2)`: with 12 bits, 0.1 % for 1 and 1.6 % for 16. A range between keys that
-    /// agree in these 8 bytes is never found to be empty. The filters stay in memory, as part of that of all filters.
+    /// agree in these bytes is never found to be empty. The filters stay in memory, as part of that of
+    /// all filters.
     ///
     /// 0 for none, the default, or from 4 to 40. Stored with the keyspace; affects new tables only.
     pub fn range_filter_bits_per_key(mut self, bits: f64) -> Self {

@@ -12,5 +12,6 @@ mod locking;
 mod model;
 mod planted;
 mod processes;
+mod range_filter;
 mod stress;
 mod tidy;

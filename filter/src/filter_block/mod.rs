@@ -21,7 +21,7 @@
 //! | blocked Bloom | lines of 64 bytes, at least 1; bit `b` of a line is bit `b % 8` of its byte `b / 8` | 1 | `probes`, 1 to 16 |
 //! | ribbon        | `ribbon/stored.rs`             | 1 to 4 | `columns`, `attempt`, `layer_blocks` |
 //! | binary fuse   | `binary_fuse/stored.rs`        | 1      | `print_bits`, `segment_log2`, `segments`, `attempt` |
-//! | range         | `range_filter/stored.rs`       | 1      | `prefix_bytes`, `codes`, `universe`, `low_bits`, `seed` |
+//! | range         | `range_filter/stored.rs`       | 1      | `prefix_bytes`, `point_bytes`, `codes`, `universe`, `low_bits`, `seed` |
 //!
 //! The trailer's checksum covers those of the groups, and so the whole block. Hash seed and salt are
 //! in it without being stored: a filter of another table or store fails it like a damaged one. A

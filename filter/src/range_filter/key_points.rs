@@ -1,8 +1,9 @@
 //! How byte strings become points, and ranges of them ranges of points.
 //!
 //! The point of a key is the 8 bytes behind the prefix that all keys of a table have in common, as a
-//! big-endian integer, with zeros behind a key that ends before. So keys in ascending order have points
-//! in ascending order.
+//! big-endian integer, with zeros behind a key that ends before; fewer bytes if the longest key has fewer
+//! there, so that neighbouring numbers are neighbouring points however long the prefix is. Keys in
+//! ascending order have points in ascending order.
 //!
 //! # What is lost
 //!
@@ -18,24 +19,28 @@ use core::ops::Bound;
 
 use super::RangeFilter;
 
-/// Bytes of a key that make its point.
-pub const POINT_BYTES: usize = size_of::<u64>();
+/// Most bytes of a key that make its point.
+pub const POINT_BYTES_MAX: usize = size_of::<u64>();
 
-/// The point of `key` in a table whose keys have the first `prefix_bytes` bytes in common: 0 if `key`
-/// has no more than these.
-#[must_use]
-pub fn point(key: &[u8], prefix_bytes: usize) -> u64 {
-    let mut bytes = [0; POINT_BYTES];
-    let rest = key.get(prefix_bytes..).unwrap_or_default();
-    let used = rest.len().min(POINT_BYTES);
+/// The first 8 bytes of `rest`, with zeros behind it if it has fewer.
+fn first_bytes(rest: &[u8]) -> u64 {
+    let mut bytes = [0; POINT_BYTES_MAX];
+    let used = rest.len().min(POINT_BYTES_MAX);
     bytes[..used].copy_from_slice(&rest[..used]);
     u64::from_be_bytes(bytes)
 }
 
+/// Bits by which the first 8 bytes are shifted where so many bytes make a point, 1 to 8.
+fn shift(point_bytes: usize) -> u32 {
+    8 * (POINT_BYTES_MAX - point_bytes) as u32
+}
+
 /// What a [`RangeFilter`] is built over.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Points {
     pub(super) prefix_bytes: usize,
+    /// Bytes of a key that make a point, 1 to 8; 8 if the points are no keys.
+    pub(super) point_bytes: usize,
     pub(super) points: Vec<u64>,
 }
 
@@ -44,7 +49,7 @@ impl Points {
     /// are no neighbours count twice.
     #[must_use]
     pub fn new(points: Vec<u64>) -> Self {
-        Self { prefix_bytes: 0, points }
+        Self { prefix_bytes: 0, point_bytes: POINT_BYTES_MAX, points }
     }
 
     /// Number of points, equal ones counted as often as they occur.
@@ -66,6 +71,7 @@ impl Points {
 #[derive(Debug, Clone, Default)]
 pub struct PointCollector {
     first: Vec<u8>,
+    longest: usize,
     points: Vec<u64>,
     /// From which point on keys had a shorter prefix in common with the first, and how long it was.
     prefixes: Vec<(usize, usize)>,
@@ -90,7 +96,8 @@ impl PointCollector {
         if self.prefixes.last().is_none_or(|&(_, prefix_bytes)| common < prefix_bytes) {
             self.prefixes.push((self.points.len(), common));
         }
-        self.points.push(point(key, common));
+        self.longest = self.longest.max(key.len());
+        self.points.push(first_bytes(&key[common..]));
     }
 
     /// Number of keys.
@@ -109,20 +116,22 @@ impl PointCollector {
     /// lies outside these.
     #[must_use]
     pub fn finish(self, smallest: &[u8], largest: &[u8]) -> Points {
-        let Self { first, mut points, prefixes } = self;
+        let Self { first, longest, mut points, prefixes } = self;
         let shortest = prefixes.last().map_or(0, |&(_, prefix_bytes)| prefix_bytes);
         let prefix_bytes = common_prefix(smallest, largest).min(shortest);
+        let point_bytes = longest.saturating_sub(prefix_bytes).clamp(1, POINT_BYTES_MAX);
         let mut end = points.len();
         for &(start, longer) in prefixes.iter().rev() {
             // These keys have the bytes in between in common with the first.
-            let between = point(&first[..longer], prefix_bytes);
-            let shift = 8 * (longer - prefix_bytes).min(POINT_BYTES) as u32;
+            let between = first_bytes(&first[prefix_bytes..longer]);
+            let behind = 8 * (longer - prefix_bytes).min(POINT_BYTES_MAX) as u32;
             for point in &mut points[start..end] {
-                *point = between | point.checked_shr(shift).unwrap_or(0);
+                *point = between | point.checked_shr(behind).unwrap_or(0);
+                *point >>= shift(point_bytes);
             }
             end = start;
         }
-        Points { prefix_bytes, points }
+        Points { prefix_bytes, point_bytes, points }
     }
 }
 
@@ -143,31 +152,34 @@ impl RangeFilter {
         let Some(prefix) = prefix_bytes.and_then(|bytes| table_key.get(..bytes)) else {
             return true;
         };
-        let points = first_point(prefix, lower).zip(last_point(prefix, upper));
+        let point_bytes = usize::from(self.point_bytes);
+        let first = first_point(prefix, point_bytes, lower);
+        let points = first.zip(last_point(prefix, point_bytes, upper));
         points.is_some_and(|(first, last)| self.may_contain_range(first, last))
     }
 }
 
 /// The smallest point that a key with `prefix` can have from `lower` on; `None` if none is there.
-fn first_point(prefix: &[u8], lower: Bound<&[u8]>) -> Option<u64> {
+fn first_point(prefix: &[u8], point_bytes: usize, lower: Bound<&[u8]>) -> Option<u64> {
     let (Bound::Included(key) | Bound::Excluded(key)) = lower else { return Some(0) };
-    if key.starts_with(prefix) {
+    match key.strip_prefix(prefix) {
         // Also of keys behind `key` alone: longer ones have its point too.
-        return Some(point(key, prefix.len()));
+        Some(rest) => Some(first_bytes(rest) >> shift(point_bytes)),
+        None => (key < prefix).then_some(0),
     }
-    (key < prefix).then_some(0)
 }
 
 /// The largest point that a key with `prefix` can have up to `upper`; `None` if none is there.
-fn last_point(prefix: &[u8], upper: Bound<&[u8]>) -> Option<u64> {
-    let (Bound::Included(key) | Bound::Excluded(key)) = upper else { return Some(u64::MAX) };
+fn last_point(prefix: &[u8], point_bytes: usize, upper: Bound<&[u8]>) -> Option<u64> {
+    let highest = u64::MAX >> shift(point_bytes);
+    let (Bound::Included(key) | Bound::Excluded(key)) = upper else { return Some(highest) };
     let Some(rest) = key.strip_prefix(prefix) else {
-        return (key > prefix).then_some(u64::MAX);
+        return (key > prefix).then_some(highest);
     };
-    let last = point(rest, 0);
+    let last = first_bytes(rest) >> shift(point_bytes);
     // A key before this one has its point only if this one goes on behind the point, or ends with a
     // zero that the other one lacks.
-    let is_shared = rest.len() > POINT_BYTES || rest.last() == Some(&0);
+    let is_shared = rest.len() > point_bytes || rest.last() == Some(&0);
     if matches!(upper, Bound::Included(_)) || is_shared { Some(last) } else { last.checked_sub(1) }
 }
 
@@ -188,10 +200,11 @@ mod tests {
 
     #[test]
     fn points_are_those_of_the_final_prefix() {
-        let cases: [Collected; 6] = [
+        let cases: [Collected; 7] = [
             ("none", &[], 0, vec![]),
             ("one", &[b"ant"], 3, vec![0]),
-            ("one byte", &[b"ant", b"any"], 2, vec![0x74 << 56, 0x79 << 56]),
+            ("one byte", &[b"ant", b"any"], 2, vec![0x74, 0x79]),
+            ("two bytes", &[b"pa", b"pab", b"pbc"], 1, vec![0x6100, 0x6162, 0x6263]),
             (
                 "shorter and shorter",
                 &[b"aaaaaaaaaaaaaa", b"aaaaaaaaaaab", b"aab", b"b"],
@@ -203,15 +216,15 @@ mod tests {
                     0x62 << 56,
                 ],
             ),
-            ("a prefix of the next", &[b"ab", b"ab\0", b"ab\x01"], 2, vec![0, 0, 1 << 56]),
-            ("the empty key", &[b"", b"x"], 0, vec![0, 0x78 << 56]),
+            ("a prefix of the next", &[b"ab", b"ab\0", b"ab\x01"], 2, vec![0, 0, 1]),
+            ("the empty key", &[b"", b"x"], 0, vec![0, 0x78]),
         ];
         for (name, keys, prefix_bytes, want) in cases {
             let mut collector = PointCollector::new();
             keys.iter().for_each(|key| collector.push(key));
             let ends = keys.first().zip(keys.last());
-            let points =
-                ends.map_or_else(Points::default, |(first, last)| collector.finish(first, last));
+            let (first, last) = ends.map_or((&b""[..], &b""[..]), |(first, last)| (*first, *last));
+            let points = collector.finish(first, last);
             assert_eq!((points.prefix_bytes, points.points), (prefix_bytes, want), "{name}");
         }
     }
@@ -222,7 +235,7 @@ mod tests {
         [b"user1", b"user2"].iter().for_each(|key| collector.push(*key));
         let points = collector.finish(b"us", b"user2");
         assert_eq!(points.prefix_bytes, 2);
-        assert_eq!(points.points[1], u64::from_be_bytes(*b"er2\0\0\0\0\0"));
+        assert_eq!(points.points[1], 0x65_7232);
     }
 
     #[test]
@@ -249,8 +262,14 @@ mod tests {
             ("but 0x01 0x00", Excluded(b"pq\x01\0"), Some(byte(1)), Some(byte(1))),
         ];
         for (name, bound, first, last) in cases {
-            assert_eq!(first_point(b"pq", bound), first, "{name}, as the lower one");
-            assert_eq!(last_point(b"pq", bound), last, "{name}, as the upper one");
+            assert_eq!(first_point(b"pq", 8, bound), first, "{name}, as the lower one");
+            assert_eq!(last_point(b"pq", 8, bound), last, "{name}, as the upper one");
         }
+        // Of points of two bytes.
+        assert_eq!(last_point(b"pq", 2, Unbounded), Some(0xffff));
+        assert_eq!(first_point(b"pq", 2, Included(b"pq\x01\x02\x03")), Some(0x102));
+        assert_eq!(last_point(b"pq", 2, Excluded(b"pq\x01\x02\x03")), Some(0x102));
+        assert_eq!(last_point(b"pq", 2, Excluded(b"pq\x01\x02")), Some(0x101));
+        assert_eq!(last_point(b"pq", 2, Excluded(b"pq\x01")), Some(0xff));
     }
 }

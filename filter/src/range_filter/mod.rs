@@ -37,7 +37,7 @@ use coder::Coder;
 use elias_fano::EliasFano;
 use shape::Shape;
 
-pub use key_points::{POINT_BYTES, PointCollector, Points, point};
+pub use key_points::{POINT_BYTES_MAX, PointCollector, Points};
 pub use shape::{BITS_PER_KEY_MIN, POINTS_MAX};
 pub(crate) use stored::Header;
 
@@ -51,6 +51,7 @@ pub struct RangeFilter {
     shape: Shape,
     seed: u64,
     prefix_bytes: u64,
+    point_bytes: u8,
     key_count: u64,
 }
 
@@ -72,7 +73,7 @@ impl RangeFilter {
             (BITS_PER_KEY_MIN..=BITS_PER_KEY_MAX).contains(&bits_per_key),
             "bits_per_key is {bits_per_key}"
         );
-        let Points { prefix_bytes, mut points } = points;
+        let Points { prefix_bytes, point_bytes, mut points } = points;
         points.dedup();
         let key_count = points.len() as u64;
         assert!(key_count <= POINTS_MAX, "{key_count} points");
@@ -83,7 +84,8 @@ impl RangeFilter {
         codes.sort_unstable();
         codes.dedup();
         let codes = EliasFano::build(&codes, shape);
-        Self { coder, codes, shape, seed, prefix_bytes: prefix_bytes as u64, key_count }
+        let (prefix_bytes, point_bytes) = (prefix_bytes as u64, point_bytes as u8); // At most 8.
+        Self { coder, codes, shape, seed, prefix_bytes, point_bytes, key_count }
     }
 
     /// Returns `false` only if no point from `first` to `last`, both included, was added.

@@ -45,7 +45,7 @@ fn holds(points: &[u64], first: u64, last: u64) -> bool {
 
 #[test]
 fn nothing_is_contained_by_no_points() {
-    let filter = RangeFilter::build(Points::default(), 10.0, 1);
+    let filter = RangeFilter::build(Points::new(Vec::new()), 10.0, 1);
     assert_eq!((filter.key_count(), filter.expected_fpr(u64::MAX)), (0, 0.0));
     for (first, last) in [(0, u64::MAX), (0, 0), (u64::MAX, u64::MAX)] {
         assert!(!filter.may_contain_range(first, last), "{first} to {last}");
@@ -226,6 +226,24 @@ proptest! {
     }
 }
 
+/// Numbers next to each other are points next to each other, whatever they have in common.
+#[test]
+fn short_numbers_behind_a_long_prefix_are_resolved() {
+    for first in [0_u64, 0x0123_4567_0000_0000] {
+        let key = |number: u64| [&b"prefix"[..], &(first + number).to_be_bytes()].concat();
+        let mut points = PointCollector::new();
+        (0..1_000).for_each(|number| points.push(&key(100 * number)));
+        let filter = RangeFilter::build(points.finish(&key(0), &key(99_900)), 16.0, 1);
+        let empty = |number: &u64| {
+            let (start, end) = (key(100 * number + 1), key(100 * number + 99));
+            let upper = Bound::Excluded(&*end);
+            !filter.may_contain_keys(&start, Bound::Included(&*start), upper)
+        };
+        let found = (0..999).filter(empty).count();
+        assert!(found > 950, "{found} of 999 empty ranges, {:?}", filter);
+    }
+}
+
 /// A key that cannot have the prefix tells nothing.
 #[test]
 fn without_the_prefix_every_range_is_a_maybe() {
@@ -245,7 +263,7 @@ fn other_kinds_and_shapes_are_refused() {
     let bloom = TableFilter::build(FilterKind::BlockedBloom, &[1, 2], 10.0).expect("it is built");
     let bloom = filter_block::encode(&bloom, EXPECTED);
     let numbers = numbers_place(&good);
-    // hash_version, key_count, prefix_bytes, codes: a byte each.
+    // hash_version, key_count, prefix_bytes, point_bytes, codes: a byte each.
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();
         bytes[numbers.start + at] = byte;
@@ -260,8 +278,10 @@ fn other_kinds_and_shapes_are_refused() {
         ("another kind", bloom),
         ("no keys, but codes", with(1, 0)),
         ("more codes than keys", with(1, 19)),
-        ("keys, but no codes", with(3, 0)),
-        ("fewer codes", with(3, 19)),
+        ("points of no bytes", with(3, 0)),
+        ("points of 9 bytes", with(3, 9)),
+        ("keys, but no codes", with(4, 0)),
+        ("fewer codes", with(4, 19)),
         ("no ones", fewer_ones),
     ];
     assert!(filter_block::decode_range(&good, EXPECTED).is_ok());
