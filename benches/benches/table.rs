@@ -19,8 +19,7 @@ fn table(entries: &[(u64, [u8; KEY_BYTES])], cache_bytes: u64) -> Table {
     let (bytes, summary) = write(entries).expect("a vector takes every table");
     let source = Arc::new(Bytes::from(bytes));
     let cache = Arc::new(BlockCache::new(cache_bytes));
-    Table::open(source, IDENTITY, summary.bytes, summary.filter, cache)
-        .expect("the table was just written")
+    Table::open(source, IDENTITY, summary.bytes, cache).expect("the table was just written")
 }
 
 fn write(

@@ -172,7 +172,7 @@ impl Keyspace {
     /// ```
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        let view = self.tree.view_owned();
+        let view = self.tree.kept_view();
         // After the view, as in `get`.
         let sequence = self.open.store().publish.visible();
         Range::new(self, view, sequence, KeyBounds::new(&bounds))
@@ -181,7 +181,7 @@ impl Keyspace {
     /// The keys that begin with `prefix` with their values. As [`iter`](Self::iter).
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        let view = self.tree.view_owned();
+        let view = self.tree.kept_view();
         let sequence = self.open.store().publish.visible();
         Range::new(self, view, sequence, KeyBounds::prefix(prefix.as_ref()))
     }

@@ -14,13 +14,13 @@ use crate::{
         visible::RangeTombstoneSources,
     },
     read::source::Source,
-    read::view::ReadView,
+    read::view::KeptView,
     store::open_store::OpenStore,
 };
 
-/// A read view and the store that it belongs to.
+/// Memtables and tables, and the store that they belong to.
 struct ViewSource {
-    view: Arc<ReadView>,
+    view: KeptView,
     folder: Arc<Path>,
     /// After the view: tables that become obsolete while it is held are unlinked before the store
     /// is closed.
@@ -67,7 +67,7 @@ enum State {
 impl Range {
     pub(crate) fn new(
         keyspace: &Keyspace,
-        view: Arc<ReadView>,
+        view: KeptView,
         sequence: SequenceNumber,
         bounds: KeyBounds,
     ) -> Self {

@@ -114,14 +114,14 @@ impl KeyspaceSnapshot {
     /// The keys within `bounds` with the values they had. As [`Keyspace::range`].
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        let view = self.keyspace.tree().view_owned();
+        let view = self.keyspace.tree().kept_view();
         Range::new(&self.keyspace, view, self.held.sequence, KeyBounds::new(&bounds))
     }
 
     /// The keys that begin with `prefix` with the values they had. As [`Keyspace::prefix`].
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        let view = self.keyspace.tree().view_owned();
+        let view = self.keyspace.tree().kept_view();
         Range::new(&self.keyspace, view, self.held.sequence, KeyBounds::prefix(prefix.as_ref()))
     }
 }

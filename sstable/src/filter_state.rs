@@ -1,4 +1,4 @@
-//! The filter of an open table, or why there is none.
+//! The filter of a table in memory, or why there is none.
 
 use std::{error, fmt, io};
 
@@ -20,7 +20,7 @@ pub struct FilterPlace {
 /// What a table's filter can do for a lookup.
 #[derive(Debug)]
 pub enum FilterState {
-    /// It was read and verified, and stays in memory as long as the table is open.
+    /// It was read and verified.
     Resident(TableFilter),
     /// There is one, and it must not be used: every key may be in the table.
     Unusable(FilterUnusable),
@@ -29,8 +29,10 @@ pub enum FilterState {
 }
 
 impl FilterState {
-    /// Loads the filter at `place`. Never fails: a table is complete without its filter.
-    pub(crate) fn load(
+    /// Loads the filter at `place` of `source`, the file of the table with this identity. Never fails:
+    /// a table is complete without its filter.
+    #[must_use]
+    pub fn load(
         source: &dyn TableSource,
         identity: &TableIdentity,
         place: Option<FilterPlace>,
@@ -51,7 +53,8 @@ impl FilterState {
         }
     }
 
-    /// Returns `false` only if the table holds no version of a user key with this hash.
+    /// Returns `false` only if the table holds no version of a user key with this hash. It knows nothing
+    /// of range tombstones: ask these first.
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

@@ -21,7 +21,6 @@ use crate::{
     cache::{BlockCache, BlockCounts, CacheUse},
     cursor::TableCursor,
     error::ReadError,
-    filter_state::{FilterPlace, FilterState},
     footer::{BlockKind, Footer, FooterBlock},
     handle::BlockHandle,
     identity::TableIdentity,
@@ -41,25 +40,15 @@ pub struct Table {
     cache: Arc<BlockCache>,
     properties: TableProperties,
     top_index: Block,
-    filter: FilterState,
     range_tombstones: RangeTombstones,
-}
-
-/// Bytes of memory that an open table keeps, apart from cached blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TableMemory {
-    /// The top index, properties and range tombstones.
-    pub index: usize,
-    /// The filter.
-    pub filter: usize,
 }
 
 impl Table {
     /// Opens the table in `source`.
     ///
-    /// `expected_bytes` and `filter_place` are what the manifest says. Reads and verifies header,
-    /// footer, properties, top index, range tombstones and filter, in at most eight reads. A filter
-    /// that cannot be used does not fail the table; see [`FilterState`].
+    /// `expected_bytes` is what the manifest says. Reads and verifies header, footer, properties, top
+    /// index and range tombstones, in at most seven reads. Its filter is the caller's to load and to
+    /// keep: see [`FilterState`](crate::FilterState).
     ///
     /// # Errors
     ///
@@ -68,7 +57,6 @@ impl Table {
         source: Arc<dyn TableSource>,
         identity: TableIdentity,
         expected_bytes: u64,
-        filter_place: Option<FilterPlace>,
         cache: Arc<BlockCache>,
     ) -> Result<Self, ReadError> {
         let found = source.len();
@@ -80,7 +68,6 @@ impl Table {
         let footer = Footer::read(&*source)?;
         footer.check(&identity).map_err(ReadError::corrupt(footer.list_offset))?;
         check_header(&*source, &identity)?;
-        let filter = FilterState::load(&*source, &identity, filter_place);
         let Contents { blocks, properties, top_index, range_tombstones } =
             Contents::read(source, &footer)?;
         Ok(Self {
@@ -89,16 +76,8 @@ impl Table {
             cache,
             properties,
             top_index,
-            filter,
             range_tombstones,
         })
-    }
-
-    /// The point filter. It knows nothing of range tombstones: ask these first.
-    #[inline]
-    #[must_use]
-    pub fn filter(&self) -> &FilterState {
-        &self.filter
     }
 
     /// What the table says of itself.
@@ -113,19 +92,19 @@ impl Table {
         &self.range_tombstones
     }
 
-    /// Bytes of memory that the table keeps as long as it is open.
+    /// Bytes of memory that the table keeps as long as it is open, apart from cached blocks: top
+    /// index, properties and range tombstones.
     #[must_use]
-    pub fn memory_bytes(&self) -> TableMemory {
-        let index = size_of::<Self>()
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
             + self.top_index.memory_bytes()
             + self.properties.memory_bytes()
-            + self.range_tombstones.memory_bytes();
-        TableMemory { index, filter: self.filter.memory_bytes() }
+            + self.range_tombstones.memory_bytes()
     }
 
     /// The newest version of `user_key` at or below `sequence`, with its value.
     ///
-    /// Does not ask the filter: whoever has many tables asks all their filters first. Range
+    /// Asks no filter: whoever has many tables asks all their filters first. Range
     /// tombstones are not applied either. The value shares the memory of its block, and a miss
     /// allocates nothing if the block is cached. Costs a search in the top index, in a partition
     /// if there are two levels, and in one data block.
@@ -264,7 +243,7 @@ mod tests {
         let (bytes, summary) = writer.finish().unwrap();
         let source = Arc::new(Bytes::from(bytes));
         let cache = Arc::new(BlockCache::new(1 << 20));
-        let table = Table::open(source, identity, summary.bytes, None, cache).unwrap();
+        let table = Table::open(source, identity, summary.bytes, cache).unwrap();
         let handle = table.top_index().handle_for(key).unwrap();
         let read = |role| table.block(handle, role, CacheUse::Fill, &mut BlockCounts::default());
         assert!(read(BlockRole::Data).is_ok());

@@ -12,12 +12,19 @@ use crate::{
     Error, Result,
     read::view::ReadView,
     stats::{LevelCounters, ThreadCounters},
-    table::LiveTable,
-    version::Version,
+    table::{LiveTable, TableFilters},
 };
 
 /// Candidate tables that fit on the stack: level 0 rarely has more, each deeper level has one.
 const CANDIDATES_INLINE: usize = 24;
+
+/// A table that may hold the key.
+#[derive(Debug, Clone, Copy)]
+struct Candidate<'v> {
+    level: u8,
+    live: &'v LiveTable,
+    filters: &'v TableFilters,
+}
 
 /// A key that is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +44,7 @@ impl Lookup<'_> {
             counters.found_in_memtables.add(1);
             Some(found)
         } else {
-            self.in_tables(&view.version, counters)?
+            self.in_tables(view, counters)?
         };
         let Some((trailer, value)) = version else { return Ok(None) };
         if view.has_range_tombstones()
@@ -55,10 +62,9 @@ impl Lookup<'_> {
             counters.found_in_memtables.add(1);
             return trailer.kind() == Kind::Put;
         }
-        let candidates = self.candidates(&view.version);
-        candidates.iter().any(|&(level, live)| {
-            let counters = &counters.levels[usize::from(level)];
-            let maybe = self.passes_filter(live, counters);
+        self.candidates(view).iter().any(|candidate| {
+            let counters = &counters.levels[usize::from(candidate.level)];
+            let maybe = self.passes(candidate.filters, counters);
             // Nobody looks whether a positive is true, so it counts neither way.
             counters.candidates.add(u64::from(!maybe));
             maybe
@@ -82,13 +88,13 @@ impl Lookup<'_> {
 
     fn in_tables(
         self,
-        version: &Version,
+        view: &ReadView,
         counters: &ThreadCounters,
     ) -> Result<Option<(Trailer, Bytes)>> {
-        for (level, live) in self.candidates(version) {
+        for Candidate { level, live, filters } in self.candidates(view) {
             let counters = &counters.levels[usize::from(level)];
             counters.candidates.add(1);
-            if !self.passes_filter(live, counters) {
+            if !self.passes(filters, counters) {
                 continue;
             }
             let mut blocks = BlockCounts::default();
@@ -106,19 +112,20 @@ impl Lookup<'_> {
 
     /// The tables that may hold the key, the newest first, their filter lines on the way to the
     /// cache.
-    fn candidates(self, version: &Version) -> SmallVec<[(u8, &LiveTable); CANDIDATES_INLINE]> {
+    fn candidates(self, view: &ReadView) -> SmallVec<[Candidate<'_>; CANDIDATES_INLINE]> {
         let mut candidates = SmallVec::new();
-        for run in version.runs() {
-            if let Some(live) = run.find(self.key) {
-                live.prefetch_filter(self.hash);
-                candidates.push((run.level, live));
+        for (run, filters) in view.version.runs().iter().zip(view.filters.runs()) {
+            if let Some(at) = run.find_index(self.key) {
+                let (live, filters) = (&*run.tables()[at], &*filters[at]);
+                filters.prefetch(self.hash);
+                candidates.push(Candidate { level: run.level, live, filters });
             }
         }
         candidates
     }
 
-    fn passes_filter(self, live: &LiveTable, counters: &LevelCounters) -> bool {
-        match live.table.filter() {
+    fn passes(self, filters: &TableFilters, counters: &LevelCounters) -> bool {
+        match &*filters.point {
             FilterState::Resident(filter) => {
                 let maybe = filter.may_contain_hash(self.hash);
                 if !maybe {

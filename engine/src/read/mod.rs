@@ -4,10 +4,12 @@
 //! |-------------------|------------------------------------------------------------------|
 //! | [`tree`]          | the LSM tree of a keyspace: its present view, and how it changes |
 //! | [`view`]          | what a reader sees: memtables and a version                      |
+//! | [`filter_set`]    | the filters of all its tables, side by side                      |
 //! | [`lookup`]        | the way of a point lookup: memtables, filters, tables            |
 //! | [`source`]        | memtables and tables as the cursors that a merge takes           |
 //! | [`snapshot_list`] | at which sequence numbers snapshots read                         |
 
+mod filter_set;
 pub(crate) mod lookup;
 pub(crate) mod snapshot_list;
 pub(crate) mod source;

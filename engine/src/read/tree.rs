@@ -8,8 +8,8 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Error, Result,
     keyspace_options::KeyspaceOptions,
-    memory::MemoryAccount,
-    read::view::{PlacedMemtable, ReadView},
+    memory::{MemoryAccount, MemoryUse},
+    read::view::{KeptView, PlacedMemtable, ReadView},
     sync::{
         Mutex,
         atomic::{
@@ -44,13 +44,13 @@ impl Tree {
         memory: Arc<MemoryAccount>,
     ) -> Self {
         let active = Arc::new(PlacedMemtable::new(options.memtable_bytes, &memory));
-        let view = ReadView { active, frozen: Vec::new(), version: Arc::new(version) };
+        let view = KeptView { active, frozen: Vec::new(), version: Arc::new(version) };
         Self {
             id,
             name,
             options,
             memory,
-            view: ArcSwap::from_pointee(view),
+            view: ArcSwap::from_pointee(ReadView::new(view)),
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
             compaction_debt_bytes: AtomicU64::new(0),
@@ -62,9 +62,22 @@ impl Tree {
         self.view.load()
     }
 
-    /// The present view, to be kept.
-    pub(crate) fn view_owned(&self) -> Arc<ReadView> {
-        self.view.load_full()
+    /// The present memtables and tables, to be kept.
+    pub(crate) fn kept_view(&self) -> KeptView {
+        self.view().kept().clone()
+    }
+
+    /// Puts a view in place.
+    fn set_view(&self, view: KeptView) {
+        self.view.store(Arc::new(ReadView::new(view)));
+    }
+
+    /// Lets lookups use the present filters of the tables, and the others go as soon as those under
+    /// way are done.
+    #[expect(dead_code, reason = "the next commit changes filters")]
+    pub(crate) fn refresh_filters(&self) {
+        let _change = self.change.lock();
+        self.set_view(self.kept_view());
     }
 
     /// Whether the active memtable is to be frozen.
@@ -78,14 +91,15 @@ impl Tree {
     /// memtable's sequence numbers are below those of the next one.
     pub(crate) fn freeze(&self) -> bool {
         let _change = self.change.lock();
-        let view = self.view_owned();
+        let view = self.kept_view();
         if view.active.first_sequence().is_none() {
             return false;
         }
         let mut frozen = vec![Arc::clone(&view.active)];
         frozen.extend_from_slice(&view.frozen);
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
-        self.view.store(Arc::new(ReadView { active, frozen, version: Arc::clone(&view.version) }));
+        view.active.set_use(MemoryUse::FrozenMemtables);
+        self.set_view(KeptView { active, frozen, version: view.version });
         true
     }
 
@@ -97,13 +111,14 @@ impl Tree {
         version: impl FnOnce(&Version) -> Version,
     ) {
         let _change = self.change.lock();
-        let view = self.view_owned();
-        let waits = |placed: &&Arc<PlacedMemtable>| placed.last_sequence() > flushed;
-        self.view.store(Arc::new(ReadView {
-            active: Arc::clone(&view.active),
-            frozen: view.frozen.iter().filter(waits).cloned().collect(),
-            version: Arc::new(version(&view.version)),
-        }));
+        let mut view = self.kept_view();
+        let is_flushed = |placed: &mut Arc<PlacedMemtable>| placed.last_sequence() <= flushed;
+        let unneeded: Vec<_> = view.frozen.extract_if(.., is_flushed).collect();
+        view.version = Arc::new(version(&view.version));
+        self.set_view(view);
+        for placed in unneeded {
+            placed.set_use(MemoryUse::PinnedMemtables);
+        }
     }
 
     /// Bytes that compactions would write until no level is due, about.
@@ -120,13 +135,16 @@ impl Tree {
     /// not name them any more.
     pub(crate) fn discard(&self) {
         let _change = self.change.lock();
-        let view = self.view_owned();
+        let view = self.kept_view();
         for (_, _, live) in view.version.tables() {
             live.mark_obsolete();
         }
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
-        self.view.store(Arc::new(ReadView { active, frozen: Vec::new(), version }));
+        self.set_view(KeptView { active, frozen: Vec::new(), version });
+        for placed in [&view.active].into_iter().chain(&view.frozen) {
+            placed.set_use(MemoryUse::PinnedMemtables);
+        }
     }
 
     /// The first sequence number that is in memtables only.

@@ -1,12 +1,13 @@
 //! What a reader sees of a keyspace: its memtables and its version.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_memtable::Memtable;
 
 use crate::{
     memory::{Charge, MemoryAccount, MemoryUse},
+    read::filter_set::FilterSet,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     version::Version,
 };
@@ -38,6 +39,11 @@ impl PlacedMemtable {
     pub(crate) fn reserve(&self, bytes: usize) {
         self.memtable.reserve(bytes);
         self.charge.grow(bytes);
+    }
+
+    /// The memory is used for `what` from now on.
+    pub(crate) fn set_use(&self, what: MemoryUse) {
+        self.charge.move_to(what);
     }
 
     /// Notes that the writes from `first` to `last` go here. Called in sequence order, under the
@@ -81,9 +87,9 @@ impl RangeTombstoneSource for PlacedMemtable {
     }
 }
 
-/// What a reader sees of a keyspace. Never changed: a new one takes its place.
-#[derive(Debug)]
-pub(crate) struct ReadView {
+/// The memtables and tables of a keyspace at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptView {
     /// Takes the writes.
     pub(crate) active: Arc<PlacedMemtable>,
     /// Memtables that wait for their flush, the newest first.
@@ -92,7 +98,37 @@ pub(crate) struct ReadView {
     pub(crate) version: Arc<Version>,
 }
 
+/// What a lookup sees of a keyspace. Never changed: a new one takes its place.
+///
+/// Whoever reads for longer takes the [`KeptView`] out of it, which keeps no filter in memory.
+#[derive(Debug)]
+pub(crate) struct ReadView {
+    kept: KeptView,
+    /// Of the tables.
+    pub(crate) filters: FilterSet,
+}
+
 impl ReadView {
+    /// What is seen of these memtables and tables, with the present filters.
+    pub(crate) fn new(kept: KeptView) -> Self {
+        Self { filters: FilterSet::of(&kept.version), kept }
+    }
+
+    /// The memtables and tables, to be kept.
+    pub(crate) fn kept(&self) -> &KeptView {
+        &self.kept
+    }
+}
+
+impl Deref for ReadView {
+    type Target = KeptView;
+
+    fn deref(&self) -> &KeptView {
+        &self.kept
+    }
+}
+
+impl KeptView {
     /// The memtables, the newest first.
     pub(crate) fn placed_memtables(&self) -> impl Iterator<Item = &Arc<PlacedMemtable>> {
         [&self.active].into_iter().chain(&self.frozen)

@@ -7,7 +7,7 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Result,
     compaction::retain::RetainStream,
-    filter_plan,
+    filter_plan::{self, StoreShape},
     iter::merge::MergeCursor,
     keyspace_options::KeyspaceOptions,
     listener::Event,
@@ -47,7 +47,8 @@ pub(crate) fn write_memtables(
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
     let beside = beside.iter().map(Cow::as_ref);
-    let filter = filter_plan::choose(&options.filter_policy, beside, place, entries);
+    let shape = StoreShape::of_tables(options.filter_policy, beside);
+    let filter = filter_plan::choose(shape, 0, place, entries);
     write_tables(tables, options, filter, place, &mut kept)
 }
 
@@ -76,7 +77,7 @@ impl Store {
 
     /// Writes the frozen memtables of `tree` into tables, one sorted run for all.
     pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>) -> Result<()> {
-        let view = tree.view_owned();
+        let view = tree.kept_view();
         let Some(newest) = view.frozen.first() else { return Ok(()) };
         let placed = newest.last_sequence();
         // Every insert is done then, and what readers at present see is in the memtables.

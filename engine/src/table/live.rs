@@ -1,4 +1,4 @@
-//! An open table, its filter in memory, and the deletion of its file when nobody reads it any more.
+//! An open table, and the deletion of its file when nobody reads it any more.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,11 +8,12 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber, Trailer};
-use sievedb_sstable::{BlockCounts, FilterState, ReadError, Table, TableMemory};
+use sievedb_sstable::{BlockCounts, ReadError, Table};
 
-use super::{TableMeta, obsolete::ObsoleteFiles};
+use super::{TableFilters, TableMeta, obsolete::ObsoleteFiles};
 use crate::{
     Error, Result,
     memory::{Charge, MemoryAccount, MemoryUse},
@@ -25,25 +26,25 @@ pub(crate) struct LiveTable {
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) table: Arc<Table>,
     pub(crate) path: PathBuf,
+    filters: ArcSwap<TableFilters>,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
-    _charges: [Charge; 2],
+    _charge: Charge,
 }
 
 impl LiveTable {
     pub(crate) fn new(
         meta: Arc<TableMeta>,
         table: Table,
+        filters: TableFilters,
         path: PathBuf,
         obsolete_files: Arc<ObsoleteFiles>,
         memory: &Arc<MemoryAccount>,
     ) -> Self {
         let obsolete = AtomicBool::new(false);
-        let TableMemory { index, filter } = table.memory_bytes();
-        let charges =
-            [memory.charge(MemoryUse::Indexes, index), memory.charge(MemoryUse::Filters, filter)];
-        let table = Arc::new(table);
-        Self { meta, table, path, obsolete, obsolete_files, _charges: charges }
+        let charge = memory.charge(MemoryUse::Indexes, table.memory_bytes());
+        let (table, filters) = (Arc::new(table), ArcSwap::from_pointee(filters));
+        Self { meta, table, path, filters, obsolete, obsolete_files, _charge: charge }
     }
 
     /// The newest version of `key` at or below `sequence`.
@@ -61,19 +62,16 @@ impl LiveTable {
         table_error(&self.path, error)
     }
 
-    /// Asks the processor for the filter's line, so that a test shortly after need not wait.
-    pub(crate) fn prefetch_filter(&self, hash: u64) {
-        if let FilterState::Resident(filter) = self.table.filter() {
-            filter.prefetch(hash);
-        }
+    /// The filters at present. Lookups find them in their view, which costs less.
+    pub(crate) fn filters(&self) -> Arc<TableFilters> {
+        self.filters.load_full()
     }
 
-    /// Why the table's filter cannot be used, if it cannot.
-    pub(crate) fn filter_unusable(&self) -> Option<String> {
-        match self.table.filter() {
-            FilterState::Unusable(reason) => Some(reason.to_string()),
-            FilterState::Resident(_) | FilterState::None => None,
-        }
+    /// Puts other filters of this table in place. Lookups use them from the next view on: see
+    /// [`Tree::refresh_filters`](crate::read::tree::Tree::refresh_filters).
+    #[expect(dead_code, reason = "the next commit changes filters")]
+    pub(crate) fn set_filters(&self, filters: TableFilters) {
+        self.filters.store(Arc::new(filters));
     }
 
     /// The file is to be unlinked once the last reader lets go of the table.

@@ -5,14 +5,17 @@
 //! | [`meta`]     | what the manifest knows of a table                                    |
 //! | [`store`]    | how table files are created and opened                                |
 //! | [`files`]    | how the table format reads them: opened when needed, every read counted |
-//! | [`live`]     | an open table, its filter in memory, and what happens when it is dropped |
+//! | [`live`]     | an open table, and what happens when it is dropped                    |
+//! | [`filters`]  | its filters as they are in memory                                     |
 //! | [`obsolete`] | files that nothing needs, until a worker unlinks them                 |
 
 pub(crate) mod files;
+mod filters;
 mod live;
 mod meta;
 pub(crate) mod obsolete;
 pub(crate) mod store;
 
+pub(crate) use filters::{ChargedFilter, TableFilters};
 pub(crate) use live::{LiveTable, table_error};
 pub(crate) use meta::{FilterPlace, TableMeta};

@@ -39,8 +39,13 @@ impl Run {
 
     /// The one table whose bounds hold `key`, if there is one.
     pub(crate) fn find(&self, key: &[u8]) -> Option<&LiveTable> {
+        self.find_index(key).map(|at| &*self.tables[at])
+    }
+
+    /// Index of the one table whose bounds hold `key`, if there is one.
+    pub(crate) fn find_index(&self, key: &[u8]) -> Option<usize> {
         let at = self.largest.first_at_or_above(key, |at| &self.tables[at].meta.largest);
         let table = self.tables.get(at)?;
-        (*table.meta.smallest <= *key).then_some(table)
+        (*table.meta.smallest <= *key).then_some(at)
     }
 }

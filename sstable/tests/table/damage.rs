@@ -7,8 +7,8 @@ use proptest::{collection::vec, prelude::*};
 use sievedb_filter::key_hash;
 use sievedb_format::{Corruption, RangeTombstone, SEQUENCE_MAX};
 use sievedb_sstable::{
-    BlockCache, BlockCounts, CacheUse, Compression, FilterState, FilterUnusable, ReadError, Table,
-    TableIdentity, TableOptions, TableSource, describe,
+    BlockCache, BlockCounts, CacheUse, Compression, FilterState, FilterUnusable, PrefixExtractor,
+    ReadError, Table, TableIdentity, TableOptions, TableSource, describe,
 };
 
 use crate::{
@@ -38,15 +38,21 @@ fn small_entries() -> Vec<Entry> {
     entries
 }
 
+/// Of the small table.
+const PREFIX: PrefixExtractor = PrefixExtractor::FixedLength(5);
+
 fn small() -> Built {
-    let options = TableOptions::new().block_bytes(1 << 10).index_partition_bytes(1 << 10);
+    let options = TableOptions::new()
+        .block_bytes(1 << 10)
+        .index_partition_bytes(1 << 10)
+        .prefix_filter(PREFIX, 10.0);
     let tombstones = [RangeTombstone::new(b"key0010", b"key0020", 1000)];
     build_as(IDENTITY, &small_entries(), &tombstones, options)
 }
 
-/// Asks a table that may be damaged for everything, and holds each answer against the model.
-/// Returns whether every answer was there.
-fn ask(table: Table, entries: &[Entry]) -> bool {
+/// Asks a table that may be damaged, and its filter, for everything, and holds each answer against
+/// the model. Returns whether every answer was there.
+fn ask(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     let mut is_complete = true;
     let mut counts = BlockCounts::default();
     for entry in entries.iter().step_by(3) {
@@ -61,9 +67,7 @@ fn ask(table: Table, entries: &[Entry]) -> bool {
                 Err(error) => is_complete &= is_typed(&error),
             }
         }
-        if let FilterState::Resident(filter) = table.filter() {
-            assert!(filter.may_contain_hash(key_hash(&entry.user_key, IDENTITY.hash_seed)));
-        }
+        assert!(filter.may_contain_hash(key_hash(&entry.user_key, IDENTITY.hash_seed)));
     }
     let table = Arc::new(table);
     let mut cursor = Arc::clone(&table).cursor(CacheUse::Bypass);
@@ -90,6 +94,14 @@ fn ask(table: Table, entries: &[Entry]) -> bool {
     is_complete
 }
 
+/// A filter that may be damaged must rule out no prefix of a key.
+fn ask_prefixes(filter: &FilterState, entries: &[Entry]) {
+    let seed = PREFIX.hash_seed(IDENTITY.hash_seed);
+    for prefix in entries.iter().filter_map(|entry| PREFIX.prefix(&entry.user_key)) {
+        assert!(filter.may_contain_hash(key_hash(prefix, seed)));
+    }
+}
+
 /// `false`: an error is not an answer. The bytes are all there, so it must name a corruption.
 fn is_typed(error: &ReadError) -> bool {
     assert!(matches!(error, ReadError::Corrupt { .. }), "{error:?}");
@@ -101,8 +113,10 @@ fn survives(built: &Built, entries: &[Entry], bytes: Vec<u8>) -> bool {
     let (is_complete, largest) = allocations::largest_in(|| {
         let source: Arc<dyn TableSource> = Arc::new(Bytes::from(bytes.clone()));
         drop(describe(&source).to_string());
+        let filter = built.filter_in(&bytes);
+        ask_prefixes(&built.prefix_filter_in(&bytes, &PREFIX), entries);
         match built.open_bytes(bytes, 1 << 20) {
-            Ok(table) => ask(table, entries),
+            Ok(table) => ask(table, &filter, entries),
             Err(error) => is_typed(&error),
         }
     });
@@ -125,16 +139,20 @@ fn the_small_table_has_every_part() {
 #[test]
 fn every_flipped_byte_is_seen_or_does_no_harm() {
     let (built, entries) = (small(), small_entries());
-    let filter = built.summary.filter.unwrap();
-    let filter = filter.offset as usize..(filter.offset + filter.bytes) as usize;
+    let filters = [built.summary.filter, built.summary.prefix_filter];
+    let [points, prefixes] = filters.map(|place| {
+        let place = place.unwrap();
+        place.offset as usize..(place.offset + place.bytes) as usize
+    });
     for at in 0..built.bytes.len() {
         let mut bytes = built.bytes.clone();
         bytes[at] ^= 1 << (at % 8);
         let is_complete = survives(&built, &entries, bytes);
-        // Only the filter, and the zeros that align it, are not needed.
-        let is_unneeded = (filter.start - 63..filter.end).contains(&at);
+        // Only the filters, and the zeros that align them, are not needed.
+        let is_unneeded = (points.start - 63..prefixes.end).contains(&at);
         assert!(is_unneeded || !is_complete, "byte {at} is not checked");
-        assert!(is_complete || !filter.contains(&at), "byte {at} of the filter is needed");
+        let is_filter = points.contains(&at) || prefixes.contains(&at);
+        assert!(is_complete || !is_filter, "byte {at} of a filter is needed");
     }
 }
 
@@ -151,8 +169,7 @@ fn every_cut_is_refused() {
         // Also if the manifest were wrong in the same way.
         let source: Arc<dyn TableSource> = Arc::new(Bytes::from(cut));
         let cache = Arc::new(BlockCache::new(0));
-        let found =
-            Table::open(Arc::clone(&source), IDENTITY, length as u64, built.summary.filter, cache);
+        let found = Table::open(Arc::clone(&source), IDENTITY, length as u64, cache);
         assert!(found.is_err(), "cut at {length}");
         drop(describe(&source).to_string());
     }
@@ -217,14 +234,14 @@ fn a_damaged_filter_hides_no_key() {
     let damaged = |at: u64| {
         let mut bytes = built.bytes.clone();
         bytes[(place.offset + at) as usize] ^= 0x40;
-        built.open_bytes(bytes, 1 << 20).unwrap()
+        (built.filter_in(&bytes), built.open_bytes(bytes, 1 << 20).unwrap())
     };
     for at in [0, place.bytes / 2, place.bytes - 64, place.bytes - 32, place.bytes - 1] {
-        let table = damaged(at);
-        assert!(matches!(table.filter(), FilterState::Unusable(_)), "byte {at} of the filter");
-        assert_eq!(table.filter().memory_bytes(), 0);
-        assert!(table.filter().may_contain_hash(7));
-        assert!(ask(table, &entries), "byte {at} of the filter");
+        let (filter, table) = damaged(at);
+        assert!(matches!(filter, FilterState::Unusable(_)), "byte {at} of the filter");
+        assert_eq!(filter.memory_bytes(), 0);
+        assert!(filter.may_contain_hash(7));
+        assert!(ask(table, &filter, &entries), "byte {at} of the filter");
     }
 }
 
@@ -236,11 +253,11 @@ fn a_filter_in_the_wrong_place_or_of_another_store_is_unusable() {
         let built = Built { identity, ..built.clone() };
         let mut built = Built { ..built };
         built.summary.filter = place;
-        built.open_bytes(built.bytes.clone(), 0).unwrap()
+        built.filter()
     };
     let moved = |offset, bytes| Some(sievedb_sstable::FilterPlace { offset, bytes, ..place });
     type IsExpected = fn(&FilterState) -> bool;
-    let cases: [(&str, Table, IsExpected); 6] = [
+    let cases: [(&str, FilterState, IsExpected); 6] = [
         ("as it is", open(Some(place), IDENTITY), |it| matches!(it, FilterState::Resident(_))),
         ("none", open(None, IDENTITY), |it| matches!(it, FilterState::None)),
         ("beyond the end", open(moved(1 << 40, 128), IDENTITY), |it| {
@@ -256,8 +273,8 @@ fn a_filter_in_the_wrong_place_or_of_another_store_is_unusable() {
             matches!(it, FilterState::Unusable(FilterUnusable::Refused(_)))
         }),
     ];
-    for (name, table, is_expected) in cases {
-        assert!(is_expected(table.filter()), "{name}: {:?}", table.filter());
+    for (name, filter, is_expected) in cases {
+        assert!(is_expected(&filter), "{name}: {filter:?}");
     }
 }
 

@@ -210,10 +210,11 @@ fn check_summary(built: &Built, table: &Table, entries: &[Entry]) {
     assert_eq!(properties.largest, summary.largest);
     let user_keys: BTreeSet<_> = entries.iter().map(|entry| &entry.user_key).collect();
     assert_eq!(properties.user_keys, user_keys.len() as u64);
-    if let Some(filter) = table.filter().resident() {
+    let filter = built.filter();
+    if let Some(filter) = filter.resident() {
         assert_eq!(filter.key_count(), properties.user_keys);
     }
-    assert_eq!(table.filter().resident().is_some(), summary.filter.is_some());
+    assert_eq!(filter.resident().is_some(), summary.filter.is_some());
 }
 
 proptest! {
@@ -228,6 +229,7 @@ proptest! {
     ) {
         let built = build(&entries, options);
         let table = built.open();
+        let filter = built.filter();
         check_summary(&built, &table, &entries);
         for entry in &entries {
             let sequence = entry.trailer.sequence();
@@ -235,7 +237,7 @@ proptest! {
                 check_get(&table, &entries, &entry.user_key, sequence);
             }
             let hash = key_hash(&entry.user_key, IDENTITY.hash_seed);
-            prop_assert!(table.filter().may_contain_hash(hash));
+            prop_assert!(filter.may_contain_hash(hash));
         }
         for (user_key, sequence) in &absent {
             check_get(&table, &entries, user_key, *sequence);
