@@ -75,6 +75,9 @@ struct Options {
     /// Writes all figures to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Prints the tasks, each of which `child TASK` does, and does nothing.
+    #[arg(long, requires = "folder")]
+    show_tasks: bool,
     /// One round of a few seconds that says nothing of speed, only whether all works.
     #[arg(long)]
     small: bool,
@@ -113,8 +116,14 @@ impl Options {
     }
 
     fn run(&self) -> Result<()> {
-        let machine = Machine::look()?;
         let plan = self.plan();
+        if let Some(folder) = self.folder.as_ref().filter(|_| self.show_tasks) {
+            for task in plan.tasks(folder) {
+                println!("{}", serde_json::to_string(&task)?);
+            }
+            return Ok(());
+        }
+        let machine = Machine::look()?;
         let measurements = plan.run()?;
         let report = Report {
             command: env::args().skip(1).fold("compare".to_owned(), |all, one| all + " " + &one),
