@@ -4,14 +4,18 @@ use std::{fmt, ops::RangeBounds, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
+use sievedb_format::SequenceNumber;
 
 use crate::{
     Range, Result,
     batch::WriteEncoder,
     commit::{Always, Placed, Validate, Verdict},
     iter::bounds::KeyBounds,
+    read::answer::Answer,
     read::lookup::Lookup,
+    read::many::ManyReader,
     read::tree::Tree,
+    read::view::KeptView,
     store::open_store::OpenStore,
 };
 
@@ -109,24 +113,94 @@ impl Keyspace {
     /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
     /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.find(key.as_ref())
+    }
+
+    /// Whether `key` has a value. An absent key costs no read, but for false positives of filters. Of a
+    /// present one the value is not looked at; its block is read, if it is not in the cache.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.find::<()>(key.as_ref()).map(|found| found.is_some())
+    }
+
+    /// The value of each of `keys`, in their order, all at one moment. They may come in any order and
+    /// more than once.
+    ///
+    /// Cheaper than so many calls of [`get`](Self::get): the filters of all are under way from memory
+    /// at once, and a block that holds several of the keys is asked for once. Keys in order save
+    /// sorting them. Allocates what it returns, and buffers for some hundred keys.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get), the first one that occurs.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// db.insert("anna", "7")?;
+    /// assert_eq!(db.get_many(["bert", "anna"])?, [None, Some("7".into())]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Bytes>>> {
+        self.find_many(keys.into_iter(), |found| found)
+    }
+
+    /// Whether each of `keys` has a value, in their order, all at one moment. As
+    /// [`get_many`](Self::get_many), but of present keys the values are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get), the first one that occurs.
+    pub fn contains_many<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<bool>> {
+        self.find_many(keys.into_iter(), |found: Option<()>| found.is_some())
+    }
+
+    fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {
         let store = self.open.store();
-        let key = key.as_ref();
         let view = self.tree.view();
         // After the view: a dropped keyspace has an empty one.
         self.tree.check()?;
         // After the view: it then holds every version that a reader at this number may see.
         let sequence = store.publish.visible();
         let hash = key_hash(key, store.hash_seed);
-        Lookup { key, hash, sequence }.get(&view, store.tables.counters.local())
+        Lookup { key, hash, sequence }.find(&view, store.tables.counters.local())
     }
 
-    /// Whether `key` has a value. An absent key costs no read, but for false positives of filters.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](Self::get).
-    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+    fn find_many<K: AsRef<[u8]>, A: Answer, T>(
+        &self,
+        keys: impl Iterator<Item = K>,
+        result: impl Fn(Option<A>) -> T,
+    ) -> Result<Vec<T>> {
+        let view = self.tree.kept_view();
+        self.tree.check()?;
+        // After the view, as in `find`.
+        let sequence = self.open.store().publish.visible();
+        self.find_many_in(&view, sequence, keys, result)
+    }
+
+    /// What each of `keys` has in `view` at `sequence`.
+    pub(crate) fn find_many_in<K: AsRef<[u8]>, A: Answer, T>(
+        &self,
+        view: &KeptView,
+        sequence: SequenceNumber,
+        keys: impl Iterator<Item = K>,
+        result: impl Fn(Option<A>) -> T,
+    ) -> Result<Vec<T>> {
+        let store = self.open.store();
+        let (hash_seed, counters) = (store.hash_seed, store.tables.counters.local());
+        let reader = ManyReader { tree: &self.tree, view, sequence, hash_seed, counters };
+        let mut results = Vec::with_capacity(keys.size_hint().0);
+        reader.find_each(keys, |found| results.push(result(found)))?;
+        Ok(results)
     }
 
     /// Whether `key` may have a value, as far as memory tells: `false` is certain, `true` is wrong

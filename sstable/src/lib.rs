@@ -45,6 +45,7 @@ pub mod describe;
 pub mod error;
 pub mod filter_state;
 pub mod footer;
+mod get_many;
 pub mod handle;
 pub mod identity;
 pub mod index;
@@ -55,6 +56,7 @@ pub mod source;
 pub mod table;
 pub mod writer;
 
+pub use block::FoundValue;
 pub use cache::{BlockCache, BlockCounts, CacheUse};
 pub use cursor::TableCursor;
 pub use describe::describe;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sievedb_filter::many::{self, Asked};
 use sievedb_sstable::FilterState;
 
 use crate::memory::{Charge, MemoryAccount, MemoryUse};
@@ -22,11 +23,12 @@ impl TableFilters {
         Self { point, _charge: charge }
     }
 
-    /// Asks the processor for the line of the point filter that a test of `hash` will read, so that
-    /// the test need not wait.
-    pub(crate) fn prefetch(&self, hash: u64) {
+    /// Asks the processor for the lines of the point filter that a test will read, so that the test
+    /// need not wait.
+    #[inline]
+    pub(crate) fn prefetch(&self, asked: Asked) {
         if let FilterState::Resident(filter) = &self.point {
-            filter.prefetch(hash);
+            many::prefetch(filter, asked);
         }
     }
 
