@@ -15,7 +15,7 @@ use crate::{
     read::lookup::Lookup,
     read::many::ManyReader,
     read::tree::Tree,
-    read::view::KeptView,
+    read::view::{KeptView, ReadView},
     store::open_store::OpenStore,
 };
 
@@ -86,11 +86,14 @@ impl Keyspace {
         let store = self.open.store();
         let (key, value) = (key.as_ref(), value.as_ref());
         let write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
-        if self.contains_key(key)? {
-            // The common "no", whose read would otherwise keep all writers waiting.
+        // The common "no", whose read would otherwise keep all writers waiting.
+        let view = self.tree.view();
+        let version = view.version.number();
+        if self.find_in::<()>(&view, key)?.is_some() {
             return Ok(false);
         }
-        let mut absent = KeyIsAbsent { keyspace: self, key };
+        drop(view);
+        let mut absent = KeyIsAbsent { keyspace: self, key, version };
         Ok(store.commit(write, store.options.durability, &mut absent)?.is_some())
     }
 
@@ -165,14 +168,31 @@ impl Keyspace {
     }
 
     fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {
+        self.find_in(&self.tree.view(), key)
+    }
+
+    /// What `key` has in `view`, the present one.
+    fn find_in<A: Answer>(&self, view: &ReadView, key: &[u8]) -> Result<Option<A>> {
         let store = self.open.store();
-        let view = self.tree.view();
         // After the view: a dropped keyspace has an empty one.
         self.tree.check()?;
         // After the view: it then holds every version that a reader at this number may see.
         let sequence = store.publish.visible();
         let hash = key_hash(key, store.hash_seed);
-        Lookup { key, hash, sequence }.find(&view, store.tables.counters.local())
+        Lookup { key, hash, sequence }.find(view, store.tables.counters.local())
+    }
+
+    /// As [`find`](Self::find), for a key that the tables of `version` do not have.
+    fn find_beside(&self, version: u64, key: &[u8]) -> Result<Option<()>> {
+        let store = self.open.store();
+        let view = self.tree.view();
+        if view.version.number() != version {
+            return self.find_in(&view, key);
+        }
+        self.tree.check()?;
+        let sequence = store.publish.visible();
+        let hash = key_hash(key, store.hash_seed);
+        Ok(Lookup { key, hash, sequence }.find_in_memtables(&view, store.tables.counters.local()))
     }
 
     fn find_many<K: AsRef<[u8]>, A: Answer, T>(
@@ -292,14 +312,19 @@ impl fmt::Debug for Keyspace {
 struct KeyIsAbsent<'a> {
     keyspace: &'a Keyspace,
     key: &'a [u8],
+    /// The version in which the key was looked for before, in vain. While it is the present one, every
+    /// newer entry is in a memtable, so that nothing is read under the placement lock.
+    version: u64,
 }
 
 impl Validate for KeyIsAbsent<'_> {
     fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict> {
         Ok(match placed.newest_in_flight(&self.keyspace.tree, self.key) {
             Some(last) => Verdict::Undecided(last),
-            None if self.keyspace.contains_key(self.key)? => Verdict::Fails,
-            None => Verdict::Holds,
+            None => match self.keyspace.find_beside(self.version, self.key)? {
+                Some(()) => Verdict::Fails,
+                None => Verdict::Holds,
+            },
         })
     }
 }

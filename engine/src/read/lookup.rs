@@ -65,6 +65,18 @@ impl Lookup<'_> {
         Ok(shows(view, self.key, self.sequence, trailer).then_some(answer))
     }
 
+    /// As [`find`](Self::find), for a key that the tables of the view do not have.
+    pub(crate) fn find_in_memtables<A: Answer>(
+        self,
+        view: &KeptView,
+        counters: &ThreadCounters,
+    ) -> Option<A> {
+        counters.lookups.add(1);
+        let (trailer, answer) = self.in_memtables(view, counters)?;
+        counters.found_in_memtables.add(1);
+        shows(view, self.key, self.sequence, trailer).then_some(answer)
+    }
+
     /// Whether the key may have a value, as far as memory tells: `false` is certain.
     pub(crate) fn may_contain(self, view: &ReadView, counters: &ThreadCounters) -> bool {
         counters.lookups.add(1);
@@ -84,7 +96,7 @@ impl Lookup<'_> {
     }
 
     /// The newest version of the key in a memtable, if one has any.
-    pub(crate) fn in_memtables<A: Answer>(
+    fn in_memtables<A: Answer>(
         self,
         view: &KeptView,
         counters: &ThreadCounters,
@@ -105,7 +117,7 @@ impl Lookup<'_> {
     }
 
     /// Starts to load what [`in_memtables`](Self::in_memtables) will read of filters.
-    pub(crate) fn prefetch_memtables(self, view: &KeptView) {
+    fn prefetch_memtables(self, view: &KeptView) {
         for memtable in view.memtables_at(self.sequence) {
             memtable.prefetch(self.hash);
         }
@@ -181,7 +193,7 @@ pub(crate) fn shows(
 
 #[inline]
 fn passes(filters: &TableFilters, asked: Asked, counters: &LevelCounters) -> bool {
-    match &filters.point {
+    match &*filters.point {
         FilterState::Resident(filter) => {
             let maybe = many::may_contain(filter, asked);
             if !maybe {

@@ -247,7 +247,7 @@ impl Buffers {
         for &Group { table, first, end } in &*groups {
             let (hashes, maybe) = (&hashes[first..end], &mut maybe[first..end]);
             let keys = hashes.len();
-            match &filters[table].point {
+            match &*filters[table].point {
                 FilterState::Resident(filter) => {
                     if keys < GROUP_KEYS_MIN {
                         for (&hash, maybe) in hashes.iter().zip(&mut *maybe) {
