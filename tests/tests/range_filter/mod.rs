@@ -29,11 +29,11 @@ fn filled(range_filter_bits: f64, numbers: &[u64]) -> Db {
         .filter_policy(FilterPolicy::new(FilterPolicyKind::None))
         .range_filter_bits_per_key(range_filter_bits);
     let options = small_options(Arc::new(MemoryFs::new())).block_cache_bytes(0);
-    let db = options.keyspace(keyspace).open(FOLDER).unwrap();
+    let db = options.keyspace(keyspace).open(FOLDER).expect("a new store opens");
     for &number in numbers {
-        db.insert(key(number), b"a value of some bytes").unwrap();
+        db.insert(key(number), b"a value of some bytes").expect("the disk is good");
     }
-    db.compact().unwrap();
+    db.compact().expect("the disk is good");
     db
 }
 
