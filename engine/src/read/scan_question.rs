@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct ScanQuestion<'a> {
     prefix: PrefixQuestion,
     /// The bounds, if there are two. Tables are hardly ever ruled out by one.
-    range: Option<(Bound<&'a [u8]>, Bound<&'a [u8]>)>,
+    range: Option<&'a KeyBounds>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ impl<'a> ScanQuestion<'a> {
         };
         let (lower, upper) = bounds.as_slices();
         let is_bounded = lower != Bound::Unbounded && upper != Bound::Unbounded;
-        Self { prefix, range: is_bounded.then_some((lower, upper)) }
+        Self { prefix, range: is_bounded.then_some(bounds) }
     }
 
     /// Those tables of `window`, all tables of `run` that have a place within the bounds, that may have
@@ -83,9 +83,10 @@ impl<'a> ScanQuestion<'a> {
     }
 
     fn may_have_range(self, live: &LiveTable, counters: &LevelCounters) -> bool {
-        let Some((lower, upper)) = self.range else { return true };
+        let Some(bounds) = self.range else { return true };
+        let (lower, upper) = bounds.as_slices();
         let (smallest, largest) = (&live.meta.smallest, &live.meta.largest);
-        // Of a table in the window a bound beyond an end of the scan says what is in between.
+        // A table of the window with a bound within those of the scan has something there.
         if is_above(smallest, lower) || is_below(largest, upper) {
             return true;
         }

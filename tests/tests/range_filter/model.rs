@@ -63,7 +63,7 @@ impl Reader<'_> {
         };
         let found: Result<Entries, _> =
             if is_reversed { range.rev().take(9).collect() } else { range.take(9).collect() };
-        found.unwrap()
+        found.expect("the disk is good")
     }
 
     fn prefix(&self, prefix: &[u8]) -> Entries {
@@ -71,7 +71,7 @@ impl Reader<'_> {
             Self::Now(keyspace) => keyspace.prefix(prefix),
             Self::Then(snapshot) => snapshot.prefix(prefix),
         };
-        range.collect::<Result<_, _>>().unwrap()
+        range.collect::<Result<_, _>>().expect("the disk is good")
     }
 }
 
