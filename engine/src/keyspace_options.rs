@@ -13,6 +13,7 @@
 //! | 6      | compression: 0 none, 1 LZ4                         |
 //! | 7      | version of the key hash                            |
 //! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
+//! | 13     | thousandths of a range filter bit per key          |
 //! | 14     | length of the name of the prefix extractor, which follows (UTF-8) |
 //!
 //! A field that this release does not know is refused: it may change how data is read.
@@ -53,6 +54,7 @@ pub struct KeyspaceOptions {
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
     pub(crate) prefix_extractor: NamedExtractor,
+    pub(crate) range_filter_bits_per_key: f64,
 }
 
 impl Default for KeyspaceOptions {
@@ -65,6 +67,7 @@ impl Default for KeyspaceOptions {
             block_bytes: DEFAULT_BLOCK_BYTES,
             compression: Compression::default(),
             prefix_extractor: NamedExtractor::None,
+            range_filter_bits_per_key: 0.0,
         }
     }
 }
@@ -79,6 +82,7 @@ mod field {
     pub(super) const COMPRESSION: u64 = 6;
     pub(super) const KEY_HASH_VERSION: u64 = 7;
     pub(super) const FILTER_POLICY_KIND: u64 = 8;
+    pub(super) const RANGE_FILTER_MILLIBITS_PER_KEY: u64 = 13;
     pub(super) const PREFIX_EXTRACTOR: u64 = 14;
 }
 
@@ -157,6 +161,22 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Gives tables a filter that knows which ranges of keys are empty, with so many bits for each key,
+    /// so that short [`range`](crate::Keyspace::range)s and [`prefix`](crate::Keyspace::prefix)es pass
+    /// over tables that have nothing in between.
+    ///
+    /// A key counts by the 8 bytes behind the prefix that all keys of a table have in common, as a
+    /// big-endian number; by fewer if the longest key has fewer there. An empty range of `n` such numbers reads a table in vain with a probability of
+    /// at most `n / 2^(bits - 2)`: with 12 bits, 0.1 % for 1 and 1.6 % for 16. A range between keys that
+    /// agree in these bytes is never found to be empty. The filters stay in memory, as part of that of
+    /// all filters.
+    ///
+    /// 0 for none, the default, or from 4 to 40. Stored with the keyspace; affects new tables only.
+    pub fn range_filter_bits_per_key(mut self, bits: f64) -> Self {
+        self.range_filter_bits_per_key = bits;
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if !((4 << 10)..=(16 << 30)).contains(&self.memtable_bytes) {
@@ -180,6 +200,11 @@ impl KeyspaceOptions {
             let allowed = "a length from 1 to 65,536, or a name of 1 to 100 bytes";
             return invalid("prefix_extractor", allowed);
         }
+        // Stored in thousandths.
+        let range_bits = self.range_filter_bits_per_key;
+        if range_bits != 0.0 && !(4.0..=40.0).contains(&range_bits) {
+            return invalid("range_filter_bits_per_key", "0, or from 4 to 40");
+        }
         Ok(())
     }
 
@@ -188,7 +213,8 @@ impl KeyspaceOptions {
             .block_bytes(self.block_bytes)
             .compression(self.compression)
             .filter_kind(filter.kind)
-            .filter_bits_per_key(filter.bits_per_key);
+            .filter_bits_per_key(filter.bits_per_key)
+            .range_filter_bits_per_key(self.range_filter_bits_per_key);
         match self.prefix_extractor.present() {
             Some(extractor) if self.filter_policy.kind != FilterPolicyKind::None => {
                 options.prefix_filter(extractor.clone(), self.filter_policy.bits_per_key)
@@ -205,6 +231,7 @@ impl KeyspaceOptions {
     /// As the manifest stores them.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let policy = &self.filter_policy;
+        let range_millibits = (self.range_filter_bits_per_key * 1000.0).round() as u64;
         let fields = [
             (field::MEMTABLE_BYTES, self.memtable_bytes as u64),
             (field::TABLE_BYTES, self.table_bytes),
@@ -214,6 +241,7 @@ impl KeyspaceOptions {
             (field::COMPRESSION, u64::from(self.compression == Compression::Lz4)),
             (field::KEY_HASH_VERSION, HASH_VERSION.into()),
             (field::FILTER_POLICY_KIND, policy.kind.number()),
+            (field::RANGE_FILTER_MILLIBITS_PER_KEY, range_millibits),
         ];
         let mut bytes = Vec::new();
         for (number, value) in fields {
@@ -258,6 +286,9 @@ impl KeyspaceOptions {
                     let kind = FilterPolicyKind::from_number(value);
                     options.filter_policy.kind = kind.ok_or(out_of_range)?;
                 }
+                field::RANGE_FILTER_MILLIBITS_PER_KEY => {
+                    options.range_filter_bits_per_key = value as f64 / 1000.0;
+                }
                 field::PREFIX_EXTRACTOR => {
                     let name = str::from_utf8(decoder.take("prefix extractor", size?)?);
                     let name = name.map_err(|_| out_of_range)?;
@@ -291,7 +322,8 @@ mod tests {
             .filter_policy(FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(7.25))
             .block_bytes(16 << 10)
             .compression(Compression::None)
-            .prefix_extractor(PrefixExtractor::Separator(b'/'));
+            .prefix_extractor(PrefixExtractor::Separator(b'/'))
+            .range_filter_bits_per_key(12.5);
         assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
     }
 

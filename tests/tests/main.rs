@@ -13,5 +13,6 @@ mod model;
 mod planted;
 mod prefix;
 mod processes;
+mod range_filter;
 mod stress;
 mod tidy;

@@ -1,24 +1,30 @@
 //! What a scan asks the filters of tables, to pass over those that have nothing for it.
 
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use sievedb_filter::key_hash;
+use sievedb_sstable::FilterState;
 
 use crate::{
-    iter::bounds::KeyBounds,
+    iter::bounds::{KeyBounds, is_above, is_below},
     prefix_extractor::NamedExtractor,
     stats::{LevelCounters, ThreadCounters},
     table::LiveTable,
     version::Run,
 };
 
+/// Where a scan starts and ends.
+type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// What a scan asks the filters of tables.
 ///
 /// They know nothing of range tombstones, so a table that is ruled out still hides entries of older
 /// ones by those it has.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ScanQuestion {
+pub(crate) struct ScanQuestion<'a> {
     prefix: PrefixQuestion,
+    /// The bounds, if there are two. Tables are hardly ever ruled out by one.
+    range: Option<KeyRange<'a>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,9 +37,9 @@ enum PrefixQuestion {
     Unknown,
 }
 
-impl ScanQuestion {
+impl<'a> ScanQuestion<'a> {
     /// For the keys within `bounds`, in a store with this hash seed.
-    pub(crate) fn new(extractor: &NamedExtractor, bounds: &KeyBounds, hash_seed: u64) -> Self {
+    pub(crate) fn new(extractor: &NamedExtractor, bounds: &'a KeyBounds, hash_seed: u64) -> Self {
         let start = bounds.common_prefix();
         let prefix = match extractor {
             NamedExtractor::None => PrefixQuestion::None,
@@ -46,7 +52,9 @@ impl ScanQuestion {
                 None => PrefixQuestion::None,
             },
         };
-        Self { prefix }
+        let (lower, upper) = bounds.as_slices();
+        let is_bounded = lower != Bound::Unbounded && upper != Bound::Unbounded;
+        Self { prefix, range: is_bounded.then_some((lower, upper)) }
     }
 
     /// Those tables of `window`, all tables of `run` that have a place within the bounds, that may have
@@ -74,6 +82,32 @@ impl ScanQuestion {
 
     /// Returns `false` only if the table has no entry for the scan.
     fn may_have_entries(self, live: &LiveTable, counters: &LevelCounters) -> bool {
+        self.may_have_prefix(live, counters) && self.may_have_range(live, counters)
+    }
+
+    fn may_have_range(self, live: &LiveTable, counters: &LevelCounters) -> bool {
+        let Some((lower, upper)) = self.range else { return true };
+        let (smallest, largest) = (&live.meta.smallest, &live.meta.largest);
+        // Of a table in the window a bound beyond an end of the scan says what is in between.
+        if is_above(smallest, lower) || is_below(largest, upper) {
+            return true;
+        }
+        match &**live.filters().range {
+            FilterState::None => true,
+            FilterState::Unusable(_) => {
+                counters.range_unusable.add(1);
+                true
+            }
+            filter @ FilterState::Resident(_) => {
+                let maybe = filter.may_contain_keys(smallest, lower, upper);
+                counters.range_probes.add(1);
+                counters.range_negatives.add(u64::from(!maybe));
+                maybe
+            }
+        }
+    }
+
+    fn may_have_prefix(self, live: &LiveTable, counters: &LevelCounters) -> bool {
         let hash = match self.prefix {
             PrefixQuestion::None => return true,
             PrefixQuestion::Unknown => {

@@ -42,7 +42,7 @@ impl Source {
     pub(crate) fn run(
         run: &Run,
         bounds: &KeyBounds,
-        question: ScanQuestion,
+        question: ScanQuestion<'_>,
         counters: &ThreadCounters,
     ) -> Option<Self> {
         let tables = TableRun { tables: Arc::clone(run.tables()), cache_use: CacheUse::Fill };

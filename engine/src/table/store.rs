@@ -126,7 +126,9 @@ impl TableStore {
         let charge = self.memory.charge(MemoryUse::Writing, WRITER_BYTES + 2 * options.block_bytes);
         // The filters are built one after the other.
         let has_prefixes = options.prefix_extractor.present().is_some();
-        let entry_bytes = ENTRY_BYTES + if has_prefixes { size_of::<u64>() } else { 0 };
+        let has_ranges = options.range_filter_bits_per_key > 0.0;
+        let more = usize::from(has_prefixes) + usize::from(has_ranges);
+        let entry_bytes = ENTRY_BYTES + more * size_of::<u64>();
         Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge })
     }
 
@@ -233,10 +235,13 @@ impl TableStore {
             Some(extractor) => load(meta.prefix_filter, extractor.hash_seed(self.hash_seed)),
             None => load(None, self.hash_seed),
         };
+        let range = meta.range_filter.map(sievedb_sstable::FilterPlace::from);
+        let bounds = (&*meta.smallest, &*meta.largest);
+        let range = FilterState::load_range(source, identity, range, bounds);
         TableFilters {
             point: load(meta.filter, self.hash_seed),
             prefix: Arc::new(prefix),
-            range: Arc::new(load(meta.range_filter, self.hash_seed)),
+            range: Arc::new(ChargedFilter::of_ranges(range, &self.memory)),
         }
     }
 

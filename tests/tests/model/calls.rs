@@ -84,6 +84,7 @@ fn keyspace_options(lots: &mut Rng) -> KeyspaceOptions {
         .memtable_bytes(*lots.pick(&[4 << 10, 4 << 10, 16 << 10]))
         .table_bytes(*lots.pick(&[4 << 10, 4 << 10, 16 << 10]))
         .filter_policy(filter_policy(lots))
+        .range_filter_bits_per_key(*lots.pick(&[0.0, 0.0, 5.0, 12.0]))
         .compression(*lots.pick(&[Compression::Lz4, Compression::None]))
 }
 
