@@ -2,11 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use sievedb::{Error, Event, EventListener, Options, clock::ManualClock};
+use sievedb::{
+    Error, Event, EventListener, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options,
+    clock::ManualClock, fs::MemoryFs,
+};
 
 use super::{
     cases::Cases,
-    sample::{FOLDER, Files, Sample, disk},
+    sample::{FOLDER, Files, Sample, disk, files},
     script::one_table,
     tables::flipped,
 };
@@ -113,4 +116,48 @@ fn a_damaged_filter_hides_nothing_and_is_told() {
         assert_eq!(start % LINE_BYTES, 0);
         assert_eq!(unusable, place, "each byte of the lines and the trailer is checked");
     }
+}
+
+/// The same of a range filter: a scan reads on, and counts it.
+#[test]
+fn a_damaged_range_filter_hides_nothing_and_is_told() {
+    const KEYS: u32 = 200;
+    let open = |fs: Arc<MemoryFs>| {
+        let keyspace = KeyspaceOptions::new()
+            .filter_policy(FilterPolicy::new(FilterPolicyKind::None))
+            .range_filter_bits_per_key(16.0);
+        let options = Options::new().fs(fs).clock(Arc::new(ManualClock::new()));
+        options.worker_threads(0).keyspace(keyspace).open(FOLDER)
+    };
+    let key = |number: u32| number.to_be_bytes();
+    let fs = Arc::new(MemoryFs::new());
+    let db = open(Arc::clone(&fs)).unwrap();
+    (0..KEYS).for_each(|number| db.insert(key(5 * number), "value").unwrap());
+    db.compact().unwrap();
+    drop(db);
+    let good = files(&fs);
+    let name = good.keys().find(|name| name.ends_with(".sst")).expect("a table").clone();
+    let mut unusable = 0;
+    for at in 0..good[&name].len() {
+        let mut damaged = good.clone();
+        damaged.insert(name.clone(), flipped(&good[&name], at, 0x10));
+        // Else damage of another part, which other tests look at.
+        let Ok(db) = open(disk(&damaged)) else { continue };
+        if db.stats().filters_unusable == 0 {
+            continue;
+        }
+        unusable += 1;
+        for number in (0..KEYS).map(|number| 5 * number) {
+            assert!(db.range(key(number)..=key(number + 3)).next().is_some(), "byte {at}");
+            assert!(db.range(key(number + 1)..key(number + 4)).next().is_none(), "byte {at}");
+        }
+        let stats = db.stats();
+        let counted: u64 = stats.levels.iter().map(|level| level.range_unusable).sum();
+        assert!(
+            counted >= u64::from(KEYS) && stats.memory.filter_bytes == 0,
+            "byte {at}: {counted}"
+        );
+    }
+    // Two bytes a key, and the trailer.
+    assert!((400..480).contains(&unusable), "{unusable}");
 }

@@ -10,7 +10,7 @@ use sievedb::{
     Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, fs::MemoryFs, stats::LevelStats,
 };
 use sievedb_tests::{
-    rng::Rng,
+    rng::{Rng, mix},
     settings::{FOLDER, report, seed, small_options},
 };
 
@@ -98,7 +98,7 @@ fn empty_ranges_read_within_the_bound() {
                  of {plain:.3}, a rate of {rate:.5}, bound {bound:.5}"
             ));
             assert!(asked as usize > ranges.len() / 2, "{asked} of {} asked", ranges.len());
-            let chance = 4.0 * (bound / asked as f64).sqrt();
+            let chance = 5.0 * (bound / asked as f64).sqrt();
             assert!(rate <= 1.2 * bound + chance, "{bits} bits, {length}: {rate} of {bound}");
             assert!(filtered <= 1.3 * plain * bound + 2.0 * chance, "{filtered} blocks");
         }
@@ -110,25 +110,26 @@ fn empty_ranges_read_within_the_bound() {
 fn ranges_within_a_point_are_read() {
     let keyspace = KeyspaceOptions::new().range_filter_bits_per_key(16.0);
     let db = small_options(Arc::new(MemoryFs::new())).keyspace(keyspace).open(FOLDER).unwrap();
-    for number in 0..100_u64 {
+    let mut numbers: Vec<u64> = (0..100).map(mix).collect();
+    numbers.sort_unstable();
+    let longer = |number: u64, suffix: u8| [&key(number)[..], &[suffix]].concat();
+    for &number in &numbers {
         for suffix in [b'a', b'm'] {
-            db.insert([&key(number * 1_000)[..], &[suffix]].concat(), b"").unwrap();
+            db.insert(longer(number, suffix), b"").unwrap();
         }
     }
     db.compact().unwrap();
-    let ruled_out = |start: Vec<u8>, end: Vec<u8>| {
+    let is_ruled_out = |start: Vec<u8>, end: Vec<u8>| {
         let before = sum(&db, |level| level.range_negatives);
         assert!(db.range(start..end).next().is_none());
         sum(&db, |level| level.range_negatives) > before
     };
-    let (mut within, mut between) = (0, 0);
-    for number in (1..99).map(|number| number * 1_000) {
-        let behind = |suffix: u8| [&key(number)[..], &[suffix]].concat();
-        within += usize::from(ruled_out(behind(b'c'), behind(b'd')));
-        between += usize::from(ruled_out(key(number + 1), key(number + 9)));
+    for &number in &numbers[1..99] {
+        assert!(!is_ruled_out(longer(number, b'c'), longer(number, b'd')), "no filter can tell");
     }
-    assert_eq!(within, 0, "no filter can tell");
-    assert!(between > 70, "{between} of 98");
+    let between = |number: u64| is_ruled_out(key(number + 1), key(number + 9));
+    let between = numbers[1..99].iter().filter(|&&number| between(number)).count();
+    assert!(between > 90, "{between} of 98");
 }
 
 /// New tables take what the keyspace was opened with last; older ones keep what they have.
