@@ -13,8 +13,8 @@
 //! | 6      | compression: 0 none, 1 LZ4                         |
 //! | 7      | version of the key hash                            |
 //! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
-//! | 12     | length of the name of the prefix extractor, which follows (UTF-8) |
 //! | 13     | thousandths of a range filter bit per key          |
+//! | 14     | length of the name of the prefix extractor, which follows (UTF-8) |
 //!
 //! A field that this release does not know is refused: it may change how data is read.
 
@@ -82,8 +82,8 @@ mod field {
     pub(super) const COMPRESSION: u64 = 6;
     pub(super) const KEY_HASH_VERSION: u64 = 7;
     pub(super) const FILTER_POLICY_KIND: u64 = 8;
-    pub(super) const PREFIX_EXTRACTOR: u64 = 12;
     pub(super) const RANGE_FILTER_MILLIBITS_PER_KEY: u64 = 13;
+    pub(super) const PREFIX_EXTRACTOR: u64 = 14;
 }
 
 impl KeyspaceOptions {

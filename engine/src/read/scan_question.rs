@@ -114,19 +114,15 @@ impl<'a> ScanQuestion<'a> {
             }
             PrefixQuestion::Hash(hash) => hash,
         };
-        match &**live.filters().prefix {
-            FilterState::Resident(filter) => {
-                let maybe = filter.may_contain_hash(hash);
-                counters.prefix_probes.add(1);
-                counters.prefix_negatives.add(u64::from(!maybe));
-                maybe
-            }
-            // Or there is one, of another extractor.
-            FilterState::None if live.meta.prefix_filter.is_none() => true,
-            FilterState::Unusable(_) | FilterState::None => {
-                counters.prefix_unusable.add(1);
-                true
-            }
-        }
+        let filters = live.filters();
+        let Some(filter) = filters.prefix.resident() else {
+            // There may be one that is damaged, or of another extractor.
+            counters.prefix_unusable.add(u64::from(live.meta.prefix_filter.is_some()));
+            return true;
+        };
+        let maybe = filter.may_contain_hash(hash);
+        counters.prefix_probes.add(1);
+        counters.prefix_negatives.add(u64::from(!maybe));
+        maybe
     }
 }
