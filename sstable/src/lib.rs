@@ -46,6 +46,7 @@ pub mod error;
 mod filter_keys;
 pub mod filter_state;
 pub mod footer;
+mod get_many;
 pub mod handle;
 pub mod identity;
 pub mod index;
@@ -58,6 +59,7 @@ pub mod source;
 pub mod table;
 pub mod writer;
 
+pub use block::FoundValue;
 pub use cache::{BlockCache, BlockCounts, CacheUse};
 pub use cursor::TableCursor;
 pub use describe::describe;

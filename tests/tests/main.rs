@@ -9,6 +9,7 @@ mod lifetime;
 mod limits;
 mod listening;
 mod locking;
+mod lookups;
 mod model;
 mod planted;
 mod prefix;

@@ -27,7 +27,6 @@ impl Counter {
 /// What lookups did on one level.
 #[derive(Debug, Default)]
 pub(crate) struct LevelCounters {
-    pub(crate) candidates: Counter,
     pub(crate) filter_negatives: Counter,
     pub(crate) true_positives: Counter,
     pub(crate) false_positives: Counter,
@@ -53,10 +52,12 @@ impl LevelCounters {
     }
 
     fn add_to(&self, sum: &mut LevelStats) {
-        sum.candidates += self.candidates.get();
-        sum.filter_negatives += self.filter_negatives.get();
-        sum.true_positives += self.true_positives.get();
-        sum.false_positives += self.false_positives.get();
+        let negatives = self.filter_negatives.get();
+        let (found, in_vain) = (self.true_positives.get(), self.false_positives.get());
+        sum.candidates += negatives + found + in_vain;
+        sum.filter_negatives += negatives;
+        sum.true_positives += found;
+        sum.false_positives += in_vain;
         sum.filter_unusable += self.filter_unusable.get();
         sum.prefix_probes += self.prefix_probes.get();
         sum.prefix_negatives += self.prefix_negatives.get();
@@ -77,7 +78,7 @@ impl LevelCounters {
 pub(crate) struct ThreadCounters {
     pub(crate) lookups: Counter,
     pub(crate) found_in_memtables: Counter,
-    pub(crate) memtable_probes: Counter,
+    pub(crate) memtable_positives: Counter,
     pub(crate) memtable_negatives: Counter,
     pub(crate) levels: [LevelCounters; LEVELS],
     pub(crate) read_calls: Counter,
@@ -102,8 +103,9 @@ impl Counters {
         for thread in &self.threads {
             sum.lookups += thread.lookups.get();
             sum.found_in_memtables += thread.found_in_memtables.get();
-            sum.memtable_probes += thread.memtable_probes.get();
-            sum.memtable_negatives += thread.memtable_negatives.get();
+            let negatives = thread.memtable_negatives.get();
+            sum.memtable_probes += negatives + thread.memtable_positives.get();
+            sum.memtable_negatives += negatives;
         }
         sum
     }

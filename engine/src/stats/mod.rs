@@ -40,7 +40,7 @@ pub struct Stats {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LookupStats {
-    /// Calls of `get`, `contains_key` and `may_contain`.
+    /// Keys that were asked for: by `get`, `contains_key` and `may_contain` one a call.
     pub lookups: u64,
     /// Lookups that a memtable answered.
     pub found_in_memtables: u64,

@@ -2,7 +2,10 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use sievedb_filter::{RangeFilter, TableFilter};
+use sievedb_filter::{
+    RangeFilter, TableFilter,
+    many::{self, Asked},
+};
 use sievedb_sstable::{FilterState, FilterUnusable};
 
 use crate::memory::{Charge, MemoryAccount, MemoryUse};
@@ -49,11 +52,12 @@ impl<F> Deref for ChargedFilter<F> {
 }
 
 impl TableFilters {
-    /// Asks the processor for the line of the point filter that a test of `hash` will read, so that
-    /// the test need not wait.
-    pub(crate) fn prefetch(&self, hash: u64) {
+    /// Asks the processor for the lines of the point filter that a test will read, so that the test
+    /// need not wait.
+    #[inline]
+    pub(crate) fn prefetch(&self, asked: Asked) {
         if let FilterState::Resident(filter) = &*self.point {
-            filter.prefetch(hash);
+            many::prefetch(filter, asked);
         }
     }
 

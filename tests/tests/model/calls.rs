@@ -120,6 +120,8 @@ impl Story {
             (60, "batch"),
             (200, "get"),
             (60, "contains_key"),
+            (20, "get_many"),
+            (20, "contains_many"),
             (60, "may_contain"),
             (90, "range"),
             (40, "prefix"),
