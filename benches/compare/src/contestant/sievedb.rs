@@ -69,10 +69,7 @@ impl Reader for &Keyspace {
     }
 
     fn contains_many(&mut self, keys: &[Key], answers: &mut Vec<bool>) -> Result<()> {
-        answers.clear();
-        for key in keys {
-            answers.push(self.contains_key(key)?);
-        }
+        *answers = Keyspace::contains_many(self, keys)?;
         Ok(())
     }
 
