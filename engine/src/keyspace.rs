@@ -273,6 +273,10 @@ impl Keyspace {
     }
 
     /// The keys that begin with `prefix` with their values. As [`iter`](Self::iter).
+    ///
+    /// If `prefix` is as long as that of a [`PrefixExtractor`](crate::PrefixExtractor) of this keyspace,
+    /// tables whose filter says that they have no such key are not read. The same holds for a
+    /// [`range`](Self::range) within such a prefix.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         let view = self.tree.kept_view();

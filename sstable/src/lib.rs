@@ -54,6 +54,7 @@ pub mod options;
 mod output;
 pub mod prefix_extractor;
 pub mod properties;
+mod range_filter;
 pub mod source;
 pub mod table;
 pub mod writer;

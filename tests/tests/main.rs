@@ -12,6 +12,8 @@ mod locking;
 mod lookups;
 mod model;
 mod planted;
+mod prefix;
 mod processes;
+mod range_filter;
 mod stress;
 mod tidy;

@@ -31,6 +31,12 @@ pub(crate) struct LevelCounters {
     pub(crate) true_positives: Counter,
     pub(crate) false_positives: Counter,
     pub(crate) filter_unusable: Counter,
+    pub(crate) prefix_probes: Counter,
+    pub(crate) prefix_negatives: Counter,
+    pub(crate) prefix_unusable: Counter,
+    pub(crate) range_probes: Counter,
+    pub(crate) range_negatives: Counter,
+    pub(crate) range_unusable: Counter,
     pub(crate) data_block_requests: Counter,
     pub(crate) index_block_requests: Counter,
     pub(crate) blocks_read: Counter,
@@ -53,6 +59,12 @@ impl LevelCounters {
         sum.true_positives += found;
         sum.false_positives += in_vain;
         sum.filter_unusable += self.filter_unusable.get();
+        sum.prefix_probes += self.prefix_probes.get();
+        sum.prefix_negatives += self.prefix_negatives.get();
+        sum.prefix_unusable += self.prefix_unusable.get();
+        sum.range_probes += self.range_probes.get();
+        sum.range_negatives += self.range_negatives.get();
+        sum.range_unusable += self.range_unusable.get();
         sum.data_block_requests += self.data_block_requests.get();
         sum.index_block_requests += self.index_block_requests.get();
         sum.blocks_read += self.blocks_read.get();
