@@ -10,10 +10,10 @@
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
-use std::{env, hint::black_box, path::Path, time::Duration};
+use std::{env, hint::black_box, path::Path, thread, time::Duration};
 
 use sievedb::{Db, Durability, KeyspaceOptions, Options, Result};
-use sievedb_benches::{key, value};
+use sievedb_benches::{KEY_BYTES, key, value};
 use sievedb_workload::clock::thread_cpu_time;
 
 /// Shares of the keys in the runs, in percent, the oldest first.
@@ -49,6 +49,72 @@ fn open(path: &Path, keys: u64) -> Result<Db> {
     Ok(db)
 }
 
+type Key = [u8; KEY_BYTES];
+type Call = fn(&Db, &[Key]) -> Result<usize>;
+
+/// Each returns how many of the keys it found.
+const CALLS: [(&str, Call); 5] = [
+    ("get", |db, keys| {
+        keys.iter().try_fold(0, |n, key| Ok(n + usize::from(db.get(key)?.is_some())))
+    }),
+    ("contains_key", |db, keys| {
+        keys.iter().try_fold(0, |n, key| Ok(n + usize::from(db.contains_key(key)?)))
+    }),
+    ("may_contain", |db, keys| Ok(keys.iter().filter(|key| db.may_contain(key)).count())),
+    ("get_many", |db, keys| {
+        let answers = keys.chunks(BATCH).map(|keys| db.get_many(keys));
+        answers.map(|many| Ok(many?.iter().flatten().count())).sum()
+    }),
+    ("contains_many", |db, keys| {
+        let answers = keys.chunks(BATCH).map(|keys| db.contains_many(keys));
+        answers.map(|many| Ok(many?.iter().filter(|has| **has).count())).sum()
+    }),
+];
+
+/// Times the calls over rounds of new keys. `key_of` numbers them.
+fn measure(db: &Db, title: &str, only: Option<&str>, key_of: impl Fn(u64) -> Key) -> Result<()> {
+    let mut cpu: Vec<Vec<Duration>> = vec![Vec::new(); CALLS.len()];
+    for round in 0..ROUNDS {
+        let first = round * ROUND_KEYS;
+        let keys: Vec<_> = (first..first + ROUND_KEYS).map(&key_of).collect();
+        for ((name, call), cpu) in CALLS.iter().zip(&mut cpu) {
+            if only.is_some_and(|only| only != *name) {
+                continue;
+            }
+            let clock = || if only.is_none() { thread_cpu_time() } else { Duration::ZERO };
+            let before = clock();
+            black_box(call(db, black_box(&keys))?);
+            cpu.push(clock().saturating_sub(before));
+        }
+    }
+    for ((name, _), cpu) in CALLS.iter().zip(&mut cpu) {
+        cpu.sort_unstable();
+        if let (Some(least), Some(median)) = (cpu.first(), cpu.get(cpu.len() / 2)) {
+            let per_key = |time: &Duration| time.as_nanos() as f64 / ROUND_KEYS as f64;
+            let (median, least) = (per_key(median), per_key(least));
+            println!("{title} {name:<16} median {median:6.1} ns, least {least:6.1}");
+        }
+    }
+    Ok(())
+}
+
+/// CPU time of `insert_if_absent` of new keys, in ns a key and thread, on `threads` threads.
+fn inserts(db: &Db, threads: u64) -> Result<f64> {
+    let one = |thread: u64| {
+        let before = thread_cpu_time();
+        for index in 0..ROUND_KEYS {
+            let new = key(1 << 60 | threads << 50 | thread << 40 | index);
+            db.insert_if_absent(new, value(index))?;
+        }
+        Ok((thread_cpu_time() - before).as_nanos() as f64 / ROUND_KEYS as f64)
+    };
+    let each: Result<Vec<f64>> = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|n| scope.spawn(move || one(n))).collect();
+        running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    Ok(each?.iter().sum::<f64>() / threads as f64)
+}
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let keys: u64 = arguments.first().map_or(1_000_000, |n| n.parse().expect("a number of keys"));
@@ -56,47 +122,13 @@ fn main() -> Result<()> {
     let folder = arguments.get(1).map_or(temporary.path(), Path::new);
     let only = arguments.get(2).map(String::as_str);
     let db = open(folder, keys)?;
-    type Call = fn(&Db, &[[u8; 16]]) -> Result<usize>;
-    let calls: [(&str, Call); 5] = [
-        ("get", |db, keys| {
-            keys.iter().try_fold(0, |n, key| Ok(n + usize::from(db.get(key)?.is_some())))
-        }),
-        ("contains_key", |db, keys| {
-            keys.iter().try_fold(0, |n, key| Ok(n + usize::from(db.contains_key(key)?)))
-        }),
-        ("may_contain", |db, keys| {
-            // Up to one in a hundred is a false positive, which is no wrong answer here.
-            Ok(keys.iter().filter(|key| db.may_contain(key)).count() / keys.len().div_ceil(100))
-        }),
-        ("get_many", |db, keys| {
-            let answers = keys.chunks(BATCH).map(|keys| db.get_many(keys));
-            answers.map(|many| Ok(many?.iter().flatten().count())).sum()
-        }),
-        ("contains_many", |db, keys| {
-            let answers = keys.chunks(BATCH).map(|keys| db.contains_many(keys));
-            answers.map(|many| Ok(many?.iter().filter(|has| **has).count())).sum()
-        }),
-    ];
-    let mut cpu: Vec<Vec<Duration>> = vec![Vec::new(); calls.len()];
-    for round in 0..ROUNDS {
-        let first = keys + round * ROUND_KEYS;
-        let absent: Vec<_> = (first..first + ROUND_KEYS).map(key).collect();
-        for ((name, call), cpu) in calls.iter().zip(&mut cpu) {
-            if only.is_some_and(|only| only != *name) {
-                continue;
+    measure(&db, "absent ", only, |n| key(keys + n))?;
+    if only.is_none() {
+        measure(&db, "present", None, |n| key(n * 7919 % keys))?;
+        if arguments.len() < 2 {
+            for threads in [1, 2] {
+                println!("insert_if_absent, {threads} threads: {:.0} ns", inserts(&db, threads)?);
             }
-            let clock = || if only.is_none() { thread_cpu_time() } else { Duration::ZERO };
-            let before = clock();
-            let found = black_box(call(&db, black_box(&absent))?);
-            cpu.push(clock().saturating_sub(before));
-            assert_eq!(found, 0, "{name}");
-        }
-    }
-    for ((name, _), cpu) in calls.iter().zip(&mut cpu) {
-        cpu.sort_unstable();
-        if let (Some(least), Some(median)) = (cpu.first(), cpu.get(cpu.len() / 2)) {
-            let per_key = |time: &Duration| time.as_nanos() as f64 / ROUND_KEYS as f64;
-            println!("{name:<16} median {:6.1} ns, least {:6.1}", per_key(median), per_key(least));
         }
     }
     Ok(())

@@ -37,7 +37,7 @@ impl Table {
     /// [`ReadError`] if a block cannot be read or is damaged: the rest of the keys is not looked up.
     pub fn get_many_with<'k>(
         &self,
-        user_keys: impl ExactSizeIterator<Item = &'k [u8]> + Clone,
+        user_keys: &(impl ExactSizeIterator<Item = &'k [u8]> + Clone),
         sequence: SequenceNumber,
         counts: &mut BlockCounts,
         mut take: impl FnMut(usize, Trailer, FoundValue<'_>),

@@ -190,7 +190,7 @@ impl<'v> ManyLookup<'v> {
         let keys = passed.iter().map(|&at| chunk.keys[place_of(at)]);
         let mut blocks = BlockCounts::default();
         let (mut count, mut checked) = (0, Ok(()));
-        let read = live.table.get_many_with(keys, sequence, &mut blocks, |n, trailer, value| {
+        let read = live.table.get_many_with(&keys, sequence, &mut blocks, |n, trailer, value| {
             let (at, place) = (usize::from(passed[n]), place_of(passed[n]));
             count += 1;
             found[at] = true;

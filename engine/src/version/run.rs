@@ -52,7 +52,8 @@ impl Run {
     pub(crate) fn find_index(&self, key: &[u8]) -> Option<usize> {
         let at = self.bounds.first_at_or_above(key, |at| self.bound(at));
         // Behind the smallest key of a table, the first bound is its largest.
-        let is_within = at % 2 == 1 || (at / 2 < self.tables.len() && self.bound(at) == key);
+        let is_within =
+            !at.is_multiple_of(2) || (at / 2 < self.tables.len() && self.bound(at) == key);
         is_within.then_some(at / 2)
     }
 
@@ -64,6 +65,6 @@ impl Run {
 
     fn bound(&self, at: usize) -> &[u8] {
         let meta = &self.tables[at / 2].meta;
-        if at % 2 == 0 { &meta.smallest } else { &meta.largest }
+        if at.is_multiple_of(2) { &meta.smallest } else { &meta.largest }
     }
 }

@@ -75,8 +75,7 @@ fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
     if counted != lookups || memory.filter_bytes != 0 {
         return Err(format!("{counted} of {lookups} lookups were counted; {memory:?}"));
     }
-    let found =
-        db.get_many(want.iter().map(|(key, _)| key)).map_err(|error| format!("{error:?}"))?;
+    let found = db.get_many(want.keys()).map_err(|error| format!("{error:?}"))?;
     if !found.iter().zip(want).all(|(found, (_, value))| found.as_deref() == Some(&**value)) {
         return Err(format!("many keys at once: {found:?}"));
     }
