@@ -11,6 +11,7 @@
 //! | [`source`]     | where the bytes come from and go to                              |
 //! | [`cache`]      | which blocks are kept in memory, and what reading costs          |
 //! | [`filter_state`] | whether the filter can be used                                 |
+//! | [`stored_filter`] | the filter in the file, to be loaded whole or in part         |
 //! | [`properties`] | what a table says of itself as a whole                           |
 //! | [`block`], [`handle`], [`index`], [`footer`] | the bytes of the parts             |
 //! | [`mod@describe`] | the bytes and their meaning side by side                       |
@@ -52,6 +53,7 @@ pub mod options;
 mod output;
 pub mod properties;
 pub mod source;
+pub mod stored_filter;
 pub mod table;
 pub mod writer;
 
@@ -64,5 +66,6 @@ pub use identity::TableIdentity;
 pub use options::{Compression, InvalidOption, TableOptions};
 pub use properties::TableProperties;
 pub use source::{TableSink, TableSource};
+pub use stored_filter::StoredFilter;
 pub use table::Table;
 pub use writer::{TableSummary, TableWriter};
