@@ -8,7 +8,7 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Error, Result,
     keyspace_options::KeyspaceOptions,
-    memory::MemoryAccount,
+    memory::{MemoryAccount, MemoryUse},
     read::view::{KeptView, PlacedMemtable, ReadView},
     sync::{
         Mutex,
@@ -74,7 +74,6 @@ impl Tree {
 
     /// Lets lookups use the present filters of the tables, and the others go as soon as those under
     /// way are done.
-    #[expect(dead_code, reason = "the next commit changes filters")]
     pub(crate) fn refresh_filters(&self) {
         let _change = self.change.lock();
         self.set_view(self.kept_view());
@@ -98,6 +97,7 @@ impl Tree {
         let mut frozen = vec![Arc::clone(&view.active)];
         frozen.extend_from_slice(&view.frozen);
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
+        view.active.set_use(MemoryUse::FrozenMemtables);
         self.set_view(KeptView { active, frozen, version: view.version });
         true
     }
@@ -111,9 +111,14 @@ impl Tree {
     ) {
         let _change = self.change.lock();
         let mut view = self.kept_view();
-        view.frozen.retain(|placed| placed.last_sequence() > flushed);
+        let waits = |placed: &Arc<PlacedMemtable>| placed.last_sequence() > flushed;
+        let (frozen, flushed): (Vec<_>, Vec<_>) = view.frozen.into_iter().partition(waits);
+        view.frozen = frozen;
         view.version = Arc::new(version(&view.version));
         self.set_view(view);
+        for flushed in flushed {
+            flushed.set_use(MemoryUse::PinnedMemtables);
+        }
     }
 
     /// Bytes that compactions would write until no level is due, about.
@@ -137,6 +142,9 @@ impl Tree {
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
         self.set_view(KeptView { active, frozen: Vec::new(), version });
+        for placed in view.placed_memtables() {
+            placed.set_use(MemoryUse::PinnedMemtables);
+        }
     }
 
     /// The first sequence number that is in memtables only.

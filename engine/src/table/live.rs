@@ -69,7 +69,6 @@ impl LiveTable {
 
     /// Puts other filters of this table in place. Lookups use them from the next view on: see
     /// [`Tree::refresh_filters`](crate::read::tree::Tree::refresh_filters).
-    #[expect(dead_code, reason = "the next commit changes filters")]
     pub(crate) fn set_filters(&self, filters: TableFilters) {
         self.filters.store(Arc::new(filters));
     }

@@ -11,7 +11,7 @@ use std::{
 
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, Table, TableIdentity, TableSink, TableSummary, TableWriter,
+    BlockCache, StoredFilter, Table, TableIdentity, TableSink, TableSummary, TableWriter,
 };
 
 use crate::{
@@ -79,7 +79,7 @@ impl TableStore {
             folder: folder.to_owned(),
             store_id,
             hash_seed,
-            cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
+            cache: Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes))),
             counters,
             obsolete_files: Arc::default(),
             memory,
@@ -126,7 +126,7 @@ impl TableStore {
         Ok(TableBuilder { writer, file, unfinished, id, salt, charge })
     }
 
-    /// Opens a table that the manifest names, or is about to name.
+    /// Opens a table that the manifest names, or is about to name. Its filter is not resident yet.
     ///
     /// # Errors
     ///
@@ -146,10 +146,28 @@ impl TableStore {
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let filters =
-            TableFilters::new(FilterState::load(&*source, &identity, place), &self.memory);
+        let stored = place.map(|place| StoredFilter::open(source, &identity, place)).transpose();
+        let filters = TableFilters::not_resident(stored, &self.memory);
         let obsolete_files = Arc::clone(&self.obsolete_files);
-        Ok(LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory))
+        let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
+        self.fit_cache();
+        Ok(live)
+    }
+
+    /// Gives the block cache what the indexes leave of their common part: they are resident and take
+    /// what they need, which it goes without. To be called when the indexes or the part have changed.
+    pub(crate) fn fit_cache(&self) {
+        /// Changes of a smaller share are not passed on, but rounded down.
+        const STEPS: u64 = 64;
+
+        let part = self.memory.limit(MemoryUse::Indexes);
+        let left = part.saturating_sub(self.memory.bytes(MemoryUse::Indexes));
+        let step = (part / STEPS).max(1);
+        // It rounds up to its shards: `left` is not exceeded all the same, but by a remainder.
+        let capacity = left / step * step;
+        if capacity.abs_diff(self.cache.capacity_bytes()) >= step {
+            self.cache.set_capacity_bytes(capacity);
+        }
     }
 
     /// As [`open`](Self::open), and tells `listener` of a filter that cannot be used.
