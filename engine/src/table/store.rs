@@ -52,7 +52,7 @@ pub(crate) struct TableStore {
 }
 
 /// Where a new table goes in its keyspace.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TablePlace {
     pub(crate) level: u8,
     pub(crate) run: u64,
