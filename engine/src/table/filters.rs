@@ -124,6 +124,11 @@ impl TableFilters {
         }
     }
 
+    /// Whether all of the point filter is in memory that can be.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.memory_bytes_at(f64::INFINITY) <= self.point.memory_bytes() as u64
+    }
+
     /// Columns in memory, of a ribbon.
     pub(crate) fn resident_columns(&self) -> Option<f64> {
         match self.point.resident()? {

@@ -73,6 +73,11 @@ impl LiveTable {
         self.filters.store(Arc::new(filters));
     }
 
+    /// The table is part of no version any more: an iterator that keeps it needs no filters.
+    pub(crate) fn let_go_of_filters(&self) {
+        self.set_filters(self.filters().dropped());
+    }
+
     /// The file is to be unlinked once the last reader lets go of the table.
     ///
     /// Called only when the manifest that drops the table is durable.
