@@ -130,13 +130,12 @@ impl Tree {
     ) {
         let _change = self.change.lock();
         let mut view = self.kept_view();
-        let waits = |placed: &Arc<PlacedMemtable>| placed.last_sequence() > flushed;
-        let (frozen, flushed): (Vec<_>, Vec<_>) = view.frozen.into_iter().partition(waits);
-        view.frozen = frozen;
+        let is_flushed = |placed: &mut Arc<PlacedMemtable>| placed.last_sequence() <= flushed;
+        let unneeded: Vec<_> = view.frozen.extract_if(.., is_flushed).collect();
         view.version = Arc::new(version(&view.version));
         self.set_view(view);
-        for flushed in flushed {
-            flushed.set_use(MemoryUse::PinnedMemtables);
+        for placed in unneeded {
+            placed.set_use(MemoryUse::PinnedMemtables);
         }
     }
 
@@ -162,7 +161,7 @@ impl Tree {
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
         self.set_view(KeptView { active, frozen: Vec::new(), version });
-        for placed in view.placed_memtables() {
+        for placed in [&view.active].into_iter().chain(&view.frozen) {
             placed.set_use(MemoryUse::PinnedMemtables);
         }
     }

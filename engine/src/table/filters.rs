@@ -16,6 +16,10 @@ use crate::memory::{Charge, MemoryAccount, MemoryUse};
 pub(crate) struct TableFilters {
     /// Knows the user key of every entry.
     pub(crate) point: ChargedFilter,
+    /// Knows the prefix of every user key that has one, by the extractor that the keyspace has now.
+    pub(crate) prefix: Arc<ChargedFilter>,
+    /// Answers for ranges of user keys.
+    pub(crate) range: Arc<ChargedFilter>,
     /// The point filter in its file; `None` if there is none, or its trailer is damaged.
     stored: Option<Arc<Stored>>,
 }
@@ -51,9 +55,11 @@ impl Deref for ChargedFilter {
 }
 
 impl TableFilters {
-    /// None of the filters is in memory yet.
-    pub(crate) fn not_resident(
+    /// These filters, and a point filter that is not in memory yet.
+    pub(crate) fn point_not_resident(
         stored: Result<Option<StoredFilter>, FilterUnusable>,
+        prefix: Arc<ChargedFilter>,
+        range: Arc<ChargedFilter>,
         memory: &Arc<MemoryAccount>,
     ) -> Self {
         let (stored, state) = match stored {
@@ -64,13 +70,22 @@ impl TableFilters {
             Ok(None) => (None, FilterState::None),
             Err(reason) => (None, FilterState::Unusable(reason)),
         };
-        Self { point: ChargedFilter::new(state, memory), stored }
+        Self { point: ChargedFilter::new(state, memory), prefix, range, stored }
     }
 
     /// The same with another point filter in memory.
     fn with_point(&self, point: FilterState) -> Self {
         let point = ChargedFilter::new(point, self.point.charge.account());
-        Self { point, stored: self.stored.clone() }
+        let (prefix, range) = (Arc::clone(&self.prefix), Arc::clone(&self.range));
+        Self { point, prefix, range, stored: self.stored.clone() }
+    }
+
+    /// The same with nothing in memory.
+    pub(crate) fn all_dropped(&self) -> Self {
+        let nothing = ChargedFilter::new(FilterState::NotResident, self.point.charge.account());
+        let nothing = Arc::new(nothing);
+        let (prefix, range) = (Arc::clone(&nothing), nothing);
+        Self { prefix, range, ..self.dropped() }
     }
 
     /// The same without a point filter in memory.
@@ -155,19 +170,22 @@ impl TableFilters {
         }
     }
 
-    /// Why the point filter cannot be used, or not as a whole.
+    /// Why a filter cannot be used, or not all of it.
     pub(crate) fn unusable(&self) -> Option<String> {
-        match &*self.point {
+        let unusable = self.all().into_iter().find_map(|filter| match filter {
             FilterState::Unusable(reason) => Some(reason.to_string()),
-            FilterState::Resident(_) | FilterState::NotResident | FilterState::None => {
-                let damage = self.stored.as_ref().and_then(|stored| stored.damage.get());
-                damage.map(|reason| reason.to_string())
-            }
-        }
+            FilterState::Resident(_) | FilterState::NotResident | FilterState::None => None,
+        });
+        let damage = || self.stored.as_ref().and_then(|stored| stored.damage.get());
+        unusable.or_else(|| damage().map(|reason| reason.to_string()))
     }
 
     /// Bytes of memory that the filters take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.point.memory_bytes()
+        self.all().into_iter().map(FilterState::memory_bytes).sum()
+    }
+
+    fn all(&self) -> [&FilterState; 3] {
+        [&self.point, &self.prefix, &self.range]
     }
 }

@@ -75,7 +75,7 @@ impl LiveTable {
 
     /// The table is part of no version any more: an iterator that keeps it needs no filters.
     pub(crate) fn let_go_of_filters(&self) {
-        self.set_filters(self.filters().dropped());
+        self.set_filters(self.filters().all_dropped());
     }
 
     /// The file is to be unlinked once the last reader lets go of the table.

@@ -11,7 +11,8 @@ use std::{
 
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, StoredFilter, Table, TableIdentity, TableSink, TableSummary, TableWriter,
+    BlockCache, FilterState, StoredFilter, Table, TableIdentity, TableSink, TableSource,
+    TableSummary, TableWriter,
 };
 
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
-    table::{FilterPlace, LiveTable, TableFilters, TableMeta, table_error},
+    table::{ChargedFilter, FilterPlace, LiveTable, TableFilters, TableMeta, table_error},
 };
 
 /// What a table writer buffers, in bytes, besides its blocks.
@@ -141,13 +142,11 @@ impl TableStore {
             return Err(Error::corrupt(path, 0, source));
         }
         let source = self.files.source(meta.id, path.clone())?;
-        let place = meta.filter.map(sievedb_sstable::FilterPlace::from);
         let identity = self.identity(meta.id, meta.salt);
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let stored = place.map(|place| StoredFilter::open(source, &identity, place)).transpose();
-        let filters = TableFilters::not_resident(stored, &self.memory);
+        let filters = self.open_filters(&source, &identity, &meta);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
@@ -202,6 +201,31 @@ impl TableStore {
     /// The table `id`, which no manifest ever named, is of no use.
     pub(crate) fn discard(&self, id: u64) {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
+    }
+
+    /// The filters of a table. That for prefixes and that for ranges are loaded if there is room, the
+    /// point filter is not.
+    fn open_filters(
+        &self,
+        source: &Arc<dyn TableSource>,
+        identity: &TableIdentity,
+        meta: &TableMeta,
+    ) -> TableFilters {
+        let load = |place: Option<FilterPlace>| {
+            let bytes = place.map_or(0, |place| place.bytes);
+            let in_memory = self.memory.bytes(MemoryUse::Filters);
+            let has_room = in_memory.saturating_add(bytes) <= self.memory.limit(MemoryUse::Filters);
+            let place = place.map(sievedb_sstable::FilterPlace::from);
+            let state = match place {
+                Some(_) if !has_room => FilterState::NotResident,
+                _ => FilterState::load(&**source, identity, place),
+            };
+            Arc::new(ChargedFilter::new(state, &self.memory))
+        };
+        let place = meta.filter.map(sievedb_sstable::FilterPlace::from);
+        let open = |place| StoredFilter::open(Arc::clone(source), identity, place);
+        let point = place.map(open).transpose();
+        TableFilters::point_not_resident(point, load(None), load(meta.range_filter), &self.memory)
     }
 
     fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {
@@ -271,6 +295,7 @@ impl TableBuilder {
 }
 
 fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMeta {
+    let in_table = |place| FilterPlace::in_file(id, place);
     TableMeta {
         id,
         level: place.level,
@@ -278,7 +303,9 @@ fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMe
         bytes: summary.bytes,
         checksum: summary.checksum,
         salt,
-        filter: summary.filter.map(|place| FilterPlace::in_file(id, place)),
+        filter: summary.filter.map(in_table),
+        prefix_filter: summary.prefix_filter.map(in_table),
+        range_filter: summary.range_filter.map(in_table),
         global_sequence: None,
         smallest: summary.smallest,
         largest: summary.largest,
