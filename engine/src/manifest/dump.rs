@@ -17,6 +17,7 @@ use crate::{
         dump::{describe as describe_records, payload_place},
         fields::{Field, Fields},
     },
+    table::FilterPlace,
 };
 
 /// Describes manifest `file_id`, up to its end or the first bad record.
@@ -91,12 +92,20 @@ fn describe_keyspace(field: &Field<'_>) -> Result<String, Corruption> {
 
 fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
     let (keyspace, table) = decode_table(field)?;
-    let filter = table.filter.map_or("no filter".to_owned(), |filter| {
-        format!("filter in {} at {} of {} bytes", filter.file_id, filter.offset, filter.bytes)
-    });
+    let say = |name: &str, place: FilterPlace| {
+        let FilterPlace { file_id, offset, bytes, .. } = place;
+        format!("{name} in {file_id} at {offset} of {bytes} bytes")
+    };
+    let mut filters = table.filter.map_or("no filter".to_owned(), |place| say("filter", place));
+    let others = [("prefix filter", table.prefix_filter), ("range filter", table.range_filter)];
+    for (name, place) in others {
+        if let Some(place) = place {
+            filters = format!("{filters}, {}", say(name, place));
+        }
+    }
     Ok(format!(
         "keyspace {keyspace} table {} level {} run {}, {} bytes, checksum {:016x}, salt {:016x}, \
-         {filter}, keys {} to {}, {} entries with {} tombstones, sequence {} to {}",
+         {filters}, keys {} to {}, {} entries with {} tombstones, sequence {} to {}",
         table.id,
         table.level,
         table.run,

@@ -1,6 +1,6 @@
 //! The filters of a table as they are in memory.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use sievedb_sstable::FilterState;
 
@@ -11,35 +11,58 @@ use crate::memory::{Charge, MemoryAccount, MemoryUse};
 #[derive(Debug)]
 pub(crate) struct TableFilters {
     /// Knows the user key of every entry.
-    pub(crate) point: FilterState,
+    pub(crate) point: ChargedFilter,
+    /// Knows the prefix of every user key that has one, by the extractor that the keyspace has now.
+    pub(crate) prefix: Arc<ChargedFilter>,
+    /// Answers for ranges of user keys.
+    pub(crate) range: Arc<ChargedFilter>,
+}
+
+/// A filter whose memory is charged for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct ChargedFilter {
+    state: FilterState,
     _charge: Charge,
 }
 
-impl TableFilters {
-    /// These filters, whose memory is charged to `memory` for as long as they live.
-    pub(crate) fn new(point: FilterState, memory: &Arc<MemoryAccount>) -> Self {
-        let charge = memory.charge(MemoryUse::Filters, point.memory_bytes());
-        Self { point, _charge: charge }
+impl ChargedFilter {
+    pub(crate) fn new(state: FilterState, memory: &Arc<MemoryAccount>) -> Self {
+        let charge = memory.charge(MemoryUse::Filters, state.memory_bytes());
+        Self { state, _charge: charge }
     }
+}
 
+impl Deref for ChargedFilter {
+    type Target = FilterState;
+
+    fn deref(&self) -> &FilterState {
+        &self.state
+    }
+}
+
+impl TableFilters {
     /// Asks the processor for the line of the point filter that a test of `hash` will read, so that
     /// the test need not wait.
     pub(crate) fn prefetch(&self, hash: u64) {
-        if let FilterState::Resident(filter) = &self.point {
+        if let FilterState::Resident(filter) = &*self.point {
             filter.prefetch(hash);
         }
     }
 
-    /// Why the point filter cannot be used, if it cannot.
+    /// Why a filter cannot be used, if one cannot.
     pub(crate) fn unusable(&self) -> Option<String> {
-        match &self.point {
+        self.all().into_iter().find_map(|filter| match filter {
             FilterState::Unusable(reason) => Some(reason.to_string()),
             FilterState::Resident(_) | FilterState::None => None,
-        }
+        })
     }
 
     /// Bytes of memory that the filters take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.point.memory_bytes()
+        self.all().into_iter().map(FilterState::memory_bytes).sum()
+    }
+
+    fn all(&self) -> [&FilterState; 3] {
+        [&self.point, &self.prefix, &self.range]
     }
 }

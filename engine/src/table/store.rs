@@ -11,7 +11,8 @@ use std::{
 
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, Table, TableIdentity, TableSink, TableSummary, TableWriter,
+    BlockCache, FilterState, Table, TableIdentity, TableSink, TableSource, TableSummary,
+    TableWriter,
 };
 
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
-    table::{FilterPlace, LiveTable, TableFilters, TableMeta, table_error},
+    table::{ChargedFilter, FilterPlace, LiveTable, TableFilters, TableMeta, table_error},
 };
 
 /// What a table writer buffers, in bytes, besides its blocks.
@@ -79,7 +80,7 @@ impl TableStore {
             folder: folder.to_owned(),
             store_id,
             hash_seed,
-            cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
+            cache: Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes))),
             counters,
             obsolete_files: Arc::default(),
             memory,
@@ -141,15 +142,31 @@ impl TableStore {
             return Err(Error::corrupt(path, 0, source));
         }
         let source = self.files.source(meta.id, path.clone())?;
-        let place = meta.filter.map(sievedb_sstable::FilterPlace::from);
         let identity = self.identity(meta.id, meta.salt);
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let filters =
-            TableFilters::new(FilterState::load(&*source, &identity, place), &self.memory);
+        let filters = self.load_filters(&*source, &identity, &meta);
         let obsolete_files = Arc::clone(&self.obsolete_files);
-        Ok(LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory))
+        let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
+        self.fit_cache();
+        Ok(live)
+    }
+
+    /// Gives the block cache what the indexes leave of their common part: they are resident and take
+    /// what they need, which it goes without. To be called when the indexes or the part have changed.
+    pub(crate) fn fit_cache(&self) {
+        /// Changes of a smaller share are not passed on, but rounded down.
+        const STEPS: u64 = 64;
+
+        let part = self.memory.limit(MemoryUse::Indexes);
+        let left = part.saturating_sub(self.memory.bytes(MemoryUse::Indexes));
+        let step = (part / STEPS).max(1);
+        // It rounds up to its shards: `left` is not exceeded all the same, but by a remainder.
+        let capacity = left / step * step;
+        if capacity.abs_diff(self.cache.capacity_bytes()) >= step {
+            self.cache.set_capacity_bytes(capacity);
+        }
     }
 
     /// As [`open`](Self::open), and tells `listener` of a filter that cannot be used.
@@ -184,6 +201,24 @@ impl TableStore {
     /// The table `id`, which no manifest ever named, is of no use.
     pub(crate) fn discard(&self, id: u64) {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
+    }
+
+    /// Brings the filters of a table into memory, as far as they can be used.
+    fn load_filters(
+        &self,
+        source: &dyn TableSource,
+        identity: &TableIdentity,
+        meta: &TableMeta,
+    ) -> TableFilters {
+        let load = |place: Option<FilterPlace>| {
+            let place = place.map(sievedb_sstable::FilterPlace::from);
+            ChargedFilter::new(FilterState::load(source, identity, place), &self.memory)
+        };
+        TableFilters {
+            point: load(meta.filter),
+            prefix: Arc::new(load(None)),
+            range: Arc::new(load(meta.range_filter)),
+        }
     }
 
     fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {
@@ -253,6 +288,7 @@ impl TableBuilder {
 }
 
 fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMeta {
+    let in_table = |place| FilterPlace::in_file(id, place);
     TableMeta {
         id,
         level: place.level,
@@ -260,7 +296,9 @@ fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMe
         bytes: summary.bytes,
         checksum: summary.checksum,
         salt,
-        filter: summary.filter.map(|place| FilterPlace::in_file(id, place)),
+        filter: summary.filter.map(in_table),
+        prefix_filter: summary.prefix_filter.map(in_table),
+        range_filter: summary.range_filter.map(in_table),
         global_sequence: None,
         smallest: summary.smallest,
         largest: summary.largest,

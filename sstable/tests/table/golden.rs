@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sievedb_format::RangeTombstone;
-use sievedb_sstable::{Compression, TableOptions, TableSource, describe};
+use sievedb_sstable::{Compression, PrefixExtractor, TableOptions, TableSource, describe};
 
 use crate::support::{Built, Entry, IDENTITY, build_as};
 
@@ -50,7 +50,10 @@ fn a_table_with_every_part() {
         let user_key = [&long.repeat(6)[..], &[b'0' + n]].concat();
         entries.insert(1 + usize::from(n), Entry::put(&user_key, 20, &[b'v'; 900]));
     }
-    let options = TableOptions::new().block_bytes(1 << 10).index_partition_bytes(1 << 10);
+    let options = TableOptions::new()
+        .block_bytes(1 << 10)
+        .index_partition_bytes(1 << 10)
+        .prefix_filter(PrefixExtractor::Separator(b' '), 10.0);
     let tombstones = [RangeTombstone::new(b"b", b"d", 40), RangeTombstone::new(b"b", b"c", 50)];
     check_golden("every_part", &build_as(IDENTITY, &entries, &tombstones, options));
 }
