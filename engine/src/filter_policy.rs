@@ -26,8 +26,8 @@ pub struct FilterPolicy {
 #[non_exhaustive]
 pub enum FilterPolicyKind {
     /// The fewest needless reads for the bits: many bits a key for small sorted runs, fewer for the
-    /// largest one; ribbons, and blocked Bloom filters for runs with less than a hundredth of the
-    /// keys or fewer than 2,000.
+    /// largest one; ribbons, and blocked Bloom filters for runs with less than one key in 400
+    /// of all or fewer than 2,000.
     #[default]
     Auto,
     /// Blocked Bloom filters with the same bits per key everywhere: quicker to build and to ask, and
