@@ -22,6 +22,12 @@ pub fn small_options(fs: Arc<dyn Fs>) -> Options {
         .keyspace(small_keyspace())
 }
 
+/// The same with a bound of the filters between nothing and more than all of them take, drawn from `seed`.
+pub fn bounded_options(fs: Arc<dyn Fs>, seed: u64) -> Options {
+    let share = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
+    small_options(fs).filter_bytes_max(share * 64)
+}
+
 /// The keyspace half of [`small_options`].
 pub fn small_keyspace() -> KeyspaceOptions {
     KeyspaceOptions::new()

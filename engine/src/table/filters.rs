@@ -102,24 +102,21 @@ impl TableFilters {
 
     /// The same with so many columns of the point filter, or all of another filter, read from its file.
     ///
-    /// # Errors
-    ///
-    /// What is to take the place of these if that cannot be had; `None` if they stay. It is not tried
-    /// again.
-    pub(crate) fn loaded(&self, columns: f64) -> Result<Self, Option<Self>> {
-        let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none());
-        let stored = stored.ok_or(None)?;
+    /// If that cannot be read, [`damage`](Self::damage) tells from then on, and it is not tried again.
+    /// What is in memory then stays: `None`.
+    pub(crate) fn loaded(&self, columns: f64) -> Option<Self> {
+        let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none())?;
         // The bytes from the file are in memory beside the filter that is made of them.
         let memory = self.point.charge.account();
         let buffer_bytes = stored.filter.memory_bytes(columns) as usize; // It is to be in memory.
         let _buffer = memory.charge(MemoryUse::Writing, buffer_bytes);
         match stored.filter.load(columns) {
-            Ok(filter) => Ok(self.with_point(FilterState::Resident(filter))),
+            Ok(filter) => Some(self.with_point(FilterState::Resident(filter))),
             Err(reason) => {
                 let _ = stored.damage.set(reason.to_string().into());
                 // What is in memory was verified and stays.
                 let is_resident = self.point.resident().is_some();
-                Err((!is_resident).then(|| self.with_point(FilterState::Unusable(reason))))
+                (!is_resident).then(|| self.with_point(FilterState::Unusable(reason)))
             }
         }
     }
@@ -176,8 +173,12 @@ impl TableFilters {
             FilterState::Unusable(reason) => Some(reason.to_string()),
             FilterState::Resident(_) | FilterState::NotResident | FilterState::None => None,
         });
-        let damage = || self.stored.as_ref().and_then(|stored| stored.damage.get());
-        unusable.or_else(|| damage().map(|reason| reason.to_string()))
+        unusable.or_else(|| self.damage().map(str::to_owned))
+    }
+
+    /// Why columns of the point filter could not be read from its file, if that was tried.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.stored.as_ref().and_then(|stored| stored.damage.get()).map(|reason| &**reason)
     }
 
     /// Bytes of memory that the filters take.

@@ -1,10 +1,13 @@
 //! Power cuts after every operation of scripted histories.
 
+use std::sync::Arc;
+
+use sievedb::fs::MemoryFs;
 use sievedb_tests::{
     case::Case,
     enumerate::{Extent, enumerate, on_two_threads, run_case},
     kill::kill_everywhere,
-    settings::{from_env, report, seed, small_options},
+    settings::{bounded_options, from_env, report, seed},
     workload::{WORKLOADS, workload},
 };
 
@@ -20,18 +23,18 @@ const STATES_MIN: usize = 20_000;
 #[test]
 fn every_crash_leaves_a_legal_state() {
     let case = from_env("SIEVE_CASE", String::new());
+    let seed = seed("crash enumeration", 1);
+    // Other bounds of the filters with each seed.
+    let options = move |disk: Arc<MemoryFs>| bounded_options(disk, seed);
     if !case.is_empty() {
         let case: Case = case.parse().expect("SIEVE_CASE is as a failure printed it");
         let workload = workload(&case.workload);
-        run_case(workload, &|disk| small_options(disk), &case)
-            .unwrap_or_else(|violation| panic!("{violation}"));
+        run_case(workload, &options, &case).unwrap_or_else(|violation| panic!("{violation}"));
         report(&format!("crash enumeration: {case} is legal"));
         return;
     }
-    let extent = Extent::usual(seed("crash enumeration", 1));
-    let results = on_two_threads(WORKLOADS, |workload| {
-        enumerate(workload, &|disk| small_options(disk), &extent)
-    });
+    let extent = Extent::usual(seed);
+    let results = on_two_threads(WORKLOADS, |workload| enumerate(workload, &options, &extent));
     let mut states = 0;
     let mut violations = Vec::new();
     for (workload, result) in WORKLOADS.iter().zip(results) {

@@ -196,19 +196,14 @@ impl<'a> Changes<'a> {
     }
 
     fn load_table(&mut self, target: &Target, filters: &Arc<TableFilters>, columns: f64) {
-        match filters.loaded(columns) {
-            Ok(loaded) => {
-                self.bytes_loaded += loaded.memory_bytes() as u64;
-                self.replace(target, filters, loaded);
-            }
-            Err(instead) => {
-                if let Some(instead) = instead {
-                    self.replace(target, filters, instead);
-                }
-                let (keyspace, table_id) = (target.keyspace, target.live.meta.id);
-                let reason = target.live.filters().unusable().unwrap_or_default();
-                self.unreadable.push(Unreadable { keyspace, table_id, reason });
-            }
+        if let Some(loaded) = filters.loaded(columns) {
+            self.bytes_loaded += loaded.memory_bytes() as u64;
+            self.replace(target, filters, loaded);
+        }
+        if let Some(reason) = filters.damage() {
+            let (keyspace, table_id) = (target.keyspace, target.live.meta.id);
+            let reason = reason.to_owned();
+            self.unreadable.push(Unreadable { keyspace, table_id, reason });
         }
     }
 
