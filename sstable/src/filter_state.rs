@@ -2,6 +2,7 @@
 
 use std::{error, fmt, io};
 
+use bytes::Bytes;
 use sievedb_filter::{DecodeError, Expected, TableFilter, filter_block};
 
 use crate::{identity::TableIdentity, source::TableSource};
@@ -17,11 +18,11 @@ pub struct FilterPlace {
     pub checksum: u32,
 }
 
-/// What a table's filter can do for a lookup.
+/// What a table's filter can do for a lookup; a [`RangeFilter`](sievedb_filter::RangeFilter) for a scan.
 #[derive(Debug)]
-pub enum FilterState {
+pub enum FilterState<F = TableFilter> {
     /// It was read and verified.
-    Resident(TableFilter),
+    Resident(F),
     /// There is one, and it must not be used: every key may be in the table.
     Unusable(FilterUnusable),
     /// There is one in the file, and memory has no room for it: every key may be in the table.
@@ -115,11 +116,25 @@ fn load(
     identity: &TableIdentity,
     place: FilterPlace,
 ) -> Result<TableFilter, FilterUnusable> {
+    let block = read_block(source, place)?;
+    filter_block::decode(&block, expected(identity)).map_err(FilterUnusable::Refused)
+}
+
+/// What a table with this identity says about its filters.
+pub(crate) fn expected(identity: &TableIdentity) -> Expected {
+    let TableIdentity { hash_seed, salt, .. } = *identity;
+    Expected { hash_seed, salt }
+}
+
+/// Reads the filter block at `place`.
+pub(crate) fn read_block(
+    source: &dyn TableSource,
+    place: FilterPlace,
+) -> Result<Bytes, FilterUnusable> {
     let length = place.length_in(source)?;
     let block = source.read_at(place.offset, length).map_err(FilterUnusable::Io)?;
     place.check(&block)?;
-    let TableIdentity { hash_seed, salt, .. } = *identity;
-    filter_block::decode(&block, Expected { hash_seed, salt }).map_err(FilterUnusable::Refused)
+    Ok(block)
 }
 
 impl FilterPlace {

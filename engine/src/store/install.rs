@@ -59,7 +59,10 @@ impl Store {
     /// As [`edit_manifest`](Store::edit_manifest). The new tables are then orphans.
     pub(crate) fn install(&self, tree: &Arc<Tree>, change: &Change) -> Result<()> {
         let listener = self.options.listener.as_deref();
-        let open = |meta| self.tables.open_and_report(&tree.name, meta, listener).map(Arc::new);
+        let open = |meta| {
+            let opened = self.tables.open_and_report(&tree.name, &tree.options, meta, listener);
+            opened.map(Arc::new)
+        };
         let opened = change.added.iter().map(open);
         let opened = opened.collect::<Result<Vec<_>>>()?;
         if !opened.is_empty() {

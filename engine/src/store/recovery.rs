@@ -185,7 +185,7 @@ impl<'a> LogState<'a> {
             return Ok(());
         }
         // Refuses options that cannot be read here, where the record is known.
-        let _: KeyspaceOptions = KeyspaceOptions::decode(options)?;
+        let _: KeyspaceOptions = KeyspaceOptions::decode(options, &[])?;
         if id >= ID_MAX {
             return Err(Corruption::OutOfRange { what: "keyspace id", value: id });
         }
@@ -303,7 +303,7 @@ fn present_options(
     if name == DEFAULT_KEYSPACE {
         return Ok(options.keyspace.clone());
     }
-    KeyspaceOptions::decode(encoded)
+    KeyspaceOptions::decode(encoded, &options.prefix_functions)
 }
 
 fn has_older(keyspace: &KeyspaceState, key: &[u8]) -> bool {
@@ -322,14 +322,15 @@ fn open_trees(
 ) -> Result<BTreeMap<String, Arc<Tree>>> {
     let mut found = Vec::new();
     for (&id, keyspace) in &state.keyspaces {
-        let mut opened = Vec::new();
-        for meta in keyspace.tables.values() {
-            let live = tables.open_and_report(&keyspace.name, meta, options.listener.as_deref())?;
-            opened.push((meta.level, meta.run, Arc::new(live)));
-        }
         let name = &keyspace.name;
         let keyspace_options = present_options(options, name, &keyspace.options);
         let keyspace_options = keyspace_options.map_err(|source| corrupt_state(folder, source))?;
+        let listener = options.listener.as_deref();
+        let mut opened = Vec::new();
+        for meta in keyspace.tables.values() {
+            let live = tables.open_and_report(name, &keyspace_options, meta, listener)?;
+            opened.push((meta.level, meta.run, Arc::new(live)));
+        }
         found.push((id, name, keyspace_options, opened));
     }
     let filters = found.iter().map(|(id, name, options, opened)| {

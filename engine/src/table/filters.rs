@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use sievedb_filter::{FilterKind, TableFilter};
+use sievedb_filter::{
+    FilterKind, RangeFilter, TableFilter,
+    many::{self, Asked},
+};
 use sievedb_sstable::{FilterState, FilterUnusable, StoredFilter};
 
 use crate::memory::{Charge, MemoryAccount, MemoryUse};
@@ -19,7 +22,7 @@ pub(crate) struct TableFilters {
     /// Knows the prefix of every user key that has one, by the extractor that the keyspace has now.
     pub(crate) prefix: Arc<ChargedFilter>,
     /// Answers for ranges of user keys.
-    pub(crate) range: Arc<ChargedFilter>,
+    pub(crate) range: Arc<ChargedFilter<RangeFilter>>,
     /// The point filter in its file; `None` if there is none, or its trailer is damaged.
     stored: Option<Arc<Stored>>,
 }
@@ -34,8 +37,8 @@ struct Stored {
 
 /// A filter whose memory is charged for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct ChargedFilter {
-    state: FilterState,
+pub(crate) struct ChargedFilter<F = TableFilter> {
+    state: FilterState<F>,
     charge: Charge,
 }
 
@@ -46,10 +49,17 @@ impl ChargedFilter {
     }
 }
 
-impl Deref for ChargedFilter {
-    type Target = FilterState;
+impl ChargedFilter<RangeFilter> {
+    pub(crate) fn of_ranges(state: FilterState<RangeFilter>, memory: &Arc<MemoryAccount>) -> Self {
+        let charge = memory.charge(MemoryUse::Filters, state.range_memory_bytes());
+        Self { state, charge }
+    }
+}
 
-    fn deref(&self) -> &FilterState {
+impl<F> Deref for ChargedFilter<F> {
+    type Target = FilterState<F>;
+
+    fn deref(&self) -> &FilterState<F> {
         &self.state
     }
 }
@@ -59,7 +69,7 @@ impl TableFilters {
     pub(crate) fn point_not_resident(
         stored: Result<Option<StoredFilter>, FilterUnusable>,
         prefix: Arc<ChargedFilter>,
-        range: Arc<ChargedFilter>,
+        range: Arc<ChargedFilter<RangeFilter>>,
         memory: &Arc<MemoryAccount>,
     ) -> Self {
         let (stored, state) = match stored {
@@ -82,9 +92,9 @@ impl TableFilters {
 
     /// The same with nothing in memory.
     pub(crate) fn all_dropped(&self) -> Self {
-        let nothing = ChargedFilter::new(FilterState::NotResident, self.point.charge.account());
-        let nothing = Arc::new(nothing);
-        let (prefix, range) = (Arc::clone(&nothing), nothing);
+        let memory = self.point.charge.account();
+        let prefix = Arc::new(ChargedFilter::new(FilterState::NotResident, memory));
+        let range = Arc::new(ChargedFilter::of_ranges(FilterState::NotResident, memory));
         Self { prefix, range, ..self.dropped() }
     }
 
@@ -159,21 +169,20 @@ impl TableFilters {
         }
     }
 
-    /// Asks the processor for the line of the point filter that a test of `hash` will read, so that
-    /// the test need not wait.
-    pub(crate) fn prefetch(&self, hash: u64) {
+    /// Asks the processor for the lines of the point filter that a test will read, so that the test
+    /// need not wait.
+    #[inline]
+    pub(crate) fn prefetch(&self, asked: Asked) {
         if let FilterState::Resident(filter) = &*self.point {
-            filter.prefetch(hash);
+            many::prefetch(filter, asked);
         }
     }
 
     /// Why a filter cannot be used, or not all of it.
     pub(crate) fn unusable(&self) -> Option<String> {
-        let unusable = self.all().into_iter().find_map(|filter| match filter {
-            FilterState::Unusable(reason) => Some(reason.to_string()),
-            FilterState::Resident(_) | FilterState::NotResident | FilterState::None => None,
-        });
-        unusable.or_else(|| self.damage().map(str::to_owned))
+        let reason = reason(&self.point).or(reason(&self.prefix)).or(reason(&self.range));
+        let damage = || self.damage().map(str::to_owned);
+        reason.map(FilterUnusable::to_string).or_else(damage)
     }
 
     /// Why columns of the point filter could not be read from its file, if that was tried.
@@ -183,10 +192,19 @@ impl TableFilters {
 
     /// Bytes of memory that the filters take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.all().into_iter().map(FilterState::memory_bytes).sum()
+        self.point.memory_bytes() + self.other_bytes()
     }
 
-    fn all(&self) -> [&FilterState; 3] {
-        [&self.point, &self.prefix, &self.range]
+    /// Bytes of memory that the prefix filter and the range filter take.
+    pub(crate) fn other_bytes(&self) -> usize {
+        self.prefix.memory_bytes() + self.range.range_memory_bytes()
+    }
+}
+
+/// Why a filter cannot be used, if it cannot.
+fn reason<F>(filter: &FilterState<F>) -> Option<&FilterUnusable> {
+    match filter {
+        FilterState::Unusable(reason) => Some(reason),
+        FilterState::Resident(_) | FilterState::NotResident | FilterState::None => None,
     }
 }

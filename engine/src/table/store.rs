@@ -11,8 +11,8 @@ use std::{
 
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, StoredFilter, Table, TableIdentity, TableSink, TableSource,
-    TableSummary, TableWriter,
+    BlockCache, FilterState, PrefixExtractor, StoredFilter, Table, TableIdentity, TableSink,
+    TableSource, TableSummary, TableWriter,
 };
 
 use crate::{
@@ -124,16 +124,26 @@ impl TableStore {
         let unfinished =
             Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
         let charge = self.memory.charge(MemoryUse::Writing, WRITER_BYTES + 2 * options.block_bytes);
-        Ok(TableBuilder { writer, file, unfinished, id, salt, charge })
+        // The filters are built one after the other.
+        let has_prefixes = options.prefix_extractor.present().is_some();
+        let has_ranges = options.range_filter_bits_per_key > 0.0;
+        let more = usize::from(has_prefixes) + usize::from(has_ranges);
+        let entry_bytes = ENTRY_BYTES + more * size_of::<u64>();
+        Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge })
     }
 
-    /// Opens a table that the manifest names, or is about to name. Its filter is not resident yet.
+    /// Opens a table that the manifest names, or is about to name, of a keyspace with these options. Its
+    /// point filter is not resident yet.
     ///
     /// # Errors
     ///
     /// [`Error::Io`]; [`Error::Corrupt`] if the file is not the table that `meta` describes. A
     /// damaged filter is no error.
-    pub(crate) fn open(&self, meta: Arc<TableMeta>) -> Result<LiveTable> {
+    pub(crate) fn open(
+        &self,
+        options: &KeyspaceOptions,
+        meta: Arc<TableMeta>,
+    ) -> Result<LiveTable> {
         let path = FileName::Table(meta.id).path(&self.folder);
         // Reserved, and not to be read as if they were not there.
         if meta.global_sequence.is_some() || !meta.blob_files.is_empty() {
@@ -146,7 +156,11 @@ impl TableStore {
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let filters = self.open_filters(&source, &identity, &meta);
+        // Stored prefixes are of use to the extractor that found them, and to no other.
+        let stored = table.properties().prefix_filter.as_ref().map(|(_, name)| &**name);
+        let extractor = options.prefix_extractor.present();
+        let extractor = extractor.filter(|extractor| stored == Some(&*extractor.name()));
+        let filters = self.open_filters(&source, &identity, &meta, extractor);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
@@ -177,10 +191,11 @@ impl TableStore {
     pub(crate) fn open_and_report(
         &self,
         keyspace: &str,
+        options: &KeyspaceOptions,
         meta: &Arc<TableMeta>,
         listener: Option<&dyn EventListener>,
     ) -> Result<LiveTable> {
-        let live = self.open(Arc::clone(meta))?;
+        let live = self.open(options, Arc::clone(meta))?;
         if let (Some(reason), Some(listener)) = (live.filters().unusable(), listener) {
             let (keyspace, table_id) = (keyspace.to_owned(), meta.id);
             tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
@@ -203,29 +218,41 @@ impl TableStore {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
     }
 
-    /// The filters of a table. That for prefixes and that for ranges are loaded if there is room, the
-    /// point filter is not.
+    /// The filters of a table. That for prefixes, if it was built with `extractor`, and that for ranges
+    /// are loaded if there is room; the point filter is not.
     fn open_filters(
         &self,
         source: &Arc<dyn TableSource>,
         identity: &TableIdentity,
         meta: &TableMeta,
+        extractor: Option<&PrefixExtractor>,
     ) -> TableFilters {
-        let load = |place: Option<FilterPlace>| {
+        let memory = &self.memory;
+        let has_room = |place: &Option<FilterPlace>| {
             let bytes = place.map_or(0, |place| place.bytes);
-            let in_memory = self.memory.bytes(MemoryUse::Filters);
-            let has_room = in_memory.saturating_add(bytes) <= self.memory.limit(MemoryUse::Filters);
-            let place = place.map(sievedb_sstable::FilterPlace::from);
-            let state = match place {
-                Some(_) if !has_room => FilterState::NotResident,
-                _ => FilterState::load(&**source, identity, place),
-            };
-            Arc::new(ChargedFilter::new(state, &self.memory))
+            let in_memory = memory.bytes(MemoryUse::Filters);
+            bytes == 0 || in_memory.saturating_add(bytes) <= memory.limit(MemoryUse::Filters)
         };
-        let place = meta.filter.map(sievedb_sstable::FilterPlace::from);
-        let open = |place| StoredFilter::open(Arc::clone(source), identity, place);
-        let point = place.map(open).transpose();
-        TableFilters::point_not_resident(point, load(None), load(meta.range_filter), &self.memory)
+        let stored = |place: FilterPlace| sievedb_sstable::FilterPlace::from(place);
+        let prefix = match extractor {
+            Some(_) if !has_room(&meta.prefix_filter) => FilterState::NotResident,
+            Some(extractor) => {
+                let hash_seed = extractor.hash_seed(self.hash_seed);
+                let identity = TableIdentity { hash_seed, ..*identity };
+                FilterState::load(&**source, &identity, meta.prefix_filter.map(stored))
+            }
+            None => FilterState::None,
+        };
+        let prefix = Arc::new(ChargedFilter::new(prefix, memory));
+        let bounds = (&*meta.smallest, &*meta.largest);
+        let range = if has_room(&meta.range_filter) {
+            FilterState::load_range(&**source, identity, meta.range_filter.map(stored), bounds)
+        } else {
+            FilterState::NotResident
+        };
+        let range = Arc::new(ChargedFilter::of_ranges(range, memory));
+        let open = |place| StoredFilter::open(Arc::clone(source), identity, stored(place));
+        TableFilters::point_not_resident(meta.filter.map(open).transpose(), prefix, range, memory)
     }
 
     fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {
@@ -256,6 +283,8 @@ pub(crate) struct TableBuilder {
     unfinished: Unfinished,
     id: u64,
     salt: u64,
+    /// What an entry takes until the filters are built.
+    entry_bytes: usize,
     charge: Charge,
 }
 
@@ -267,7 +296,7 @@ impl TableBuilder {
     /// [`Error::Io`].
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
         if self.writer.entries().is_multiple_of(ENTRIES_CHARGED) {
-            self.charge.grow(ENTRIES_CHARGED as usize * ENTRY_BYTES);
+            self.charge.grow(ENTRIES_CHARGED as usize * self.entry_bytes);
         }
         self.writer
             .add(key, value)
@@ -285,7 +314,7 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, mut unfinished, id, salt, charge: _charge } = self;
+        let Self { writer, file, mut unfinished, id, salt, charge: _charge, .. } = self;
         let path = &unfinished.path;
         let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;

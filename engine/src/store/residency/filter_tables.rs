@@ -87,6 +87,16 @@ impl KeyspaceTables {
         self.policy.bits_per_key(bits + rounding / keys as f64)
     }
 
+    /// Bytes that prefix and range filters take.
+    fn other_bytes(&self) -> u64 {
+        self.tables().map(|live| live.filters().other_bytes() as u64).sum()
+    }
+
+    /// What the policy leaves to point filters.
+    fn point_bytes_max(&self) -> Option<u64> {
+        self.policy.memory_bytes_max.map(|bytes| bytes.saturating_sub(self.other_bytes()))
+    }
+
     /// Bytes that the filters take.
     pub(super) fn filter_bytes(&self) -> u64 {
         self.tables().map(|live| live.filters().memory_bytes() as u64).sum()
@@ -104,11 +114,14 @@ impl FilterTables {
     pub(super) fn shape(&self, filter_bytes_max: u64, measured: &MeasuredUse) -> StoreShape {
         let keyspaces = self.keyspaces.iter().map(|keyspace| KeyspaceShape {
             policy: keyspace.rounded_policy(),
-            filter_bytes_max: keyspace.policy.memory_bytes_max,
+            filter_bytes_max: keyspace.point_bytes_max(),
             lookups: measured.lookups(keyspace.id),
             runs: keyspace.runs.iter().map(|run| run_shape(keyspace.id, run, measured)).collect(),
         });
+        // What prefix and range filters take is not the planner's.
         let filter_bytes_max = Some(filter_bytes_max).filter(|&bytes| bytes < u64::MAX);
+        let others = self.keyspaces.iter().map(KeyspaceTables::other_bytes).sum();
+        let filter_bytes_max = filter_bytes_max.map(|bytes| bytes.saturating_sub(others));
         StoreShape { filter_bytes_max, keyspaces: keyspaces.collect() }
     }
 
