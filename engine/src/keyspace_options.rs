@@ -13,6 +13,7 @@
 //! | 6      | compression: 0 none, 1 LZ4                         |
 //! | 7      | version of the key hash                            |
 //! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
+//! | 12     | most memory for filters, in bytes; missing for no bound |
 //! | 13     | thousandths of a range filter bit per key          |
 //! | 14     | length of the name of the prefix extractor, which follows (UTF-8) |
 //!
@@ -82,6 +83,7 @@ mod field {
     pub(super) const COMPRESSION: u64 = 6;
     pub(super) const KEY_HASH_VERSION: u64 = 7;
     pub(super) const FILTER_POLICY_KIND: u64 = 8;
+    pub(super) const FILTER_MEMORY_BYTES_MAX: u64 = 12;
     pub(super) const RANGE_FILTER_MILLIBITS_PER_KEY: u64 = 13;
     pub(super) const PREFIX_EXTRACTOR: u64 = 14;
 }
@@ -243,8 +245,9 @@ impl KeyspaceOptions {
             (field::FILTER_POLICY_KIND, policy.kind.number()),
             (field::RANGE_FILTER_MILLIBITS_PER_KEY, range_millibits),
         ];
+        let bound = policy.memory_bytes_max.map(|bytes| (field::FILTER_MEMORY_BYTES_MAX, bytes));
         let mut bytes = Vec::new();
-        for (number, value) in fields {
+        for (number, value) in fields.into_iter().chain(bound) {
             bytes.put_varint(number);
             bytes.put_varint(value);
         }
@@ -281,6 +284,9 @@ impl KeyspaceOptions {
                         1 => Compression::Lz4,
                         _ => return Err(out_of_range),
                     };
+                }
+                field::FILTER_MEMORY_BYTES_MAX => {
+                    options.filter_policy.memory_bytes_max = Some(value);
                 }
                 field::FILTER_POLICY_KIND => {
                     let kind = FilterPolicyKind::from_number(value);
@@ -324,6 +330,9 @@ mod tests {
             .compression(Compression::None)
             .prefix_extractor(PrefixExtractor::Separator(b'/'))
             .range_filter_bits_per_key(12.5);
+        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options.clone()));
+        let bounded = options.filter_policy.memory_bytes_max(1 << 20);
+        let options = options.filter_policy(bounded);
         assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
     }
 

@@ -35,7 +35,7 @@ impl FilterState<RangeFilter> {
     pub fn resident_range(&self) -> Option<&RangeFilter> {
         match self {
             Self::Resident(filter) => Some(filter),
-            Self::Unusable(_) | Self::None => None,
+            Self::Unusable(_) | Self::NotResident | Self::None => None,
         }
     }
 

@@ -11,17 +11,14 @@ use crate::filter_policy::FilterChoice;
 const COLUMNS_MAX: f64 = 32.0;
 
 /// Bytes of a ribbon that no column takes: its layers, and what is rounded up. With some to spare.
-const RIBBON_BYTES: f64 = 640.0;
+const RIBBON_BYTES: f64 = 448.0;
 
-/// The same for each key: a byte for 128 of them says which keys go to the next layer.
-const RIBBON_BYTES_PER_KEY: f64 = 1.0 / 128.0;
-
-/// Slots of a ribbon for each key. A few thousandths stay empty.
-const RIBBON_SLOTS_PER_KEY: f64 = 1.003;
+/// The same for each key: two bits for 128 of them say which keys go to the next layer.
+const RIBBON_BYTES_PER_KEY: f64 = 1.0 / 512.0;
 
 /// Fewest keys of a ribbon that gets a fraction of a column: with fewer it is rounded to a part of so
-/// few blocks that it becomes another fraction.
-const FRACTION_KEYS_MIN: u64 = 8_192;
+/// few blocks, of 64 keys, that it becomes another fraction.
+const FRACTION_KEYS_MIN: u64 = 1_024;
 
 /// Bytes of a line of a blocked Bloom filter.
 const LINE_BYTES: f64 = 64.0;
@@ -78,7 +75,7 @@ impl Curve {
         let form = match kind {
             FilterKind::Ribbon if bits_max >= 1.0 => Form::Ribbon {
                 fixed_bytes: ribbon_fixed_bytes(keys),
-                column_bytes: keys as f64 * RIBBON_SLOTS_PER_KEY / 8.0,
+                column_bytes: keys as f64 / 8.0,
                 has_fractions: true,
             },
             FilterKind::BinaryFuse => Form::Fuse { keys: keys as f64 },

@@ -14,9 +14,10 @@ use crate::filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind};
 /// Below so many keys a Bloom filter: a ribbon has 64 slots at least, and layers.
 const RIBBON_KEYS_MIN: u64 = 2_000;
 
-/// A run with less than this share of the keys gets Bloom filters. What they take more is a small
-/// part of all bits, and they are built and asked in a quarter of the time.
-const RIBBON_SHARE_MIN: f64 = 0.01;
+/// A run with less than this share of the keys gets Bloom filters. What they take more, some ten bits a
+/// key at the rates of small runs, is a small part of all bits, and they are built and asked in a
+/// quarter of the time.
+const RIBBON_SHARE_MIN: f64 = 1.0 / 400.0;
 
 /// What is held while one filter takes the place of another is at most this part of a bound. A larger
 /// filter has to go before its successor is made.
@@ -24,7 +25,7 @@ const HEADROOM_PART: u64 = 16;
 
 /// Filters that are there may exceed the average that the policy names by this factor: what a ribbon
 /// rounds up is no reason to take a column from it as soon as it is written.
-const AVERAGE_SLACK: f64 = 1.02;
+const AVERAGE_SLACK: f64 = 1.005;
 
 /// A ribbon in memory gets a fraction of a column in parts of this size.
 const COLUMN_PART: f64 = 1.0 / 8.0;
@@ -32,15 +33,19 @@ const COLUMN_PART: f64 = 1.0 / 8.0;
 /// A ribbon is not read again for less than this part of a column more.
 const COLUMN_GROWTH_MIN: f64 = 0.25;
 
+/// New ribbons are planned with at most so many columns more than [`best_columns`] lets expect, which only
+/// saves time.
+const COLUMNS_SPARE: f64 = 2.0;
+
 /// A ribbon that was given a fraction of its columns has a little less or more, in whole blocks.
-const COLUMN_ROUNDING: f64 = 1.0 / 64.0;
+const COLUMN_ROUNDING: f64 = 1.0 / 32.0;
 
 /// What should be in memory of the filters that are stored.
 ///
 /// Expects the fewest false positives per lookup within all bounds. What is in memory stays unless that
 /// costs more than a quarter of what another table would save with the bytes.
 pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
-    let (buyers, _) = stored_buyers(store);
+    let buyers = stored_buyers(store);
     let spent = spend(&buyers, store_bytes(store), &keyspace_bytes(store, AVERAGE_SLACK));
     let mut next = buyers.iter().zip(spent.sizes);
     let mut plan = FilterPlan::default();
@@ -77,12 +82,20 @@ pub(super) fn ideal(store: &StoreShape) -> Ideal {
     for ((keyspace, weight), index) in store.keyspaces.iter().zip(keyspace_weights(store)).zip(0..)
     {
         let keys = keyspace.keys();
-        let mut weights = weights_of(keyspace, weight);
+        let weights: Vec<f64> = weights_of(keyspace, weight).collect();
+        let is_auto = keyspace.policy.kind == FilterPolicyKind::Auto;
+        let columns_of = best_columns(keyspace, &weights);
+        let mut weights = weights.into_iter();
         for run in &keyspace.runs {
             let (kind, bits_max) = new_filter(&keyspace.policy, run, keys);
             for table in &run.tables {
-                let curve = Curve::of_new(kind, table.keys, bits_max);
                 let weight = weights.next().expect("a weight for each table");
+                let bits_max = if is_auto && kind == FilterKind::Ribbon {
+                    bits_max.min(columns_of(table.keys, weight).max(0.0) + COLUMNS_SPARE)
+                } else {
+                    bits_max
+                };
+                let curve = Curve::of_new(kind, table.keys, bits_max);
                 buyers.push(Buyer { keyspace: index, curve, weight, held: 0.0 });
                 kinds.push(kind);
             }
@@ -91,6 +104,19 @@ pub(super) fn ideal(store: &StoreShape) -> Ideal {
     let Spent { sizes, worths } = spend(&buyers, store_bytes(store), &keyspace_bytes(store, 1.0));
     let choices = kinds.into_iter().zip(sizes).map(|(kind, bits)| rounded(kind, bits)).collect();
     Ideal { buyers, choices, worths }
+}
+
+/// The columns that a table with so many keys and this weight has at the best division if sizes may be
+/// any numbers, also below 0: the rate times the weight is in proportion to the keys.
+fn best_columns(keyspace: &KeyspaceShape, weights: &[f64]) -> impl Fn(u64, f64) -> f64 + use<> {
+    let wanted =
+        |keys: u64, weight: f64| (weight / keys.max(1) as f64).max(f64::MIN_POSITIVE).log2();
+    let tables = keyspace.runs.iter().flat_map(|run| &run.tables).zip(weights);
+    let sum: f64 =
+        tables.map(|(table, weight)| table.keys as f64 * wanted(table.keys, *weight)).sum();
+    let mean = sum / keyspace.keys().max(1) as f64;
+    let bits = keyspace.policy.bits_per_key;
+    move |keys, weight| bits + wanted(keys, weight) - mean
 }
 
 /// The kind of a new filter in `run`, and the most bits per key that it may have.
@@ -111,14 +137,16 @@ fn new_filter(policy: &FilterPolicy, run: &RunShape, keyspace_keys: u64) -> (Fil
     }
 }
 
-/// What is stored, and the size that each table's filter has in memory.
-fn stored_buyers(store: &StoreShape) -> (Vec<Buyer>, Vec<f64>) {
+/// What is stored, in the order of the shape.
+fn stored_buyers(store: &StoreShape) -> Vec<Buyer> {
     let mut buyers = Vec::new();
     for ((keyspace, weight), index) in store.keyspaces.iter().zip(keyspace_weights(store)).zip(0..)
     {
         let bits_max = match keyspace.policy {
             FilterPolicy { kind: FilterPolicyKind::None, .. } => 0.0,
-            FilterPolicy { kind: FilterPolicyKind::Auto, bits_per_key: bits, .. } if bits > 0.0 => {
+            FilterPolicy { kind: FilterPolicyKind::Auto, bits_per_key, .. }
+                if bits_per_key > 0.0 =>
+            {
                 f64::INFINITY
             }
             FilterPolicy { bits_per_key, .. } => bits_per_key,
@@ -131,8 +159,7 @@ fn stored_buyers(store: &StoreShape) -> (Vec<Buyer>, Vec<f64>) {
             buyers.push(Buyer { keyspace: index, curve, weight, held });
         }
     }
-    let held = buyers.iter().map(|buyer| buyer.held).collect();
-    (buyers, held)
+    buyers
 }
 
 /// What a size means for a stored filter.
@@ -154,7 +181,7 @@ fn table_target(table: &TableShape, buyer: &Buyer, size: f64) -> TableTarget {
         size if size >= stored_size => Residence::Whole,
         size => Residence::Columns(size),
     };
-    let (bytes, fpr) = (curve.bytes(size).ceil() as u64, curve.fpr(size));
+    let (bytes, fpr) = (curve.bytes(size).round() as u64, curve.fpr(size));
     TableTarget { id: table.id, residence, bytes, fpr }
 }
 

@@ -52,7 +52,8 @@ pub(super) struct Spent {
 /// take `bytes` in all and those of each keyspace as many as `keyspace_bytes` says.
 ///
 /// The step that saves the most for a byte is taken first. As each step of a filter saves less than the
-/// one before, nothing is gained by looking further ahead. Sorts the steps: `n log n` in their number.
+/// one before, nothing is gained by looking further ahead. Takes time in proportion to the steps: those
+/// are sorted only where the bytes run out.
 ///
 /// With more bytes the same steps are taken and then others, so more bytes never do worse, and a few
 /// more change few filters.
@@ -62,38 +63,110 @@ pub(super) fn spend(buyers: &[Buyer], bytes: f64, keyspace_bytes: &[f64]) -> Spe
         add_steps(buyer, index, &mut steps);
     }
     // The bits of positive numbers are in their order. Of equals the earlier buyer comes first.
-    let mut order: Vec<(u64, u32)> =
+    let mut order: Vec<Rank> =
         steps.iter().zip(0..).map(|(step, index)| (!step.worth().to_bits(), index)).collect();
-    order.sort_unstable();
+    let spent =
+        Spent { sizes: vec![0.0; buyers.len()], worths: vec![0.0_f64; keyspace_bytes.len()] };
+    let mut spending =
+        Spending { buyers, steps: &steps, left: bytes, left_of: keyspace_bytes.to_vec(), spent };
+    spending.take(&mut order);
+    spending.spent
+}
 
-    let mut left = bytes;
-    let mut keyspaces_left = keyspace_bytes.to_vec();
-    let mut sizes = vec![0.0; buyers.len()];
-    let mut worths = vec![0.0_f64; keyspace_bytes.len()];
-    for (_, index) in order {
-        let step = &steps[index as usize];
-        let buyer = &buyers[step.buyer as usize];
-        let keyspace = buyer.keyspace as usize;
-        let size = &mut sizes[step.buyer as usize];
-        if *size != step.from {
-            continue; // A step before was not taken.
+/// What comes first is worth more; and the index of a step.
+type Rank = (u64, u32);
+
+/// Fewer steps than this are sorted.
+const SORTED_MAX: usize = 64;
+
+struct Spending<'a> {
+    buyers: &'a [Buyer],
+    steps: &'a [Step],
+    left: f64,
+    /// Of each keyspace.
+    left_of: Vec<f64>,
+    spent: Spent,
+}
+
+impl Spending<'_> {
+    /// Takes the steps of `order` that are worth most, as far as the bytes go.
+    fn take(&mut self, order: &mut [Rank]) {
+        if self.is_all_spent() || self.take_all(order) {
+            return;
         }
-        let room = left.min(keyspaces_left[keyspace]).max(0.0);
+        if order.len() <= SORTED_MAX {
+            order.sort_unstable();
+            for (_, step) in order {
+                self.take_one(&self.steps[*step as usize]);
+            }
+            return;
+        }
+        let middle = order.len() / 2;
+        order.select_nth_unstable(middle);
+        let (first, second) = order.split_at_mut(middle);
+        self.take(first);
+        self.take(second);
+    }
+
+    /// Whether no step can be taken any more, and every keyspace knows what one would be worth.
+    fn is_all_spent(&self) -> bool {
+        let mut keyspaces = self.left_of.iter().zip(&self.spent.worths);
+        keyspaces.all(|(left, worth)| self.left.min(*left) <= 0.0 && *worth > 0.0)
+    }
+
+    /// Takes all of `order`, in any order, if there are bytes for all; false if not.
+    fn take_all(&mut self, order: &[Rank]) -> bool {
+        let mut bytes = vec![0.0; self.left_of.len()];
+        for step in order.iter().map(|(_, step)| &self.steps[*step as usize]) {
+            // One that was refused keeps what comes behind it out.
+            if self.spent.worths[self.keyspace(step)] > 0.0 {
+                return false;
+            }
+            bytes[self.keyspace(step)] += step.bytes;
+        }
+        let all: f64 = bytes.iter().sum();
+        if all > self.left || bytes.iter().zip(&self.left_of).any(|(bytes, left)| bytes > left) {
+            return false;
+        }
+        for step in order.iter().map(|(_, step)| &self.steps[*step as usize]) {
+            let size = &mut self.spent.sizes[step.buyer as usize];
+            *size = size.max(step.to);
+        }
+        self.left -= all;
+        for (left, bytes) in self.left_of.iter_mut().zip(bytes) {
+            *left -= bytes;
+        }
+        true
+    }
+
+    /// Takes `step`, or what there are bytes for.
+    fn take_one(&mut self, step: &Step) {
+        let keyspace = self.keyspace(step);
+        let curve = &self.buyers[step.buyer as usize].curve;
+        let size = &mut self.spent.sizes[step.buyer as usize];
+        if *size != step.from {
+            return; // A step before was not taken.
+        }
+        let room = self.left.min(self.left_of[keyspace]).max(0.0);
         let taken = if step.bytes <= room {
             *size = step.to;
             step.bytes
         } else {
-            worths[keyspace] = worths[keyspace].max(step.worth());
-            if !buyer.curve.has_fractions_from(step.from) {
-                continue;
+            let worth = &mut self.spent.worths[keyspace];
+            *worth = worth.max(step.worth());
+            if !curve.has_fractions_from(step.from) {
+                return;
             }
             *size += (step.to - step.from) * room / step.bytes;
             room
         };
-        left -= taken;
-        keyspaces_left[keyspace] -= taken;
+        self.left -= taken;
+        self.left_of[keyspace] -= taken;
     }
-    Spent { sizes, worths }
+
+    fn keyspace(&self, step: &Step) -> usize {
+        self.buyers[step.buyer as usize].keyspace as usize
+    }
 }
 
 /// The steps of `buyer` up to its largest size, each worth less than the one before.

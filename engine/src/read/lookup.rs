@@ -55,6 +55,7 @@ impl Lookup<'_> {
         let mut candidates = Candidates::new();
         self.prefetch_memtables(view);
         self.collect(asked, view, &mut candidates);
+        self.sample(view, &candidates, counters);
         let version = if let Some(found) = self.in_memtables::<A>(view, counters) {
             counters.found_in_memtables.add(1);
             Some(found)
@@ -84,6 +85,7 @@ impl Lookup<'_> {
         let mut candidates = Candidates::new();
         self.prefetch_memtables(view);
         self.collect(asked, view, &mut candidates);
+        self.sample(view, &candidates, counters);
         if let Some((trailer, ())) = self.in_memtables(view, counters) {
             counters.found_in_memtables.add(1);
             return trailer.kind() == Kind::Put;
@@ -133,6 +135,15 @@ impl Lookup<'_> {
                 filters.prefetch(asked);
                 candidates.push(Candidate { run, index, filters });
             }
+        }
+    }
+
+    /// Counts the candidates, if this lookup is in the sample.
+    #[inline]
+    fn sample(self, view: &ReadView, candidates: &[Candidate<'_>], counters: &ThreadCounters) {
+        if counters.sample.is_due(self.hash) {
+            let id = |candidate: &Candidate<'_>| candidate.run.tables()[candidate.index].meta.id;
+            counters.sample.note(view.keyspace_id, candidates.iter().map(id));
         }
     }
 
@@ -203,6 +214,10 @@ fn passes(filters: &TableFilters, asked: Asked, counters: &LevelCounters) -> boo
         }
         FilterState::Unusable(_) => {
             counters.filter_unusable.add(1);
+            true
+        }
+        FilterState::NotResident => {
+            counters.filter_not_resident.add(1);
             true
         }
         FilterState::None => true,

@@ -263,6 +263,10 @@ impl Buffers {
                     maybe.fill(true);
                     counters.filter_unusable.add(keys as u64);
                 }
+                FilterState::NotResident => {
+                    maybe.fill(true);
+                    counters.filter_not_resident.add(keys as u64);
+                }
                 FilterState::None => maybe.fill(true),
             }
         }

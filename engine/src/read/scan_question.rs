@@ -91,7 +91,7 @@ impl<'a> ScanQuestion<'a> {
             return true;
         }
         match &**live.filters().range {
-            FilterState::None => true,
+            FilterState::NotResident | FilterState::None => true,
             FilterState::Unusable(_) => {
                 counters.range_unusable.add(1);
                 true
@@ -116,8 +116,10 @@ impl<'a> ScanQuestion<'a> {
         };
         let filters = live.filters();
         let Some(filter) = filters.prefix.resident() else {
-            // There may be one that is damaged, or of another extractor.
-            counters.prefix_unusable.add(u64::from(live.meta.prefix_filter.is_some()));
+            // There may be one that is damaged, or of another extractor; or memory has no room for it.
+            let is_unusable = live.meta.prefix_filter.is_some()
+                && !matches!(**filters.prefix, FilterState::NotResident);
+            counters.prefix_unusable.add(u64::from(is_unusable));
             return true;
         };
         let maybe = filter.may_contain_hash(hash);

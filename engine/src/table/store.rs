@@ -11,8 +11,8 @@ use std::{
 
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, PrefixExtractor, Table, TableIdentity, TableSink, TableSource,
-    TableSummary, TableWriter,
+    BlockCache, FilterState, PrefixExtractor, StoredFilter, Table, TableIdentity, TableSink,
+    TableSource, TableSummary, TableWriter,
 };
 
 use crate::{
@@ -132,7 +132,8 @@ impl TableStore {
         Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge })
     }
 
-    /// Opens a table that the manifest names, or is about to name, of a keyspace with these options.
+    /// Opens a table that the manifest names, or is about to name, of a keyspace with these options. Its
+    /// point filter is not resident yet.
     ///
     /// # Errors
     ///
@@ -159,7 +160,7 @@ impl TableStore {
         let stored = table.properties().prefix_filter.as_ref().map(|(_, name)| &**name);
         let extractor = options.prefix_extractor.present();
         let extractor = extractor.filter(|extractor| stored == Some(&*extractor.name()));
-        let filters = self.load_filters(&*source, &identity, &meta, extractor);
+        let filters = self.open_filters(&source, &identity, &meta, extractor);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
@@ -217,32 +218,41 @@ impl TableStore {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
     }
 
-    /// Brings the filters of a table into memory, as far as they can be used; its prefix filter if that
-    /// was built with `extractor`.
-    fn load_filters(
+    /// The filters of a table. That for prefixes, if it was built with `extractor`, and that for ranges
+    /// are loaded if there is room; the point filter is not.
+    fn open_filters(
         &self,
-        source: &dyn TableSource,
+        source: &Arc<dyn TableSource>,
         identity: &TableIdentity,
         meta: &TableMeta,
         extractor: Option<&PrefixExtractor>,
     ) -> TableFilters {
-        let load = |place: Option<FilterPlace>, hash_seed| {
-            let place = place.map(sievedb_sstable::FilterPlace::from);
-            let identity = TableIdentity { hash_seed, ..*identity };
-            ChargedFilter::new(FilterState::load(source, &identity, place), &self.memory)
+        let memory = &self.memory;
+        let has_room = |place: &Option<FilterPlace>| {
+            let bytes = place.map_or(0, |place| place.bytes);
+            let in_memory = memory.bytes(MemoryUse::Filters);
+            bytes == 0 || in_memory.saturating_add(bytes) <= memory.limit(MemoryUse::Filters)
         };
+        let stored = |place: FilterPlace| sievedb_sstable::FilterPlace::from(place);
         let prefix = match extractor {
-            Some(extractor) => load(meta.prefix_filter, extractor.hash_seed(self.hash_seed)),
-            None => load(None, self.hash_seed),
+            Some(_) if !has_room(&meta.prefix_filter) => FilterState::NotResident,
+            Some(extractor) => {
+                let hash_seed = extractor.hash_seed(self.hash_seed);
+                let identity = TableIdentity { hash_seed, ..*identity };
+                FilterState::load(&**source, &identity, meta.prefix_filter.map(stored))
+            }
+            None => FilterState::None,
         };
-        let range = meta.range_filter.map(sievedb_sstable::FilterPlace::from);
+        let prefix = Arc::new(ChargedFilter::new(prefix, memory));
         let bounds = (&*meta.smallest, &*meta.largest);
-        let range = FilterState::load_range(source, identity, range, bounds);
-        TableFilters {
-            point: load(meta.filter, self.hash_seed),
-            prefix: Arc::new(prefix),
-            range: Arc::new(ChargedFilter::of_ranges(range, &self.memory)),
-        }
+        let range = if has_room(&meta.range_filter) {
+            FilterState::load_range(&**source, identity, meta.range_filter.map(stored), bounds)
+        } else {
+            FilterState::NotResident
+        };
+        let range = Arc::new(ChargedFilter::of_ranges(range, memory));
+        let open = |place| StoredFilter::open(Arc::clone(source), identity, stored(place));
+        TableFilters::point_not_resident(meta.filter.map(open).transpose(), prefix, range, memory)
     }
 
     fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use sievedb::{Options, fs::Fs};
+use sievedb::fs::MemoryFs;
 use sievedb_tests::{
     case::Case,
     enumerate::{Extent, enumerate, on_two_threads, run_case},
     kill::kill_everywhere,
-    settings::{from_env, report, seed, small_keyspace, small_options},
+    settings::{bounded_options, from_env, report, seed},
     workload::{WORKLOADS, workload},
 };
 
@@ -17,28 +17,24 @@ mod threads;
 /// What has to be checked at least, or the enumeration has become blind.
 const STATES_MIN: usize = 20_000;
 
-/// Small, and with all filters that tables can have.
-fn options(disk: Arc<dyn Fs>) -> Options {
-    small_options(disk).keyspace(small_keyspace().range_filter_bits_per_key(8.0))
-}
-
 /// Recovery succeeds, the state is a legal prefix of the history, and opening again changes nothing.
 ///
 /// `SIEVE_CASE`, which a failure prints, runs one state alone.
 #[test]
 fn every_crash_leaves_a_legal_state() {
     let case = from_env("SIEVE_CASE", String::new());
+    let seed = seed("crash enumeration", 1);
+    // Other bounds of the filters with each seed.
+    let options = move |disk: Arc<MemoryFs>| bounded_options(disk, seed);
     if !case.is_empty() {
         let case: Case = case.parse().expect("SIEVE_CASE is as a failure printed it");
         let workload = workload(&case.workload);
-        run_case(workload, &|disk| options(disk), &case)
-            .unwrap_or_else(|violation| panic!("{violation}"));
+        run_case(workload, &options, &case).unwrap_or_else(|violation| panic!("{violation}"));
         report(&format!("crash enumeration: {case} is legal"));
         return;
     }
-    let extent = Extent::usual(seed("crash enumeration", 1));
-    let results =
-        on_two_threads(WORKLOADS, |workload| enumerate(workload, &|disk| options(disk), &extent));
+    let extent = Extent::usual(seed);
+    let results = on_two_threads(WORKLOADS, |workload| enumerate(workload, &options, &extent));
     let mut states = 0;
     let mut violations = Vec::new();
     for (workload, result) in WORKLOADS.iter().zip(results) {

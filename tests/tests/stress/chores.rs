@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use sievedb::{Durability, Error, Keyspace};
+use sievedb::{Durability, Error, FilterPolicy, Keyspace};
 
 use super::{
     check::Seen,
@@ -19,6 +19,7 @@ pub(super) fn start(more: More<'_, '_>) {
     for number in 0..2 {
         scope.spawn(move || create_and_drop(shared, number));
     }
+    scope.spawn(|| change_filters(shared));
 }
 
 fn compact(shared: &Shared) {
@@ -37,6 +38,23 @@ fn compact(shared: &Shared) {
         let stats = db.stats();
         assert!(stats.levels.iter().all(|level| level.tables >= level.runs), "{stats}");
     }
+}
+
+/// Bounds the filters, now more and now less, and changes the policy of a keyspace.
+fn change_filters(shared: &Shared) {
+    let Shared { db, mirror, .. } = shared;
+    let mut random = Random::new(shared.seed ^ 9);
+    while !shared.is_over() {
+        let bytes_max = u64::from(random.below(30)).pow(3) * 10;
+        db.set_filter_bytes_max(bytes_max);
+        let found = db.stats().memory.filter_bytes;
+        assert!(found <= bytes_max, "{found} bytes of filters, {bytes_max} are allowed");
+        let policy = FilterPolicy::default().bits_per_key(f64::from(random.below(20)));
+        let policy = policy.memory_bytes_max(u64::from(random.below(30)).pow(3) * 10);
+        mirror.set_filter_policy(policy).unwrap();
+        thread::sleep(Duration::from_millis(u64::from(random.below(50))));
+    }
+    db.set_filter_bytes_max(u64::MAX);
 }
 
 /// Several snapshots, each read again and again over flushes and compactions.

@@ -1,3 +1,5 @@
 //! Shapes in, plans out.
 
+mod curve;
 mod properties;
+mod stories;

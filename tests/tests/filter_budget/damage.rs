@@ -1,0 +1,64 @@
+//! Filters that cannot be read when there is room for them again.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use sievedb::{Event, EventListener, FilterPolicy, fs::MemoryFs};
+
+use super::{FOLDER, KEYS, assert_all_readable, filter_bytes, grown, options, sum};
+
+/// Remembers the tables whose filters were reported.
+#[derive(Debug, Default)]
+struct Reports(Mutex<Vec<u64>>);
+
+impl EventListener for Reports {
+    fn on_event(&self, event: &Event) {
+        if let Event::FilterUnusable { table_id, .. } = event {
+            self.0.lock().unwrap().push(*table_id);
+        }
+    }
+}
+
+/// What is in memory stays, the rest means "maybe"; each is told once.
+#[test]
+fn filters_that_cannot_be_read_again_are_told_and_hide_nothing() {
+    for (percent, name) in [(0, "nothing in memory"), (60, "some columns in memory")] {
+        let fs = Arc::new(MemoryFs::new());
+        let whole = filter_bytes(&grown(&fs));
+        let reports = Arc::new(Reports::default());
+        let options = options(fs.clone(), FilterPolicy::default()).listener(reports.clone());
+        let options = options.open_files_max(1);
+        let db = options.filter_bytes_max(whole * percent / 100).open(FOLDER).unwrap();
+        // From now on every block is in the cache, and the files are of no use.
+        assert_all_readable(&db, 0..KEYS);
+        for (path, bytes) in fs.contents() {
+            if path.ends_with(".sst") {
+                let damaged: Vec<u8> = bytes.iter().map(|byte| byte ^ 0x55).collect();
+                fs.replace(Path::new(&*path), damaged).unwrap();
+            }
+        }
+        let before = filter_bytes(&db);
+        let not_whole = db.stats().filters_not_whole;
+        assert!(not_whole > 1, "{name}");
+        for _ in 0..3 {
+            db.set_filter_bytes_max(u64::MAX);
+        }
+        // One file may still be open, as it was.
+        let unusable = db.stats().filters_unusable;
+        assert!((not_whole - 1..=not_whole).contains(&unusable), "{name}: {unusable}");
+        assert!(filter_bytes(&db) <= before + whole / 3, "{name}");
+        let mut told = reports.0.lock().unwrap().clone();
+        told.sort_unstable();
+        let count = told.len();
+        told.dedup();
+        assert_eq!((told.len(), count as u64), (count, unusable), "{name}: each is told once");
+        assert!(sum(&db, |level| level.filter_bytes) >= before, "{name}: what was there stays");
+        assert_all_readable(&db, 0..KEYS);
+        // What is left may still be given up.
+        db.set_filter_bytes_max(before / 2);
+        assert!(filter_bytes(&db) <= before / 2, "{name}");
+        assert_all_readable(&db, 0..KEYS / 10);
+    }
+}

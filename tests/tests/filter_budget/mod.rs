@@ -1,0 +1,88 @@
+//! Filters under a budget that is cut and raised: every key stays readable, the bytes are bounded at
+//! every moment, and needless reads grow along a curve.
+
+mod damage;
+mod sweep;
+mod tables;
+mod threads;
+
+use std::sync::Arc;
+
+use sievedb::{
+    Db, FilterPolicy, KeyspaceOptions, Options,
+    fs::{Fs, MemoryFs},
+    stats::LevelStats,
+};
+use sievedb_tests::settings::{FOLDER, small_options};
+
+/// Keys of a grown store: three levels of tables of some thousand keys each.
+const KEYS: u64 = 60_000;
+
+/// Different numbers give different keys, in no order.
+fn key(number: u64) -> [u8; 8] {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+fn keyspace(policy: FilterPolicy) -> KeyspaceOptions {
+    KeyspaceOptions::new()
+        .memtable_bytes(512 << 10)
+        .table_bytes(256 << 10)
+        .base_level_bytes(512 << 10)
+        .filter_policy(policy)
+}
+
+fn options(fs: Arc<dyn Fs>, policy: FilterPolicy) -> Options {
+    // All blocks are in the cache: what is read from files is something else.
+    small_options(fs).block_cache_bytes(64 << 20).open_files_max(100).keyspace(keyspace(policy))
+}
+
+/// Writes the keys in random order, with flushes and compactions in between.
+fn fill(db: &Db, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        db.insert(key(number), [7; 16]).unwrap();
+    }
+    db.flush().unwrap();
+}
+
+fn grown(fs: &Arc<MemoryFs>) -> Db {
+    let db = options(fs.clone(), FilterPolicy::default()).open(FOLDER).unwrap();
+    // The last ones stay in runs of their own.
+    for numbers in [0..KEYS - 4_000, KEYS - 4_000..KEYS - 1_000, KEYS - 1_000..KEYS] {
+        fill(&db, numbers);
+    }
+    // What came step by step is not the same as what a plan for all loads.
+    db.set_filter_bytes_max(0);
+    db.set_filter_bytes_max(u64::MAX);
+    db
+}
+
+fn sum(db: &Db, field: fn(&LevelStats) -> u64) -> u64 {
+    db.stats().levels.iter().map(field).sum()
+}
+
+fn filter_bytes(db: &Db) -> u64 {
+    db.stats().memory.filter_bytes
+}
+
+/// False positives for each of so many absent keys.
+fn needless_reads(db: &Db, lookups: u64) -> f64 {
+    let before = sum(db, |level| level.false_positives);
+    for number in KEYS * 10..KEYS * 10 + lookups {
+        assert_eq!(db.get(key(number)).unwrap(), None);
+    }
+    (sum(db, |level| level.false_positives) - before) as f64 / lookups as f64
+}
+
+/// False positives for each absent key, by the rates of the filters in memory: the sum over levels, each
+/// level below 0 being one run.
+fn expected_reads(db: &Db) -> f64 {
+    let expected = |level: &LevelStats| level.filter_fpr_expected * level.runs as f64;
+    db.stats().levels.iter().map(expected).sum()
+}
+
+fn assert_all_readable(db: &Db, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        assert!(db.may_contain(key(number)), "{number} is ruled out");
+        assert!(db.contains_key(key(number)).unwrap(), "{number} is lost");
+    }
+}

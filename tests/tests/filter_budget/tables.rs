@@ -1,0 +1,71 @@
+//! A small budget from the beginning: when the store is opened, and when tables come and go.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+use std::thread;
+
+use sievedb::{FilterPolicy, fs::MemoryFs};
+
+use super::{FOLDER, KEYS, assert_all_readable, fill, filter_bytes, grown, options};
+
+/// What does not fit is not read.
+#[test]
+fn a_store_is_opened_with_what_fits() {
+    let fs = Arc::new(MemoryFs::new());
+    let whole = filter_bytes(&grown(&fs));
+    let open = |bytes_max| {
+        let options = options(fs.clone(), FilterPolicy::default());
+        options.filter_bytes_max(bytes_max).open(FOLDER).unwrap()
+    };
+    let all = open(whole * 2);
+    let read_whole = all.stats().table_reads.bytes;
+    assert_eq!(filter_bytes(&all), whole);
+    drop(all);
+    for percent in [50, 10, 0] {
+        let bytes_max = whole * percent / 100;
+        let db = open(bytes_max);
+        let (bytes, read) = (filter_bytes(&db), db.stats().table_reads.bytes);
+        assert!(bytes <= bytes_max && bytes >= bytes_max * 8 / 10, "{bytes} of {bytes_max}");
+        let saved = read_whole - read;
+        // A group of eight columns is read as a whole.
+        assert!(percent > 0 || saved >= whole * 9 / 10, "{percent} %: {saved} bytes were not read");
+        assert_all_readable(&db, 0..KEYS / 10);
+        db.set_filter_bytes_max(whole * 2);
+        assert_eq!(filter_bytes(&db), whole, "{percent} %");
+    }
+}
+
+/// Flushes and compactions stay within the bound at every moment, also beside an iterator that keeps
+/// all tables.
+#[test]
+fn tables_come_and_go_within_the_bound() {
+    for workers in [0, 2] {
+        for bytes_max in [0, 1_000, 20_000] {
+            let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
+            let options = options.filter_bytes_max(bytes_max).worker_threads(workers);
+            let db = options.open(FOLDER).unwrap();
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        let found = filter_bytes(&db);
+                        assert!(found <= bytes_max, "{found} bytes, {bytes_max} are allowed");
+                        thread::yield_now();
+                    }
+                });
+                fill(&db, 0..KEYS / 2);
+                let held = db.iter();
+                fill(&db, KEYS / 2..KEYS);
+                db.compact().unwrap();
+                assert_all_readable(&db, 0..KEYS / 4);
+                is_over.store(true, Relaxed);
+                drop(held);
+            });
+            // The smallest part of a filter is larger than the smallest bound.
+            let least = if bytes_max > 1_000 { bytes_max * 7 / 10 } else { 0 };
+            assert!(filter_bytes(&db) >= least, "{} bytes of {bytes_max}", filter_bytes(&db));
+        }
+    }
+}
