@@ -32,7 +32,10 @@
 //! | [`rebuild`]  | which filters are far off that                   |
 //! | [`choice`]   | the filter of new tables                         |
 
-#![expect(dead_code, unused_imports, reason = "the store does not apply plans yet")]
+#![cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "the store does not apply plans yet")
+)]
 
 mod choice;
 mod curve;
