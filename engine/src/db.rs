@@ -131,6 +131,15 @@ impl Db {
         trees.iter().try_for_each(|tree| self.store().compact_tree(tree))
     }
 
+    /// Bounds the memory of all filters of tables together, in bytes, from now on: see
+    /// [`Options::filter_bytes_max`]. Not kept when the store is closed.
+    ///
+    /// At return the filters are within it: ribbons have given up columns in memory, and those that profit
+    /// least are gone. What more room allows is read back in the background.
+    pub fn set_filter_bytes_max(&self, bytes: u64) {
+        self.store().set_filter_bytes_max(bytes);
+    }
+
     /// What the store holds and what it did since it was opened.
     ///
     /// Adds up counters of all threads: about a microsecond for each, and for each table.

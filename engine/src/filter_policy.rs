@@ -18,6 +18,7 @@ pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 pub struct FilterPolicy {
     pub(crate) kind: FilterPolicyKind,
     pub(crate) bits_per_key: f64,
+    pub(crate) memory_bytes_max: Option<u64>,
 }
 
 /// How bits are divided among the tables, and what they are spent on.
@@ -77,7 +78,7 @@ impl Default for FilterPolicy {
 impl FilterPolicy {
     /// Filters of this kind, with [`DEFAULT_FILTER_BITS_PER_KEY`].
     pub const fn new(kind: FilterPolicyKind) -> Self {
-        Self { kind, bits_per_key: DEFAULT_FILTER_BITS_PER_KEY }
+        Self { kind, bits_per_key: DEFAULT_FILTER_BITS_PER_KEY, memory_bytes_max: None }
     }
 
     /// Filter bits for each key, on average over the tables of the keyspace; more bits mean fewer
@@ -88,6 +89,19 @@ impl FilterPolicy {
     /// lookups for each sorted run of similar size.
     pub const fn bits_per_key(mut self, bits: f64) -> Self {
         self.bits_per_key = bits;
+        self
+    }
+
+    /// Most memory for the filters of the keyspace, in bytes, below that of all keyspaces
+    /// ([`Options::filter_bytes_max`](crate::Options::filter_bytes_max)).
+    ///
+    /// Filters that do not fit are in memory in part or not at all, where that costs the fewest reads; in
+    /// their files they are as large as [`bits_per_key`](Self::bits_per_key) says. Only ribbons can be in
+    /// memory in part.
+    ///
+    /// From 0 (no filter in memory); default none.
+    pub const fn memory_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory_bytes_max = Some(bytes);
         self
     }
 }

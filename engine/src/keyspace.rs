@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
 
 use crate::{
-    Range, Result,
+    FilterPolicy, Range, Result,
     batch::WriteEncoder,
     commit::{Always, Placed, Validate, Verdict},
     iter::bounds::KeyBounds,
@@ -184,6 +184,22 @@ impl Keyspace {
         let view = self.tree.kept_view();
         let sequence = self.open.store().publish.visible();
         Range::new(self, view, sequence, KeyBounds::prefix(prefix.as_ref()))
+    }
+
+    /// Changes the filters of this keyspace. Durable at return; for the default keyspace
+    /// [`Options::keyspace`](crate::Options::keyspace) counts again when the store is opened.
+    ///
+    /// Filters that are in memory give up at once what `policy` leaves no room for. New tables get filters
+    /// after it, and those that differ much from it are rebuilt in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for bits out of range;
+    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly),
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), after which nothing has changed.
+    pub fn set_filter_policy(&self, policy: FilterPolicy) -> Result<()> {
+        self.tree.check()?;
+        self.open.store().set_filter_policy(&self.tree, policy)
     }
 
     /// Writes the memtables of this keyspace into tables, and waits until that is done.

@@ -13,6 +13,7 @@
 //! | 6      | compression: 0 none, 1 LZ4                         |
 //! | 7      | version of the key hash                            |
 //! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
+//! | 12     | most memory for filters, in bytes; missing for no bound |
 //!
 //! A field that this release does not know is refused: it may change how data is read.
 
@@ -73,6 +74,7 @@ mod field {
     pub(super) const COMPRESSION: u64 = 6;
     pub(super) const KEY_HASH_VERSION: u64 = 7;
     pub(super) const FILTER_POLICY_KIND: u64 = 8;
+    pub(super) const FILTER_MEMORY_BYTES_MAX: u64 = 12;
 }
 
 impl KeyspaceOptions {
@@ -181,8 +183,9 @@ impl KeyspaceOptions {
             (field::KEY_HASH_VERSION, HASH_VERSION.into()),
             (field::FILTER_POLICY_KIND, policy.kind.number()),
         ];
+        let bound = policy.memory_bytes_max.map(|bytes| (field::FILTER_MEMORY_BYTES_MAX, bytes));
         let mut bytes = Vec::new();
-        for (number, value) in fields {
+        for (number, value) in fields.into_iter().chain(bound) {
             bytes.put_varint(number);
             bytes.put_varint(value);
         }
@@ -211,6 +214,9 @@ impl KeyspaceOptions {
                         1 => Compression::Lz4,
                         _ => return Err(out_of_range),
                     };
+                }
+                field::FILTER_MEMORY_BYTES_MAX => {
+                    options.filter_policy.memory_bytes_max = Some(value);
                 }
                 field::FILTER_POLICY_KIND => {
                     let kind = FilterPolicyKind::from_number(value);
@@ -244,6 +250,9 @@ mod tests {
             .filter_policy(FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(7.25))
             .block_bytes(16 << 10)
             .compression(Compression::None);
+        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options.clone()));
+        let bounded = options.filter_policy.memory_bytes_max(1 << 20);
+        let options = options.filter_policy(bounded);
         assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
     }
 }

@@ -128,6 +128,11 @@ impl Charge {
         (what, state & ((1 << USE_SHIFT) - 1))
     }
 
+    /// What it is charged to.
+    pub(crate) fn account(&self) -> &Arc<MemoryAccount> {
+        &self.account
+    }
+
     /// Charges `bytes` more.
     pub(crate) fn grow(&self, bytes: usize) {
         let (what, _) = Self::parts(self.state.fetch_add(bytes as u64, AcqRel));

@@ -24,6 +24,8 @@ pub enum FilterState {
     Resident(TableFilter),
     /// There is one, and it must not be used: every key may be in the table.
     Unusable(FilterUnusable),
+    /// There is one in the file, and memory has no room for it: every key may be in the table.
+    NotResident,
     /// The table was built without one: every key may be in the table.
     None,
 }
@@ -49,7 +51,7 @@ impl FilterState {
     pub fn resident(&self) -> Option<&TableFilter> {
         match self {
             Self::Resident(filter) => Some(filter),
-            Self::Unusable(_) | Self::None => None,
+            Self::Unusable(_) | Self::NotResident | Self::None => None,
         }
     }
 
@@ -113,21 +115,32 @@ fn load(
     identity: &TableIdentity,
     place: FilterPlace,
 ) -> Result<TableFilter, FilterUnusable> {
-    let FilterPlace { offset, bytes, checksum: expected } = place;
-    let fits = offset.checked_add(bytes).is_some_and(|end| end <= source.len());
-    let is_aligned = offset.is_multiple_of(FILTER_ALIGNMENT);
-    let length = usize::try_from(bytes).ok().filter(|_| fits && is_aligned);
-    let Some(length) = length else {
-        return Err(FilterUnusable::Misplaced { offset, bytes });
-    };
-    let block = source.read_at(offset, length).map_err(FilterUnusable::Io)?;
-    let found = stored_checksum(&block);
-    if found != Some(expected) {
-        let found = found.unwrap_or(0);
-        return Err(FilterUnusable::Replaced { expected, found });
-    }
+    let length = place.length_in(source)?;
+    let block = source.read_at(place.offset, length).map_err(FilterUnusable::Io)?;
+    place.check(&block)?;
     let TableIdentity { hash_seed, salt, .. } = *identity;
     filter_block::decode(&block, Expected { hash_seed, salt }).map_err(FilterUnusable::Refused)
+}
+
+impl FilterPlace {
+    /// Length of the block, if it lies within `source` and where a filter may lie.
+    pub(crate) fn length_in(&self, source: &dyn TableSource) -> Result<usize, FilterUnusable> {
+        let Self { offset, bytes, .. } = *self;
+        let fits = offset.checked_add(bytes).is_some_and(|end| end <= source.len());
+        let is_aligned = offset.is_multiple_of(FILTER_ALIGNMENT);
+        let length = usize::try_from(bytes).ok().filter(|_| fits && is_aligned);
+        length.ok_or(FilterUnusable::Misplaced { offset, bytes })
+    }
+
+    /// Whether a block that ends with these bytes is the one that was meant.
+    pub(crate) fn check(&self, tail: &[u8]) -> Result<(), FilterUnusable> {
+        let (expected, found) = (self.checksum, stored_checksum(tail));
+        if found == Some(expected) {
+            return Ok(());
+        }
+        let found = found.unwrap_or(0);
+        Err(FilterUnusable::Replaced { expected, found })
+    }
 }
 
 /// Filter blocks start at multiples of this, so that a mapped payload has whole cache lines.

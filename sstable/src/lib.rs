@@ -12,6 +12,7 @@
 //! | [`source`]     | where the bytes come from and go to                              |
 //! | [`cache`]      | which blocks are kept in memory, and what reading costs          |
 //! | [`filter_state`] | whether the filter can be used                                 |
+//! | [`stored_filter`] | the filter in the file, to be loaded whole or in part         |
 //! | [`properties`] | what a table says of itself as a whole                           |
 //! | [`block`], [`handle`], [`index`], [`footer`] | the bytes of the parts             |
 //! | [`mod@describe`] | the bytes and their meaning side by side                       |
@@ -54,6 +55,7 @@ mod output;
 pub mod prefix_extractor;
 pub mod properties;
 pub mod source;
+pub mod stored_filter;
 pub mod table;
 pub mod writer;
 
@@ -67,5 +69,6 @@ pub use options::{Compression, InvalidOption, TableOptions};
 pub use prefix_extractor::{PrefixExtractor, PrefixFunction};
 pub use properties::TableProperties;
 pub use source::{TableSink, TableSource};
+pub use stored_filter::StoredFilter;
 pub use table::Table;
 pub use writer::{TableSummary, TableWriter};

@@ -5,9 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use sievedb_format::{Annotation, Corruption, annotation::printable};
 
 use super::edit::{
-    FLUSHED, HASH_SEED, KEYSPACE_CREATED, KEYSPACE_DROPPED, KeyspaceCreated, LAST_SEQUENCE,
-    LOG_CREATED, LOG_FLOOR, LOG_MARK, NEXT_FILE_ID, NEXT_KEYSPACE_ID, STORE_CLOCK_MS, STORE_ID,
-    TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_keyspace, decode_table,
+    FLUSHED, HASH_SEED, KEYSPACE_CHANGED, KEYSPACE_CREATED, KEYSPACE_DROPPED, KeyspaceChanged,
+    KeyspaceCreated, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR, LOG_MARK, NEXT_FILE_ID,
+    NEXT_KEYSPACE_ID, STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED,
+    decode_keyspace, decode_keyspace_change, decode_table,
 };
 use crate::{
     Result,
@@ -60,6 +61,7 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
         LOG_CREATED => ("log_created", number("log id")),
         LOG_FLOOR => ("log_floor", number("log floor")),
         KEYSPACE_CREATED => ("keyspace_created", describe_keyspace(field)),
+        KEYSPACE_CHANGED => ("keyspace_changed", describe_keyspace_change(field)),
         KEYSPACE_DROPPED => ("keyspace_dropped", number("keyspace id")),
         TABLE_ADDED => ("table_added", describe_table(field)),
         TABLE_REMOVED => (
@@ -88,6 +90,11 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
 fn describe_keyspace(field: &Field<'_>) -> Result<String, Corruption> {
     let KeyspaceCreated { id, name, options } = decode_keyspace(field)?;
     Ok(format!("{id} {name:?} options {}", printable(&options)))
+}
+
+fn describe_keyspace_change(field: &Field<'_>) -> Result<String, Corruption> {
+    let KeyspaceChanged { id, options } = decode_keyspace_change(field)?;
+    Ok(format!("{id} options {}", printable(&options)))
 }
 
 fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {

@@ -17,8 +17,9 @@
 //! | 13, required | keyspace, id, level, run varints; often | a table in another run              |
 //! | 14, required | keyspace, sequence varints; often | every entry up to there is in tables      |
 //! | 15, optional | two varints         | synced mark of the log: file id, offset                 |
+//! | 17, required | id varint, options prefixed; often | other options of a keyspace             |
 //!
-//! They are applied in this order: keyspaces created, tables removed, moved, added, flushes,
+//! They are applied in this order: keyspaces created and changed, tables removed, moved, added, flushes,
 //! keyspaces dropped, logs; whatever the order of their bytes.
 
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub(super) const TABLE_REMOVED: u64 = required(12);
 pub(super) const TABLE_MOVED: u64 = required(13);
 pub(super) const FLUSHED: u64 = required(14);
 pub(super) const LOG_MARK: u64 = optional(15);
+pub(super) const KEYSPACE_CHANGED: u64 = required(17);
 
 /// A change of the manifest's state, applied as a whole or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,6 +73,8 @@ pub(crate) struct VersionEdit {
     pub(crate) log_floor: Option<u64>,
     /// New keyspaces.
     pub(crate) keyspaces_created: Vec<KeyspaceCreated>,
+    /// Keyspaces that have other options from now on.
+    pub(crate) keyspaces_changed: Vec<KeyspaceChanged>,
     /// Keyspaces that are gone, with all their tables.
     pub(crate) keyspaces_dropped: Vec<u64>,
     /// New tables, each with its keyspace.
@@ -90,6 +94,14 @@ pub(crate) struct VersionEdit {
 pub(crate) struct KeyspaceCreated {
     pub(crate) id: u64,
     pub(crate) name: String,
+    /// Encoded options; opaque here.
+    pub(crate) options: Vec<u8>,
+}
+
+/// A keyspace that has other options from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyspaceChanged {
+    pub(crate) id: u64,
     /// Encoded options; opaque here.
     pub(crate) options: Vec<u8>,
 }
@@ -137,6 +149,12 @@ impl VersionEdit {
             nested.put_prefixed(name.as_bytes());
             nested.put_prefixed(options);
             out.put_field(KEYSPACE_CREATED, &nested);
+        }
+        for KeyspaceChanged { id, options } in &self.keyspaces_changed {
+            nested.clear();
+            nested.put_varint(*id);
+            nested.put_prefixed(options);
+            out.put_field(KEYSPACE_CHANGED, &nested);
         }
         for &id in &self.keyspaces_dropped {
             out.put_varint_field(KEYSPACE_DROPPED, id);
@@ -193,6 +211,10 @@ impl VersionEdit {
                 self.keyspaces_created.push(decode_keyspace(field)?);
                 Ok(())
             }
+            KEYSPACE_CHANGED => {
+                self.keyspaces_changed.push(decode_keyspace_change(field)?);
+                Ok(())
+            }
             KEYSPACE_DROPPED => {
                 self.keyspaces_dropped.push(field.varint("keyspace id")?);
                 Ok(())
@@ -245,6 +267,15 @@ pub(super) fn decode_keyspace(field: &Field<'_>) -> Result<KeyspaceCreated, Corr
             .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
         let options = decoder.prefixed("options of a keyspace")?;
         Ok(KeyspaceCreated { id, name: name.to_owned(), options: options.to_vec() })
+    })
+}
+
+/// Reads the value of a [`KEYSPACE_CHANGED`] field.
+pub(super) fn decode_keyspace_change(field: &Field<'_>) -> Result<KeyspaceChanged, Corruption> {
+    field.read("changed keyspace", |decoder| {
+        let id = decoder.varint("keyspace id")?;
+        let options = decoder.prefixed("options of a keyspace")?;
+        Ok(KeyspaceChanged { id, options: options.to_vec() })
     })
 }
 

@@ -83,6 +83,9 @@ impl ManifestState {
         for created in &edit.keyspaces_created {
             self.create_keyspace(created)?;
         }
+        for changed in &edit.keyspaces_changed {
+            self.keyspace(changed.id)?.options.clone_from(&changed.options);
+        }
         for &(keyspace, id) in &edit.tables_removed {
             let removed = self.keyspace(keyspace)?.tables.remove(&id);
             removed.ok_or(Corruption::Missing { what: "removed table" })?;

@@ -62,7 +62,7 @@ impl Lookup<'_> {
             counters.found_in_memtables.add(1);
             return trailer.kind() == Kind::Put;
         }
-        self.candidates(view).iter().any(|candidate| {
+        self.candidates(view, counters).iter().any(|candidate| {
             let counters = &counters.levels[usize::from(candidate.level)];
             let maybe = self.passes(candidate.filters, counters);
             // Nobody looks whether a positive is true, so it counts neither way.
@@ -91,7 +91,7 @@ impl Lookup<'_> {
         view: &ReadView,
         counters: &ThreadCounters,
     ) -> Result<Option<(Trailer, Bytes)>> {
-        for Candidate { level, live, filters } in self.candidates(view) {
+        for Candidate { level, live, filters } in self.candidates(view, counters) {
             let counters = &counters.levels[usize::from(level)];
             counters.candidates.add(1);
             if !self.passes(filters, counters) {
@@ -112,7 +112,11 @@ impl Lookup<'_> {
 
     /// The tables that may hold the key, the newest first, their filter lines on the way to the
     /// cache.
-    fn candidates(self, view: &ReadView) -> SmallVec<[Candidate<'_>; CANDIDATES_INLINE]> {
+    fn candidates<'v>(
+        self,
+        view: &'v ReadView,
+        counters: &ThreadCounters,
+    ) -> SmallVec<[Candidate<'v>; CANDIDATES_INLINE]> {
         let mut candidates = SmallVec::new();
         for (run, filters) in view.version.runs().iter().zip(view.filters.runs()) {
             if let Some(at) = run.find_index(self.key) {
@@ -120,6 +124,10 @@ impl Lookup<'_> {
                 filters.prefetch(self.hash);
                 candidates.push(Candidate { level: run.level, live, filters });
             }
+        }
+        if counters.sample.is_due(self.hash) {
+            let tables = candidates.iter().map(|candidate: &Candidate<'_>| candidate.live.meta.id);
+            counters.sample.note(view.keyspace_id, tables);
         }
         candidates
     }
@@ -135,6 +143,10 @@ impl Lookup<'_> {
             }
             FilterState::Unusable(_) => {
                 counters.filter_unusable.add(1);
+                true
+            }
+            FilterState::NotResident => {
+                counters.filter_not_resident.add(1);
                 true
             }
             FilterState::None => true,

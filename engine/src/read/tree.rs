@@ -7,6 +7,7 @@ use sievedb_format::SequenceNumber;
 
 use crate::{
     Error, Result,
+    filter_policy::FilterPolicy,
     keyspace_options::KeyspaceOptions,
     memory::{MemoryAccount, MemoryUse},
     read::view::{KeptView, PlacedMemtable, ReadView},
@@ -26,6 +27,8 @@ pub(crate) struct Tree {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) options: KeyspaceOptions,
+    /// As it is now; that in `options` is what it was when the keyspace was opened.
+    filter_policy: Mutex<FilterPolicy>,
     memory: Arc<MemoryAccount>,
     view: ArcSwap<ReadView>,
     /// Held while a new view is made from the old one.
@@ -48,13 +51,29 @@ impl Tree {
         Self {
             id,
             name,
+            filter_policy: Mutex::new(options.filter_policy),
             options,
             memory,
-            view: ArcSwap::from_pointee(ReadView::new(view)),
+            view: ArcSwap::from_pointee(ReadView::new(id, view)),
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
             compaction_debt_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// What is asked of the filters at present.
+    pub(crate) fn filter_policy(&self) -> FilterPolicy {
+        *self.filter_policy.lock()
+    }
+
+    /// Changes what is asked of the filters.
+    pub(crate) fn set_filter_policy(&self, policy: FilterPolicy) {
+        *self.filter_policy.lock() = policy;
+    }
+
+    /// The options with the present filter policy.
+    pub(crate) fn present_options(&self) -> KeyspaceOptions {
+        self.options.clone().filter_policy(self.filter_policy())
     }
 
     /// The present view, without a lock or a shared reference count. For short use.
@@ -69,12 +88,11 @@ impl Tree {
 
     /// Puts a view in place.
     fn set_view(&self, view: KeptView) {
-        self.view.store(Arc::new(ReadView::new(view)));
+        self.view.store(Arc::new(ReadView::new(self.id, view)));
     }
 
     /// Lets lookups use the present filters of the tables, and the others go as soon as those under
     /// way are done.
-    #[expect(dead_code, reason = "the next commit changes filters")]
     pub(crate) fn refresh_filters(&self) {
         let _change = self.change.lock();
         self.set_view(self.kept_view());
@@ -138,6 +156,7 @@ impl Tree {
         let view = self.kept_view();
         for (_, _, live) in view.version.tables() {
             live.mark_obsolete();
+            live.let_go_of_filters();
         }
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());

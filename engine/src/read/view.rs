@@ -104,14 +104,15 @@ pub(crate) struct KeptView {
 #[derive(Debug)]
 pub(crate) struct ReadView {
     kept: KeptView,
+    pub(crate) keyspace_id: u64,
     /// Of the tables.
     pub(crate) filters: FilterSet,
 }
 
 impl ReadView {
     /// What is seen of these memtables and tables, with the present filters.
-    pub(crate) fn new(kept: KeptView) -> Self {
-        Self { filters: FilterSet::of(&kept.version), kept }
+    pub(crate) fn new(keyspace_id: u64, kept: KeptView) -> Self {
+        Self { filters: FilterSet::of(&kept.version), keyspace_id, kept }
     }
 
     /// The memtables and tables, to be kept.

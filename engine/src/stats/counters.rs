@@ -1,11 +1,20 @@
 //! Counting without a shared cache line: each thread writes counters of its own.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use sievedb_sstable::BlockCounts;
 use thread_local::ThreadLocal;
 
-use super::{IoStats, LevelStats, LookupStats};
+use super::{
+    IoStats, LevelStats, LookupStats,
+    lookup_sample::{LookupSample, Sampled},
+};
 use crate::version::LEVELS;
 
 /// A counter with one writer and any number of readers.
@@ -32,6 +41,7 @@ pub(crate) struct LevelCounters {
     pub(crate) true_positives: Counter,
     pub(crate) false_positives: Counter,
     pub(crate) filter_unusable: Counter,
+    pub(crate) filter_not_resident: Counter,
     pub(crate) data_block_requests: Counter,
     pub(crate) index_block_requests: Counter,
     pub(crate) blocks_read: Counter,
@@ -52,6 +62,7 @@ impl LevelCounters {
         sum.true_positives += self.true_positives.get();
         sum.false_positives += self.false_positives.get();
         sum.filter_unusable += self.filter_unusable.get();
+        sum.filter_not_resident += self.filter_not_resident.get();
         sum.data_block_requests += self.data_block_requests.get();
         sum.index_block_requests += self.index_block_requests.get();
         sum.blocks_read += self.blocks_read.get();
@@ -60,9 +71,10 @@ impl LevelCounters {
 }
 
 /// The counters of one thread. Larger than a cache line, and allocated for one thread alone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct ThreadCounters {
+    pub(crate) sample: LookupSample,
     pub(crate) lookups: Counter,
     pub(crate) found_in_memtables: Counter,
     pub(crate) memtable_probes: Counter,
@@ -72,16 +84,43 @@ pub(crate) struct ThreadCounters {
     pub(crate) read_bytes: Counter,
 }
 
+impl ThreadCounters {
+    fn new(epoch: &Arc<AtomicU64>) -> Self {
+        Self {
+            sample: LookupSample::new(epoch),
+            lookups: Counter::default(),
+            found_in_memtables: Counter::default(),
+            memtable_probes: Counter::default(),
+            memtable_negatives: Counter::default(),
+            levels: Default::default(),
+            read_calls: Counter::default(),
+            read_bytes: Counter::default(),
+        }
+    }
+}
+
 /// The counters of all threads that ever used a store.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     threads: ThreadLocal<ThreadCounters>,
+    /// Of the samples that the threads take at present.
+    epoch: Arc<AtomicU64>,
 }
 
 impl Counters {
     /// The calling thread's counters.
     pub(crate) fn local(&self) -> &ThreadCounters {
-        self.threads.get_or_default()
+        self.threads.get_or(|| ThreadCounters::new(&self.epoch))
+    }
+
+    /// What all threads have sampled since the last call.
+    pub(crate) fn take_sample(&self) -> BTreeMap<Sampled, u64> {
+        let mut sum = BTreeMap::new();
+        let epoch = self.epoch.fetch_add(1, Relaxed);
+        for (sampled, count) in self.threads.iter().flat_map(|thread| thread.sample.counts(epoch)) {
+            *sum.entry(sampled).or_default() += count;
+        }
+        sum
     }
 
     /// The sum over all threads of what lookups did.

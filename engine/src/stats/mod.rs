@@ -1,10 +1,12 @@
 //! What a store holds and what it did.
 
 mod counters;
+mod lookup_sample;
 
 use std::fmt;
 
 pub(crate) use counters::{Counters, LevelCounters, ThreadCounters};
+pub(crate) use lookup_sample::Sampled;
 
 /// What a store holds and what it did since it was opened.
 #[derive(Debug, Clone, Default)]
@@ -20,8 +22,10 @@ pub struct Stats {
     pub table_reads: IoStats,
     /// What is in memory.
     pub memory: MemoryStats,
-    /// Tables whose filter cannot be used at present.
+    /// Tables whose filter cannot be used at present, or not all of it.
     pub filters_unusable: u64,
+    /// Tables of whose filter only a part is in memory, or nothing, for want of room.
+    pub filters_not_whole: u64,
     /// Flushes, compactions and trivial moves done.
     pub background: BackgroundStats,
     /// Log segments that exist.
@@ -81,6 +85,8 @@ pub struct LevelStats {
     pub false_positives: u64,
     /// Candidates asked because their filter could not be used.
     pub filter_unusable: u64,
+    /// Candidates asked because memory had no room for their filter.
+    pub filter_not_resident: u64,
     /// Data blocks that lookups asked the cache for.
     pub data_block_requests: u64,
     /// Index partitions that lookups asked the cache for.
@@ -228,6 +234,9 @@ impl fmt::Display for Stats {
         }
         if self.filters_unusable > 0 {
             writeln!(f, "{} filters cannot be used", self.filters_unusable)?;
+        }
+        if self.filters_not_whole > 0 {
+            writeln!(f, "{} filters are not whole in memory", self.filters_not_whole)?;
         }
         if let Some(cause) = &self.read_only {
             writeln!(f, "read-only: {cause}")?;

@@ -1,6 +1,7 @@
 //! Who does flushes and compactions, and when.
 //!
-//! Workers take one step at a time: unlink what is obsolete, else flush, else compact. Without
+//! Workers take one step at a time: unlink what is obsolete, else flush, else compact, else bring filters
+//! to their plan. Without
 //! workers the same steps are taken on the thread whose write made them necessary.
 
 use std::{
@@ -65,6 +66,8 @@ struct State {
     shut_down: bool,
     /// Keyspaces whose memtables are being flushed.
     flushing: BTreeSet<u64>,
+    /// Whether filters are brought to their plan.
+    fitting: bool,
     /// Compactions under way, with the id of their keyspace.
     running: Vec<(u64, Compaction)>,
     /// Keyspaces that somebody waits for to be compacted as a whole.
@@ -81,6 +84,7 @@ enum Job {
     Unlink,
     Flush(Arc<Tree>),
     Compact(Arc<Tree>, Compaction),
+    FitFilters,
 }
 
 impl Background {
@@ -126,7 +130,12 @@ impl Background {
                 // unlinked, which wakes the others, and they would try the same at once.
                 background.room.wait_for(&mut state, NO_SPACE_RETRY);
             } else if !worked && seen == Some(state.wakes) {
-                background.work.wait(&mut state);
+                match store.residency.wait_max() {
+                    Some(most) => {
+                        background.work.wait_for(&mut state, most);
+                    }
+                    None => background.work.wait(&mut state),
+                }
             }
             seen = Some(state.wakes);
         }
@@ -199,6 +208,10 @@ impl Store {
             }
             Job::Flush(tree) => self.flush_frozen(tree),
             Job::Compact(tree, compaction) => self.run_compaction(tree, compaction),
+            Job::FitFilters => {
+                self.fit_filters();
+                Ok(())
+            }
         };
         self.release(&job, outcome)
     }
@@ -221,6 +234,10 @@ impl Store {
         if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
             // Nothing is put off any more.
             state.no_space = None;
+        }
+        if job.is_none() && !state.fitting && self.filters_are_due() {
+            state.fitting = true;
+            return Some(Job::FitFilters);
         }
         job
     }
@@ -259,6 +276,7 @@ impl Store {
         let mut state = self.background.state.lock();
         match job {
             Job::Unlink => {}
+            Job::FitFilters => state.fitting = false,
             Job::Flush(tree) => {
                 state.flushing.remove(&tree.id);
             }
@@ -273,7 +291,7 @@ impl Store {
         let full = outcome.err().filter(Error::is_no_space);
         let news = full.clone().filter(|_| state.no_space.is_none());
         // That files were unlinked does not tell that a flush or a compaction has room.
-        if full.is_some() || worked && !matches!(job, Job::Unlink) {
+        if full.is_some() || worked && !matches!(job, Job::Unlink | Job::FitFilters) {
             state.no_space = full;
         }
         // After a failure nothing is woken: the workers would try the same at once.

@@ -138,7 +138,7 @@ impl Store {
             metas.iter().partition(|table| compaction.tables().any(|id| id == table.id));
         let entries = gone.iter().map(|table| table.entries).sum();
         let stay = stay.into_iter().map(Cow::as_ref);
-        let shape = StoreShape::of_tables(tree.options.filter_policy, stay);
+        let shape = StoreShape::of_tables(tree.filter_policy(), stay);
         let filter = filter_plan::choose(shape, 0, place, entries);
         write_tables(&self.tables, &tree.options, filter, place, &mut kept)
     }

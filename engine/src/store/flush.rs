@@ -90,7 +90,7 @@ impl Store {
         let is_bottom = |key: &[u8]| view.version.runs().iter().all(|run| run.find(key).is_none());
         let tables = write_memtables(
             &self.tables,
-            &tree.options,
+            &tree.present_options(),
             &beside,
             &view.frozen,
             snapshots,

@@ -58,7 +58,6 @@ impl Store {
     ///
     /// As [`edit_manifest`](Store::edit_manifest). The new tables are then orphans.
     pub(crate) fn install(&self, tree: &Arc<Tree>, change: &Change) -> Result<()> {
-        // A filter is in memory before its table can be asked.
         let listener = self.options.listener.as_deref();
         let open = |meta| self.tables.open_and_report(&tree.name, meta, listener).map(Arc::new);
         let opened = change.added.iter().map(open);
@@ -66,6 +65,11 @@ impl Store {
         if !opened.is_empty() {
             self.tables.sync_folder()?;
         }
+        // A filter is in memory before its table can be asked, if there is room.
+        let fits = opened.is_empty() || {
+            let version = next_version(&tree.kept_view().version, change, &opened);
+            self.admit_filters(tree, &version, &opened)
+        };
         let keyspace = tree.id;
         let flushed = change.flushed.map(|flushed| flushed.inserted).filter(|&last| last > 0);
         let edit = VersionEdit {
@@ -83,7 +87,10 @@ impl Store {
             |edited| {
                 if edited {
                     let flushed = change.flushed.map_or(0, |flushed| flushed.placed);
-                    tree.install(flushed, |old| next_version(old, change, &opened));
+                    tree.install(flushed, |old| {
+                        let_go_of_removed(old, change);
+                        next_version(old, change, &opened)
+                    });
                 } else {
                     opened.iter().for_each(|live| live.mark_obsolete());
                 }
@@ -93,17 +100,32 @@ impl Store {
             let paths = opened.iter().map(|live| live.path.clone());
             self.uncertain_files.lock().extend(paths);
         }
+        drop(opened);
+        if !fits {
+            self.fit_filters();
+        } else if !change.removed.is_empty() {
+            self.filters_have_room();
+        }
         edited
     }
 }
 
-/// The version after `change`. Tables that it removes are unlinked when their last reader lets go.
+/// Tables that `change` removes are unlinked when their last reader lets go; their filters go when the
+/// last lookup does, so that no iterator keeps them in memory.
+fn let_go_of_removed(old: &Version, change: &Change) {
+    let removed: BTreeSet<_> = change.removed.iter().copied().collect();
+    for (_, _, live) in old.tables().filter(|(_, _, live)| removed.contains(&live.meta.id)) {
+        live.mark_obsolete();
+        live.let_go_of_filters();
+    }
+}
+
+/// The version after `change`.
 fn next_version(old: &Version, change: &Change, opened: &[Arc<LiveTable>]) -> Version {
     let removed: BTreeSet<_> = change.removed.iter().copied().collect();
     let mut tables = Vec::new();
     for (level, run, live) in old.tables() {
         if removed.contains(&live.meta.id) {
-            live.mark_obsolete();
             continue;
         }
         let moved = change.moved.iter().find(|moved| moved.id == live.meta.id);

@@ -12,6 +12,7 @@
 //! | [`compact`]      | compactions are chosen and carried out                             |
 //! | [`table_output`] | entries in order become tables                                     |
 //! | [`install`]      | a change of tables becomes durable and then visible                |
+//! | [`residency`]    | filters are kept in memory as the plan says                        |
 //! | [`stats`]        | what the store holds                                               |
 
 pub(crate) mod background;
@@ -22,6 +23,7 @@ mod install;
 pub(crate) mod keyspace_set;
 pub(crate) mod open_store;
 mod recovery;
+pub(crate) mod residency;
 mod stats;
 mod table_output;
 mod throttle;
@@ -44,6 +46,7 @@ use crate::{
     read::tree::Tree,
     store::background::Background,
     store::keyspace_set::Unrecorded,
+    store::residency::Residency,
     sync::{Mutex, RwLock, atomic::AtomicU64},
     table::store::TableStore,
 };
@@ -70,6 +73,7 @@ pub(crate) struct Store {
     /// same, until a new manifest takes its place.
     pub(crate) uncertain_files: Mutex<Vec<PathBuf>>,
     pub(crate) background: Background,
+    pub(crate) residency: Residency,
     pub(crate) read_only: OnceLock<Arc<Error>>,
     /// By the clock of the options.
     pub(crate) opened_at: Duration,

@@ -13,10 +13,12 @@ use crate::{
     file_name::FileName,
     fs::{FileLock, Fs},
     manifest::VersionEdit,
+    memory::MemoryUse,
     read::snapshot_list::SnapshotList,
     store::Store,
     store::background::Background,
     store::recovery::{self, Beginning},
+    store::residency::Residency,
     sync::{
         Mutex, RwLock,
         atomic::AtomicU64,
@@ -97,6 +99,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) ->
     let next_keyspace_id = manifest.state().next_keyspace_id;
     let clock_at_open_ms = manifest.state().store_clock_ms;
     let opened_at = options.clock.now();
+    let residency = Residency::new(tables.memory.limit(MemoryUse::Filters));
     Store {
         options,
         hash_seed: tables.hash_seed,
@@ -112,6 +115,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) ->
         tables,
         uncertain_files: Mutex::default(),
         background: Background::default(),
+        residency,
         read_only: OnceLock::new(),
         opened_at,
         clock_at_open_ms,

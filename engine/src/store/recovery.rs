@@ -25,6 +25,7 @@ use crate::{
     read::tree::Tree,
     read::view::PlacedMemtable,
     store::flush::write_memtables,
+    store::residency::load_filters,
     table::store::TableStore,
     version::Version,
     wal::{
@@ -319,7 +320,7 @@ fn open_trees(
     folder: &Path,
     state: &ManifestState,
 ) -> Result<BTreeMap<String, Arc<Tree>>> {
-    let mut trees = BTreeMap::new();
+    let mut found = Vec::new();
     for (&id, keyspace) in &state.keyspaces {
         let mut opened = Vec::new();
         for meta in keyspace.tables.values() {
@@ -327,13 +328,20 @@ fn open_trees(
             opened.push((meta.level, meta.run, Arc::new(live)));
         }
         let name = &keyspace.name;
-        let found = present_options(options, name, &keyspace.options);
-        let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
+        let keyspace_options = present_options(options, name, &keyspace.options);
+        let keyspace_options = keyspace_options.map_err(|source| corrupt_state(folder, source))?;
+        found.push((id, name, keyspace_options, opened));
+    }
+    let filters = found.iter().map(|(id, name, options, opened)| {
+        (*id, name.as_str(), options.filter_policy, opened.as_slice())
+    });
+    load_filters(tables, options.listener.as_deref(), filters);
+    let trees = found.into_iter().map(|(id, name, keyspace_options, opened)| {
         let memory = Arc::clone(&tables.memory);
         let tree = Tree::new(id, name.clone(), keyspace_options, Version::new(opened), memory);
-        trees.insert(name.clone(), Arc::new(tree));
-    }
-    Ok(trees)
+        (name.clone(), Arc::new(tree))
+    });
+    Ok(trees.collect())
 }
 
 /// Removes the files that the manifest does not need. A failure is no harm: the next open tries

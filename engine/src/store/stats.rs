@@ -73,6 +73,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         let meta = &live.meta;
         let filters = live.filters();
         stats.filters_unusable += u64::from(filters.unusable().is_some());
+        stats.filters_not_whole += u64::from(!filters.is_whole());
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;

@@ -1,8 +1,12 @@
 //! The filters of a table as they are in memory.
 
-use std::{ops::Deref, sync::Arc};
+use std::{
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
-use sievedb_sstable::FilterState;
+use sievedb_filter::{FilterKind, TableFilter};
+use sievedb_sstable::{FilterState, FilterUnusable, StoredFilter};
 
 use crate::memory::{Charge, MemoryAccount, MemoryUse};
 
@@ -16,19 +20,29 @@ pub(crate) struct TableFilters {
     pub(crate) prefix: Arc<ChargedFilter>,
     /// Answers for ranges of user keys.
     pub(crate) range: Arc<ChargedFilter>,
+    /// The point filter in its file; `None` if there is none, or its trailer is damaged.
+    stored: Option<Arc<Stored>>,
+}
+
+/// A filter in its file.
+#[derive(Debug)]
+struct Stored {
+    filter: StoredFilter,
+    /// Why its columns cannot be read, once that was tried in vain. It is not tried again.
+    damage: OnceLock<Box<str>>,
 }
 
 /// A filter whose memory is charged for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct ChargedFilter {
     state: FilterState,
-    _charge: Charge,
+    charge: Charge,
 }
 
 impl ChargedFilter {
     pub(crate) fn new(state: FilterState, memory: &Arc<MemoryAccount>) -> Self {
         let charge = memory.charge(MemoryUse::Filters, state.memory_bytes());
-        Self { state, _charge: charge }
+        Self { state, charge }
     }
 }
 
@@ -41,6 +55,113 @@ impl Deref for ChargedFilter {
 }
 
 impl TableFilters {
+    /// These filters, and a point filter that is not in memory yet.
+    pub(crate) fn point_not_resident(
+        stored: Result<Option<StoredFilter>, FilterUnusable>,
+        prefix: Arc<ChargedFilter>,
+        range: Arc<ChargedFilter>,
+        memory: &Arc<MemoryAccount>,
+    ) -> Self {
+        let (stored, state) = match stored {
+            Ok(Some(filter)) => {
+                let stored = Stored { filter, damage: OnceLock::new() };
+                (Some(Arc::new(stored)), FilterState::NotResident)
+            }
+            Ok(None) => (None, FilterState::None),
+            Err(reason) => (None, FilterState::Unusable(reason)),
+        };
+        Self { point: ChargedFilter::new(state, memory), prefix, range, stored }
+    }
+
+    /// The same with another point filter in memory.
+    fn with_point(&self, point: FilterState) -> Self {
+        let point = ChargedFilter::new(point, self.point.charge.account());
+        let (prefix, range) = (Arc::clone(&self.prefix), Arc::clone(&self.range));
+        Self { point, prefix, range, stored: self.stored.clone() }
+    }
+
+    /// The same with nothing in memory.
+    pub(crate) fn all_dropped(&self) -> Self {
+        let nothing = ChargedFilter::new(FilterState::NotResident, self.point.charge.account());
+        let nothing = Arc::new(nothing);
+        let (prefix, range) = (Arc::clone(&nothing), nothing);
+        Self { prefix, range, ..self.dropped() }
+    }
+
+    /// The same without a point filter in memory.
+    pub(crate) fn dropped(&self) -> Self {
+        self.with_point(FilterState::NotResident)
+    }
+
+    /// The same with so many columns of the point filter, made from those in memory. `None` if there is
+    /// no ribbon in memory.
+    pub(crate) fn shrunk(&self, columns: f64) -> Option<Self> {
+        let Some(TableFilter::Ribbon(ribbon)) = self.point.resident() else { return None };
+        Some(self.with_point(FilterState::Resident(ribbon.shrunk_to(columns).into())))
+    }
+
+    /// The same with so many columns of the point filter, or all of another filter, read from its file.
+    ///
+    /// # Errors
+    ///
+    /// What is to take the place of these if that cannot be had; `None` if they stay. It is not tried
+    /// again.
+    pub(crate) fn loaded(&self, columns: f64) -> Result<Self, Option<Self>> {
+        let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none());
+        let stored = stored.ok_or(None)?;
+        // The bytes from the file are in memory beside the filter that is made of them.
+        let memory = self.point.charge.account();
+        let buffer_bytes = stored.filter.memory_bytes(columns) as usize; // It is to be in memory.
+        let _buffer = memory.charge(MemoryUse::Writing, buffer_bytes);
+        match stored.filter.load(columns) {
+            Ok(filter) => Ok(self.with_point(FilterState::Resident(filter))),
+            Err(reason) => {
+                let _ = stored.damage.set(reason.to_string().into());
+                // What is in memory was verified and stays.
+                let is_resident = self.point.resident().is_some();
+                Err((!is_resident).then(|| self.with_point(FilterState::Unusable(reason))))
+            }
+        }
+    }
+
+    /// The point filter in its file, as far as is known that it can be read.
+    fn stored(&self) -> Option<&StoredFilter> {
+        let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none());
+        stored.map(|stored| &stored.filter)
+    }
+
+    /// Kind and columns of what can be had in memory at most. Columns are those of a ribbon.
+    pub(crate) fn available(&self) -> Option<(FilterKind, Option<f64>)> {
+        match (self.stored(), self.point.resident()) {
+            (Some(stored), _) => Some((stored.kind(), stored.columns())),
+            (None, Some(filter)) => Some((filter.kind(), self.resident_columns())),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether all of the point filter is in memory that can be.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.memory_bytes_at(f64::INFINITY) <= self.point.memory_bytes() as u64
+    }
+
+    /// Columns in memory, of a ribbon.
+    pub(crate) fn resident_columns(&self) -> Option<f64> {
+        match self.point.resident()? {
+            TableFilter::Ribbon(ribbon) => Some(ribbon.columns()),
+            _ => None,
+        }
+    }
+
+    /// Bytes in memory of so many columns of the point filter, or of all of another filter.
+    pub(crate) fn memory_bytes_at(&self, columns: f64) -> u64 {
+        match (self.stored(), self.point.resident()) {
+            (Some(stored), _) => stored.memory_bytes(columns),
+            (None, Some(TableFilter::Ribbon(ribbon))) => ribbon.memory_bytes_at(columns) as u64,
+            (None, Some(filter)) => filter.memory_bytes() as u64,
+            (None, None) => 0,
+        }
+    }
+
     /// Asks the processor for the line of the point filter that a test of `hash` will read, so that
     /// the test need not wait.
     pub(crate) fn prefetch(&self, hash: u64) {
@@ -49,12 +170,14 @@ impl TableFilters {
         }
     }
 
-    /// Why a filter cannot be used, if one cannot.
+    /// Why a filter cannot be used, or not all of it.
     pub(crate) fn unusable(&self) -> Option<String> {
-        self.all().into_iter().find_map(|filter| match filter {
+        let unusable = self.all().into_iter().find_map(|filter| match filter {
             FilterState::Unusable(reason) => Some(reason.to_string()),
-            FilterState::Resident(_) | FilterState::None => None,
-        })
+            FilterState::Resident(_) | FilterState::NotResident | FilterState::None => None,
+        });
+        let damage = || self.stored.as_ref().and_then(|stored| stored.damage.get());
+        unusable.or_else(|| damage().map(|reason| reason.to_string()))
     }
 
     /// Bytes of memory that the filters take.

@@ -69,9 +69,13 @@ impl LiveTable {
 
     /// Puts other filters of this table in place. Lookups use them from the next view on: see
     /// [`Tree::refresh_filters`](crate::read::tree::Tree::refresh_filters).
-    #[expect(dead_code, reason = "the next commit changes filters")]
     pub(crate) fn set_filters(&self, filters: TableFilters) {
         self.filters.store(Arc::new(filters));
+    }
+
+    /// The table is part of no version any more: an iterator that keeps it needs no filters.
+    pub(crate) fn let_go_of_filters(&self) {
+        self.set_filters(self.filters().all_dropped());
     }
 
     /// The file is to be unlinked once the last reader lets go of the table.

@@ -11,8 +11,8 @@ use std::{
 
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, Table, TableIdentity, TableSink, TableSource, TableSummary,
-    TableWriter,
+    BlockCache, FilterState, StoredFilter, Table, TableIdentity, TableSink, TableSource,
+    TableSummary, TableWriter,
 };
 
 use crate::{
@@ -127,7 +127,7 @@ impl TableStore {
         Ok(TableBuilder { writer, file, unfinished, id, salt, charge })
     }
 
-    /// Opens a table that the manifest names, or is about to name.
+    /// Opens a table that the manifest names, or is about to name. Its filter is not resident yet.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl TableStore {
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let filters = self.load_filters(&*source, &identity, &meta);
+        let filters = self.open_filters(&source, &identity, &meta);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
@@ -203,22 +203,29 @@ impl TableStore {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
     }
 
-    /// Brings the filters of a table into memory, as far as they can be used.
-    fn load_filters(
+    /// The filters of a table. That for prefixes and that for ranges are loaded if there is room, the
+    /// point filter is not.
+    fn open_filters(
         &self,
-        source: &dyn TableSource,
+        source: &Arc<dyn TableSource>,
         identity: &TableIdentity,
         meta: &TableMeta,
     ) -> TableFilters {
         let load = |place: Option<FilterPlace>| {
+            let bytes = place.map_or(0, |place| place.bytes);
+            let in_memory = self.memory.bytes(MemoryUse::Filters);
+            let has_room = in_memory.saturating_add(bytes) <= self.memory.limit(MemoryUse::Filters);
             let place = place.map(sievedb_sstable::FilterPlace::from);
-            ChargedFilter::new(FilterState::load(source, identity, place), &self.memory)
+            let state = match place {
+                Some(_) if !has_room => FilterState::NotResident,
+                _ => FilterState::load(&**source, identity, place),
+            };
+            Arc::new(ChargedFilter::new(state, &self.memory))
         };
-        TableFilters {
-            point: load(meta.filter),
-            prefix: Arc::new(load(None)),
-            range: Arc::new(load(meta.range_filter)),
-        }
+        let place = meta.filter.map(sievedb_sstable::FilterPlace::from);
+        let open = |place| StoredFilter::open(Arc::clone(source), identity, place);
+        let point = place.map(open).transpose();
+        TableFilters::point_not_resident(point, load(None), load(meta.range_filter), &self.memory)
     }
 
     fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {

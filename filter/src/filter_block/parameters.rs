@@ -81,6 +81,23 @@ impl Parameters {
         }
     }
 
+    /// Columns of a ribbon, on average over its slots.
+    pub(super) fn columns(&self) -> Option<f64> {
+        match self {
+            Self::Ribbon(header) => Some(header.layout().columns()),
+            _ => None,
+        }
+    }
+
+    /// Bytes in memory of the filter that the first `columns` columns make, of a payload of so many
+    /// bytes.
+    pub(super) fn memory_bytes(&self, payload_bytes: u64, columns: f64) -> u64 {
+        match self {
+            Self::Ribbon(header) => header.layout().memory_bytes(columns),
+            _ => payload_bytes,
+        }
+    }
+
     /// The places of the groups that hold the first `columns` columns, of a payload of so many bytes.
     pub(super) fn groups(&self, payload_bytes: u64, columns: f64) -> Vec<Range<u64>> {
         match self {

@@ -148,6 +148,20 @@ impl Trailer {
         self.parameters.kind()
     }
 
+    /// Columns of a ribbon, on average over its slots: what [`Ribbon::columns`] says of the whole. `None`
+    /// for any other filter, which is loaded whole or not at all.
+    #[must_use]
+    pub fn columns(&self) -> Option<f64> {
+        self.parameters.columns()
+    }
+
+    /// What [`TableFilter::memory_bytes`] will say of the filter that [`decode`](Self::decode) makes of
+    /// these columns. Costs nothing: a planner may ask for every number of columns.
+    #[must_use]
+    pub fn memory_bytes(&self, columns: f64) -> u64 {
+        self.parameters.memory_bytes(self.payload_bytes, columns)
+    }
+
     /// Keys that the filter was built over.
     #[must_use]
     pub fn key_count(&self) -> u64 {

@@ -123,11 +123,10 @@ impl Ribbon {
     ) -> Self {
         assert_eq!(thresholds.len() as u64, shape.threshold_bytes());
         let expected_fpr = expected_fpr(&shape, &thresholds);
-        let buckets = shape.buckets + shape.layers.last().map_or(0, Layer::buckets);
         if let Some(last) = thresholds.last_mut() {
             *last |= shape.stray_threshold_bits();
         }
-        thresholds.resize(buckets.div_ceil(4) as usize, u8::MAX); // Fewer than slots.
+        thresholds.resize(shape.all_threshold_bytes() as usize, u8::MAX); // Fewer than slots.
         let thresholds = thresholds.into_boxed_slice();
         let first = shape.layers[0];
         let first = First { seed: first.seed, starts: first.starts };
@@ -229,13 +228,7 @@ impl Ribbon {
 
     /// What this filter takes if its columns are those of `shape`.
     fn bytes_of(&self, shape: &Shape) -> usize {
-        let groups = 0..shape.group_count();
-        let lines: usize = groups.clone().map(|group| Group::lines_of(shape.group(group))).sum();
-        let layers = shape.layers.len() * size_of::<Layer>();
-        lines * size_of::<WordLine>()
-            + self.thresholds.len()
-            + layers
-            + groups.len() * size_of::<Group>()
+        shape.memory_bytes(self.thresholds.len())
     }
 
     /// Of the same layers, with groups of that shape in place.
@@ -252,6 +245,18 @@ impl Ribbon {
             assert_eq!(group.shape, self.shape.group(index));
             assert_eq!(group.lines.len(), Group::lines_of(group.shape));
         }
+    }
+}
+
+impl Shape {
+    /// What a filter of this shape keeps in memory, with so many bytes of thresholds.
+    fn memory_bytes(&self, threshold_bytes: usize) -> usize {
+        let groups = 0..self.group_count();
+        let lines: usize = groups.clone().map(|group| Group::lines_of(self.group(group))).sum();
+        lines * size_of::<WordLine>()
+            + threshold_bytes
+            + self.layers.len() * size_of::<Layer>()
+            + groups.len() * size_of::<Group>()
     }
 }
 

@@ -124,6 +124,12 @@ impl Shape {
         self.buckets.div_ceil(4)
     }
 
+    /// The same with those of the last layer, which are in memory only.
+    pub(crate) fn all_threshold_bytes(&self) -> u64 {
+        let last = self.layers.last().map_or(0, Layer::buckets);
+        (self.buckets + last).div_ceil(4)
+    }
+
     /// The bits of the last threshold byte that belong to no bucket.
     pub(crate) fn stray_threshold_bits(&self) -> u8 {
         match self.buckets % 4 {

@@ -139,6 +139,17 @@ impl Layout {
         self.shape.shrunk(columns).unwrap_or_else(|| self.shape.clone())
     }
 
+    /// What [`Ribbon::columns`] says of the whole.
+    pub(crate) fn columns(&self) -> f64 {
+        self.shape.average_columns()
+    }
+
+    /// What [`Ribbon::memory_bytes`] says of the first `columns` columns.
+    pub(crate) fn memory_bytes(&self, columns: f64) -> u64 {
+        let shape = self.shrunk(columns);
+        shape.memory_bytes(shape.all_threshold_bytes() as usize) as u64 // Fewer than slots.
+    }
+
     /// Bytes of the payload.
     pub(crate) fn payload_bytes(&self) -> u64 {
         self.end
@@ -249,6 +260,7 @@ mod tests {
                 assert!(first.groups == shrunk.groups, "{columns} of {bits_per_key}");
                 assert!(first.thresholds == shrunk.thresholds);
                 assert_eq!(first.expected_fpr.to_bits(), shrunk.expected_fpr.to_bits());
+                assert_eq!(layout.memory_bytes(columns), first.memory_bytes() as u64);
                 for block in 0..whole.shape.blocks {
                     let found = first.shape.block_columns(block);
                     assert!(found <= whole.shape.block_columns(block));

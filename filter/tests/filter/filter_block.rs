@@ -180,6 +180,7 @@ fn a_ribbon_is_read_in_part() {
         assert!(front >= previous && front < whole.len());
         previous = front;
         let parts = trailer.decode(&whole[..front], count).expect("it is all there");
+        assert_eq!(trailer.memory_bytes(count), parts.memory_bytes() as u64, "{count} columns");
         let want = filter_block::decode_columns(&whole, EXPECTED, count);
         let want = want.expect("it is a good filter");
         assert!(
@@ -201,6 +202,20 @@ fn a_ribbon_is_read_in_part() {
         }
     }
     assert!(Trailer::read(tail, whole.len() as u64 - 1, EXPECTED).is_err(), "a byte is missing");
+    assert!(trailer.columns().is_some_and(|columns| (columns - 20.3).abs() < 0.1));
+}
+
+#[test]
+fn a_trailer_tells_the_memory_of_a_filter_that_cannot_be_read_in_part() {
+    for kind in [FilterKind::BlockedBloom, FilterKind::BinaryFuse] {
+        let filter = build(kind, 3_000, 10.0);
+        let block = filter_block::encode(&filter, EXPECTED);
+        let trailer = Trailer::read(&block, block.len() as u64, EXPECTED).expect("it is whole");
+        assert_eq!(trailer.columns(), None, "{kind:?}");
+        for columns in [1.0, 40.0] {
+            assert_eq!(trailer.memory_bytes(columns), filter.memory_bytes() as u64, "{kind:?}");
+        }
+    }
 }
 
 /// A reader of parts says how long the block is: it may have that from anywhere.

@@ -9,7 +9,7 @@ mod state;
 use std::{path::PathBuf, sync::Arc};
 
 use super::{
-    KeyspaceCreated, ManifestFile, ManifestState, TableMoved, VersionEdit,
+    KeyspaceChanged, KeyspaceCreated, ManifestFile, ManifestState, TableMoved, VersionEdit,
     current::Current,
     load::{Loaded, load},
 };
@@ -100,7 +100,11 @@ fn edits() -> Vec<VersionEdit> {
             tables_added: vec![(2, table(14, 1, "a", "b")), (2, table(15, 1, "c", "d"))],
             ..VersionEdit::default()
         },
-        VersionEdit { keyspaces_dropped: vec![2], ..VersionEdit::default() },
+        VersionEdit {
+            keyspaces_changed: vec![KeyspaceChanged { id: 1, options: vec![3, 4] }],
+            keyspaces_dropped: vec![2],
+            ..VersionEdit::default()
+        },
     ]
 }
 

@@ -71,13 +71,16 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
     let numbers = (number(), number(), number(), number(), number(), number());
     let keyspace = (any::<u64>(), ".{1,60}", vec(any::<u8>(), 0..40))
         .prop_map(|(id, name, options)| KeyspaceCreated { id, name, options });
+    let changed = (any::<u64>(), vec(any::<u8>(), 0..40))
+        .prop_map(|(id, options)| KeyspaceChanged { id, options });
     let moved = (any::<u64>(), any::<u64>(), any::<u8>(), any::<u64>())
         .prop_map(|(keyspace, id, level, run)| TableMoved { keyspace, id, level, run });
     let ids = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4));
     let tables = (vec((any::<u64>(), any_table()), 0..4), vec(pair(), 0..4), vec(moved, 0..4));
     let rest = (option::of(any::<u128>()), vec(pair(), 0..4), option::of(pair()));
-    (numbers, ids, vec(keyspace, 0..4), tables, rest).prop_map(
-        |(numbers, ids, keyspaces_created, tables, rest)| VersionEdit {
+    let keyspaces = (vec(keyspace, 0..4), vec(changed, 0..4));
+    (numbers, ids, keyspaces, tables, rest).prop_map(|(numbers, ids, keyspaces, tables, rest)| {
+        VersionEdit {
             store_id: rest.0,
             hash_seed: numbers.0,
             next_file_id: numbers.1,
@@ -86,15 +89,16 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
             store_clock_ms: numbers.4,
             logs_created: ids.0,
             log_floor: numbers.5,
-            keyspaces_created,
+            keyspaces_created: keyspaces.0,
+            keyspaces_changed: keyspaces.1,
             keyspaces_dropped: ids.1,
             tables_added: tables.0,
             tables_removed: tables.1,
             tables_moved: tables.2,
             flushed: rest.1,
             log_mark: rest.2.map(|(file_id, offset)| Position { file_id, offset }),
-        },
-    )
+        }
+    })
 }
 
 /// States that edits can lead to: tables in runs of their own.

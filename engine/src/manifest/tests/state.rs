@@ -17,6 +17,7 @@ fn edits_add_up() {
     assert_eq!(compacted.keyspaces[&1].tables[&11].level, 6);
     assert_eq!(flushed.keyspaces[&1].tables[&11].level, 0, "copies are apart");
     assert_eq!(compacted.keyspaces[&2].tables.keys().copied().collect::<Vec<_>>(), [14, 15]);
+    assert_eq!(dropped.keyspaces[&1].options, [3, 4]);
     assert_eq!(dropped.keyspaces.keys().copied().collect::<Vec<_>>(), [1]);
     assert_eq!(dropped.next_keyspace_id, 3, "ids are not used again");
 }
@@ -102,6 +103,14 @@ fn edits_that_do_not_fit_are_refused() {
                 ..edit()
             },
             keyspace_there,
+        ),
+        (
+            "changed, not there",
+            VersionEdit {
+                keyspaces_changed: vec![KeyspaceChanged { id: 7, options: vec![] }],
+                ..edit()
+            },
+            Missing { what: "keyspace" },
         ),
         (
             "dropped, not there",

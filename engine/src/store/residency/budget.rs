@@ -1,0 +1,107 @@
+//! What happens to filters when the budget, a policy, or the use of tables changes.
+
+use std::sync::Arc;
+
+use super::{Changes, LOAD_BYTES_MAX, Patience, change::LOOK_INTERVAL};
+use crate::{
+    Result,
+    filter_policy::FilterPolicy,
+    manifest::{KeyspaceChanged, VersionEdit},
+    memory::MemoryUse,
+    read::tree::Tree,
+    store::Store,
+    sync::{atomic::Ordering::SeqCst, thread},
+};
+
+impl Store {
+    /// The background job: brings filters to what the plan says, as far as there is room.
+    pub(crate) fn fit_filters(&self) {
+        let mut measured = self.residency.change.lock();
+        self.residency.is_due.store(false, SeqCst);
+        let tables = self.filter_tables();
+        let goal = self.filter_bytes_goal();
+        let targets = self.plan_filters(&mut measured, &tables, goal);
+        let mut changes = Changes::new(&tables, &self.tables.memory, goal, Patience::Short);
+        changes.give_up(&targets);
+        let is_all = changes.load(&targets, LOAD_BYTES_MAX);
+        // What is stuck waits for the next event, or the next interval.
+        if !is_all && !changes.is_stuck {
+            self.residency.is_due.store(true, SeqCst);
+        }
+        self.note_partial(&tables);
+        self.tell_unreadable(&tables, changes.unreadable);
+    }
+
+    /// Takes from memory what the present budget and policies leave no room for. At return the filters
+    /// are within them.
+    fn cut_filters(&self) {
+        let memory = &self.tables.memory;
+        loop {
+            let mut measured = self.residency.change.lock();
+            let tables = self.filter_tables();
+            let goal = self.residency.bytes_max.load(SeqCst);
+            let targets = self.plan_filters(&mut measured, &tables, goal);
+            // Until they fit, what was allowed before bounds the copies.
+            let before = memory.limit(MemoryUse::Filters);
+            let mut changes = Changes::new(&tables, memory, before, Patience::Endless);
+            changes.give_up(&targets);
+            changes.drop_beyond(&targets, goal);
+            if memory.bytes(MemoryUse::Filters) <= goal {
+                memory.set_limit(MemoryUse::Filters, goal);
+                let mut changes = Changes::new(&tables, memory, goal, Patience::Short);
+                changes.load(&targets, LOAD_BYTES_MAX);
+                self.note_partial(&tables);
+                self.tell_unreadable(&tables, changes.unreadable);
+                return;
+            }
+            drop(measured);
+            // The rest is that of tables which are about to enter a version, or which a reader has not
+            // let go of yet.
+            thread::sleep(20 * LOOK_INTERVAL);
+        }
+    }
+
+    /// Bounds the filters of all keyspaces together. At return they are within the bound.
+    pub(crate) fn set_filter_bytes_max(&self, bytes_max: u64) {
+        let memory = &self.tables.memory;
+        self.residency.bytes_max.store(bytes_max, SeqCst);
+        if bytes_max < memory.limit(MemoryUse::Filters) {
+            self.cut_filters();
+        } else {
+            let _change = self.residency.change.lock();
+            memory.set_limit(MemoryUse::Filters, bytes_max);
+        }
+        self.look_at_filters();
+    }
+
+    /// Changes what is asked of the filters of a keyspace, for good.
+    ///
+    /// # Errors
+    ///
+    /// As [`edit_manifest`](Store::edit_manifest).
+    pub(crate) fn set_filter_policy(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
+        let options = tree.options.clone().filter_policy(policy);
+        options.validate()?;
+        let changed = KeyspaceChanged { id: tree.id, options: options.encode() };
+        let edit = VersionEdit { keyspaces_changed: vec![changed], ..VersionEdit::default() };
+        self.edit_manifest(
+            |_| (!tree.is_dropped()).then_some(edit),
+            |edited| {
+                if edited {
+                    tree.set_filter_policy(policy);
+                }
+            },
+        )?;
+        tree.check()?;
+        self.cut_filters();
+        self.look_at_filters();
+        Ok(())
+    }
+
+    /// Has the background job look at the filters.
+    fn look_at_filters(&self) {
+        self.residency.is_due.store(true, SeqCst);
+        self.background.wake();
+        self.run_inline();
+    }
+}

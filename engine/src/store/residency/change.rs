@@ -1,0 +1,305 @@
+//! Filters take the place of others, one after the other, and never more of them are in memory at a time
+//! than a bound allows.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::filter_tables::{FilterTables, Target};
+use crate::{
+    filter_plan::Residence,
+    memory::{MemoryAccount, MemoryUse},
+    read::tree::Tree,
+    sync::thread,
+    table::{LiveTable, TableFilters},
+};
+
+/// How often is looked whether a filter is freed.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_micros(50);
+
+/// How long to wait for a lookup that holds a filter whose room is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Some milliseconds: lookups last that long if they read from a disk.
+    Short,
+    /// Until it is done.
+    Endless,
+}
+
+impl Patience {
+    fn looks(self) -> u64 {
+        match self {
+            Self::Short => 200,
+            Self::Endless => u64::MAX,
+        }
+    }
+}
+
+/// What is to be done with the filter of a table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Step {
+    Keep,
+    Drop,
+    /// To so many columns, in memory.
+    Shrink(f64),
+    /// So many columns, or all of a filter without columns, from the file.
+    Load(f64),
+}
+
+/// A filter that could not be read.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    /// Index of the keyspace.
+    pub(super) keyspace: usize,
+    pub(super) table_id: u64,
+    pub(super) reason: String,
+}
+
+/// Changes filters within a bound.
+#[derive(Debug)]
+pub(super) struct Changes<'a> {
+    memory: &'a MemoryAccount,
+    /// For the filters of the store, in bytes. More may be there already.
+    bytes_max: u64,
+    patience: Patience,
+    keyspaces: Vec<Held<'a>>,
+    /// Filters that were replaced, until no lookup holds them: keyspace and bytes.
+    replaced: Vec<(usize, u64, Weak<TableFilters>)>,
+    /// Bytes of what was read from files.
+    pub(super) bytes_loaded: u64,
+    pub(super) unreadable: Vec<Unreadable>,
+    /// Whether something was left undone for want of room.
+    pub(super) is_stuck: bool,
+}
+
+/// What a keyspace holds.
+#[derive(Debug)]
+struct Held<'a> {
+    tree: Option<&'a Tree>,
+    bytes_max: u64,
+    bytes: u64,
+    /// Before anything was changed.
+    bytes_before: u64,
+    /// Whether its view has filters that were replaced.
+    is_stale: bool,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn new(
+        tables: &'a FilterTables,
+        memory: &'a MemoryAccount,
+        bytes_max: u64,
+        patience: Patience,
+    ) -> Self {
+        let held = tables.keyspaces.iter().map(|keyspace| {
+            let bytes = keyspace.filter_bytes();
+            Held {
+                tree: keyspace.tree.as_deref(),
+                bytes_max: keyspace.policy.memory_bytes_max.unwrap_or(u64::MAX),
+                bytes,
+                bytes_before: bytes,
+                is_stale: false,
+            }
+        });
+        Self {
+            memory,
+            bytes_max,
+            patience,
+            keyspaces: held.collect(),
+            replaced: Vec::new(),
+            bytes_loaded: 0,
+            unreadable: Vec::new(),
+            is_stuck: false,
+        }
+    }
+
+    /// Takes from memory what the targets do not want: whole filters, then columns. Where there is no
+    /// room for a smaller copy beside the larger one, the filter goes; [`load`](Self::load) brings the
+    /// columns back.
+    pub(super) fn give_up(&mut self, targets: &[Target]) {
+        let mut shrinks = Vec::new();
+        for target in targets {
+            let filters = target.live.filters();
+            match step(&filters, target.residence) {
+                Step::Drop => self.replace(target, &filters, filters.dropped()),
+                Step::Shrink(columns) => {
+                    shrinks.push((filters.point.memory_bytes(), columns, target));
+                }
+                Step::Keep | Step::Load(_) => {}
+            }
+        }
+        // Small ones first: what they free makes room for the copies of the large ones.
+        shrinks.sort_by_key(|&(bytes, _, target)| (bytes, target.live.meta.id));
+        for (_, columns, target) in shrinks {
+            let filters = target.live.filters();
+            let bytes = filters.memory_bytes_at(columns);
+            let has_room = self.make_room(target.keyspace, bytes, Self::room_of_before);
+            let shrunk = if has_room { filters.shrunk(columns) } else { None };
+            let smaller = shrunk.unwrap_or_else(|| filters.dropped());
+            self.replace(target, &filters, smaller);
+        }
+        self.release();
+    }
+
+    /// Reads what the targets want and memory lacks, small filters first, as far as there is room and
+    /// until `bytes_max` bytes were read. Whether that was all.
+    pub(super) fn load<'t>(
+        &mut self,
+        targets: impl IntoIterator<Item = &'t Target>,
+        bytes_max: u64,
+    ) -> bool {
+        let mut loads = Vec::new();
+        for target in targets {
+            let filters = target.live.filters();
+            if let Step::Load(columns) = step(&filters, target.residence) {
+                loads.push((filters.memory_bytes_at(columns), columns, target));
+            }
+        }
+        loads.sort_by_key(|&(bytes, _, target)| (bytes, target.live.meta.id));
+        let mut is_all = true;
+        for (bytes, columns, target) in loads {
+            if self.bytes_loaded >= bytes_max {
+                is_all = false;
+                break;
+            }
+            let filters = target.live.filters();
+            let columns = if self.make_room(target.keyspace, bytes, Self::room) {
+                Some(columns)
+            } else {
+                self.is_stuck = true;
+                fitting(&filters, columns, self.room(target.keyspace))
+            };
+            if let Some(columns) = columns {
+                self.load_table(target, &filters, columns);
+            }
+        }
+        self.refresh();
+        is_all
+    }
+
+    /// Takes filters from memory, the last ones first, until all that these targets have is `bytes_max`
+    /// or less: a plan knows their bytes but nearly.
+    pub(super) fn drop_beyond(&mut self, targets: &[Target], bytes_max: u64) {
+        let held = |changes: &Self| changes.keyspaces.iter().map(|held| held.bytes).sum::<u64>();
+        for target in targets.iter().rev() {
+            if held(self) <= bytes_max {
+                break;
+            }
+            let filters = target.live.filters();
+            if filters.point.resident().is_some() {
+                self.replace(target, &filters, filters.dropped());
+                drop(filters);
+                self.release();
+            }
+        }
+    }
+
+    fn load_table(&mut self, target: &Target, filters: &Arc<TableFilters>, columns: f64) {
+        match filters.loaded(columns) {
+            Ok(loaded) => {
+                self.bytes_loaded += loaded.memory_bytes() as u64;
+                self.replace(target, filters, loaded);
+            }
+            Err(instead) => {
+                if let Some(instead) = instead {
+                    self.replace(target, filters, instead);
+                }
+                let (keyspace, table_id) = (target.keyspace, target.live.meta.id);
+                let reason = target.live.filters().unusable().unwrap_or_default();
+                self.unreadable.push(Unreadable { keyspace, table_id, reason });
+            }
+        }
+    }
+
+    fn replace(&mut self, target: &Target, old: &Arc<TableFilters>, new: TableFilters) {
+        let (index, live) = (target.keyspace, &target.live);
+        let held = &mut self.keyspaces[index];
+        held.bytes += new.memory_bytes() as u64;
+        held.is_stale = true;
+        self.replaced.push((index, old.memory_bytes() as u64, Arc::downgrade(old)));
+        LiveTable::set_filters(live, new);
+    }
+
+    /// What may be added to the filters of a keyspace, in bytes.
+    fn room(&self, keyspace: usize) -> u64 {
+        let of_store = self.bytes_max.saturating_sub(self.memory.bytes(MemoryUse::Filters));
+        let Held { bytes, bytes_max, .. } = self.keyspaces[keyspace];
+        of_store.min(bytes_max.saturating_sub(bytes))
+    }
+
+    /// The same for a keyspace that may have as many as it had before, if its bound was cut meanwhile.
+    fn room_of_before(&self, keyspace: usize) -> u64 {
+        let of_store = self.bytes_max.saturating_sub(self.memory.bytes(MemoryUse::Filters));
+        let Held { bytes, bytes_max, bytes_before, .. } = self.keyspaces[keyspace];
+        of_store.min(bytes_max.max(bytes_before).saturating_sub(bytes))
+    }
+
+    /// Whether `room` is `bytes` or more, once lookups have let go of what was replaced.
+    fn make_room(&mut self, keyspace: usize, bytes: u64, room: fn(&Self, usize) -> u64) -> bool {
+        room(self, keyspace) >= bytes || {
+            self.release();
+            room(self, keyspace) >= bytes
+        }
+    }
+
+    /// Lets lookups use what is there now.
+    fn refresh(&mut self) {
+        for held in &mut self.keyspaces {
+            if std::mem::take(&mut held.is_stale)
+                && let Some(tree) = held.tree
+            {
+                tree.refresh_filters();
+            }
+        }
+    }
+
+    /// Lets lookups use what is there now, and waits until those under way have let go of the rest.
+    pub(super) fn release(&mut self) {
+        self.refresh();
+        for look in 0..self.patience.looks() {
+            let keyspaces = &mut self.keyspaces;
+            self.replaced.retain(|(keyspace, bytes, filters)| {
+                let is_held = filters.strong_count() > 0;
+                if !is_held {
+                    keyspaces[*keyspace].bytes -= bytes;
+                }
+                is_held
+            });
+            if self.replaced.is_empty() {
+                return;
+            }
+            // Most lookups are done at once.
+            if look < 10 { thread::yield_now() } else { thread::sleep(LOOK_INTERVAL) }
+        }
+    }
+}
+
+/// What is to be done with a table that has `filters`. Pure.
+fn step(filters: &TableFilters, target: Residence) -> Step {
+    let is_resident = filters.point.resident().is_some();
+    let columns = match target {
+        Residence::Nothing if is_resident => return Step::Drop,
+        Residence::Nothing => return Step::Keep,
+        Residence::Columns(columns) => columns,
+        Residence::Whole => f64::INFINITY,
+    };
+    let wanted = filters.memory_bytes_at(columns);
+    let found = filters.point.memory_bytes() as u64;
+    if !is_resident {
+        return if filters.available().is_some() { Step::Load(columns) } else { Step::Keep };
+    }
+    match wanted.cmp(&found) {
+        std::cmp::Ordering::Less => Step::Shrink(columns),
+        std::cmp::Ordering::Equal => Step::Keep,
+        std::cmp::Ordering::Greater => Step::Load(columns),
+    }
+}
+
+/// As many of `columns` columns as fit into `room` bytes, if these are more than are in memory.
+fn fitting(filters: &TableFilters, columns: f64, room: u64) -> Option<f64> {
+    let (_, stored) = filters.available()?;
+    let most = stored?.min(columns).floor() as u32; // A ribbon has few.
+    let found = (1..=most).rev().map(f64::from).find(|&n| filters.memory_bytes_at(n) <= room)?;
+    (filters.memory_bytes_at(found) > filters.point.memory_bytes() as u64).then_some(found)
+}

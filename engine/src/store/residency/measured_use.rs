@@ -1,0 +1,98 @@
+//! How often lookups come to each table: the samples of all threads, added up and slowly forgotten.
+
+use std::collections::BTreeMap;
+
+use crate::{filter_plan::TableUse, stats::Sampled};
+
+/// At so many lookups in the sample of a store all counts are halved: what is older than some millions
+/// of lookups hardly counts.
+const LOOKUPS_MAX: f64 = 32_768.0;
+
+/// How often lookups come to each table, in lookups of the sample.
+#[derive(Debug, Default)]
+pub(super) struct MeasuredUse {
+    keyspaces: BTreeMap<u64, KeyspaceUse>,
+}
+
+#[derive(Debug, Default)]
+struct KeyspaceUse {
+    lookups: f64,
+    tables: BTreeMap<u64, TableUse>,
+}
+
+impl MeasuredUse {
+    /// Adds a sample. `keyspaces` are those that there are now, each with its tables; a table that is new
+    /// is counted from now on.
+    pub(super) fn add(&mut self, sample: &BTreeMap<Sampled, u64>, keyspaces: &[(u64, Vec<u64>)]) {
+        let count = |what| sample.get(&what).copied().unwrap_or(0) as f64;
+        let mut before = std::mem::take(&mut self.keyspaces);
+        for (keyspace, tables) in keyspaces {
+            let mut of_keyspace = before.remove(keyspace).unwrap_or_default();
+            let lookups = count(Sampled::Keyspace(*keyspace));
+            of_keyspace.lookups += lookups;
+            let mut known = std::mem::take(&mut of_keyspace.tables);
+            of_keyspace.tables = tables
+                .iter()
+                .map(|&id| {
+                    let added = known.remove(&id).map(|TableUse { probes, lookups: since }| {
+                        let probes = probes + count(Sampled::Table(id));
+                        TableUse { probes, lookups: since + lookups }
+                    });
+                    (id, added.unwrap_or_default())
+                })
+                .collect();
+            self.keyspaces.insert(*keyspace, of_keyspace);
+        }
+        if self.keyspaces.values().map(|keyspace| keyspace.lookups).sum::<f64>() >= LOOKUPS_MAX {
+            self.halve();
+        }
+    }
+
+    fn halve(&mut self) {
+        for keyspace in self.keyspaces.values_mut() {
+            keyspace.lookups /= 2.0;
+            for table in keyspace.tables.values_mut() {
+                *table = TableUse { probes: table.probes / 2.0, lookups: table.lookups / 2.0 };
+            }
+        }
+    }
+
+    /// Lookups that came to the tables of a keyspace.
+    pub(super) fn lookups(&self, keyspace: u64) -> f64 {
+        self.keyspaces.get(&keyspace).map_or(0.0, |keyspace| keyspace.lookups)
+    }
+
+    /// Lookups that had a table of `keyspace` for a candidate.
+    pub(super) fn of_table(&self, keyspace: u64, table: u64) -> TableUse {
+        let keyspace = self.keyspaces.get(&keyspace);
+        keyspace.and_then(|keyspace| keyspace.tables.get(&table)).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_counted_from_when_it_is_known() {
+        let mut measured = MeasuredUse::default();
+        let sample = |lookups, table, probes| {
+            BTreeMap::from([(Sampled::Keyspace(1), lookups), (Sampled::Table(table), probes)])
+        };
+        let see = |measured: &MeasuredUse, table| {
+            let TableUse { probes, lookups } = measured.of_table(1, table);
+            (measured.lookups(1), probes, lookups)
+        };
+        measured.add(&sample(10, 5, 4), &[(1, vec![5])]);
+        assert_eq!(see(&measured, 5), (10.0, 0.0, 0.0));
+        measured.add(&sample(20, 5, 6), &[(1, vec![5, 7])]);
+        assert_eq!(see(&measured, 5), (30.0, 6.0, 20.0));
+        assert_eq!(see(&measured, 7), (30.0, 0.0, 0.0));
+        measured.add(&sample(LOOKUPS_MAX as u64, 7, 100), &[(1, vec![7])]);
+        let halves = (30.0 + LOOKUPS_MAX) / 2.0;
+        assert_eq!(see(&measured, 7), (halves, 50.0, LOOKUPS_MAX / 2.0));
+        assert_eq!(see(&measured, 5), (halves, 0.0, 0.0), "a table that is gone is forgotten");
+        measured.add(&BTreeMap::new(), &[]);
+        assert_eq!(measured.lookups(1), 0.0, "so is a keyspace");
+    }
+}

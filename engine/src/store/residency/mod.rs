@@ -1,0 +1,146 @@
+//! Filters are kept in memory as the plan says: which, and how much of each.
+//!
+//! [`filter_plan`](crate::filter_plan) decides; here the store is described to it, and what it wants is
+//! carried out. A resident ribbon gives up columns by a smaller copy, and gets them back from its file.
+//! Whatever is replaced is freed when the last lookup that began with it is done. No lookup ever reads a
+//! filter: this is done by those who change tables or the budget, and by a background job.
+//!
+//! | module             | answers                                                       |
+//! |--------------------|---------------------------------------------------------------|
+//! | [`filter_tables`]  | which tables there are, what of their filters is in memory     |
+//! | [`measured_use`]   | how often lookups come to each                                |
+//! | [`change`]         | how filters take the place of others without exceeding a bound |
+//! | [`budget`]         | when the budget, a policy or the use changes                  |
+//! | [`tables`]         | when tables come, and when the store is opened                |
+
+mod budget;
+mod change;
+mod filter_tables;
+mod measured_use;
+mod tables;
+
+pub(crate) use tables::load_filters;
+
+use std::time::Duration;
+
+use self::{
+    change::{Changes, Patience, Unreadable},
+    filter_tables::{FilterTables, KeyspaceTables, Target},
+    measured_use::MeasuredUse,
+};
+use crate::{
+    filter_plan,
+    listener::{Event, EventListener, tell},
+    memory::MemoryUse,
+    store::Store,
+    sync::{
+        Mutex,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+};
+
+/// How often a plan is made anew for filters that are not all whole, because their use may have changed.
+pub(crate) const REPLAN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Bytes of filters that the background job reads at a time, before other work has its turn.
+const LOAD_BYTES_MAX: u64 = 64 << 20;
+
+/// What the store knows of its filters, beside the filters themselves.
+#[derive(Debug)]
+pub(crate) struct Residency {
+    /// Held while filters are changed.
+    change: Mutex<MeasuredUse>,
+    /// What plans are made for, in bytes. The limit of the account follows when the filters are within it.
+    bytes_max: AtomicU64,
+    /// There is room, or use has changed: the background job is to look.
+    is_due: AtomicBool,
+    /// Not all filters are whole.
+    is_partial: AtomicBool,
+    /// When the last plan was made, by the clock of the options, in milliseconds.
+    planned_at_ms: AtomicU64,
+}
+
+impl Residency {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self {
+            change: Mutex::default(),
+            bytes_max: AtomicU64::new(bytes_max),
+            // What did not fit at the opening.
+            is_due: AtomicBool::new(true),
+            is_partial: AtomicBool::new(false),
+            planned_at_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// How long the background job may wait for the next look; `None` for as long as nothing happens.
+    pub(crate) fn wait_max(&self) -> Option<Duration> {
+        self.is_partial.load(Relaxed).then_some(REPLAN_INTERVAL)
+    }
+}
+
+impl Store {
+    /// Whether the background job has something to look at.
+    pub(crate) fn filters_are_due(&self) -> bool {
+        let residency = &self.residency;
+        if residency.is_due.load(SeqCst) {
+            return true;
+        }
+        let planned_at = Duration::from_millis(residency.planned_at_ms.load(Relaxed));
+        residency.is_partial.load(Relaxed)
+            && self.options.clock.now().saturating_sub(planned_at) >= REPLAN_INTERVAL
+    }
+
+    /// All tables at present.
+    fn filter_tables(&self) -> FilterTables {
+        let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        let of_tree = |tree| KeyspaceTables::of_tree(tree, &tree.kept_view().version);
+        FilterTables { keyspaces: trees.iter().map(of_tree).collect() }
+    }
+
+    /// What should be in memory of the filters of `tables`, for a budget of so many bytes.
+    fn plan_filters(
+        &self,
+        measured: &mut MeasuredUse,
+        tables: &FilterTables,
+        bytes_max: u64,
+    ) -> Vec<Target> {
+        measured.add(&self.tables.counters.take_sample(), &tables.ids());
+        let now_ms = self.options.clock.now().as_millis();
+        self.residency.planned_at_ms.store(u64::try_from(now_ms).unwrap_or(u64::MAX), Relaxed);
+        tables.targets(&filter_plan::plan(&tables.shape(bytes_max, measured)))
+    }
+
+    /// What is planned for, and never exceeded by what is loaded.
+    fn filter_bytes_goal(&self) -> u64 {
+        let limit = self.tables.memory.limit(MemoryUse::Filters);
+        self.residency.bytes_max.load(SeqCst).min(limit)
+    }
+
+    /// Notes whether all filters of `tables` are whole.
+    fn note_partial(&self, tables: &FilterTables) {
+        let mut filters = tables.keyspaces.iter().flat_map(KeyspaceTables::tables);
+        let is_partial = filters.any(|live| !live.filters().is_whole());
+        self.residency.is_partial.store(is_partial, Relaxed);
+    }
+
+    /// Tells of filters that could not be read.
+    fn tell_unreadable(&self, tables: &FilterTables, unreadable: Vec<Unreadable>) {
+        if let Some(listener) = &self.options.listener {
+            tell_unreadable(&**listener, tables, unreadable);
+        }
+    }
+}
+
+fn tell_unreadable(
+    listener: &dyn EventListener,
+    tables: &FilterTables,
+    unreadable: Vec<Unreadable>,
+) {
+    for Unreadable { keyspace, table_id, reason } in unreadable {
+        let keyspace = tables.keyspaces[keyspace].name.clone();
+        tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
+    }
+}

@@ -1,0 +1,77 @@
+//! What happens to filters when tables come and go, and when the store is opened.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{Changes, FilterTables, KeyspaceTables, Patience, Target, tell_unreadable};
+use crate::{
+    filter_plan,
+    filter_policy::FilterPolicy,
+    listener::EventListener,
+    memory::MemoryUse,
+    read::tree::Tree,
+    store::Store,
+    store::residency::MeasuredUse,
+    sync::atomic::Ordering::SeqCst,
+    table::{LiveTable, store::TableStore},
+    version::Version,
+};
+
+/// Loads the filters of a store that is being opened, as far as its budget allows. Each keyspace is given
+/// with its id, name, policy and tables.
+pub(crate) fn load_filters<'a>(
+    store: &TableStore,
+    listener: Option<&dyn EventListener>,
+    keyspaces: impl IntoIterator<Item = (u64, &'a str, FilterPolicy, &'a [(u8, u64, Arc<LiveTable>)])>,
+) {
+    let keyspaces = keyspaces.into_iter().map(|(id, name, policy, tables)| {
+        let tables = tables.iter().map(|(level, run, live)| (*level, *run, live));
+        KeyspaceTables::new(id, name, policy, tables)
+    });
+    let tables = FilterTables { keyspaces: keyspaces.collect() };
+    let bytes_max = store.memory.limit(MemoryUse::Filters);
+    let plan = filter_plan::plan(&tables.shape(bytes_max, &MeasuredUse::default()));
+    let mut changes = Changes::new(&tables, &store.memory, bytes_max, Patience::Short);
+    changes.load(&tables.targets(&plan), u64::MAX);
+    if let Some(listener) = listener {
+        tell_unreadable(listener, &tables, changes.unreadable);
+    }
+}
+
+impl Store {
+    /// Loads the filters of `opened`, which are about to come to `tree` and make `version` of it. Others
+    /// give up what the plan for that says; what is about to go away keeps its filters until it does. So
+    /// there may be less room than the plan wants: `false` if [`fit_filters`](Self::fit_filters) should
+    /// be called afterwards.
+    pub(crate) fn admit_filters(
+        &self,
+        tree: &Arc<Tree>,
+        version: &Version,
+        opened: &[Arc<LiveTable>],
+    ) -> bool {
+        let mut measured = self.residency.change.lock();
+        let mut tables = self.filter_tables();
+        let Some(of_tree) = tables.keyspaces.iter_mut().find(|tables| tables.is_of(tree)) else {
+            // It was dropped meanwhile.
+            return true;
+        };
+        *of_tree = KeyspaceTables::of_tree(tree, version);
+        let goal = self.filter_bytes_goal();
+        let targets = self.plan_filters(&mut measured, &tables, goal);
+        let new: BTreeSet<u64> = opened.iter().map(|live| live.meta.id).collect();
+        let is_new = |target: &&Target| new.contains(&target.live.meta.id);
+        let mut changes = Changes::new(&tables, &self.tables.memory, goal, Patience::Short);
+        changes.give_up(&targets);
+        changes.load(targets.iter().filter(is_new), u64::MAX);
+        let fits = !changes.is_stuck;
+        self.note_partial(&tables);
+        self.tell_unreadable(&tables, changes.unreadable);
+        fits
+    }
+
+    /// Tables have come and gone, so there may be room.
+    pub(crate) fn filters_have_room(&self) {
+        if self.residency.wait_max().is_some() {
+            self.residency.is_due.store(true, SeqCst);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The filter of a table as its file has it, to be brought into memory whole or in part.
+
+use std::sync::Arc;
+
+use sievedb_filter::{
+    Expected, FilterKind, TableFilter,
+    filter_block::{TRAILER_BYTES_MAX, Trailer},
+};
+
+use crate::{
+    filter_state::{FilterPlace, FilterUnusable},
+    identity::TableIdentity,
+    source::TableSource,
+};
+
+/// The filter of a table as its file has it: what it is, and what any part of it takes in memory.
+#[derive(Debug)]
+pub struct StoredFilter {
+    source: Arc<dyn TableSource>,
+    place: FilterPlace,
+    trailer: Trailer,
+}
+
+impl StoredFilter {
+    /// Reads the trailer of the filter at `place` of `source`, for the table with this identity: at most
+    /// [`TRAILER_BYTES_MAX`] bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterUnusable`]. Damage of the columns is not found here, but when they are loaded.
+    pub fn open(
+        source: Arc<dyn TableSource>,
+        identity: &TableIdentity,
+        place: FilterPlace,
+    ) -> Result<Self, FilterUnusable> {
+        let length = place.length_in(&*source)?;
+        let tail_bytes = length.min(TRAILER_BYTES_MAX);
+        let from = place.offset + (length - tail_bytes) as u64;
+        let tail = source.read_at(from, tail_bytes).map_err(FilterUnusable::Io)?;
+        place.check(&tail)?;
+        let TableIdentity { hash_seed, salt, .. } = *identity;
+        let trailer = Trailer::read(&tail, place.bytes, Expected { hash_seed, salt });
+        Ok(Self { source, place, trailer: trailer.map_err(FilterUnusable::Refused)? })
+    }
+
+    /// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other
+    /// filter whole. Column groups that are not needed are not read.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterUnusable`].
+    pub fn load(&self, columns: f64) -> Result<TableFilter, FilterUnusable> {
+        // Held against the file when it was opened.
+        let front_bytes = self.trailer.front_bytes(columns) as usize;
+        let front = self.source.read_at(self.place.offset, front_bytes);
+        let front = front.map_err(FilterUnusable::Io)?;
+        self.trailer.decode(&front, columns).map_err(FilterUnusable::Refused)
+    }
+
+    /// What the filter is.
+    #[must_use]
+    pub fn kind(&self) -> FilterKind {
+        self.trailer.kind()
+    }
+
+    /// Columns of a ribbon, on average over its slots; `None` for a filter that is loaded whole or not
+    /// at all.
+    #[must_use]
+    pub fn columns(&self) -> Option<f64> {
+        self.trailer.columns()
+    }
+
+    /// Bytes in memory of what [`load`](Self::load) makes of so many columns.
+    #[must_use]
+    pub fn memory_bytes(&self, columns: f64) -> u64 {
+        self.trailer.memory_bytes(columns)
+    }
+}
