@@ -49,7 +49,7 @@ pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
     let spent = spend(&buyers, store_bytes(store), &keyspace_bytes(store, AVERAGE_SLACK));
     let mut next = buyers.iter().zip(spent.sizes);
     let mut plan = FilterPlan::default();
-    for keyspace in &store.keyspaces {
+    for (keyspace, weight) in store.keyspaces.iter().zip(keyspace_weights(store)) {
         let mut target = KeyspaceTarget::default();
         for run in &keyspace.runs {
             let mut run_target = RunTarget::default();
@@ -62,6 +62,7 @@ pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
             }
             target.runs.push(run_target);
         }
+        plan.false_positives += weight * target.false_positives();
         plan.keyspaces.push(target);
     }
     plan
