@@ -3,7 +3,7 @@
 use sievedb_filter::FilterKind;
 
 use super::{
-    curve::{Curve, rounded},
+    curve::{Curve, LINE_BYTES, rounded},
     shape::{KeyspaceShape, Residence, RunShape, StoreShape, TableShape},
     spend::{Buyer, Spent, spend},
     target::{FilterPlan, KeyspaceTarget, RunTarget, TableTarget},
@@ -199,7 +199,12 @@ fn keyspace_bytes(store: &StoreShape, slack: f64) -> Vec<f64> {
         let bound = without_headroom(keyspace.filter_bytes_max, keyspace.largest_bytes());
         match keyspace.policy.kind {
             FilterPolicyKind::Auto => {
-                bound.min(keyspace.keys() as f64 * keyspace.policy.bits_per_key / 8.0 * slack)
+                // In whole lines: a table of few keys has one, too.
+                let lines = |table: &TableShape| {
+                    (table.keys as f64 * keyspace.policy.bits_per_key / 8.0 / LINE_BYTES).ceil()
+                };
+                let tables = keyspace.runs.iter().flat_map(|run| &run.tables);
+                bound.min(tables.map(lines).sum::<f64>() * LINE_BYTES * slack)
             }
             _ => bound,
         }
