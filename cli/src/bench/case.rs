@@ -144,6 +144,13 @@ impl Case {
 
     /// Everything that is wrong with the answers and counters; empty if all is well.
     pub(crate) fn faults(&self) -> Vec<String> {
+        let rate = self.wrong_rate().map(|fault| format!("{}: {fault}", self.kind));
+        self.count_faults().into_iter().chain(rate).collect()
+    }
+
+    /// The same without the rate of the filters: what a level expects is not what its runs do where some
+    /// have filters and others have not.
+    pub(crate) fn count_faults(&self) -> Vec<String> {
         let faults = self.wrong_answers().into_iter().chain(self.wrong_counters());
         faults.map(|fault| format!("{}: {fault}", self.kind)).collect()
     }
@@ -213,8 +220,7 @@ impl Case {
                 format!("{} reads, though the cache holds everything", self.reads.calls),
             ),
         ];
-        let wrong = rows.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault);
-        wrong.chain(self.wrong_rate()).collect()
+        rows.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault).collect()
     }
 
     /// A filter that says "maybe" much more, or less, often than its formula works on other bits

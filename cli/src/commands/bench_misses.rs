@@ -236,7 +236,7 @@ impl Args {
             let kind = Kind { filters: Filters::Auto, cache: Cache::All, asked: Asked::Absent };
             let case = self.case(db, keys, lookups, kind)?;
             found.sweep.push(Step::new(percent, bytes_max, predicted, &case, runs));
-            found.sweep_faults.extend(case.faults());
+            found.sweep_faults.extend(case.count_faults());
         }
         Ok(())
     }
