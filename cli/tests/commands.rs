@@ -157,8 +157,9 @@ fn every_kind_of_file_is_dumped() {
 
 #[test]
 fn filters_spare_what_they_promise() {
-    let report =
-        output(&["bench", "misses", "--keys-count", "30000", "--lookups", "5000", "--json"]);
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["bench", "misses", "--keys-count", "30000", "--lookups", "5000", "--json"];
+    let report = output(&[&args[..], &["--report", text(folder.path())]].concat());
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["faults"], Value::Array(Vec::new()));
     for store in report["stores"].as_array().unwrap() {
@@ -167,7 +168,7 @@ fn filters_spare_what_they_promise() {
         assert!(number("cache_bytes") * 10 <= number("table_bytes"), "{store}");
         assert_eq!(store["levels"][0]["level"], 0, "{store}");
     }
-    assert_eq!(report["cases"].as_array().unwrap().len(), 12);
+    assert_eq!(report["cases"].as_array().unwrap().len(), 20);
     let requests = |case: usize| {
         let case = &report["cases"][case];
         assert_eq!(case["asked"], "absent keys");
@@ -175,7 +176,16 @@ fn filters_spare_what_they_promise() {
     };
     assert!(requests(0) >= 1.0, "filters off: {}", requests(0));
     assert!(requests(1) <= 0.04, "uniform Bloom: {}", requests(1));
-    assert!(requests(2) <= 0.006, "Auto: {}", requests(2));
+    assert!(requests(2) <= 0.01, "uniform Ribbon: {}", requests(2));
+    assert!(requests(3) <= 0.006, "Auto: {}", requests(3));
+    let sweep = report["sweep"].as_array().unwrap();
+    let percents: Vec<_> = sweep.iter().map(|step| step["percent"].as_u64().unwrap()).collect();
+    assert_eq!(percents, [100, 50, 25, 10]);
+    assert!(!report["threads"].as_array().unwrap().is_empty());
+    let page = std::fs::read_to_string(folder.path().join("misses.html")).unwrap();
+    assert_eq!(page.matches("<svg").count(), 4, "{page}");
+    // Nothing is fetched from elsewhere: the only address is the name of the format.
+    assert_eq!(page.matches("://").count(), page.matches("http://www.w3.org/2000/svg").count());
 }
 
 #[test]

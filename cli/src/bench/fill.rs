@@ -1,10 +1,11 @@
 //! Fills the store of a benchmark.
 //!
 //! Its shape is that of a store between two compactions: most keys in one sorted run on the deepest
-//! level, and two recent flushes on level 0. The fill brings it about, so that every run measures
-//! the same shape, and a lookup always has three runs to ask.
+//! level, and two recent flushes on level 0, or as many and as large ones as the command line says. The
+//! fill brings it about, so that every run measures the same shape, and a lookup always has three runs
+//! to ask.
 
-use std::{ops::Range, path::Path};
+use std::{ops::Range, path::Path, str::FromStr};
 
 use indicatif::ProgressBar;
 use sievedb::{Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, Result};
@@ -27,6 +28,44 @@ const FLUSH_BYTES_MAX: u64 = 8 << 20;
 /// Fewest keys that give every run one.
 pub(crate) const KEYS_MIN: u64 = FLUSHES + 1;
 
+/// What an entry takes in a memtable besides key and value, at most; and what is left free.
+const NODE_BYTES: u64 = 128;
+
+/// Keys of a flush that the default memtable takes need no larger one.
+const FLUSH_MEMTABLE_BYTES: usize = 32 << 20;
+
+/// Most runs: more flushes would be compacted.
+const RUNS_MAX: usize = 4;
+
+/// How the keys are divided among sorted runs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shares(Vec<f64>);
+
+impl FromStr for Shares {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let shares = text.split(',').map(|share| share.trim().parse::<f64>());
+        let shares: Vec<f64> =
+            shares.collect::<std::result::Result<_, _>>().map_err(|error| error.to_string())?;
+        let is_allowed = (FLUSHES as usize + 1..=RUNS_MAX).contains(&shares.len())
+            && shares.iter().all(|share| share.is_finite() && *share > 0.0);
+        let allowed = "three or four numbers above 0, the oldest run first";
+        is_allowed.then_some(Self(shares)).ok_or_else(|| format!("{text} is not {allowed}"))
+    }
+}
+
+impl Shares {
+    /// Keys of each run, at least one.
+    fn of(&self, keys: u64) -> Vec<u64> {
+        let sum: f64 = self.0.iter().sum();
+        let flushes = self.0[1..].iter().map(|share| ((share / sum * keys as f64) as u64).max(1));
+        let flushes: Vec<u64> = flushes.collect();
+        let oldest = keys.saturating_sub(flushes.iter().sum());
+        [oldest].into_iter().chain(flushes).collect()
+    }
+}
+
 /// What a store is filled with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Filling<'a> {
@@ -37,42 +76,62 @@ pub(crate) struct Filling<'a> {
     pub(crate) seed: u64,
     /// For a store with filters.
     pub(crate) bits_per_key: f64,
+    /// Keys of each sorted run, the oldest one first.
+    pub(crate) runs: &'a [u64],
 }
 
 impl Filling<'_> {
     /// How a store with these filters is opened.
     pub(crate) fn options(&self, filters: Filters) -> Options {
+        Options::new().keyspace(KeyspaceOptions::new().filter_policy(self.policy(filters)))
+    }
+
+    fn policy(&self, filters: Filters) -> FilterPolicy {
         let kind = match filters {
             Filters::Off => FilterPolicyKind::None,
             Filters::Bloom => FilterPolicyKind::Bloom,
+            Filters::Ribbon => FilterPolicyKind::Ribbon,
             Filters::Auto => FilterPolicyKind::Auto,
         };
-        let policy = FilterPolicy::new(kind).bits_per_key(self.bits_per_key);
-        Options::new().keyspace(KeyspaceOptions::new().filter_policy(policy))
+        FilterPolicy::new(kind).bits_per_key(self.bits_per_key)
     }
 
     /// Makes a store in the folder `path`, closed when this returns. Returns the bytes of its
     /// tables.
     pub(crate) fn fill(&self, path: &Path, filters: Filters) -> Result<u64> {
-        let db = self.options(filters).open(path)?;
+        let db = self.fill_options(filters).open(path)?;
         let title = format!("fill, {}", filters.name());
         let progress = progress::bar(self.keys.len(), "keys", &title);
-        let flush_keys = self.flush_keys();
-        let mut end = self.keys.len() - FLUSHES * flush_keys;
-        self.insert(&db, 0..end, &progress)?;
-        db.compact()?;
-        for _ in 0..FLUSHES {
-            self.insert(&db, end..end + flush_keys, &progress)?;
-            db.flush()?;
-            end += flush_keys;
+        let mut start = 0;
+        for (index, keys) in self.runs.iter().enumerate() {
+            self.insert(&db, start..start + keys, &progress)?;
+            if index == 0 {
+                db.compact()?;
+            } else {
+                db.flush()?;
+            }
+            start += keys;
         }
         progress.finish_and_clear();
         Ok(levels(&db.stats()).iter().map(|level| level.table_bytes).sum())
     }
 
-    fn flush_keys(&self) -> u64 {
-        let entry_bytes = self.data_bytes.div_ceil(self.keys.len());
-        (self.keys.len() / FLUSH_SHARE).min(FLUSH_BYTES_MAX / entry_bytes).max(1)
+    /// With room for a whole run in one memtable, as it is flushed into one.
+    fn fill_options(&self, filters: Filters) -> Options {
+        let largest = self.runs[1..].iter().max().expect("runs of level 0");
+        let bytes = largest * (self.entry_bytes() + NODE_BYTES);
+        let policy = self.policy(filters);
+        let keyspace = KeyspaceOptions::new().filter_policy(policy);
+        match usize::try_from(bytes) {
+            Ok(bytes) if bytes > FLUSH_MEMTABLE_BYTES => {
+                Options::new().keyspace(keyspace.memtable_bytes(bytes))
+            }
+            _ => Options::new().keyspace(keyspace),
+        }
+    }
+
+    fn entry_bytes(&self) -> u64 {
+        self.data_bytes.div_ceil(self.keys.len())
     }
 
     fn insert(&self, db: &Db, range: Range<u64>, progress: &ProgressBar) -> Result<()> {
@@ -94,6 +153,25 @@ impl Filling<'_> {
     }
 }
 
+/// Keys of each sorted run, the oldest one first: what `shares` says, or two small flushes.
+pub(crate) fn runs(keys: u64, data_bytes: u64, shares: Option<&Shares>) -> Vec<u64> {
+    if let Some(shares) = shares {
+        return shares.of(keys);
+    }
+    let entry_bytes = data_bytes.div_ceil(keys);
+    let flush = (keys / FLUSH_SHARE).min(FLUSH_BYTES_MAX / entry_bytes).max(1);
+    [keys - FLUSHES * flush].into_iter().chain((0..FLUSHES).map(|_| flush)).collect()
+}
+
+/// `2^-(bits - H)`, where `H` is the entropy of the runs' shares of the keys in bits: needless reads per
+/// lookup of an absent key that no filters of so many bits per key can undercut.
+pub(crate) fn ideal(runs: &[u64], bits_per_key: f64) -> f64 {
+    let all = runs.iter().sum::<u64>() as f64;
+    let shares = runs.iter().map(|&keys| keys as f64 / all);
+    let entropy: f64 = shares.map(|share| -share * share.log2()).sum();
+    (entropy - bits_per_key).exp2().min(runs.len() as f64)
+}
+
 /// Bytes of all `keys` and their values.
 pub(crate) fn data_bytes(keys: &Keys) -> u64 {
     let mut key = Vec::new();
@@ -103,4 +181,40 @@ pub(crate) fn data_bytes(keys: &Keys) -> u64 {
         (key.len() + VALUE_BYTES) as u64
     });
     bytes.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_divided_as_was_said() {
+        let cases: [(&str, u64, Option<&[u64]>); 6] = [
+            ("90,9,1", 1000, Some(&[900, 90, 10])),
+            ("1, 1, 1", 10, Some(&[4, 3, 3])),
+            ("97,1,1,1", 3, Some(&[0, 1, 1, 1])),
+            ("9,1", 1000, None),
+            ("5,1,0", 1000, None),
+            ("a", 1000, None),
+        ];
+        for (text, keys, want) in cases {
+            let found = text.parse::<Shares>().ok().map(|shares| shares.of(keys));
+            assert_eq!(found.as_deref(), want, "{text}");
+        }
+        assert_eq!(runs(1000, 112_000, None), [800, 100, 100]);
+    }
+
+    #[test]
+    fn the_ideal_is_that_of_the_issue() {
+        let cases: [(&[u64], f64, f64); 4] = [
+            (&[90, 9, 1], 10.0, 0.0014),
+            (&[1, 1, 1], 10.0, 0.0029),
+            (&[1, 1, 1], 0.0, 3.0),
+            (&[7], 10.0, 0.000_98),
+        ];
+        for (runs, bits, want) in cases {
+            let found = ideal(runs, bits);
+            assert!((found / want - 1.0).abs() < 0.02, "{runs:?}, {bits}: {found}");
+        }
+    }
 }

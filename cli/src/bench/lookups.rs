@@ -47,18 +47,22 @@ impl RoundKeys {
         round
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    fn key(&self, index: usize) -> &[u8] {
+    pub(crate) fn key(&self, index: usize) -> &[u8] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[index]]
     }
 }
 
+/// The parts of all lookups whose latency is kept, from 0 to 1.
+pub(crate) const QUANTILES: [f64; 14] =
+    [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999];
+
 /// Times of one round.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Times {
     /// Latency in ns that half of the lookups stay below; it includes reading the clock.
     pub(crate) p50_ns: u64,
@@ -66,6 +70,8 @@ pub(crate) struct Times {
     pub(crate) p99_ns: u64,
     /// CPU time of this thread per lookup, in ns, without any clock in between.
     pub(crate) cpu_ns: f64,
+    /// Latency in ns that each of [`QUANTILES`] stays below.
+    pub(crate) quantiles_ns: [u64; QUANTILES.len()],
 }
 
 /// Lookups and their wrong answers.
@@ -138,6 +144,7 @@ pub(crate) fn round<E>(
         p50_ns: latencies.value_at_quantile(0.50),
         p99_ns: latencies.value_at_quantile(0.99),
         cpu_ns: cpu.as_nanos() as f64 / (keys.len() - half).max(1) as f64,
+        quantiles_ns: QUANTILES.map(|quantile| latencies.value_at_quantile(quantile)),
     })
 }
 
@@ -148,15 +155,16 @@ pub(crate) fn median(rounds: &[Times]) -> Times {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     };
-    let whole = |time: fn(&Times) -> u64| {
+    let whole = |time: &dyn Fn(&Times) -> u64| {
         let mut times: Vec<u64> = rounds.iter().map(time).collect();
         times.sort_unstable();
         times[times.len() / 2]
     };
     Times {
-        p50_ns: whole(|times| times.p50_ns),
-        p99_ns: whole(|times| times.p99_ns),
+        p50_ns: whole(&|times| times.p50_ns),
+        p99_ns: whole(&|times| times.p99_ns),
         cpu_ns: middle(|times| times.cpu_ns),
+        quantiles_ns: std::array::from_fn(|index| whole(&|times| times.quantiles_ns[index])),
     }
 }
 
@@ -227,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_median_is_taken_of_each_time() {
-        let times = |p50_ns, p99_ns, cpu_ns| Times { p50_ns, p99_ns, cpu_ns };
+        let times = |p50_ns, p99_ns, cpu_ns| Times { p50_ns, p99_ns, cpu_ns, ..Times::default() };
         let rounds = [times(1, 50, 9.0), times(3, 10, 8.0), times(2, 70, 7.0)];
         assert_eq!(median(&rounds), times(2, 50, 8.0));
     }

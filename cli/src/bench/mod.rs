@@ -1,10 +1,15 @@
 //! The parts of `sieve bench`.
 
 pub(crate) mod case;
+pub(crate) mod cold;
 pub(crate) mod fill;
 pub(crate) mod folder;
 pub(crate) mod levels;
 pub(crate) mod lookups;
+pub(crate) mod page;
+mod plot;
 pub(crate) mod progress;
 pub(crate) mod promise;
 pub(crate) mod report;
+pub(crate) mod sweep;
+pub(crate) mod threads;

@@ -2,14 +2,26 @@
 
 use super::{
     case::{Asked, Cache, Case, Filters},
-    report::Setup,
+    report::{Setup, Store},
 };
 
 /// Most data-block requests per lookup of an absent key, with Bloom filters of [`BITS_PER_KEY`] bits.
 const REQUESTS_BLOOM_MAX: f64 = 0.04;
 
+/// The same with ribbons of as many bits per key everywhere.
+const REQUESTS_RIBBON_MAX: f64 = 0.01;
+
 /// The same with the filters that the engine plans itself.
 const REQUESTS_AUTO_MAX: f64 = 0.006;
+
+/// With them, and [`KEYS_IDEAL`] keys, at most so many times what is possible, see [`ideal`](super::fill::ideal).
+const IDEAL_FACTOR: f64 = 1.2;
+
+/// Fewest keys for that. Filters of few keys have parts that do not shrink with them.
+const KEYS_IDEAL: u64 = 1_000_000;
+
+/// Filters that were asked for the same bits per key take at most this factor more memory.
+const BITS_FACTOR: f64 = 1.02;
 
 /// Fewest data-block requests per lookup of an absent key without filters. With fewer the keys
 /// lie so that filters have nothing to spare, and the run shows nothing.
@@ -27,11 +39,29 @@ pub(crate) fn broken(setup: &Setup, cases: &[Case]) -> Vec<String> {
     cases.iter().filter_map(|case| broken_by(setup, case)).collect()
 }
 
+/// As [`broken`], of the memory: what is compared has to be equal.
+pub(crate) fn unequal(setup: &Setup, stores: &[Store]) -> Vec<String> {
+    let allowed = setup.bits_per_key * setup.stored as f64 / 8.0 * BITS_FACTOR;
+    let is_large =
+        |store: &&Store| setup.stored >= KEYS_IDEAL && store.filter_memory_bytes as f64 > allowed;
+    let faults = stores.iter().filter(is_large).map(|store| {
+        let Store { filters, filter_memory_bytes, .. } = store;
+        format!("{filters}: filters of {filter_memory_bytes} bytes are above {allowed:.0}")
+    });
+    faults.collect()
+}
+
+/// `expected` per lookup, and what chance may add to it: four deviations.
+pub(crate) fn with_chance(expected: f64, lookups: u64) -> f64 {
+    expected + 4.0 * (expected / lookups.max(1) as f64).sqrt()
+}
+
 /// Most data-block requests per lookup of an absent key with filters of [`BITS_PER_KEY`] bits or more.
 fn requests_max(filters: Filters) -> f64 {
     match filters {
         Filters::Off => f64::INFINITY,
         Filters::Bloom => REQUESTS_BLOOM_MAX,
+        Filters::Ribbon => REQUESTS_RIBBON_MAX,
         Filters::Auto => REQUESTS_AUTO_MAX,
     }
 }
@@ -56,7 +86,18 @@ fn broken_by(setup: &Setup, case: &Case) -> Option<String> {
             let max = requests_max(filters);
             format!("{requests:.4} data-block requests per lookup are above {max}")
         }
-        (Filters::Bloom | Filters::Auto, Cache::All)
+        (Filters::Auto, _)
+            if setup.stored >= KEYS_IDEAL
+                && requests
+                    > with_chance(IDEAL_FACTOR * setup.ideal_requests, case.answers.lookups) =>
+        {
+            let ideal = setup.ideal_requests;
+            format!(
+                "{requests:.5} data-block requests per lookup are above {IDEAL_FACTOR} times the \
+                 ideal, {ideal:.5}"
+            )
+        }
+        (Filters::Bloom | Filters::Ribbon | Filters::Auto, Cache::All)
             if setup.miss_cpu_ns_max.is_some_and(|max| cpu_ns > max) =>
         {
             format!("{cpu_ns:.0} ns of CPU time per lookup are too many")
@@ -87,7 +128,9 @@ mod tests {
             ("filtered", bloom, Cache::Part, 40, 1.0, 10_000, 10.0, ""),
             ("too many", bloom, Cache::Part, 41, 1.0, 10_000, 10.0, "above 0.04"),
             ("too many in memory", bloom, Cache::All, 41, 1.0, 10_000, 10.0, "above 0.04"),
+            ("ribbon", Filters::Ribbon, Cache::Part, 11, 1.0, 10_000, 10.0, "above 0.01"),
             ("planned", auto, Cache::Part, 6, 1.0, 10_000, 10.0, ""),
+            ("far from the ideal", auto, Cache::Part, 6, 1.0, 1_000_000, 10.0, "times the ideal"),
             ("too many for a plan", auto, Cache::Part, 7, 1.0, 10_000, 10.0, "above 0.006"),
             ("slow plan", auto, Cache::All, 6, 401.0, 10_000, 10.0, "401 ns"),
             ("fewer bits", bloom, Cache::Part, 41, 1.0, 10_000, 9.9, ""),
@@ -103,10 +146,15 @@ mod tests {
                 gets: 1000,
                 levels: vec![Level { counters, ..Level::default() }],
                 reads: Reads { calls: 0, bytes: 0 },
-                times: Times { p50_ns: 1, p99_ns: 1, cpu_ns },
+                times: Times { p50_ns: 1, p99_ns: 1, cpu_ns, ..Times::default() },
             };
-            let setup =
-                Setup { stored, bits_per_key, miss_cpu_ns_max: Some(400.0), ..Setup::default() };
+            let setup = Setup {
+                stored,
+                bits_per_key,
+                ideal_requests: 0.0001,
+                miss_cpu_ns_max: Some(400.0),
+                ..Setup::default()
+            };
             let faults = broken(&setup, &[case.clone()]).join("\n");
             assert_eq!(faults.is_empty(), want.is_empty(), "{name}: {faults}");
             assert!(faults.contains(want), "{name}: {faults}");

@@ -6,7 +6,10 @@ use serde::Serialize;
 use super::{
     case::{Cache, Case, Filters, Kind, Reads},
     levels::{Counters, Level},
+    lookups::QUANTILES,
     promise,
+    sweep::{self, Step},
+    threads::{self, Crowd},
 };
 use crate::text::{bytes, count};
 
@@ -16,6 +19,13 @@ pub(crate) struct Report {
     pub(crate) setup: Setup,
     pub(crate) stores: Vec<Store>,
     pub(crate) cases: Vec<CaseReport>,
+    /// The filters that the engine plans itself, with less and less memory.
+    pub(crate) sweep: Vec<Step>,
+    /// Lookups of absent keys by several threads at once, with these filters.
+    pub(crate) threads: Vec<Crowd>,
+    /// How the page cache of the operating system was emptied for the cold cases.
+    pub(crate) page_cache: String,
+    pub(crate) latency_quantiles: Vec<f64>,
     /// What was wrong with answers or counters, and which promises were broken; the run failed
     /// unless this is empty.
     pub(crate) faults: Vec<String>,
@@ -32,6 +42,10 @@ pub(crate) struct Setup {
     /// Bytes of stored keys and values.
     pub(crate) data_bytes: u64,
     pub(crate) bits_per_key: f64,
+    /// Keys of each sorted run, the oldest one first.
+    pub(crate) runs: Vec<u64>,
+    /// Data-block requests per lookup of an absent key at the best division of ideal filters.
+    pub(crate) ideal_requests: f64,
     /// Of the smaller block cache.
     pub(crate) cache_percent: u64,
     pub(crate) rounds: u64,
@@ -103,6 +117,8 @@ pub(crate) struct CaseReport {
     pub(crate) false_positive_percent_expected: Option<f64>,
     pub(crate) latency_p50_ns: u64,
     pub(crate) latency_p99_ns: u64,
+    /// For each of `latency_quantiles` of the report.
+    pub(crate) latency_ns: Vec<u64>,
     pub(crate) cpu_ns: f64,
     /// Against the same lookups with filters off.
     pub(crate) block_requests_saved_percent: Option<f64>,
@@ -110,6 +126,8 @@ pub(crate) struct CaseReport {
     pub(crate) bytes_saved_percent: Option<f64>,
     pub(crate) reads: Reads,
     pub(crate) counters: Counters,
+    /// What lookups did on each level.
+    pub(crate) levels: Vec<Level>,
 }
 
 impl CaseReport {
@@ -136,18 +154,21 @@ impl CaseReport {
             false_positive_percent_expected: rates.map(|(_, expected)| 100.0 * expected),
             latency_p50_ns: case.times.p50_ns,
             latency_p99_ns: case.times.p99_ns,
+            latency_ns: case.times.quantiles_ns.to_vec(),
             cpu_ns: case.times.cpu_ns,
             block_requests_saved_percent: saved(|case| case.counters().data_block_requests),
             reads_saved_percent: saved(|case| case.reads.calls),
             bytes_saved_percent: saved(|case| case.reads.bytes),
             reads: case.reads,
             counters,
+            levels: case.levels.clone(),
         }
     }
 }
 
 impl Report {
-    /// Puts the cases, those with filters beside those without, into a report.
+    /// Puts the cases, those with filters beside those without, into a report; nothing is known yet of
+    /// sweep and threads.
     pub(crate) fn new(setup: Setup, stores: Vec<Store>, cases: &[Case]) -> Self {
         let reports = cases.iter().map(|case| {
             let unfiltered = Kind { filters: Filters::Off, ..case.kind };
@@ -157,10 +178,20 @@ impl Report {
         let reports = reports.collect();
         let mut faults: Vec<_> = cases.iter().flat_map(Case::faults).collect();
         faults.extend(promise::broken(&setup, cases));
+        faults.extend(promise::unequal(&setup, &stores));
         let small_data = stores.iter().filter(|store| store.cache_bytes >= store.table_bytes);
         faults
             .extend(small_data.map(|store| format!("{}: the data fits the cache", store.filters)));
-        Self { setup, stores, cases: reports, faults }
+        Self {
+            setup,
+            stores,
+            cases: reports,
+            sweep: Vec::new(),
+            threads: Vec::new(),
+            page_cache: String::new(),
+            latency_quantiles: QUANTILES.to_vec(),
+            faults,
+        }
     }
 
     /// The report for people.
@@ -174,7 +205,11 @@ impl Report {
             some(*rounds, "round"),
             count(self.setup.lookups_per_round),
         );
-        for cache in [Cache::Part, Cache::All] {
+        text += &format!(
+            "Ideal filters of {} bits per key would leave {:.5} data-block requests per absent key.\n\n",
+            self.setup.bits_per_key, self.setup.ideal_requests
+        );
+        for cache in [Cache::Part, Cache::All, Cache::Cold] {
             text += &match cache {
                 Cache::Part => {
                     format!(
@@ -183,9 +218,14 @@ impl Report {
                     )
                 }
                 Cache::All => "The block cache holds everything, no file is read:\n\n".to_owned(),
+                Cache::Cold => {
+                    format!("Nothing is in memory but the filters ({}):\n\n", self.page_cache)
+                }
             };
             text += &format!("{}\n\n", self.cases_table(cache));
         }
+        text += &sweep::table(&self.sweep);
+        text += &threads::table(&self.threads);
         for store in &self.stores {
             text += &format!(
                 "{}: {} in {} ({}), {}; cache {}; filled in {:.1} s\n",
@@ -293,7 +333,7 @@ mod tests {
             gets: 100,
             reads: Reads { calls: counters.blocks_read, bytes: counters.bytes_read },
             levels: vec![level],
-            times: Times { p50_ns: 1200, p99_ns: 3000, cpu_ns: 150.4 },
+            times: Times { p50_ns: 1200, p99_ns: 3000, cpu_ns: 150.4, ..Times::default() },
         }
     }
 
@@ -307,6 +347,8 @@ mod tests {
             value_bytes: 100,
             data_bytes: 224_000_000,
             bits_per_key: 10.0,
+            runs: vec![1_800_000, 100_000, 100_000],
+            ideal_requests: 0.0014,
             cache_percent: 10,
             rounds: 1,
             lookups_per_round: 100,

@@ -12,24 +12,31 @@ use sievedb_workload::{KeySet, KeySource, Keys, VALUE_BYTES, clock::now};
 use crate::{
     bench::{
         case::{Asked, Cache, Case, Filters, Kind, Reads},
-        fill::{Filling, KEYS_MIN, data_bytes},
+        cold::drop_page_cache,
+        fill::{Filling, KEYS_MIN, Shares, data_bytes, ideal, runs},
         folder::Folder,
         levels::{levels, since},
         lookups::{Answers, Expected, RoundKeys, median, round},
-        progress,
+        page, progress,
         report::{Report, Setup, Store},
+        sweep::{self, Step, settled},
+        threads::{Crowd, crowd, thread_counts},
     },
     error::{Error, Result},
 };
 
+/// Lookups of a round while nothing is in memory: each may wait for the device.
+const COLD_LOOKUPS_MAX: u64 = 1_000;
+
 /// Keys to store, unless the command line or a file says how many.
 const KEYS_COUNT: u64 = 2_000_000;
 
-/// Looks absent and present keys up, with filters off, with blocked Bloom filters of the same bits per
-/// key everywhere, and with the filters that the engine plans itself.
+/// Looks absent and present keys up, with filters off, with blocked Bloom filters and with ribbons of
+/// the same bits per key everywhere, and with the filters that the engine plans itself.
 ///
-/// Fills three stores with the same keys, reopens them with a block cache smaller than the data, and
-/// once more with one that holds everything, and prints a table for each. Checks every answer, the
+/// Fills four stores with the same keys, reopens them with a block cache smaller than the data, with one
+/// that holds everything, and with nothing in memory, and prints a table for each. Then it cuts the
+/// memory of the planned filters step by step, and asks with several threads. Checks every answer, the
 /// stores' counters, and what is promised of them; fails if anything is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -43,6 +50,10 @@ pub(crate) struct Args {
     /// Seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Shares of the keys in the sorted runs, the oldest first: three or four numbers, such as 90,9,1
+    /// [default: two small flushes, and the rest in one run].
+    #[arg(long, value_name = "SHARES")]
+    runs: Option<Shares>,
     /// Filter bits for each key on average, above 0 up to 40.
     #[arg(long, value_name = "BITS", default_value_t = 10.0, value_parser = bits_per_key)]
     bits_per_key: f64,
@@ -64,6 +75,9 @@ pub(crate) struct Args {
     /// Folder for the stores, which are kept [default: a temporary one, removed at the end].
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
+    /// Folder for a page with plots, `misses.html`.
+    #[arg(long, value_name = "FOLDER")]
+    report: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -78,6 +92,9 @@ fn bits_per_key(text: &str) -> Result<f64, String> {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let report = self.measure(&self.key_set()?)?;
+        if let Some(folder) = &self.report {
+            write(folder, "misses.html", &page::html(&report))?;
+        }
         if self.json {
             let json = serde_json::to_string_pretty(&report).expect("a report becomes JSON");
             writeln!(out, "{json}")?;
@@ -113,51 +130,58 @@ impl Args {
             return Err(Error::TooFewKeys { stored, absent, need });
         }
         let data_bytes = data_bytes(&set.stored);
+        let runs = runs(stored, data_bytes, self.runs.as_ref());
         let filling = Filling {
             keys: &set.stored,
             data_bytes,
             seed: self.seed,
             bits_per_key: self.bits_per_key,
+            runs: &runs,
         };
         let folder = Folder::new(self.dir.as_deref())?;
-        let (mut stores, mut cases) = (Vec::new(), Vec::new());
-        for filters in [Filters::Off, Filters::Bloom, Filters::Auto] {
+        let mut found = Found::default();
+        for filters in Filters::ALL {
             let path = folder.store(filters.folder())?;
             let start = now();
             let table_bytes = filling.fill(&path, filters)?;
             let fill_seconds = start.elapsed().as_secs_f64();
-            let open =
-                |cache_bytes| filling.options(filters).block_cache_bytes(cache_bytes).open(&path);
+            let options = |cache_bytes| filling.options(filters).block_cache_bytes(cache_bytes);
             let cache_bytes = table_bytes / 100 * self.cache_percent;
-            for cache in [Cache::Part, Cache::All] {
-                let db = match cache {
-                    Cache::Part => open(cache_bytes)?,
+            for cache in [Cache::Part, Cache::All, Cache::Cold] {
+                let all_bytes = 2 * (table_bytes + data_bytes);
+                // Room to spare for all: blocks are larger in memory, and spread unevenly over the
+                // shards of the cache.
+                let bytes = if cache == Cache::All { all_bytes } else { cache_bytes };
+                let db = options(bytes).open(&path)?;
+                match cache {
+                    Cache::Part => {
+                        let levels = levels(&db.stats());
+                        found.stores.push(Store::new(filters, fill_seconds, cache_bytes, levels));
+                    }
                     Cache::All => {
-                        // Room to spare: blocks are larger in memory, and spread unevenly over
-                        // the shards of the cache.
-                        let db = open(2 * (table_bytes + data_bytes))?;
                         for entry in db.iter() {
                             entry?;
                         }
-                        db
                     }
-                };
-                if cache == Cache::Part {
-                    stores.push(Store::new(
-                        filters,
-                        fill_seconds,
-                        cache_bytes,
-                        levels(&db.stats()),
-                    ));
+                    Cache::Cold => {
+                        found.page_cache = drop_page_cache(&path);
+                        let lookups = lookups.min(COLD_LOOKUPS_MAX);
+                        let kind = Kind { filters, cache, asked: Asked::Absent };
+                        found.cases.push(self.case(&db, &set.absent, lookups, kind)?);
+                        continue;
+                    }
                 }
                 for (asked, keys) in [(Asked::Absent, &set.absent), (Asked::Present, &set.stored)] {
                     let kind = Kind { filters, cache, asked };
-                    cases.push(self.case(&db, keys, lookups, kind)?);
+                    found.cases.push(self.case(&db, keys, lookups, kind)?);
+                }
+                if (filters, cache) == (Filters::Auto, Cache::All) {
+                    self.crowds(&db, &set.absent, lookups, &mut found)?;
+                    self.sweep(&db, &set.absent, lookups, &runs, &mut found)?;
                 }
             }
         }
-        cases
-            .sort_by_key(|case| (case.kind.cache != Cache::Part, case.kind.asked != Asked::Absent));
+        found.cases.sort_by_key(|case| (case.kind.cache, case.kind.asked != Asked::Absent));
 
         let setup = Setup {
             keys: self.keys.to_string(),
@@ -166,12 +190,55 @@ impl Args {
             value_bytes: VALUE_BYTES as u64,
             data_bytes,
             bits_per_key: self.bits_per_key,
+            ideal_requests: ideal(&runs, self.bits_per_key),
+            runs,
             cache_percent: self.cache_percent,
             rounds: self.rounds,
             lookups_per_round: lookups,
             miss_cpu_ns_max: self.miss_cpu_ns_max,
         };
-        Ok(Report::new(setup, stores, &cases))
+        let Found { stores, cases, sweep, mut sweep_faults, threads, page_cache } = found;
+        let unfiltered = cases.iter().find(|case| {
+            let Kind { filters, cache, asked } = case.kind;
+            (filters, cache, asked) == (Filters::Off, Cache::All, Asked::Absent)
+        });
+        let unfiltered = unfiltered.expect("it was measured first");
+        sweep_faults.extend(sweep.iter().flat_map(|step| step.faults(unfiltered)));
+        let mut report = Report::new(setup, stores, &cases);
+        report.faults.append(&mut sweep_faults);
+        Ok(Report { sweep, threads, page_cache, ..report })
+    }
+
+    /// Looks absent keys up with more and more threads.
+    fn crowds(&self, db: &Db, keys: &Keys, lookups: u64, found: &mut Found) -> Result<()> {
+        let count = usize::try_from(lookups).unwrap_or(usize::MAX);
+        let keys = RoundKeys::new(keys, keys.shuffled(self.seed).take(count));
+        for threads in thread_counts() {
+            found.threads.push(crowd(db, &keys, threads)?);
+        }
+        Ok(())
+    }
+
+    /// Looks absent keys up with less and less memory for the filters.
+    fn sweep(
+        &self,
+        db: &Db,
+        keys: &Keys,
+        lookups: u64,
+        runs: &[u64],
+        found: &mut Found,
+    ) -> Result<()> {
+        let all_bytes = self.bits_per_key / 8.0 * runs.iter().sum::<u64>() as f64;
+        for percent in sweep::PERCENTS {
+            let bytes_max = (all_bytes * percent as f64 / 100.0) as u64;
+            db.set_filter_bytes_max(bytes_max);
+            let predicted = settled(db);
+            let kind = Kind { filters: Filters::Auto, cache: Cache::All, asked: Asked::Absent };
+            let case = self.case(db, keys, lookups, kind)?;
+            found.sweep.push(Step::new(percent, bytes_max, predicted, &case, runs));
+            found.sweep_faults.extend(case.count_faults());
+        }
+        Ok(())
     }
 
     /// Looks `keys` up in rounds of `lookups`; none twice, so that no round finds in the cache
@@ -212,6 +279,26 @@ impl Args {
             times: median(&rounds),
         })
     }
+}
+
+/// What was measured so far.
+#[derive(Debug, Default)]
+struct Found {
+    stores: Vec<Store>,
+    cases: Vec<Case>,
+    sweep: Vec<Step>,
+    /// What is wrong with answers and counters of the sweep.
+    sweep_faults: Vec<String>,
+    threads: Vec<Crowd>,
+    page_cache: String,
+}
+
+/// Writes a file into a folder, which is made if need be.
+#[expect(clippy::disallowed_methods, reason = "the engine's `fs` trait is for files of stores")]
+fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let path = folder.join(name);
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
+    written.map_err(|source| Error::Io { op: "write", path, source })
 }
 
 /// Reads a file that is no file of a store.

@@ -20,8 +20,12 @@ const RIBBON_BYTES_PER_KEY: f64 = 1.0 / 512.0;
 /// few blocks, of 64 keys, that it becomes another fraction.
 const FRACTION_KEYS_MIN: u64 = 1_024;
 
+/// Fewest keys of a new blocked Bloom filter that gets a fraction of a bit a key: with fewer that is no
+/// whole line.
+const LINE_FRACTION_KEYS_MIN: f64 = 4_096.0;
+
 /// Bytes of a line of a blocked Bloom filter.
-const LINE_BYTES: f64 = 64.0;
+pub(super) const LINE_BYTES: f64 = 64.0;
 
 /// Sizes of a filter from nothing to all that it can have. A size is a number of columns, or of bits a
 /// key, or 1 for a filter that is there as a whole or not at all.
@@ -153,7 +157,7 @@ impl Curve {
         match self.form {
             Form::Whole { .. } | Form::Fuse { .. } => false,
             Form::Ribbon { has_fractions, .. } => has_fractions && size >= 1.0,
-            Form::Bloom { .. } => true,
+            Form::Bloom { keys } => keys >= LINE_FRACTION_KEYS_MIN,
         }
     }
 

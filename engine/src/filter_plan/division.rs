@@ -3,7 +3,7 @@
 use sievedb_filter::FilterKind;
 
 use super::{
-    curve::{Curve, rounded},
+    curve::{Curve, LINE_BYTES, rounded},
     shape::{KeyspaceShape, Residence, RunShape, StoreShape, TableShape},
     spend::{Buyer, Spent, spend},
     target::{FilterPlan, KeyspaceTarget, RunTarget, TableTarget},
@@ -49,7 +49,7 @@ pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
     let spent = spend(&buyers, store_bytes(store), &keyspace_bytes(store, AVERAGE_SLACK));
     let mut next = buyers.iter().zip(spent.sizes);
     let mut plan = FilterPlan::default();
-    for keyspace in &store.keyspaces {
+    for (keyspace, weight) in store.keyspaces.iter().zip(keyspace_weights(store)) {
         let mut target = KeyspaceTarget::default();
         for run in &keyspace.runs {
             let mut run_target = RunTarget::default();
@@ -62,6 +62,7 @@ pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
             }
             target.runs.push(run_target);
         }
+        plan.false_positives += weight * target.false_positives();
         plan.keyspaces.push(target);
     }
     plan
@@ -198,7 +199,12 @@ fn keyspace_bytes(store: &StoreShape, slack: f64) -> Vec<f64> {
         let bound = without_headroom(keyspace.filter_bytes_max, keyspace.largest_bytes());
         match keyspace.policy.kind {
             FilterPolicyKind::Auto => {
-                bound.min(keyspace.keys() as f64 * keyspace.policy.bits_per_key / 8.0 * slack)
+                // In whole lines: a table of few keys has one, too.
+                let lines = |table: &TableShape| {
+                    (table.keys as f64 * keyspace.policy.bits_per_key / 8.0 / LINE_BYTES).ceil()
+                };
+                let tables = keyspace.runs.iter().flat_map(|run| &run.tables);
+                bound.min(tables.map(lines).sum::<f64>() * LINE_BYTES * slack)
             }
             _ => bound,
         }

@@ -8,6 +8,9 @@ use crate::filter_policy::FilterChoice;
 pub(crate) struct FilterPlan {
     /// Of all targets together, as far as can be told before the filters are made.
     pub(crate) bytes: u64,
+    /// Runs that a lookup of an absent key searches in vain, expected; the mean over the keyspaces by
+    /// their lookups.
+    pub(crate) false_positives: f64,
     /// As the shape has them, in the same order.
     pub(crate) keyspaces: Vec<KeyspaceTarget>,
 }

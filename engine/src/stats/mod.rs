@@ -22,6 +22,9 @@ pub struct Stats {
     pub table_reads: IoStats,
     /// What is in memory.
     pub memory: MemoryStats,
+    /// Sorted runs that a lookup of an absent key searches in vain, on average, as the last plan of the
+    /// filters predicts; 0 before there is one.
+    pub false_positives_planned: f64,
     /// Tables whose filter cannot be used at present, or not all of it.
     pub filters_unusable: u64,
     /// Tables of whose filter only a part is in memory, or nothing, for want of room.

@@ -13,7 +13,6 @@ use crate::{
         picker::{Picker, RangeChoice},
         retain::RetainStream,
     },
-    filter_plan::{self, StoreShape},
     iter::{bounds::KeyBounds, merge::MergeCursor},
     listener::Event,
     planted::PlantedBug,
@@ -134,12 +133,10 @@ impl Store {
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
         let mut kept = RetainStream::new(MergeCursor::new(inputs), snapshots, is_bottom);
         let place = TablePlace { level: *output_level, run: DEEPER_RUN };
-        let (gone, stay): (Vec<_>, Vec<_>) =
-            metas.iter().partition(|table| compaction.tables().any(|id| id == table.id));
-        let entries = gone.iter().map(|table| table.entries).sum();
-        let stay = stay.into_iter().map(Cow::as_ref);
-        let shape = StoreShape::of_tables(tree.filter_policy(), stay);
-        let filter = filter_plan::choose(shape, 0, place, entries);
+        let is_gone = |id| compaction.tables().any(|gone| gone == id);
+        let gone = metas.iter().filter(|table| is_gone(table.id));
+        let filter =
+            self.choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
         write_tables(&self.tables, &tree.options, filter, place, &mut kept)
     }
 

@@ -1,13 +1,13 @@
 //! Memtables become tables of level 0.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use sievedb_format::SequenceNumber;
 
 use crate::{
     Result,
     compaction::retain::RetainStream,
-    filter_plan::{self, StoreShape},
+    filter_policy::FilterChoice,
     iter::merge::MergeCursor,
     keyspace_options::KeyspaceOptions,
     listener::Event,
@@ -25,7 +25,7 @@ use crate::{
 
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
-/// `beside` are the tables of the keyspace so far.
+/// `choose` says which filter tables at a place with so many entries get.
 /// `snapshots` are the sequence numbers of the snapshots, listed after everything in the memtables
 /// was visible. `is_bottom` tells whether no table holds an older version of a key.
 ///
@@ -35,7 +35,7 @@ use crate::{
 pub(crate) fn write_memtables(
     tables: &TableStore,
     options: &KeyspaceOptions,
-    beside: &[Cow<'_, TableMeta>],
+    choose: impl FnOnce(TablePlace, u64) -> FilterChoice,
     memtables: &[Arc<PlacedMemtable>],
     snapshots: Vec<SequenceNumber>,
     is_bottom: impl FnMut(&[u8]) -> bool,
@@ -46,10 +46,7 @@ pub(crate) fn write_memtables(
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
-    let beside = beside.iter().map(Cow::as_ref);
-    let shape = StoreShape::of_tables(options.filter_policy, beside);
-    let filter = filter_plan::choose(shape, 0, place, entries);
-    write_tables(tables, options, filter, place, &mut kept)
+    write_tables(tables, options, choose(place, entries), place, &mut kept)
 }
 
 impl Store {
@@ -86,12 +83,11 @@ impl Store {
         // comes back, it must do so in every keyspace of its batch.
         let inserted = view.frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
         let snapshots = self.snapshots.sequences();
-        let beside = view.version.metas();
         let is_bottom = |key: &[u8]| view.version.runs().iter().all(|run| run.find(key).is_none());
         let tables = write_memtables(
             &self.tables,
             &tree.present_options(),
-            &beside,
+            |place, entries| self.choose_filter(tree, |_| false, place, entries),
             &view.frozen,
             snapshots,
             is_bottom,

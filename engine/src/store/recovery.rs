@@ -5,7 +5,6 @@
 //! crash may have left bytes that read well and are not on the disk.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::Arc,
@@ -17,11 +16,12 @@ use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 use crate::{
     Error, KeyspaceOptions, Options, Result,
     file_name::{FileName, ID_MAX},
+    filter_plan::{self, StoreShape},
     fs::Fs,
     keyspace_options::DEFAULT_KEYSPACE,
     listener::{Event, tell},
     manifest::{KeyspaceCreated, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
-    memory::MemoryAccount,
+    memory::{MemoryAccount, MemoryUse},
     read::tree::Tree,
     read::view::PlacedMemtable,
     store::flush::write_memtables,
@@ -245,14 +245,16 @@ pub(crate) fn take_over(
         let found = find_options(options, &state, &edit, keyspace);
         let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
         let known = state.keyspaces.get(&keyspace);
-        let beside: Vec<_> = known
-            .iter()
-            .flat_map(|known| known.tables.values().map(|table| Cow::Borrowed(&**table)))
-            .collect();
+        let beside = known.iter().flat_map(|known| known.tables.values().map(|table| &**table));
+        let bytes_max = tables.memory.limit(MemoryUse::Filters);
         let metas = write_memtables(
             &tables,
             &keyspace_options,
-            &beside,
+            |place, entries| {
+                let shape = StoreShape::of_tables(keyspace_options.filter_policy, beside);
+                let shape = shape.bounded(bytes_max);
+                filter_plan::choose(shape, 0, place, entries)
+            },
             std::slice::from_ref(placed),
             Vec::new(),
             |key| known.is_none_or(|known| !has_older(known, key)),

@@ -22,6 +22,7 @@ impl Store {
             table_reads: counters.table_reads(),
             memory: self.memory_stats(),
             background: self.background.done(),
+            false_positives_planned: self.residency.false_positives_planned(),
             read_only: self.read_only.get().map(|cause| cause.to_string()),
             ..Stats::default()
         };

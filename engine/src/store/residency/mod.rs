@@ -11,10 +11,12 @@
 //! | [`measured_use`]   | how often lookups come to each                                |
 //! | [`change`]         | how filters take the place of others without exceeding a bound |
 //! | [`budget`]         | when the budget, a policy or the use changes                  |
+//! | [`choice`]         | which filter new tables get                                   |
 //! | [`tables`]         | when tables come, and when the store is opened                |
 
 mod budget;
 mod change;
+mod choice;
 mod filter_tables;
 mod measured_use;
 mod tables;
@@ -59,6 +61,8 @@ pub(crate) struct Residency {
     is_due: AtomicBool,
     /// Not all filters are whole.
     is_partial: AtomicBool,
+    /// False positives per lookup that the last plan predicts, as the bits of a floating-point number.
+    predicted_bits: AtomicU64,
     /// When the last plan was made, by the clock of the options, in milliseconds.
     planned_at_ms: AtomicU64,
 }
@@ -71,8 +75,14 @@ impl Residency {
             // What did not fit at the opening.
             is_due: AtomicBool::new(true),
             is_partial: AtomicBool::new(false),
+            predicted_bits: AtomicU64::new(0),
             planned_at_ms: AtomicU64::new(0),
         }
+    }
+
+    /// Runs that a lookup of an absent key searches in vain, as the last plan predicts.
+    pub(crate) fn false_positives_planned(&self) -> f64 {
+        f64::from_bits(self.predicted_bits.load(Relaxed))
     }
 
     /// How long the background job may wait for the next look; `None` for as long as nothing happens.
@@ -110,7 +120,9 @@ impl Store {
         measured.add(&self.tables.counters.take_sample(), &tables.ids());
         let now_ms = self.options.clock.now().as_millis();
         self.residency.planned_at_ms.store(u64::try_from(now_ms).unwrap_or(u64::MAX), Relaxed);
-        tables.targets(&filter_plan::plan(&tables.shape(bytes_max, measured)))
+        let plan = filter_plan::plan(&tables.shape(bytes_max, measured));
+        self.residency.predicted_bits.store(plan.false_positives.to_bits(), Relaxed);
+        tables.targets(&plan)
     }
 
     /// What is planned for, and never exceeded by what is loaded.

@@ -1,0 +1,194 @@
+//! Less and less memory for the filters of an open store.
+
+use std::{thread, time::Duration};
+
+use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use serde::Serialize;
+use sievedb::Db;
+
+use super::{case::Case, fill::ideal, promise::with_chance};
+use crate::text::bytes;
+
+/// Parts of the memory that the bits per key come to, in per cent.
+pub(crate) const PERCENTS: [u64; 4] = [100, 50, 25, 10];
+
+/// Most data-block requests over those that the planner predicts.
+const PREDICTION_FACTOR: f64 = 1.1;
+
+/// The store is at rest when nothing has changed for so long.
+const REST: Duration = Duration::from_millis(300);
+
+/// Waits until the filters are what the plan says. Returns the planner's prediction: data-block requests
+/// per lookup of an absent key.
+pub(crate) fn settled(db: &Db) -> f64 {
+    let look = || {
+        let stats = db.stats();
+        (stats.memory.filter_bytes, stats.table_reads.bytes)
+    };
+    let mut before = look();
+    loop {
+        thread::sleep(REST);
+        let now = look();
+        if now == before {
+            return db.stats().false_positives_planned;
+        }
+        before = now;
+    }
+}
+
+/// What was measured with so much memory.
+#[derive(Debug, Serialize)]
+pub(crate) struct Step {
+    pub(crate) percent: u64,
+    pub(crate) filter_bytes_max: u64,
+    pub(crate) filter_memory_bytes: u64,
+    pub(crate) lookups: u64,
+    /// Per lookup of an absent key.
+    pub(crate) data_block_requests: f64,
+    /// The same, as the planner predicts it.
+    pub(crate) predicted: f64,
+    /// The same at the best division of ideal filters that take as much memory as these.
+    pub(crate) ideal: f64,
+    pub(crate) latency_p50_ns: u64,
+    pub(crate) latency_p99_ns: u64,
+    pub(crate) cpu_ns: f64,
+}
+
+impl Step {
+    /// `case` asked for absent keys, with everything in the block cache and these bounds.
+    pub(crate) fn new(
+        percent: u64,
+        filter_bytes_max: u64,
+        predicted: f64,
+        case: &Case,
+        runs: &[u64],
+    ) -> Self {
+        let filter_memory_bytes = case.levels.iter().map(|level| level.filter_memory_bytes).sum();
+        let keys: u64 = runs.iter().sum();
+        let bits = filter_memory_bytes as f64 * 8.0 / keys.max(1) as f64;
+        Self {
+            percent,
+            filter_bytes_max,
+            filter_memory_bytes,
+            lookups: case.answers.lookups,
+            data_block_requests: case.per_lookup(case.counters().data_block_requests),
+            predicted,
+            ideal: ideal(runs, bits),
+            latency_p50_ns: case.times.p50_ns,
+            latency_p99_ns: case.times.p99_ns,
+            cpu_ns: case.times.cpu_ns,
+        }
+    }
+
+    /// Everything that is wrong with it; `unfiltered` is the same case without filters.
+    pub(crate) fn faults(&self, unfiltered: &Case) -> Vec<String> {
+        let Self { percent, filter_memory_bytes, filter_bytes_max, .. } = self;
+        let (found, predicted) = (self.data_block_requests, self.predicted);
+        let without = unfiltered.per_lookup(unfiltered.counters().data_block_requests);
+        let without_ns = unfiltered.times.cpu_ns;
+        let most = with_chance(PREDICTION_FACTOR * predicted, self.lookups);
+        let rows = [
+            (
+                filter_memory_bytes > filter_bytes_max,
+                format!("filters of {filter_memory_bytes} bytes, {filter_bytes_max} are allowed"),
+            ),
+            (
+                found > most,
+                format!("{found:.5} data-block requests per lookup, predicted {predicted:.5}"),
+            ),
+            (found > without, format!("{found:.5} data-block requests, {without:.5} without")),
+            (
+                self.cpu_ns > without_ns,
+                format!("{:.0} ns of CPU time, {without_ns:.0} ns without filters", self.cpu_ns),
+            ),
+        ];
+        let wrong = rows.into_iter().filter(|(is_wrong, _)| *is_wrong);
+        wrong.map(|(_, fault)| format!("{percent} % of the memory: {fault}")).collect()
+    }
+}
+
+/// The sweep for people.
+pub(crate) fn table(sweep: &[Step]) -> String {
+    if sweep.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header([
+        "Auto, memory",
+        "bound",
+        "filters",
+        "requests",
+        "predicted",
+        "ideal",
+        "p50",
+        "CPU",
+    ]);
+    for step in sweep {
+        table.add_row([
+            format!("{} %", step.percent),
+            bytes(step.filter_bytes_max),
+            bytes(step.filter_memory_bytes),
+            format!("{:.5}", step.data_block_requests),
+            format!("{:.5}", step.predicted),
+            format!("{:.5}", step.ideal),
+            format!("{} ns", step.latency_p50_ns),
+            format!("{:.0} ns", step.cpu_ns),
+        ]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("Data-block requests per absent key while the filters' memory is cut:\n\n{table}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{
+        case::{Asked, Cache, Filters, Kind, Reads},
+        levels::{Counters, Level},
+        lookups::{Answers, Times},
+    };
+
+    fn case(data_block_requests: u64, cpu_ns: f64) -> Case {
+        let counters = Counters { data_block_requests, ..Counters::default() };
+        let level = Level { counters, filter_memory_bytes: 1000, ..Level::default() };
+        Case {
+            kind: Kind { filters: Filters::Auto, cache: Cache::All, asked: Asked::Absent },
+            answers: Answers { lookups: 100_000, ..Answers::default() },
+            gets: 100_000,
+            levels: vec![level],
+            reads: Reads { calls: 0, bytes: 0 },
+            times: Times { cpu_ns, ..Times::default() },
+        }
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        // Bound, prediction, requests of 100,000 lookups, CPU time, and the fault.
+        let cases = [
+            ("good", 1000, 0.01, 1_000, 90.0, ""),
+            ("chance", 1000, 0.01, 1_200, 90.0, ""),
+            ("bound", 999, 0.01, 1_000, 90.0, "1000 bytes, 999 are allowed"),
+            ("prediction", 1000, 0.01, 1_300, 90.0, "0.01300 data-block requests per lookup"),
+            ("worse than none", 1000, 4.0, 300_001, 90.0, "3.00000 without"),
+            ("slow", 1000, 0.01, 1_000, 101.0, "101 ns of CPU time"),
+        ];
+        for (name, bound, predicted, requests, cpu_ns, want) in cases {
+            let step = Step::new(10, bound, predicted, &case(requests, cpu_ns), &[900, 100]);
+            let faults = step.faults(&case(300_000, 100.0)).join("\n");
+            assert_eq!(faults.is_empty(), want.is_empty(), "{name}: {faults}");
+            assert!(faults.contains(want), "{name}: {faults}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_step() {
+        let step = Step::new(50, 1 << 20, 0.0125, &case(1_250, 90.0), &[900, 100]);
+        assert!((step.ideal - 0.0054).abs() < 0.0001, "{}", step.ideal);
+        let table = table(&[step]);
+        assert!(table.contains("| 50 % | 1.0 MiB |"), "{table}");
+        assert!(table.contains("0.01250 |   0.01250 |"), "{table}");
+    }
+}
