@@ -5,11 +5,11 @@ use core::ops::Range;
 
 use super::parameters::Parameters;
 use super::{COLUMNS, Expected, FilterKind, VERSION, check_crc32, varint};
+use crate::arena::{FilterArena, Slice};
 use crate::binary_fuse::{BinaryFuse8, BinaryFuse16};
 use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::hash::HASH_VERSION;
-use crate::huge_pages;
 use crate::line::Line;
 use crate::ribbon::Ribbon;
 use crate::table_filter::TableFilter;
@@ -101,6 +101,20 @@ impl Trailer {
     ///
     /// [`DecodeError`] if `front` is too short or a group damaged.
     pub fn decode(&self, front: &[u8], columns: f64) -> Result<TableFilter, DecodeError> {
+        self.decode_in(front, columns, &FilterArena::heap())
+    }
+
+    /// As [`decode`](Self::decode), with the filter's memory in `arena`.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    pub fn decode_in(
+        &self,
+        front: &[u8],
+        columns: f64,
+        arena: &FilterArena,
+    ) -> Result<TableFilter, DecodeError> {
         let need = self.front_bytes(columns);
         let have = front.len() as u64;
         let front = usize::try_from(need).ok().and_then(|need| front.get(..need));
@@ -109,17 +123,17 @@ impl Trailer {
         Ok(match &self.parameters {
             &Parameters::BlockedBloom { probes } => {
                 let (lines, _) = front.as_chunks();
-                let lines = huge_pages::collected(lines.iter().map(Line::from_bytes));
+                let lines = Slice::collected(lines.iter().map(Line::from_bytes), arena);
                 BlockedBloom::from_lines(lines, probes, self.key_count).into()
             }
             Parameters::Ribbon(header) => {
-                Ribbon::from_payload(&header.layout(), front, columns, self.key_count).into()
+                Ribbon::from_payload(&header.layout(), front, columns, self.key_count, arena).into()
             }
             Parameters::BinaryFuse(header) if header.print_bits() == u8::BITS => {
-                BinaryFuse8::from_payload(header, front, self.key_count).into()
+                BinaryFuse8::from_payload(header, front, self.key_count, arena).into()
             }
             Parameters::BinaryFuse(header) => {
-                BinaryFuse16::from_payload(header, front, self.key_count).into()
+                BinaryFuse16::from_payload(header, front, self.key_count, arena).into()
             }
         })
     }
