@@ -64,6 +64,19 @@ impl Db {
         Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
     }
 
+    /// Changes [`Options::memory_budget`] while the store is open. The parts change with it, but for those
+    /// that were set by hand.
+    ///
+    /// What is too much then is given up: blocks of the cache at once, memtables by flushes that begin now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if it is too small, or too small for the parts
+    /// set by hand; nothing is changed then.
+    pub fn set_memory_budget(&self, bytes: u64) -> Result<()> {
+        self.store().change_memory_budget(|budget| budget.bytes = Some(bytes))
+    }
+
     /// Names of the keyspaces, ascending.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {

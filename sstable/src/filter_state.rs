@@ -2,7 +2,7 @@
 
 use std::{error, fmt, io};
 
-use sievedb_filter::{DecodeError, Expected, TableFilter, filter_block};
+use sievedb_filter::{DecodeError, Expected, FilterArena, TableFilter, filter_block};
 
 use crate::{identity::TableIdentity, source::TableSource};
 
@@ -29,15 +29,16 @@ pub enum FilterState {
 }
 
 impl FilterState {
-    /// Loads the filter at `place` of `source`, the file of the table with this identity. Never fails:
-    /// a table is complete without its filter.
+    /// Loads the filter at `place` of `source`, the file of the table with this identity, into `arena`.
+    /// Never fails: a table is complete without its filter.
     #[must_use]
     pub fn load(
         source: &dyn TableSource,
         identity: &TableIdentity,
         place: Option<FilterPlace>,
+        arena: &FilterArena,
     ) -> Self {
-        match place.map(|place| load(source, identity, place)) {
+        match place.map(|place| load(source, identity, place, arena)) {
             Some(Ok(filter)) => Self::Resident(filter),
             Some(Err(reason)) => Self::Unusable(reason),
             None => Self::None,
@@ -112,6 +113,7 @@ fn load(
     source: &dyn TableSource,
     identity: &TableIdentity,
     place: FilterPlace,
+    arena: &FilterArena,
 ) -> Result<TableFilter, FilterUnusable> {
     let FilterPlace { offset, bytes, checksum: expected } = place;
     let fits = offset.checked_add(bytes).is_some_and(|end| end <= source.len());
@@ -127,7 +129,8 @@ fn load(
         return Err(FilterUnusable::Replaced { expected, found });
     }
     let TableIdentity { hash_seed, salt, .. } = *identity;
-    filter_block::decode(&block, Expected { hash_seed, salt }).map_err(FilterUnusable::Refused)
+    let expected = Expected { hash_seed, salt };
+    filter_block::decode_in(&block, expected, arena).map_err(FilterUnusable::Refused)
 }
 
 /// Filter blocks start at multiples of this, so that a mapped payload has whole cache lines.

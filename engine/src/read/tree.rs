@@ -57,6 +57,11 @@ impl Tree {
         }
     }
 
+    /// The account of the store.
+    pub(crate) fn memory(&self) -> &Arc<MemoryAccount> {
+        &self.memory
+    }
+
     /// The present view, without a lock or a shared reference count. For short use.
     pub(crate) fn view(&self) -> Guard<Arc<ReadView>> {
         self.view.load()

@@ -98,6 +98,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) ->
     let clock_at_open_ms = manifest.state().store_clock_ms;
     let opened_at = options.clock.now();
     Store {
+        memory_budget: Mutex::new(options.memory),
         options,
         hash_seed: tables.hash_seed,
         placement: Mutex::new(Placement::new(last_sequence)),

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use sievedb_filter::FilterArena;
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
     BlockCache, FilterState, Table, TableIdentity, TableSink, TableSource, TableSummary,
@@ -24,6 +25,7 @@ use crate::{
     keyspace_options::KeyspaceOptions,
     listener::{Event, EventListener, tell},
     memory::{Charge, MemoryAccount, MemoryUse},
+    memory_budget::MemoryParts,
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
@@ -34,8 +36,9 @@ use crate::{
 const WRITER_BYTES: usize = 256 << 10;
 /// Entries whose share of the filter is charged at a time.
 const ENTRIES_CHARGED: u64 = 1 << 10;
-/// What an entry takes until the filter is built: its hash, and 20 bytes while a ribbon is built.
-const ENTRY_BYTES: usize = size_of::<u64>() + 20;
+/// What an entry takes until the filter is built: its hash in an array that may have an eighth to spare,
+/// and 20 bytes while a ribbon is built.
+const ENTRY_BYTES: usize = size_of::<u64>() * 9 / 8 + 20;
 
 /// Creates, opens and deletes the table files of a store; hands out file ids.
 #[derive(Debug)]
@@ -48,6 +51,10 @@ pub(crate) struct TableStore {
     pub(crate) counters: Arc<Counters>,
     pub(crate) obsolete_files: Arc<ObsoleteFiles>,
     pub(crate) memory: Arc<MemoryAccount>,
+    /// Where the filters of the tables lie.
+    pub(crate) filter_arena: FilterArena,
+    /// Threads that write tables at the same time.
+    writers: u64,
     files: TableFiles,
     next_file_id: AtomicU64,
 }
@@ -75,6 +82,8 @@ impl TableStore {
             options.open_files_max,
             Arc::clone(&counters),
         );
+        let filter_arena = FilterArena::new();
+        filter_arena.set_bytes_max(in_memory(memory.limit(MemoryUse::Filters)));
         Self {
             fs,
             folder: folder.to_owned(),
@@ -84,6 +93,8 @@ impl TableStore {
             counters,
             obsolete_files: Arc::default(),
             memory,
+            filter_arena,
+            writers: options.worker_threads.max(1) as u64,
             files,
             next_file_id: AtomicU64::new(next_file_id),
         }
@@ -124,7 +135,8 @@ impl TableStore {
         let unfinished =
             Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
         let charge = self.memory.charge(MemoryUse::Writing, WRITER_BYTES + 2 * options.block_bytes);
-        Ok(TableBuilder { writer, file, unfinished, id, salt, charge })
+        let charge_max = self.memory.limit(MemoryUse::Writing) / self.writers;
+        Ok(TableBuilder { writer, file, unfinished, id, salt, charge, charge_max })
     }
 
     /// Opens a table that the manifest names, or is about to name.
@@ -151,6 +163,13 @@ impl TableStore {
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
         Ok(live)
+    }
+
+    /// Sets the limits to the parts of a budget.
+    pub(crate) fn set_memory_limits(&self, parts: &MemoryParts) {
+        self.memory.set_limits(parts);
+        self.filter_arena.set_bytes_max(in_memory(parts.filters));
+        self.fit_cache();
     }
 
     /// Gives the block cache what the indexes leave of their common part: they are resident and take
@@ -212,7 +231,8 @@ impl TableStore {
     ) -> TableFilters {
         let load = |place: Option<FilterPlace>| {
             let place = place.map(sievedb_sstable::FilterPlace::from);
-            ChargedFilter::new(FilterState::load(source, identity, place), &self.memory)
+            let filter = FilterState::load(source, identity, place, &self.filter_arena);
+            ChargedFilter::new(filter, &self.memory)
         };
         TableFilters {
             point: load(meta.filter),
@@ -250,9 +270,16 @@ pub(crate) struct TableBuilder {
     id: u64,
     salt: u64,
     charge: Charge,
+    /// What the charge may be: the share of one worker.
+    charge_max: u64,
 }
 
 impl TableBuilder {
+    /// Whether the table must end here for want of memory: each entry leaves something for the filter.
+    pub(crate) fn has_its_share(&self) -> bool {
+        self.charge.bytes() >= self.charge_max
+    }
+
     /// Adds the next entry.
     ///
     /// # Errors
@@ -278,13 +305,18 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, mut unfinished, id, salt, charge: _charge } = self;
+        let Self { writer, file, mut unfinished, id, salt, charge: _charge, .. } = self;
         let path = &unfinished.path;
         let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
         unfinished.obsolete_files = None;
         Ok(Arc::new(meta(id, salt, place, summary)))
     }
+}
+
+/// As many bytes, or all there can be.
+fn in_memory(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMeta {
