@@ -1,6 +1,6 @@
 //! Table files as the table format reads them: opened when needed, every read counted.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{io, ops::Range, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use quick_cache::sync::Cache;
@@ -73,6 +73,16 @@ impl TableSource for TableFile {
         file.read_at(&mut buffer, offset)?;
         count_read(&self.counters, bytes);
         Ok(buffer.into())
+    }
+
+    fn will_read(&self, places: &[Range<u64>]) {
+        // If it cannot be opened, the read that follows tells.
+        let Ok(file) = self.open.get_or_insert_with(&self.id, || self.fs.open(&self.path)) else {
+            return;
+        };
+        for place in places {
+            file.will_read(place.clone());
+        }
     }
 }
 
