@@ -265,7 +265,7 @@ fn the_budget_changes_while_the_store_is_open() {
     let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
     let db: Db = options.memory_budget(64 << 20).open("db").unwrap();
     let other = db.keyspace("other").unwrap();
-    for key in 0..8_000_u32 {
+    for key in 0..6_000_u32 {
         db.insert(key.to_be_bytes(), [3; 500]).unwrap();
         other.insert(key.to_be_bytes(), [4; 200]).unwrap();
     }
@@ -281,7 +281,7 @@ fn the_budget_changes_while_the_store_is_open() {
     db.set_memory_budget(8 << 20).unwrap();
     assert_eq!(limits(&db), [2, 2, 1]);
     assert!(db.stats().memory.memtable_bytes <= 2 << 20, "{:?}", db.stats().memory);
-    for key in 0..8_000_u32 {
+    for key in 0..6_000_u32 {
         assert_eq!(db.get(key.to_be_bytes()).unwrap().unwrap(), [3; 500][..]);
         assert_eq!(other.get(key.to_be_bytes()).unwrap().unwrap(), [4; 200][..]);
     }
