@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::{
     Durability, Error, Keyspace, Result,
     commit::{Always, Entry, Target, Write, charge_bytes},
+    memory::BATCH_BYTES,
     read::tree::Tree,
     store::open_store::OpenStore,
     wal::batch::BatchEncoder,
@@ -177,9 +178,11 @@ impl WriteEncoder {
         let Write { targets, entries, .. } = &mut self.write;
         let known = targets.iter().rposition(|target| Arc::ptr_eq(&target.tree, tree));
         let target = known.unwrap_or_else(|| {
-            targets.push(Target { tree: Arc::clone(tree), memtable: None, charge_bytes: 0 });
+            let tree = Arc::clone(tree);
+            targets.push(Target { tree, memtable: None, charge_bytes: 0, batch_bytes: 0 });
             targets.len() - 1
         });
+        targets[target].batch_bytes += value.end - start;
         targets[target].charge_bytes += charge_bytes(key.len(), value.end - start);
         let hash = key_hash(key, self.hash_seed);
         entries.push(Entry { target, kind, hash, key: key_end - key.len()..key_end, value });
@@ -189,7 +192,13 @@ impl WriteEncoder {
     pub(crate) fn finish(self) -> Write {
         let Self { encoder, mut write, .. } = self;
         let entry_bytes = encoder.entry_bytes();
-        write.payload = encoder.finish();
+        write.payload = match write.targets.first_mut() {
+            Some(first) => {
+                first.charge_bytes += BATCH_BYTES;
+                encoder.finish_as(|bytes| first.tree.memory().shared_batch(bytes, entry_bytes))
+            }
+            None => encoder.finish(),
+        };
         let count_bytes = write.payload.len() - entry_bytes;
         for entry in &mut write.entries {
             for range in [&mut entry.key, &mut entry.value] {

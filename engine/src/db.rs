@@ -64,6 +64,20 @@ impl Db {
         Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
     }
 
+    /// Changes [`Options::memory_budget`] while the store is open. The parts change with it, but for those
+    /// that were set by hand.
+    ///
+    /// What is too much then is given up: blocks of the cache and parts of filters at once, memtables by
+    /// flushes that begin now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if it is too small, or too small for the parts
+    /// set by hand; nothing is changed then.
+    pub fn set_memory_budget(&self, bytes: u64) -> Result<()> {
+        self.store().change_memory_budget(|budget| budget.bytes = Some(bytes))
+    }
+
     /// Names of the keyspaces, ascending.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
@@ -136,8 +150,13 @@ impl Db {
     ///
     /// At return the filters are within it: ribbons have given up columns in memory, and those that profit
     /// least are gone. What more room allows is read back in the background.
-    pub fn set_filter_bytes_max(&self, bytes: u64) {
-        self.store().set_filter_bytes_max(bytes);
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if [`Options::memory_budget`] was set by hand and
+    /// is too small for it; nothing is changed then.
+    pub fn set_filter_bytes_max(&self, bytes: u64) -> Result<()> {
+        self.store().change_memory_budget(|budget| budget.filter_bytes_max = Some(bytes))
     }
 
     /// What the store holds and what it did since it was opened.

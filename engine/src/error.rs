@@ -27,6 +27,10 @@ pub enum Error {
     KeyTooLong { bytes: usize, bytes_max: usize },
     /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     ValueTooLong { bytes: usize, bytes_max: usize },
+    /// The write takes `bytes` bytes of memory; at most `bytes_max` are allowed, three quarters of what
+    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max) gives to memtables. Nothing
+    /// was changed.
+    WriteTooLarge { bytes: u64, bytes_max: u64 },
     /// The option `name` is out of range; `allowed` says what is in range.
     InvalidOption { name: &'static str, allowed: &'static str },
     /// The name of a keyspace is empty, longer than 255 bytes, or reserved.
@@ -80,6 +84,10 @@ impl fmt::Display for Error {
             Self::ValueTooLong { bytes, bytes_max } => {
                 write!(f, "a value of {bytes} bytes is too long: at most {bytes_max} are allowed")
             }
+            Self::WriteTooLarge { bytes, bytes_max } => write!(
+                f,
+                "a write that takes {bytes} bytes of memory is too large: at most {bytes_max} are allowed"
+            ),
             Self::InvalidOption { name, allowed } => {
                 write!(f, "the option {name} is out of range: {allowed}")
             }

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::{
     memory_budget::MemoryParts,
     sync::atomic::{
@@ -31,10 +33,15 @@ pub(crate) enum MemoryUse {
     Indexes,
     /// Tables that are being written: buffers, and hashes for the filter to come.
     Writing,
+    /// Entries of encoded batches that anybody has: memtables, writes under way, and values that
+    /// callers hold. No part of the budget: what is in memtables is charged there.
+    Batches,
+    /// Those of them that are in memtables.
+    BatchesInMemtables,
 }
 
 impl MemoryUse {
-    const COUNT: usize = 6;
+    const COUNT: usize = 8;
 
     const ALL: [Self; Self::COUNT] = [
         Self::Memtables,
@@ -43,6 +50,8 @@ impl MemoryUse {
         Self::Filters,
         Self::Indexes,
         Self::Writing,
+        Self::Batches,
+        Self::BatchesInMemtables,
     ];
 }
 
@@ -52,6 +61,8 @@ pub(crate) struct MemoryAccount {
     /// Signed: of an addition and a subtraction at once, the second may be counted first.
     bytes: [AtomicI64; MemoryUse::COUNT],
     limits: [AtomicU64; MemoryUse::COUNT],
+    /// Memtables that something was placed in.
+    memtables_begun: AtomicU64,
 }
 
 /// Without limits.
@@ -60,6 +71,7 @@ impl Default for MemoryAccount {
         Self {
             bytes: std::array::from_fn(|_| AtomicI64::new(0)),
             limits: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
+            memtables_begun: AtomicU64::new(0),
         }
     }
 }
@@ -81,13 +93,36 @@ impl MemoryAccount {
         self.limits[what as usize].store(bytes_max, Relaxed);
     }
 
-    /// Sets the limits to the parts of a budget.
+    /// Sets the limits to the parts of a budget, but for that of the filters: it follows when they are
+    /// within it.
     pub(crate) fn set_limits(&self, parts: &MemoryParts) {
         self.set_limit(MemoryUse::Memtables, parts.memtables);
         self.set_limit(MemoryUse::FrozenMemtables, parts.memtables);
-        self.set_limit(MemoryUse::Filters, parts.filters);
         self.set_limit(MemoryUse::Indexes, parts.block_cache);
         self.set_limit(MemoryUse::Writing, parts.writing);
+    }
+
+    /// Bytes of active and frozen memtables, of all keyspaces.
+    pub(crate) fn memtable_bytes(&self) -> u64 {
+        self.bytes(MemoryUse::Memtables) + self.bytes(MemoryUse::FrozenMemtables)
+    }
+
+    /// Bytes that memtables may take beside those that there are.
+    pub(crate) fn memtable_bytes_left(&self) -> u64 {
+        self.limit(MemoryUse::Memtables).saturating_sub(self.memtable_bytes())
+    }
+
+    /// Something is placed in a memtable for the first time. Returns the size that its filter is for:
+    /// what is left, divided by the memtables that there are. So the filters of any number take a share
+    /// of it only: all n of them 1/64 of the harmonic number of n.
+    pub(crate) fn begin_memtable(&self) -> u64 {
+        let begun = self.memtables_begun.fetch_add(1, Relaxed) + 1;
+        self.memtable_bytes_left() / begun
+    }
+
+    /// A memtable that was begun is gone.
+    pub(crate) fn end_memtable(&self) {
+        self.memtables_begun.fetch_sub(1, Relaxed);
     }
 
     /// Charges `bytes` until the charge is dropped.
@@ -98,12 +133,49 @@ impl MemoryAccount {
         charge
     }
 
+    /// An encoded batch, whose entries are counted as long as anybody has a part of it.
+    pub(crate) fn shared_batch(self: &Arc<Self>, bytes: Vec<u8>, entry_bytes: usize) -> Bytes {
+        self.add(MemoryUse::Batches, entry_bytes as u64);
+        let (bytes, account) = (bytes.into(), Arc::clone(self));
+        Bytes::from_owner(CountedBatch { bytes, entry_bytes, account })
+    }
+
+    /// Bytes of encoded batches that only callers have: values that they read from memtables that are
+    /// gone since, and writes under way.
+    pub(crate) fn pinned_batch_bytes(&self) -> u64 {
+        let in_memtables = self.bytes(MemoryUse::BatchesInMemtables);
+        self.bytes(MemoryUse::Batches).saturating_sub(in_memtables)
+    }
+
     fn add(&self, what: MemoryUse, bytes: u64) {
         self.bytes[what as usize].fetch_add(bytes as i64, Relaxed);
     }
 
     fn subtract(&self, what: MemoryUse, bytes: u64) {
         self.bytes[what as usize].fetch_sub(bytes as i64, Relaxed);
+    }
+}
+
+/// An encoded batch, of which values in memtables are slices.
+struct CountedBatch {
+    bytes: Box<[u8]>,
+    entry_bytes: usize,
+    account: Arc<MemoryAccount>,
+}
+
+/// Memory that a batch takes beside its entries: the room for their number, and its owner with the
+/// reference count and the function that drops it.
+pub(crate) const BATCH_BYTES: usize = 10 + size_of::<CountedBatch>() + 2 * size_of::<usize>();
+
+impl AsRef<[u8]> for CountedBatch {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for CountedBatch {
+    fn drop(&mut self) {
+        self.account.subtract(MemoryUse::Batches, self.entry_bytes as u64);
     }
 }
 
@@ -126,6 +198,11 @@ impl Charge {
     fn parts(state: u64) -> (MemoryUse, u64) {
         let what = MemoryUse::ALL[(state >> USE_SHIFT) as usize];
         (what, state & ((1 << USE_SHIFT) - 1))
+    }
+
+    /// Bytes charged.
+    pub(crate) fn bytes(&self) -> u64 {
+        Self::parts(self.state.load(Relaxed)).1
     }
 
     /// What it is charged to.

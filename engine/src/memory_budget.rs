@@ -57,13 +57,15 @@ impl MemoryBudget {
         if bytes < least {
             return invalid("memory_budget", "at least 8 MiB, and 4 MiB for each worker thread");
         }
-        let memtables = self.memtable_bytes_max.unwrap_or(bytes / 4);
+        // Beyond any memory, and the sum stays a number.
+        let part = |bytes: Option<u64>, default| bytes.unwrap_or(default).min(u64::MAX / 8);
+        let memtables = part(self.memtable_bytes_max, bytes / 4);
         if memtables < MEMTABLE_BYTES_MIN {
             return invalid("memtable_bytes_max", "at least 512 KiB");
         }
-        let filters = self.filter_bytes_max.unwrap_or(bytes / 4);
+        let filters = part(self.filter_bytes_max, bytes / 4);
         let writing = bytes / 8;
-        let cache_min = self.block_cache_bytes.unwrap_or(0);
+        let cache_min = part(self.block_cache_bytes, 0);
         let needed = [memtables, filters, writing, cache_min];
         let needed = needed.into_iter().fold(0, u64::saturating_add);
         let bytes = if self.bytes.is_none() { bytes.max(needed) } else { bytes };
@@ -73,7 +75,7 @@ impl MemoryBudget {
             return invalid("memory_budget", allowed);
         }
         let rest = bytes - (memtables + filters + writing);
-        let block_cache = self.block_cache_bytes.unwrap_or(rest);
+        let block_cache = part(self.block_cache_bytes, rest);
         Ok(MemoryParts { memtables, filters, writing, block_cache })
     }
 }

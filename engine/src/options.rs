@@ -12,11 +12,12 @@ use crate::{
 };
 use sievedb_sstable::PrefixFunction;
 
+pub use crate::memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN};
+
 /// Default of [`Options::memory_budget`]: enough for 50 million keys at 10 bits of filter each, two
 /// memtables of the default size and a block cache of some 20,000 blocks; little on any machine of
 /// today that runs a store.
 pub const DEFAULT_MEMORY_BUDGET: u64 = 256 << 20;
-pub use crate::memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN};
 /// Default of [`Options::log_segment_bytes`].
 pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
 /// Default of [`Options::log_bytes_max`].
@@ -122,7 +123,7 @@ impl Options {
     /// [`DEFAULT_MEMORY_BUDGET`], or what the parts need that are set by hand. A quarter of it is for memtables, a quarter for filters, an eighth for
     /// buffers, and the rest for the block cache; the next three set parts by hand. What callers hold,
     /// such as values and iterators, and a batch before it is committed, comes on top: see
-    /// [`MemoryStats`](crate::MemoryStats).
+    /// [`MemoryStats`](crate::stats::MemoryStats).
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.memory.bytes = Some(bytes);
         self

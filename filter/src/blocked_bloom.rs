@@ -5,10 +5,9 @@
 //! `line`, for the rate and the choice of probes [`crate::params`], for the stored form
 //! [`crate::filter_block`].
 
-use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
-use crate::huge_pages;
+use crate::arena::{FilterArena, Slice};
 use crate::line::{LINE_BITS, LINE_BYTES, Line, PROBES_MAX, Path, line_of, prefetch};
 use crate::params::{
     BITS_PER_KEY_MAX, blocked_bloom_fpr_of, blocked_bloom_lines, blocked_bloom_probes,
@@ -18,7 +17,7 @@ use crate::params::{
 #[derive(Clone)]
 pub struct BlockedBloom {
     /// Never empty.
-    lines: Box<[Line]>,
+    lines: Slice<Line>,
     probes: u8,
     path: Path,
     key_count: u64,
@@ -62,16 +61,16 @@ impl BlockedBloom {
     }
 
     fn fill(hashes: &[u64], lines: usize, probes: u8, key_count: u64) -> Self {
-        let mut filter =
-            Self::from_lines(huge_pages::filled(Line::EMPTY, lines), probes, key_count);
+        let lines = Slice::filled(Line::EMPTY, lines, &FilterArena::heap());
+        let mut filter = Self::from_lines(lines, probes, key_count);
         filter.path.insert_all(&mut filter.lines, probes, hashes);
         filter
     }
 
-    pub(crate) fn from_lines(lines: Vec<Line>, probes: u8, key_count: u64) -> Self {
+    pub(crate) fn from_lines(lines: Slice<Line>, probes: u8, key_count: u64) -> Self {
         assert!(!lines.is_empty(), "a filter has lines");
         assert!((1..=PROBES_MAX).contains(&probes), "probes is {probes}");
-        Self { lines: lines.into(), probes, path: Path::detect(), key_count }
+        Self { lines, probes, path: Path::detect(), key_count }
     }
 
     /// Returns `false` only if no key with this hash was added.

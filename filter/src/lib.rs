@@ -11,6 +11,7 @@
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
 //! | [`many`]                  | one key against the filters of many tables                     |
+//! | [`arena`]                 | memory for the filters of many tables, in large pages          |
 //! | [`filter_block`]          | the bytes of a table's filter                                  |
 //! | [`standalone`]            | filters for other uses: filled key by key, saved whole         |
 //! | [`filter`]                | what the filters have in common: traits, statistics, errors    |
@@ -95,6 +96,7 @@ macro_rules! is_x86_feature_detected {
     };
 }
 
+pub mod arena;
 pub mod atomic_blocked_bloom;
 pub mod binary_fuse;
 pub mod blocked_bloom;
@@ -123,6 +125,7 @@ pub mod standalone;
 mod sync;
 pub mod table_filter;
 
+pub use arena::{ArenaStats, FilterArena};
 pub use atomic_blocked_bloom::AtomicBlockedBloom;
 pub use binary_fuse::{BinaryFuse8, BinaryFuse16};
 pub use blocked_bloom::BlockedBloom;

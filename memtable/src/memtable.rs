@@ -5,7 +5,7 @@
 //! A reader at sequence number `s` finds every entry up to `s`, provided that it learned `s` from a
 //! value that was published (release store, acquire load) after those entries were inserted. Then:
 //!
-//! 1. [`insert`](Memtable::insert) writes the filter's bits and then the skiplist's node, both before
+//! 1. [`insert`](Memtable::insert) makes the filter if there is none, writes its bits and then the skiplist's node, both before
 //!    it returns, and so before the publication.
 //! 2. The reader's acquire load makes everything before the publication visible to it: the bits,
 //!    though they are relaxed, and the node. So the filter says "maybe" and the search finds the node.
@@ -18,7 +18,7 @@
 use std::{
     ops::Bound,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -52,7 +52,9 @@ const TOWER_BYTES: usize = 2 * size_of::<usize>();
 
 /// A sorted, concurrent, insert-only map from internal keys to values, behind a filter.
 pub struct Memtable {
-    filter: AtomicBlockedBloom,
+    /// From the first entry on.
+    filter: OnceLock<AtomicBlockedBloom>,
+    memory_bytes_target: usize,
     list: SkipList<OwnedKey, Bytes>,
     reserved_bytes: AtomicUsize,
     range_tombstones: RangeTombstones,
@@ -61,19 +63,28 @@ pub struct Memtable {
 impl Memtable {
     /// An empty memtable that is meant to be frozen at `memory_bytes_target` bytes.
     ///
-    /// The target sizes the filter, at once and for good: 1/64 of it, at least one line of 64 bytes.
-    /// A memtable may outgrow its target; its filter then errs more often.
+    /// The target sizes the filter, with the first entry and for good: 1/64 of it, at least one line of
+    /// 64 bytes. A memtable may outgrow its target; its filter then errs more often. As long as it is
+    /// empty it has none and takes some hundred bytes.
     #[must_use]
     pub fn new(memory_bytes_target: usize) -> Self {
         Self {
-            filter: AtomicBlockedBloom::with_bytes(
-                memory_bytes_target / FILTER_SHARE,
-                FILTER_PROBES,
-            ),
+            filter: OnceLock::new(),
+            memory_bytes_target,
             list: SkipList::new(epoch::default_collector().clone()),
             reserved_bytes: AtomicUsize::new(0),
             range_tombstones: RangeTombstones::default(),
         }
+    }
+
+    /// Allocates the filter, for a memtable of at most `memory_bytes_target` bytes and of the target that
+    /// it was made with, unless it has one. Returns how many bytes more it takes.
+    pub fn begin(&self, memory_bytes_target: usize) -> usize {
+        if self.filter.get().is_some() {
+            return 0;
+        }
+        let target = memory_bytes_target.min(self.memory_bytes_target);
+        self.filter.get_or_init(|| new_filter(target)).memory_bytes()
     }
 
     /// Bytes that an entry takes: key, value, node and tower.
@@ -99,7 +110,8 @@ impl Memtable {
     /// Bytes of the filter and of all that was reserved.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.filter.memory_bytes() + self.reserved_bytes.load(Relaxed)
+        let filter = self.filter.get().map_or(0, AtomicBlockedBloom::memory_bytes);
+        size_of::<Self>() + filter + self.reserved_bytes.load(Relaxed)
     }
 
     /// Adds an entry. `hash` is the key hash of `user_key`.
@@ -108,7 +120,7 @@ impl Memtable {
     /// the later one would replace the earlier one.
     pub fn insert(&self, hash: u64, user_key: &[u8], trailer: Trailer, value: Bytes) {
         // Before the list: see the module.
-        self.filter.insert_hash(hash);
+        self.filter.get_or_init(|| new_filter(self.memory_bytes_target)).insert_hash(hash);
         let guard = &epoch::pin();
         self.list.insert(OwnedKey::new(user_key, trailer), value, guard).release(guard);
     }
@@ -118,13 +130,15 @@ impl Memtable {
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        self.filter.may_contain_hash(hash)
+        self.filter.get().is_some_and(|filter| filter.may_contain_hash(hash))
     }
 
     /// Starts to load what [`may_contain_hash`](Self::may_contain_hash) will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        self.filter.prefetch(hash);
+        if let Some(filter) = self.filter.get() {
+            filter.prefetch(hash);
+        }
     }
 
     /// The newest version of `user_key` at `sequence` or below, whatever it does to the key.
@@ -201,6 +215,10 @@ impl std::fmt::Debug for Memtable {
             .field("memory_bytes", &self.memory_bytes())
             .finish_non_exhaustive()
     }
+}
+
+fn new_filter(memory_bytes_target: usize) -> AtomicBlockedBloom {
+    AtomicBlockedBloom::with_bytes(memory_bytes_target / FILTER_SHARE, FILTER_PROBES)
 }
 
 fn as_dyn<'k>(bound: &'k Bound<InternalKey<'k>>) -> Bound<&'k (dyn AsInternalKey + 'k)> {

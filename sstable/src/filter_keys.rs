@@ -49,7 +49,7 @@ impl FilterKeys {
     /// Adds a user key, which is behind all those before.
     pub(crate) fn add(&mut self, user_key: &[u8]) {
         if let Some(hashes) = &mut self.points {
-            hashes.push(key_hash(user_key, self.hash_seed));
+            push(hashes, key_hash(user_key, self.hash_seed));
         }
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.add(user_key);
@@ -86,6 +86,15 @@ impl FilterKeys {
     }
 }
 
+/// Adds a hash. The array grows by an eighth, not by as much again: it may be most of what a table that
+/// is being written takes.
+fn push(hashes: &mut Vec<u64>, hash: u64) {
+    if hashes.len() == hashes.capacity() {
+        hashes.reserve_exact((hashes.len() / 8).max(1 << 10));
+    }
+    hashes.push(hash);
+}
+
 impl Prefixes {
     fn add(&mut self, user_key: &[u8]) {
         let Some(prefix) = self.extractor.prefix(user_key) else { return };
@@ -94,7 +103,7 @@ impl Prefixes {
         if self.hashes.is_empty() || self.last != prefix {
             self.last.clear();
             self.last.extend_from_slice(prefix);
-            self.hashes.push(key_hash(prefix, self.hash_seed));
+            push(&mut self.hashes, key_hash(prefix, self.hash_seed));
         }
     }
 }

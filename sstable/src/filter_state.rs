@@ -3,7 +3,7 @@
 use std::{error, fmt, io};
 
 use bytes::Bytes;
-use sievedb_filter::{DecodeError, Expected, TableFilter, filter_block};
+use sievedb_filter::{DecodeError, Expected, FilterArena, TableFilter, filter_block};
 
 use crate::{identity::TableIdentity, source::TableSource};
 
@@ -32,15 +32,16 @@ pub enum FilterState<F = TableFilter> {
 }
 
 impl FilterState {
-    /// Loads the filter at `place` of `source`, the file of the table with this identity. Never fails:
-    /// a table is complete without its filter.
+    /// Loads the filter at `place` of `source`, the file of the table with this identity, into `arena`.
+    /// Never fails: a table is complete without its filter.
     #[must_use]
     pub fn load(
         source: &dyn TableSource,
         identity: &TableIdentity,
         place: Option<FilterPlace>,
+        arena: &FilterArena,
     ) -> Self {
-        match place.map(|place| load(source, identity, place)) {
+        match place.map(|place| load(source, identity, place, arena)) {
             Some(Ok(filter)) => Self::Resident(filter),
             Some(Err(reason)) => Self::Unusable(reason),
             None => Self::None,
@@ -115,9 +116,10 @@ fn load(
     source: &dyn TableSource,
     identity: &TableIdentity,
     place: FilterPlace,
+    arena: &FilterArena,
 ) -> Result<TableFilter, FilterUnusable> {
     let block = read_block(source, place)?;
-    filter_block::decode(&block, expected(identity)).map_err(FilterUnusable::Refused)
+    filter_block::decode_in(&block, expected(identity), arena).map_err(FilterUnusable::Refused)
 }
 
 /// What a table with this identity says about its filters.

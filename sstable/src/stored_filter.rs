@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sievedb_filter::{
-    Expected, FilterKind, TableFilter,
+    Expected, FilterArena, FilterKind, TableFilter,
     filter_block::{TRAILER_BYTES_MAX, Trailer},
 };
 
@@ -19,11 +19,12 @@ pub struct StoredFilter {
     source: Arc<dyn TableSource>,
     place: FilterPlace,
     trailer: Trailer,
+    arena: FilterArena,
 }
 
 impl StoredFilter {
     /// Reads the trailer of the filter at `place` of `source`, for the table with this identity: at most
-    /// [`TRAILER_BYTES_MAX`] bytes.
+    /// [`TRAILER_BYTES_MAX`] bytes. What is loaded gets its memory from `arena`.
     ///
     /// # Errors
     ///
@@ -32,6 +33,7 @@ impl StoredFilter {
         source: Arc<dyn TableSource>,
         identity: &TableIdentity,
         place: FilterPlace,
+        arena: &FilterArena,
     ) -> Result<Self, FilterUnusable> {
         let length = place.length_in(&*source)?;
         let tail_bytes = length.min(TRAILER_BYTES_MAX);
@@ -40,7 +42,12 @@ impl StoredFilter {
         place.check(&tail)?;
         let TableIdentity { hash_seed, salt, .. } = *identity;
         let trailer = Trailer::read(&tail, place.bytes, Expected { hash_seed, salt });
-        Ok(Self { source, place, trailer: trailer.map_err(FilterUnusable::Refused)? })
+        Ok(Self {
+            source,
+            place,
+            trailer: trailer.map_err(FilterUnusable::Refused)?,
+            arena: arena.clone(),
+        })
     }
 
     /// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other
@@ -54,7 +61,7 @@ impl StoredFilter {
         let front_bytes = self.trailer.front_bytes(columns) as usize;
         let front = self.source.read_at(self.place.offset, front_bytes);
         let front = front.map_err(FilterUnusable::Io)?;
-        self.trailer.decode(&front, columns).map_err(FilterUnusable::Refused)
+        self.trailer.decode_in(&front, columns, &self.arena).map_err(FilterUnusable::Refused)
     }
 
     /// What the filter is.

@@ -203,7 +203,11 @@ impl Table {
         cache_use: CacheUse,
         counts: &mut BlockCounts,
     ) -> Result<Block, ReadError> {
-        let block = self.blocks.read_block(handle, role)?;
+        let mut content = self.blocks.read_content(handle)?;
+        if cache_use == CacheUse::Fill {
+            content = self.cache.counted(content);
+        }
+        let block = Block::decode(content, role).map_err(ReadError::corrupt(handle.offset))?;
         counts.blocks_read += 1;
         counts.bytes_read += handle.bytes;
         if cache_use == CacheUse::Fill {

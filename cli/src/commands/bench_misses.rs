@@ -231,7 +231,7 @@ impl Args {
         let all_bytes = self.bits_per_key / 8.0 * runs.iter().sum::<u64>() as f64;
         for percent in sweep::PERCENTS {
             let bytes_max = (all_bytes * percent as f64 / 100.0) as u64;
-            db.set_filter_bytes_max(bytes_max);
+            db.set_filter_bytes_max(bytes_max)?;
             let predicted = settled(db);
             let kind = Kind { filters: Filters::Auto, cache: Cache::All, asked: Asked::Absent };
             let case = self.case(db, keys, lookups, kind)?;

@@ -153,7 +153,7 @@ impl Placement {
             }
             let active = Arc::clone(&target.tree.view().active);
             active.place(first, last);
-            active.reserve(target.charge_bytes);
+            active.reserve(target.charge_bytes, target.batch_bytes);
             target.memtable = Some(active);
         }
         self.last_placed = last;

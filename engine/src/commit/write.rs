@@ -27,6 +27,8 @@ pub(crate) struct Target {
     pub(crate) memtable: Option<Arc<PlacedMemtable>>,
     /// Memory that the entries will take.
     pub(crate) charge_bytes: usize,
+    /// Of that, what is the batch itself.
+    pub(crate) batch_bytes: usize,
 }
 
 /// An entry of a batch, as places in its payload.

@@ -76,6 +76,11 @@ impl Tree {
         self.options.clone().filter_policy(self.filter_policy())
     }
 
+    /// The account of the store.
+    pub(crate) fn memory(&self) -> &Arc<MemoryAccount> {
+        &self.memory
+    }
+
     /// The present view, without a lock or a shared reference count. For short use.
     pub(crate) fn view(&self) -> Guard<Arc<ReadView>> {
         self.view.load()

@@ -20,6 +20,7 @@ pub(crate) struct PlacedMemtable {
     last_sequence: AtomicU64,
     last_inserted: AtomicU64,
     charge: Charge,
+    batches: Charge,
 }
 
 impl PlacedMemtable {
@@ -28,6 +29,7 @@ impl PlacedMemtable {
         let memtable = Arc::new(Memtable::new(memtable_bytes));
         Self {
             charge: memory.charge(MemoryUse::Memtables, memtable.memory_bytes()),
+            batches: memory.charge(MemoryUse::BatchesInMemtables, 0),
             memtable,
             first_sequence: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
@@ -35,10 +37,11 @@ impl PlacedMemtable {
         }
     }
 
-    /// Charges the bytes of entries that were placed here.
-    pub(crate) fn reserve(&self, bytes: usize) {
+    /// Charges the bytes of entries that were placed here; `batch_bytes` of them lie in their batch.
+    pub(crate) fn reserve(&self, bytes: usize, batch_bytes: usize) {
         self.memtable.reserve(bytes);
         self.charge.grow(bytes);
+        self.batches.grow(batch_bytes);
     }
 
     /// The memory is used for `what` from now on.
@@ -50,6 +53,9 @@ impl PlacedMemtable {
     /// placement lock.
     pub(crate) fn place(&self, first: SequenceNumber, last: SequenceNumber) {
         if self.first_sequence.load(Relaxed) == 0 {
+            let target = self.charge.account().begin_memtable();
+            let filter_bytes = self.memtable.begin(usize::try_from(target).unwrap_or(usize::MAX));
+            self.charge.grow(filter_bytes);
             self.first_sequence.store(first, Relaxed);
         }
         self.last_sequence.store(last, Relaxed);
@@ -74,6 +80,14 @@ impl PlacedMemtable {
     /// behind it may still come back from the log.
     pub(crate) fn last_inserted(&self) -> SequenceNumber {
         self.last_inserted.load(Relaxed)
+    }
+}
+
+impl Drop for PlacedMemtable {
+    fn drop(&mut self) {
+        if self.first_sequence().is_some() {
+            self.charge.account().end_memtable();
+        }
     }
 }
 

@@ -132,8 +132,10 @@ pub struct IoStats {
     pub bytes: u64,
 }
 
-/// What is in memory, in bytes; also what only iterators and snapshots still hold. Values that the
-/// user holds are not counted.
+/// What is in memory, in bytes, with the limits of [`Options::memory_budget`](crate::Options::memory_budget).
+///
+/// The parts but `pinned_bytes` are together at most the budget, but for fixed structures of a few
+/// megabytes: threads, counters, the manifest, the buffer of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
@@ -141,7 +143,7 @@ pub struct MemoryStats {
     pub memtable_bytes: u64,
     /// Bound of the memtables.
     pub memtable_bytes_max: u64,
-    /// Filters of tables.
+    /// Filters of tables, with what is free in the chunks that they lie in.
     pub filter_bytes: u64,
     /// Bound of the filters.
     pub filter_bytes_max: u64,
@@ -155,7 +157,9 @@ pub struct MemoryStats {
     pub block_cache_bytes: u64,
     /// Bound of the block cache, which gives way to the indexes.
     pub block_cache_bytes_max: u64,
-    /// What only readers still hold: memtables that were flushed since. Beyond the budget.
+    /// What only callers still hold, by iterators, values and writes that wait: memtables that were
+    /// flushed since, batches that were in such ones, and blocks that are not in the cache. Beyond the
+    /// budget.
     pub pinned_bytes: u64,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sievedb_format::SequenceNumber;
 
-use super::Store;
+use super::{Store, memory::Room};
 use crate::{
     Durability, Error, Result,
     commit::{InFlight, LogHost, Placed, Placement, Validate, Verdict, Write},
@@ -71,8 +71,15 @@ impl Store {
             let mut placement = self.placement.lock();
             self.check_writable()?;
             match condition.check(&Placed::new(&self.publish))? {
+                Verdict::Holds if self.room(&write)? == Room::Wait => {
+                    drop(placement);
+                    self.wait_for_room(&write)?;
+                }
                 Verdict::Holds => {
-                    return placement.place(&self.publish, write, payload, waits).map(Some);
+                    let froze_largest = self.freeze_largest();
+                    let placed = placement.place(&self.publish, write, payload, waits)?;
+                    let (in_flight, froze) = placed;
+                    return Ok(Some((in_flight, froze || froze_largest)));
                 }
                 Verdict::Fails => return Ok(None),
                 Verdict::Undecided(sequence) => {

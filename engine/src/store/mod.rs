@@ -6,6 +6,7 @@
 //! | [`recovery`]     | how it comes back from manifest and log                            |
 //! | [`commit`]       | the one way of a write                                             |
 //! | [`throttle`]     | how writers are slowed down                                        |
+//! | [`memory`]       | how the memory budget is kept                                      |
 //! | [`keyspace_set`] | how keyspaces are created and dropped                              |
 //! | [`background`]   | who does flushes and compactions, and when                         |
 //! | [`flush`]        | memtables become tables                                            |
@@ -21,6 +22,7 @@ mod compact;
 mod flush;
 mod install;
 pub(crate) mod keyspace_set;
+mod memory;
 pub(crate) mod open_store;
 mod recovery;
 pub(crate) mod residency;
@@ -42,6 +44,7 @@ use crate::{
     fs::FileLock,
     listener::{Event, tell},
     manifest::{ManifestFile, ManifestState, VersionEdit},
+    memory_budget::MemoryBudget,
     read::snapshot_list::SnapshotList,
     read::tree::Tree,
     store::background::Background,
@@ -56,6 +59,8 @@ use crate::{
 pub(crate) struct Store {
     pub(crate) options: Options,
     pub(crate) hash_seed: u64,
+    /// As it was opened with, or changed to since.
+    pub(crate) memory_budget: Mutex<MemoryBudget>,
     pub(crate) placement: Mutex<Placement>,
     pub(crate) publish: PublishQueue,
     pub(crate) log: SharedLog,

@@ -101,6 +101,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) ->
     let opened_at = options.clock.now();
     let residency = Residency::new(tables.memory.limit(MemoryUse::Filters));
     Store {
+        memory_budget: Mutex::new(options.memory),
         options,
         hash_seed: tables.hash_seed,
         placement: Mutex::new(Placement::new(last_sequence)),

@@ -41,18 +41,21 @@ impl Store {
     fn memory_stats(&self) -> MemoryStats {
         let Self { tables, .. } = self;
         let (memory, cache) = (&tables.memory, &tables.cache);
-        let frozen_bytes = memory.bytes(MemoryUse::FrozenMemtables);
+        let arena = tables.filter_arena.stats();
+        let arena_waste = arena.bytes.saturating_sub(arena.used_bytes);
         MemoryStats {
-            memtable_bytes: memory.bytes(MemoryUse::Memtables) + frozen_bytes,
+            memtable_bytes: memory.memtable_bytes(),
             memtable_bytes_max: memory.limit(MemoryUse::Memtables),
-            filter_bytes: memory.bytes(MemoryUse::Filters),
+            filter_bytes: memory.bytes(MemoryUse::Filters) + arena_waste as u64,
             filter_bytes_max: memory.limit(MemoryUse::Filters),
             index_bytes: memory.bytes(MemoryUse::Indexes),
             writing_bytes: memory.bytes(MemoryUse::Writing),
             writing_bytes_max: memory.limit(MemoryUse::Writing),
             block_cache_bytes: cache.memory_bytes(),
             block_cache_bytes_max: cache.capacity_bytes(),
-            pinned_bytes: memory.bytes(MemoryUse::PinnedMemtables),
+            pinned_bytes: memory.bytes(MemoryUse::PinnedMemtables)
+                + memory.pinned_batch_bytes()
+                + cache.pinned_bytes(),
         }
     }
 }

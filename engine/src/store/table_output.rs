@@ -12,8 +12,8 @@ use crate::{
     table::store::{TableBuilder, TablePlace, TableStore},
 };
 
-/// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, all of
-/// one sorted run. All versions of a key are in one table.
+/// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less if
+/// the memory for writing does not suffice, all of one sorted run. All versions of a key are in one table.
 ///
 /// The data of the tables is durable at return, their entries in the folder are not.
 ///
@@ -48,7 +48,8 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
     let mut current: Option<TableBuilder> = None;
     kept.seek_to_first()?;
     while let Some(key) = kept.key() {
-        let is_full = |table: &TableBuilder| table.bytes() >= options.table_bytes;
+        let is_full =
+            |table: &TableBuilder| table.bytes() >= options.table_bytes || table.has_its_share();
         if kept.may_split() && current.as_ref().is_some_and(is_full) {
             let full = current.take().expect("a full table was just seen");
             written.push(full.finish(place)?);

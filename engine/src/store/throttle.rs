@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::memory::Room;
 use crate::{Result, commit::Write, read::tree::Tree, store::Store};
 
 /// Runs of level 0 from which on writes are delayed.
@@ -83,8 +84,14 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Why background work cannot catch up.
+    /// Why background work cannot catch up; [`WriteTooLarge`](crate::Error::WriteTooLarge).
     pub(crate) fn throttle(&self, write: &Write) -> Result<()> {
+        match self.room(write)? {
+            Room::Delay(Duration::ZERO) => {}
+            Room::Delay(delay) => self.options.clock.sleep(delay),
+            // Placing waits, where nobody can take the room away again.
+            Room::Wait | Room::Never(_) => {}
+        }
         for target in &write.targets {
             match pressure(target.tree.debt()) {
                 Pressure::Delay(Duration::ZERO) => {}

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use sievedb_filter::FilterArena;
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
     BlockCache, FilterState, PrefixExtractor, StoredFilter, Table, TableIdentity, TableSink,
@@ -24,6 +25,7 @@ use crate::{
     keyspace_options::KeyspaceOptions,
     listener::{Event, EventListener, tell},
     memory::{Charge, MemoryAccount, MemoryUse},
+    memory_budget::MemoryParts,
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
@@ -34,8 +36,9 @@ use crate::{
 const WRITER_BYTES: usize = 256 << 10;
 /// Entries whose share of the filter is charged at a time.
 const ENTRIES_CHARGED: u64 = 1 << 10;
-/// What an entry takes until the filter is built: its hash, and 20 bytes while a ribbon is built.
-const ENTRY_BYTES: usize = size_of::<u64>() + 20;
+/// What an entry takes until the filter is built: its hash in an array that may have an eighth to spare,
+/// and 20 bytes while a ribbon is built.
+const ENTRY_BYTES: usize = size_of::<u64>() * 9 / 8 + 20;
 
 /// Creates, opens and deletes the table files of a store; hands out file ids.
 #[derive(Debug)]
@@ -48,6 +51,10 @@ pub(crate) struct TableStore {
     pub(crate) counters: Arc<Counters>,
     pub(crate) obsolete_files: Arc<ObsoleteFiles>,
     pub(crate) memory: Arc<MemoryAccount>,
+    /// Where the filters of the tables lie.
+    pub(crate) filter_arena: FilterArena,
+    /// Threads that write tables at the same time.
+    writers: u64,
     files: TableFiles,
     next_file_id: AtomicU64,
 }
@@ -75,6 +82,8 @@ impl TableStore {
             options.open_files_max,
             Arc::clone(&counters),
         );
+        let filter_arena = FilterArena::new();
+        filter_arena.set_bytes_max(in_memory(memory.limit(MemoryUse::Filters)));
         Self {
             fs,
             folder: folder.to_owned(),
@@ -84,6 +93,8 @@ impl TableStore {
             counters,
             obsolete_files: Arc::default(),
             memory,
+            filter_arena,
+            writers: options.worker_threads.max(1) as u64,
             files,
             next_file_id: AtomicU64::new(next_file_id),
         }
@@ -129,7 +140,8 @@ impl TableStore {
         let has_ranges = options.range_filter_bits_per_key > 0.0;
         let more = usize::from(has_prefixes) + usize::from(has_ranges);
         let entry_bytes = ENTRY_BYTES + more * size_of::<u64>();
-        Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge })
+        let charge_max = self.memory.limit(MemoryUse::Writing) / self.writers;
+        Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge, charge_max })
     }
 
     /// Opens a table that the manifest names, or is about to name, of a keyspace with these options. Its
@@ -165,6 +177,13 @@ impl TableStore {
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
         Ok(live)
+    }
+
+    /// Sets the limits to the parts of a budget, but for that of the filters.
+    pub(crate) fn set_memory_limits(&self, parts: &MemoryParts) {
+        self.memory.set_limits(parts);
+        self.filter_arena.set_bytes_max(in_memory(parts.filters));
+        self.fit_cache();
     }
 
     /// Gives the block cache what the indexes leave of their common part: they are resident and take
@@ -239,7 +258,12 @@ impl TableStore {
             Some(extractor) => {
                 let hash_seed = extractor.hash_seed(self.hash_seed);
                 let identity = TableIdentity { hash_seed, ..*identity };
-                FilterState::load(&**source, &identity, meta.prefix_filter.map(stored))
+                FilterState::load(
+                    &**source,
+                    &identity,
+                    meta.prefix_filter.map(stored),
+                    &self.filter_arena,
+                )
             }
             None => FilterState::None,
         };
@@ -251,7 +275,9 @@ impl TableStore {
             FilterState::NotResident
         };
         let range = Arc::new(ChargedFilter::of_ranges(range, memory));
-        let open = |place| StoredFilter::open(Arc::clone(source), identity, stored(place));
+        let open = |place| {
+            StoredFilter::open(Arc::clone(source), identity, stored(place), &self.filter_arena)
+        };
         TableFilters::point_not_resident(meta.filter.map(open).transpose(), prefix, range, memory)
     }
 
@@ -286,9 +312,16 @@ pub(crate) struct TableBuilder {
     /// What an entry takes until the filters are built.
     entry_bytes: usize,
     charge: Charge,
+    /// What the charge may be: the share of one worker.
+    charge_max: u64,
 }
 
 impl TableBuilder {
+    /// Whether the table must end here for want of memory: each entry leaves something for the filter.
+    pub(crate) fn has_its_share(&self) -> bool {
+        self.charge.bytes() >= self.charge_max
+    }
+
     /// Adds the next entry.
     ///
     /// # Errors
@@ -321,6 +354,11 @@ impl TableBuilder {
         unfinished.obsolete_files = None;
         Ok(Arc::new(meta(id, salt, place, summary)))
     }
+}
+
+/// As many bytes, or all there can be.
+fn in_memory(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMeta {

@@ -117,12 +117,17 @@ impl BatchEncoder {
     }
 
     /// The payload. Copies nothing.
-    pub(crate) fn finish(mut self) -> Bytes {
+    pub(crate) fn finish(self) -> Bytes {
+        self.finish_as(Bytes::from)
+    }
+
+    /// As [`finish`](Self::finish), with an owner of the caller's for the bytes.
+    pub(crate) fn finish_as(mut self, share: impl FnOnce(Vec<u8>) -> Bytes) -> Bytes {
         let mut count = Vec::with_capacity(VARINT_BYTES_MAX);
         count.put_varint(self.entries);
         let start = VARINT_BYTES_MAX - count.len();
         self.bytes[start..VARINT_BYTES_MAX].copy_from_slice(&count);
-        Bytes::from(self.bytes).slice(start..)
+        share(self.bytes).slice(start..)
     }
 
     fn entry(&mut self, op: u8, keyspace: u64) {

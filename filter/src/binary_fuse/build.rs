@@ -10,11 +10,12 @@
 //! comes when the sums are gone. If equal hashes stand apart, 8 more for a sorted copy.
 
 use alloc::borrow::Cow;
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 
 use super::place::{ATTEMPTS, Hasher, SATURATED};
 use super::print::Print;
 use super::shape::{ARITY, Shape};
+use crate::arena::{FilterArena, Slice};
 
 /// More keys than this are put in the order of their first slots, so that their sums are in the cache.
 const IN_CACHE: usize = 65_536;
@@ -30,7 +31,7 @@ const ONE: u8 = 4;
 pub(crate) struct Built<P> {
     pub(crate) shape: Shape,
     pub(crate) attempt: u8,
-    pub(crate) slots: Box<[P]>,
+    pub(crate) slots: Slice<P>,
     /// Different hashes.
     pub(crate) key_count: u64,
 }
@@ -56,7 +57,7 @@ pub(crate) fn build<P: Print>(hashes: &[u64], attempts: u8) -> Built<P> {
         }
     }
     let shape = Shape { segment_log2: 0, segments: 1 };
-    let slots = vec![P::default(); shape.slots() as usize].into();
+    let slots = Slice::filled(P::default(), shape.slots() as usize, &FilterArena::heap());
     Built { shape, attempt: SATURATED, slots, key_count: distinct(&hashes).count() as u64 }
 }
 
@@ -157,8 +158,8 @@ fn peel(hasher: &Hasher, mut mixed: Vec<u64>, slots: usize) -> Option<Peeled> {
 }
 
 /// Fills the slots, last peeled first: each key finds the slot it was alone in still empty.
-fn fill<P: Print>(hasher: &Hasher, peeled: &Peeled, slots: usize) -> Box<[P]> {
-    let mut filled = vec![P::default(); slots].into_boxed_slice();
+fn fill<P: Print>(hasher: &Hasher, peeled: &Peeled, slots: usize) -> Slice<P> {
+    let mut filled = Slice::filled(P::default(), slots, &FilterArena::heap());
     for (&mixed, &rank) in peeled.mixed.iter().zip(&peeled.ranks).rev() {
         let (places, spread) = hasher.places(mixed);
         let [first, second, third] = places.map(|place| filled[place]);

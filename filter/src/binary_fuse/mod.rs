@@ -19,7 +19,6 @@
 //! Source: Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters", JEA 27, 2022,
 //! <https://arxiv.org/abs/2201.01174>.
 
-use alloc::boxed::Box;
 use core::fmt;
 
 mod build;
@@ -35,6 +34,7 @@ use place::{ATTEMPTS, Hasher, SATURATED};
 use print::Print;
 use shape::Shape;
 
+use crate::arena::Slice;
 use crate::line::prefetch;
 use crate::params::columns_fpr;
 
@@ -63,7 +63,7 @@ pub type BinaryFuse16 = BinaryFuse<u16>;
 #[derive(Clone)]
 pub struct BinaryFuse<P> {
     hasher: Hasher,
-    slots: Box<[P]>,
+    slots: Slice<P>,
     shape: Shape,
     attempt: u8,
     key_count: u64,
@@ -90,7 +90,7 @@ impl<P: Print> BinaryFuse<P> {
         Self::from_parts(shape, attempt, slots, key_count)
     }
 
-    fn from_parts(shape: Shape, attempt: u8, slots: Box<[P]>, key_count: u64) -> Self {
+    fn from_parts(shape: Shape, attempt: u8, slots: Slice<P>, key_count: u64) -> Self {
         assert_eq!(slots.len() as u64, shape.slots(), "as many slots as the shape says");
         Self { hasher: Hasher::new(shape, attempt), slots, shape, attempt, key_count }
     }

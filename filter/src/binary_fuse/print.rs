@@ -1,6 +1,6 @@
 //! The fingerprint of a key: 8 or 16 bits of its hash.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::ops::BitXor;
 
@@ -18,7 +18,7 @@ pub trait Print: Copy + Debug + Default + Eq + BitXor<Output = Self> + Send + Sy
     fn put_all(prints: &[Self], bytes: &mut Vec<u8>);
 
     /// Of the stored form.
-    fn take_all(bytes: &[u8]) -> Box<[Self]>;
+    fn take_all(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self>;
 }
 
 impl Print for u8 {
@@ -33,8 +33,8 @@ impl Print for u8 {
         bytes.extend_from_slice(prints);
     }
 
-    fn take_all(bytes: &[u8]) -> Box<[Self]> {
-        bytes.into()
+    fn take_all(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self> {
+        bytes.iter().copied()
     }
 }
 
@@ -50,8 +50,8 @@ impl Print for u16 {
         bytes.extend(prints.iter().flat_map(|print| print.to_le_bytes()));
     }
 
-    fn take_all(bytes: &[u8]) -> Box<[Self]> {
+    fn take_all(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self> {
         let (prints, _) = bytes.as_chunks();
-        prints.iter().map(|bytes| Self::from_le_bytes(*bytes)).collect()
+        prints.iter().map(|bytes| Self::from_le_bytes(*bytes))
     }
 }

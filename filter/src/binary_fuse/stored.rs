@@ -15,6 +15,7 @@ use super::BinaryFuse;
 use super::place::SATURATED;
 use super::print::Print;
 use super::shape::Shape;
+use crate::arena::{FilterArena, Slice};
 use crate::decode_error::DecodeError;
 
 /// What the payload needs to be read, but for the number of its keys.
@@ -70,9 +71,14 @@ impl<P: Print> BinaryFuse<P> {
 
     /// The filter that a payload holds, of as many bytes as its header says. Nothing is checked again
     /// when it is asked.
-    pub(crate) fn from_payload(header: &Header, payload: &[u8], key_count: u64) -> Self {
+    pub(crate) fn from_payload(
+        header: &Header,
+        payload: &[u8],
+        key_count: u64,
+        arena: &FilterArena,
+    ) -> Self {
         debug_assert_eq!(P::BITS, header.print_bits);
-        let slots = P::take_all(payload);
+        let slots = Slice::collected(P::take_all(payload), arena);
         Self::from_parts(header.shape, header.attempt, slots, key_count)
     }
 }

@@ -58,7 +58,8 @@ fn without_a_seed_every_key_is_a_maybe() {
     assert_eq!(filter.expected_fpr(), 1.0);
     assert_eq!(filter.key_count(), 1_000);
     assert!(hashes(2, 1_000).iter().all(|&hash| filter.may_contain_hash(hash)));
-    let stored = BinaryFuse16::from_payload(&filter.header(), &filter.to_payload(), 1_000);
+    let heap = crate::FilterArena::heap();
+    let stored = BinaryFuse16::from_payload(&filter.header(), &filter.to_payload(), 1_000, &heap);
     assert!(hashes(3, 1_000).iter().all(|&hash| stored.may_contain_hash(hash)));
 }
 

@@ -46,6 +46,7 @@ pub use describe::{Field, describe};
 pub use kind::FilterKind;
 pub use trailer::{TRAILER_BYTES_MAX, Trailer};
 
+use crate::arena::FilterArena;
 use crate::decode_error::DecodeError;
 use crate::range_filter::RangeFilter;
 use crate::ribbon::COLUMNS_MAX;
@@ -108,6 +109,20 @@ const COLUMNS: f64 = COLUMNS_MAX as f64;
 /// every key for a "maybe".
 pub fn decode(bytes: &[u8], expected: Expected) -> Result<TableFilter, DecodeError> {
     decode_columns(bytes, expected, COLUMNS)
+}
+
+/// As [`decode`], with the filter's memory in `arena`.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub fn decode_in(
+    bytes: &[u8],
+    expected: Expected,
+    arena: &FilterArena,
+) -> Result<TableFilter, DecodeError> {
+    let trailer = Trailer::read(bytes, bytes.len() as u64, expected)?;
+    trailer.decode_in(bytes, COLUMNS, arena)
 }
 
 /// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other filter

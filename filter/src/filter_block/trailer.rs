@@ -5,11 +5,11 @@ use core::ops::Range;
 
 use super::parameters::Parameters;
 use super::{COLUMNS, Expected, FilterKind, VERSION, check_crc32, varint};
+use crate::arena::{FilterArena, Slice};
 use crate::binary_fuse::{BinaryFuse8, BinaryFuse16};
 use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::hash::HASH_VERSION;
-use crate::huge_pages;
 use crate::line::Line;
 use crate::range_filter::RangeFilter;
 use crate::ribbon::Ribbon;
@@ -102,21 +102,35 @@ impl Trailer {
     ///
     /// [`DecodeError`] if `front` is too short, a group damaged, or it is a range filter.
     pub fn decode(&self, front: &[u8], columns: f64) -> Result<TableFilter, DecodeError> {
+        self.decode_in(front, columns, &FilterArena::heap())
+    }
+
+    /// As [`decode`](Self::decode), with the filter's memory in `arena`.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`](Self::decode).
+    pub fn decode_in(
+        &self,
+        front: &[u8],
+        columns: f64,
+        arena: &FilterArena,
+    ) -> Result<TableFilter, DecodeError> {
         let front = self.checked_front(front, columns)?;
         Ok(match &self.parameters {
             &Parameters::BlockedBloom { probes } => {
                 let (lines, _) = front.as_chunks();
-                let lines = huge_pages::collected(lines.iter().map(Line::from_bytes));
+                let lines = Slice::collected(lines.iter().map(Line::from_bytes), arena);
                 BlockedBloom::from_lines(lines, probes, self.key_count).into()
             }
             Parameters::Ribbon(header) => {
-                Ribbon::from_payload(&header.layout(), front, columns, self.key_count).into()
+                Ribbon::from_payload(&header.layout(), front, columns, self.key_count, arena).into()
             }
             Parameters::BinaryFuse(header) if header.print_bits() == u8::BITS => {
-                BinaryFuse8::from_payload(header, front, self.key_count).into()
+                BinaryFuse8::from_payload(header, front, self.key_count, arena).into()
             }
             Parameters::BinaryFuse(header) => {
-                BinaryFuse16::from_payload(header, front, self.key_count).into()
+                BinaryFuse16::from_payload(header, front, self.key_count, arena).into()
             }
             Parameters::Range(_) => {
                 let value = FilterKind::Range as u64;

@@ -24,6 +24,7 @@ use super::shape::{
     layer_starts,
 };
 use super::solve::solve;
+use crate::arena::FilterArena;
 
 /// So many keys or fewer make a last layer of one block, and one before it that is tried with several
 /// seeds, until they fill all of their slots but a few.
@@ -47,9 +48,11 @@ pub(crate) fn build(path: Path, hashes: &[u64], bits_per_key: f64) -> Ribbon {
     let missing = f64::from(columns.get()) - bits_per_key;
     // A share, below 1, of the blocks.
     shape.upper = (shape.blocks as f64 * missing).round() as u64;
+    // Most are written to a file and read back from there, into an arena.
+    let heap = FilterArena::heap();
     let groups = (0..shape.group_count())
         .map(|index| {
-            let mut group = Group::zeroed(shape.group(index));
+            let mut group = Group::zeroed(shape.group(index), &heap);
             solve(path, &bands, index, &mut group);
             group
         })

@@ -1,9 +1,7 @@
 //! A column group: the words of up to eight columns, in whole cache lines.
 
-use alloc::boxed::Box;
-
 use super::shape::GroupShape;
-use crate::huge_pages;
+use crate::arena::{FilterArena, Slice};
 
 /// Words of a line.
 pub(crate) const LINE_WORDS: usize = 8;
@@ -18,14 +16,14 @@ pub(crate) struct WordLine(pub(crate) [u64; LINE_WORDS]);
 /// So every question may read eight words of its own block and of the next, used or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
-    pub(crate) lines: Box<[WordLine]>,
+    pub(crate) lines: Slice<WordLine>,
     pub(crate) shape: GroupShape,
 }
 
 impl Group {
-    pub(crate) fn zeroed(shape: GroupShape) -> Self {
-        let lines = huge_pages::filled(WordLine([0; LINE_WORDS]), Self::lines_of(shape));
-        Self { lines: lines.into(), shape }
+    pub(crate) fn zeroed(shape: GroupShape, arena: &FilterArena) -> Self {
+        let lines = Slice::filled(WordLine([0; LINE_WORDS]), Self::lines_of(shape), arena);
+        Self { lines, shape }
     }
 
     /// Lines of a group of this shape.
@@ -34,8 +32,8 @@ impl Group {
     }
 
     /// The words of a stored group of this shape.
-    pub(crate) fn from_bytes(shape: GroupShape, bytes: &[u8]) -> Self {
-        let mut group = Self::zeroed(shape);
+    pub(crate) fn from_bytes(shape: GroupShape, bytes: &[u8], arena: &FilterArena) -> Self {
+        let mut group = Self::zeroed(shape, arena);
         let (words, _) = bytes.as_chunks();
         for (word, bytes) in group.lines.iter_mut().flat_map(|line| &mut line.0).zip(words) {
             *word = u64::from_le_bytes(*bytes);

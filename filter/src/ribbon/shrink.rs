@@ -36,7 +36,8 @@ impl Ribbon {
         self.set_shape(shape);
     }
 
-    /// The filter that [`shrink_to`](Self::shrink_to) makes of this one, which stays as it is.
+    /// The filter that [`shrink_to`](Self::shrink_to) makes of this one, which stays as it is. In the
+    /// same [arena](crate::FilterArena).
     #[must_use]
     pub fn shrunk_to(&self, columns: f64) -> Self {
         let Some(shape) = self.shape.shrunk(columns) else { return self.clone() };
@@ -85,12 +86,12 @@ impl Shape {
 }
 
 impl Group {
-    /// The first columns of each block, as many as `shape` says.
+    /// The first columns of each block, as many as `shape` says, in the same arena.
     fn shrunk(&self, shape: GroupShape) -> Self {
         if shape == self.shape {
             return self.clone();
         }
-        let mut shrunk = Self::zeroed(shape);
+        let mut shrunk = Self::zeroed(shape, self.lines.arena());
         for block in 0..shape.blocks {
             let first = self.shape.first_word(block) as usize; // It is in memory.
             let columns = core::array::from_fn(|i| self.word(first + i));

@@ -30,6 +30,7 @@ use super::Ribbon;
 use super::group::{Group, LINE_WORDS};
 use super::path::Path;
 use super::shape::{COLUMNS_MAX, GROUP_COLUMNS, GroupShape, LAYERS_MAX, Shape};
+use crate::arena::FilterArena;
 use crate::decode_error::DecodeError;
 
 /// Groups start at multiples of so many bytes.
@@ -200,6 +201,7 @@ impl Ribbon {
         payload: &[u8],
         columns: f64,
         key_count: u64,
+        arena: &FilterArena,
     ) -> Self {
         let shape = layout.shrunk(columns);
         let groups = (0..shape.group_count())
@@ -209,9 +211,9 @@ impl Ribbon {
                 let bytes = &bytes[..8 * stored.words() as usize];
                 let wanted = shape.group(index);
                 if wanted == stored {
-                    Group::from_bytes(stored, bytes)
+                    Group::from_bytes(stored, bytes, arena)
                 } else {
-                    first_columns(wanted, stored, bytes)
+                    first_columns(wanted, stored, bytes, arena)
                 }
             })
             .collect();
@@ -221,9 +223,14 @@ impl Ribbon {
 }
 
 /// The first columns of a stored group, of each block as many as are wanted.
-fn first_columns(wanted: GroupShape, stored: GroupShape, bytes: &[u8]) -> Group {
+fn first_columns(
+    wanted: GroupShape,
+    stored: GroupShape,
+    bytes: &[u8],
+    arena: &FilterArena,
+) -> Group {
     let (words, _) = bytes.as_chunks();
-    let mut group = Group::zeroed(wanted);
+    let mut group = Group::zeroed(wanted, arena);
     for block in 0..stored.blocks {
         let first = stored.first_word(block) as usize; // It is in memory.
         let count = usize::from(wanted.block_columns(block));
@@ -254,7 +261,8 @@ mod tests {
             for columns in
                 (4..=4 * u32::from(COLUMNS_MAX)).map(|quarters| f64::from(quarters) / 4.0)
             {
-                let first = Ribbon::from_payload(&layout, &payload, columns, 3_000);
+                let first =
+                    Ribbon::from_payload(&layout, &payload, columns, 3_000, &FilterArena::heap());
                 let shrunk = whole.shrunk_to(columns);
                 assert!(first.shape == shrunk.shape, "{columns} of {bits_per_key}");
                 assert!(first.groups == shrunk.groups, "{columns} of {bits_per_key}");

@@ -9,6 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use sievedb_filter::FilterArena;
 use sievedb_format::{InternalKey, Kind, RangeTombstone, SEQUENCE_MAX, Trailer};
 use sievedb_sstable::{
     BlockCache, BlockCounts, CacheUse, Compression, FilterState, FilterUnusable, ReadError, Table,
@@ -214,7 +215,7 @@ fn an_unreadable_filter_is_unusable() {
     let built = build(&numbered(100), TableOptions::new());
     let place = built.summary.filter;
     let source = BadFilter(built.bytes.into(), place.unwrap().offset);
-    let filter = FilterState::load(&source, &IDENTITY, place);
+    let filter = FilterState::load(&source, &IDENTITY, place, &FilterArena::heap());
     assert!(matches!(filter, FilterState::Unusable(FilterUnusable::Io(_))), "{filter:?}");
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sievedb_filter::{FilterKind, key_hash};
+use sievedb_filter::{FilterArena, FilterKind, key_hash};
 use sievedb_sstable::{FilterState, FilterUnusable, PrefixExtractor, TableOptions, TableSource};
 
 use crate::support::{Built, Entry, IDENTITY, build};
@@ -108,7 +108,8 @@ fn a_prefix_filter_of_another_extractor_is_refused() {
     }
     // Nor is it taken for the point filter, nor that one for it.
     let source: Arc<dyn TableSource> = Arc::new(Bytes::from(built.bytes.clone()));
-    let points = FilterState::load(&*source, &IDENTITY, built.summary.prefix_filter);
+    let points =
+        FilterState::load(&*source, &IDENTITY, built.summary.prefix_filter, &FilterArena::heap());
     assert!(refused(&points), "{points:?}");
     let mut swapped = built;
     swapped.summary.prefix_filter = swapped.summary.filter;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::test_runner::{Config, RngSeed};
+use sievedb_filter::FilterArena;
 use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
 use sievedb_sstable::{
     BlockCache, FilterState, PrefixExtractor, ReadError, Table, TableIdentity, TableOptions,
@@ -81,7 +82,7 @@ impl Built {
     /// Loads the filter from other bytes as if they were this table.
     pub(crate) fn filter_in(&self, bytes: &[u8]) -> FilterState {
         let source = Bytes::copy_from_slice(bytes);
-        FilterState::load(&source, &self.identity, self.summary.filter)
+        FilterState::load(&source, &self.identity, self.summary.filter, &FilterArena::heap())
     }
 
     /// As [`filter_in`](Self::filter_in), its prefix filter for `extractor`.
@@ -93,7 +94,7 @@ impl Built {
         let source = Bytes::copy_from_slice(bytes);
         let hash_seed = extractor.hash_seed(self.identity.hash_seed);
         let identity = TableIdentity { hash_seed, ..self.identity };
-        FilterState::load(&source, &identity, self.summary.prefix_filter)
+        FilterState::load(&source, &identity, self.summary.prefix_filter, &FilterArena::heap())
     }
 
     pub(crate) fn filter(&self) -> FilterState {

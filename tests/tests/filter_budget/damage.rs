@@ -43,7 +43,7 @@ fn filters_that_cannot_be_read_again_are_told_and_hide_nothing() {
         let not_whole = db.stats().filters_not_whole;
         assert!(not_whole > 1, "{name}");
         for _ in 0..3 {
-            db.set_filter_bytes_max(u64::MAX);
+            db.set_filter_bytes_max(u64::MAX).unwrap();
         }
         // One file may still be open, as it was.
         let unusable = db.stats().filters_unusable;
@@ -57,7 +57,7 @@ fn filters_that_cannot_be_read_again_are_told_and_hide_nothing() {
         assert!(sum(&db, |level| level.filter_bytes) >= before, "{name}: what was there stays");
         assert_all_readable(&db, 0..KEYS);
         // What is left may still be given up.
-        db.set_filter_bytes_max(before / 2);
+        db.set_filter_bytes_max(before / 2).unwrap();
         assert!(filter_bytes(&db) <= before / 2, "{name}");
         assert_all_readable(&db, 0..KEYS / 10);
     }

@@ -16,11 +16,11 @@ fn a_budget_that_is_cut_and_raised_gives_a_curve() {
     let runs = sum(&db, |level| level.runs) as f64;
     assert!(runs >= 3.0 && whole > KEYS, "{runs} runs, {whole} bytes");
     // Brings all blocks that the lookups need into the cache.
-    db.set_filter_bytes_max(0);
+    db.set_filter_bytes_max(0).unwrap();
     assert_eq!(filter_bytes(&db), 0);
     let without = needless_reads(&db, LOOKUPS);
     assert_all_readable(&db, 0..KEYS);
-    db.set_filter_bytes_max(u64::MAX);
+    db.set_filter_bytes_max(u64::MAX).unwrap();
     let beginning = needless_reads(&db, LOOKUPS);
 
     let percents = [100, 50, 25, 10, 5, 0];
@@ -28,7 +28,7 @@ fn a_budget_that_is_cut_and_raised_gives_a_curve() {
     let mut rates = Vec::new();
     for percent in percents {
         let bytes_max = whole * percent / 100 * 16 / 15;
-        db.set_filter_bytes_max(bytes_max);
+        db.set_filter_bytes_max(bytes_max).unwrap();
         assert!(filter_bytes(&db) <= bytes_max, "{percent} %: {} bytes", filter_bytes(&db));
         assert!(
             percent <= 5 || filter_bytes(&db) >= bytes_max * 8 / 10,
@@ -52,11 +52,11 @@ fn a_budget_that_is_cut_and_raised_gives_a_curve() {
     }
     assert_eq!(filter_bytes(&db), 0);
     for (percent, down) in percents.into_iter().zip(rates).rev() {
-        db.set_filter_bytes_max(whole * percent / 100 * 16 / 15);
+        db.set_filter_bytes_max(whole * percent / 100 * 16 / 15).unwrap();
         let up = needless_reads(&db, LOOKUPS);
         assert!((up - down).abs() <= 0.25 * down + 0.001, "{percent} %: {down} and then {up}");
     }
-    db.set_filter_bytes_max(u64::MAX);
+    db.set_filter_bytes_max(u64::MAX).unwrap();
     assert_eq!(filter_bytes(&db), whole);
     assert_eq!(needless_reads(&db, LOOKUPS).to_bits(), beginning.to_bits());
     assert_eq!(db.stats().filters_not_whole, 0);

@@ -32,7 +32,7 @@ fn a_store_is_opened_with_what_fits() {
         // A group of eight columns is read as a whole.
         assert!(percent > 0 || saved >= whole * 9 / 10, "{percent} %: {saved} bytes were not read");
         assert_all_readable(&db, 0..KEYS / 10);
-        db.set_filter_bytes_max(whole * 2);
+        db.set_filter_bytes_max(whole * 2).unwrap();
         assert_eq!(filter_bytes(&db), whole, "{percent} %");
     }
 }

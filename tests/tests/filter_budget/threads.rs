@@ -34,7 +34,7 @@ fn readers_see_every_key_while_the_budget_changes() {
         }
         for round in 0..60_u64 {
             let bytes_max = rng.number() % (whole * 5 / 4);
-            db.set_filter_bytes_max(bytes_max);
+            db.set_filter_bytes_max(bytes_max).unwrap();
             let found = filter_bytes(&db);
             assert!(found <= bytes_max, "{found} bytes, {bytes_max} are allowed");
             if round % 10 == 9 {
@@ -43,6 +43,6 @@ fn readers_see_every_key_while_the_budget_changes() {
         }
         is_over.store(true, Relaxed);
     });
-    db.set_filter_bytes_max(u64::MAX);
+    db.set_filter_bytes_max(u64::MAX).unwrap();
     db.compact().unwrap();
 }

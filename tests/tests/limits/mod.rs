@@ -39,7 +39,8 @@ fn check(db: &Db, entries: &[(Vec<u8>, Vec<u8>)], when: &str) {
 
 /// Takes `entries` through log, memtable, table and compaction, with reopenings in between.
 fn check_journey(path: &Path, entries: &[(Vec<u8>, Vec<u8>)]) {
-    let open = || Options::new().open(path).unwrap();
+    // The longest value must fit three quarters of it.
+    let open = || Options::new().memtable_bytes_max(1 << 30).open(path).unwrap();
     let db = open();
     for (key, value) in entries {
         db.insert(key, value).unwrap();

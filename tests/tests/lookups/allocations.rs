@@ -45,7 +45,8 @@ fn a_miss_allocates_nothing() {
     reset_largest();
     let db = three_runs();
     let absent = || (1..KEYS).step_by(2).map(u32::to_be_bytes);
-    let calls: [(&str, &dyn Fn([u8; 4]) -> bool); 3] = [
+    type Call<'a> = &'a dyn Fn([u8; 4]) -> bool;
+    let calls: [(&str, Call<'_>); 3] = [
         ("get", &|key| db.get(key).unwrap().is_some()),
         ("contains_key", &|key| db.contains_key(key).unwrap()),
         ("may_contain", &|key| {

@@ -46,7 +46,7 @@ fn change_filters(shared: &Shared) {
     let mut random = Random::new(shared.seed ^ 9);
     while !shared.is_over() {
         let bytes_max = u64::from(random.below(30)).pow(3) * 10;
-        db.set_filter_bytes_max(bytes_max);
+        db.set_filter_bytes_max(bytes_max).unwrap();
         let found = db.stats().memory.filter_bytes;
         assert!(found <= bytes_max, "{found} bytes of filters, {bytes_max} are allowed");
         let policy = FilterPolicy::default().bits_per_key(f64::from(random.below(20)));
@@ -54,7 +54,7 @@ fn change_filters(shared: &Shared) {
         mirror.set_filter_policy(policy).unwrap();
         thread::sleep(Duration::from_millis(u64::from(random.below(50))));
     }
-    db.set_filter_bytes_max(u64::MAX);
+    db.set_filter_bytes_max(u64::MAX).unwrap();
 }
 
 /// Several snapshots, each read again and again over flushes and compactions.

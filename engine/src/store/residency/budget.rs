@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// Bounds the filters of all keyspaces together. At return they are within the bound.
-    pub(crate) fn set_filter_bytes_max(&self, bytes_max: u64) {
+    pub(in crate::store) fn set_filter_bytes_max(&self, bytes_max: u64) {
         let memory = &self.tables.memory;
         self.residency.bytes_max.store(bytes_max, SeqCst);
         if bytes_max < memory.limit(MemoryUse::Filters) {

@@ -1,0 +1,176 @@
+//! The memory budget at work: memtables of all keyspaces within their part, and changes of the budget.
+
+use std::time::Duration;
+
+use super::Store;
+use crate::{Error, Result, commit::Write, memory::MemoryUse, memory_budget::MemoryBudget};
+
+/// The delay of a write right before it has to wait for memory. A flush takes less time than the
+/// compactions that other delays wait for.
+const DELAY_MAX: Duration = Duration::from_micros(100);
+
+/// What a write of `bytes` has to do while memtables take `used` of `limit` bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Go on after a delay, which may be zero.
+    Delay(Duration),
+    /// Wait for a flush.
+    Wait,
+    /// It never fits: at most so many bytes do.
+    Never(u64),
+}
+
+/// Whether there is room for a write. Pure.
+///
+/// From 3/4 of the limit on writers are slowed in proportion, so that they settle at the speed of the
+/// flushes. A quarter of what is left must stay: new memtables need filters, at most a fifth of it for a
+/// batch of any number of keyspaces.
+pub(super) fn room(bytes: u64, used: u64, limit: u64) -> Room {
+    let share = |bytes: u64| bytes - bytes / 4;
+    if bytes > share(limit) {
+        return Room::Never(share(limit));
+    }
+    let left = limit.saturating_sub(used);
+    if bytes > share(left) {
+        return Room::Wait;
+    }
+    let over = used.saturating_sub(share(limit));
+    let slowed = over as f64 / (limit - share(limit)).max(1) as f64;
+    Room::Delay(DELAY_MAX.mul_f64(slowed.min(1.0)))
+}
+
+impl Write {
+    /// Memory that the entries will take in memtables.
+    fn charge_bytes(&self) -> u64 {
+        self.targets.iter().map(|target| target.charge_bytes as u64).sum()
+    }
+}
+
+impl Store {
+    /// Whether memtables have room for `write`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WriteTooLarge`] if they never have.
+    pub(super) fn room(&self, write: &Write) -> Result<Room> {
+        let (memory, bytes) = (&self.tables.memory, write.charge_bytes());
+        if bytes == 0 {
+            // A record about keyspaces.
+            return Ok(Room::Delay(Duration::ZERO));
+        }
+        match room(bytes, memory.memtable_bytes(), memory.limit(MemoryUse::Memtables)) {
+            Room::Never(bytes_max) => Err(Error::WriteTooLarge { bytes, bytes_max }),
+            room => Ok(room),
+        }
+    }
+
+    /// Freezes the largest memtables until active ones take at most half of what memtables may take: the
+    /// other half is for those that are being flushed. Whether any was frozen.
+    ///
+    /// The caller holds the placement lock.
+    pub(super) fn freeze_largest(&self) -> bool {
+        let memory = &self.tables.memory;
+        let mut froze = false;
+        while memory.bytes(MemoryUse::Memtables) > memory.limit(MemoryUse::Memtables) / 2 {
+            let trees = self.trees.read();
+            let begun = trees.values().filter_map(|tree| {
+                let active = &tree.view().active;
+                active.first_sequence()?;
+                Some((active.memtable.memory_bytes(), tree))
+            });
+            let Some((_, largest)) = begun.max_by_key(|(bytes, _)| *bytes) else { break };
+            if !largest.freeze() {
+                break;
+            }
+            froze = true;
+        }
+        froze
+    }
+
+    /// Waits until memtables have room for `write`. Others may take it before it is placed.
+    ///
+    /// # Errors
+    ///
+    /// As [`room`](Self::room), and why memtables cannot be flushed.
+    pub(super) fn wait_for_room(&self, write: &Write) -> Result<()> {
+        let nothing_is_flushed = || self.tables.memory.bytes(MemoryUse::FrozenMemtables) == 0;
+        loop {
+            {
+                let _placement = self.placement.lock();
+                if self.room(write)? != Room::Wait {
+                    return Ok(());
+                }
+                if !self.freeze_largest() && nothing_is_flushed() {
+                    // A large write waits for the half that is active.
+                    for tree in self.trees.read().values() {
+                        tree.freeze();
+                    }
+                }
+            }
+            if self.options.worker_threads == 0 {
+                // Nobody tries again by himself after a full disk.
+                self.background.retry();
+            }
+            self.background.wake();
+            let may_fit = || self.room(write).map_or(true, |room| room != Room::Wait);
+            self.wait_for_work(|_| may_fit() || nothing_is_flushed())?;
+        }
+    }
+
+    /// Changes the memory budget. What is too much now goes: blocks of the cache and parts of filters before
+    /// it returns, memtables by flushes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`]; the budget is as it was then.
+    pub(crate) fn change_memory_budget(
+        &self,
+        change: impl FnOnce(&mut MemoryBudget),
+    ) -> Result<()> {
+        let mut budget = self.memory_budget.lock();
+        let mut changed = *budget;
+        change(&mut changed);
+        let parts = changed.divide(self.options.worker_threads)?;
+        *budget = changed;
+        self.tables.set_memory_limits(&parts);
+        self.set_filter_bytes_max(parts.filters);
+        drop(budget);
+        {
+            let _placement = self.placement.lock();
+            self.freeze_largest();
+        }
+        self.background.wake();
+        self.run_inline();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_slowed_and_then_wait() {
+        let limit = 1_000;
+        let mut last = Duration::ZERO;
+        for used in (0..=760).step_by(10) {
+            assert_eq!(room(1, used.min(750), limit), Room::Delay(Duration::ZERO), "{used}");
+        }
+        for used in (760..=990).step_by(10) {
+            let Room::Delay(delay) = room(1, used, limit) else { panic!("{used} waits") };
+            assert!(delay > last && delay <= DELAY_MAX, "{used}: {delay:?}");
+            last = delay;
+        }
+        let cases = [
+            ("all is taken", 1, 1_000, Room::Wait),
+            ("more than all", 1, 5_000, Room::Wait),
+            ("a large one that fits", 750, 0, Room::Delay(Duration::ZERO)),
+            ("a large one that fits later", 750, 10, Room::Wait),
+            ("one that never fits", 751, 0, Room::Never(750)),
+            ("a quarter of what is left stays", 60, 930, Room::Wait),
+        ];
+        for (name, bytes, used, want) in cases {
+            assert_eq!(room(bytes, used, limit), want, "{name}");
+        }
+    }
+}

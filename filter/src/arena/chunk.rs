@@ -1,0 +1,112 @@
+//! Memory from the system, in large pages where it grants them.
+
+use core::ptr::NonNull;
+
+use super::CHUNK_BYTES;
+
+/// Memory of a multiple of [`CHUNK_BYTES`], at one. Back to the system when it is dropped.
+pub(super) struct Chunk {
+    first: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: it owns its memory, and gives out nothing but addresses.
+unsafe impl Send for Chunk {}
+
+impl Chunk {
+    /// A chunk of `bytes` bytes, a multiple of [`CHUNK_BYTES`]; `None` if the system has no more.
+    pub(super) fn new(bytes: usize) -> Option<Self> {
+        assert!(bytes > 0 && bytes.is_multiple_of(CHUNK_BYTES));
+        let first = memory::take(bytes)?;
+        Some(Self { first, bytes })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The byte at `offset`.
+    pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < self.bytes);
+        // SAFETY: it lies within the chunk.
+        unsafe { self.first.add(offset) }
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: `take` gave it, for so many bytes, and whoever had a piece has given it back.
+        unsafe { memory::give_back(self.first, self.bytes) }
+    }
+}
+
+/// Straight from the system: what an allocator is given back it may keep.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod memory {
+    use core::ptr::{self, NonNull};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use super::super::CHUNK_BYTES;
+
+    /// Maps more than asked for, and unmaps what lies before and behind the aligned part.
+    pub(super) fn take(bytes: usize) -> Option<NonNull<u8>> {
+        let mapped_bytes = bytes.checked_add(CHUNK_BYTES)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, where the system likes.
+        let mapped =
+            unsafe { mmap_anonymous(ptr::null_mut(), mapped_bytes, access, MapFlags::PRIVATE) };
+        let mapped = mapped.ok()?.cast::<u8>();
+        let before = mapped.addr().next_multiple_of(CHUNK_BYTES) - mapped.addr();
+        let first = mapped.wrapping_add(before);
+        for (start, bytes) in [(mapped, before), (first.wrapping_add(bytes), CHUNK_BYTES - before)]
+        {
+            if bytes > 0 {
+                // SAFETY: within the new mapping, and nobody has it.
+                let unmapped = unsafe { munmap(start.cast(), bytes) };
+                // What stays mapped is never written, and so takes no memory.
+                let _ = unmapped;
+            }
+        }
+        // SAFETY: within the new mapping, and the advice changes no byte.
+        let advised = unsafe { madvise(first.cast(), bytes, Advice::LinuxHugepage) };
+        // A system without large pages refuses: all is as before then.
+        let _ = advised;
+        NonNull::new(first)
+    }
+
+    /// # Safety
+    ///
+    /// [`take`] returned `first` for `bytes`, and nobody uses them any more.
+    pub(super) unsafe fn give_back(first: NonNull<u8>, bytes: usize) {
+        // SAFETY: a mapping of ours, which nobody uses: the caller's promise.
+        let unmapped = unsafe { munmap(first.as_ptr().cast(), bytes) };
+        debug_assert!(unmapped.is_ok(), "a mapping of ours");
+    }
+}
+
+/// From the allocator.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod memory {
+    use std::{
+        alloc::{self, Layout},
+        ptr::NonNull,
+    };
+
+    use super::super::CHUNK_BYTES;
+
+    pub(super) fn take(bytes: usize) -> Option<NonNull<u8>> {
+        let layout = Layout::from_size_align(bytes, CHUNK_BYTES).ok()?;
+        // SAFETY: a chunk is never empty.
+        NonNull::new(unsafe { alloc::alloc(layout) })
+    }
+
+    /// # Safety
+    ///
+    /// [`take`] returned `first` for `bytes`, and nobody uses them any more.
+    pub(super) unsafe fn give_back(first: NonNull<u8>, bytes: usize) {
+        let layout = Layout::from_size_align(bytes, CHUNK_BYTES).expect("it was one before");
+        // SAFETY: `take` has allocated it with this layout: the caller's promise.
+        unsafe { alloc::dealloc(first.as_ptr(), layout) }
+    }
+}

@@ -1,0 +1,238 @@
+//! Pieces against a model, and filters in an arena against the same on the heap.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{chunk::Chunk, holes::Holes, *};
+use crate::filter_block::{self, Expected, FilterKind};
+use crate::line::{LINE_BYTES, Line};
+use crate::ribbon::Ribbon;
+use crate::table_filter::TableFilter;
+
+const EXPECTED: Expected = Expected { hash_seed: 1, salt: 2 };
+
+/// What to do next: take so many lines, or give back the piece of this number.
+#[derive(Debug, Clone)]
+enum Step {
+    Take(usize),
+    GiveBack(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let lines_of_chunk = CHUNK_BYTES / LINE_BYTES;
+    let take = prop_oneof![
+        4 => 1..lines_of_chunk,
+        2 => 1..200_usize,
+        1 => Just(lines_of_chunk),
+        1 => lines_of_chunk..3 * lines_of_chunk,
+        1 => Just(0),
+    ];
+    let step = prop_oneof![take.prop_map(Step::Take), any::<usize>().prop_map(Step::GiveBack)];
+    proptest::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 24 }))]
+
+    /// Pieces keep what was written, lie apart and at multiples of 64, and all of it is counted.
+    #[test]
+    fn pieces_are_apart_and_counted(steps in steps(), bytes_max in proptest::option::of(0..8_usize)) {
+        let arena = FilterArena::new();
+        if let Some(chunks) = bytes_max {
+            arena.set_bytes_max(chunks * CHUNK_BYTES);
+        }
+        let mut pieces: Vec<(u64, Slice<Line>)> = Vec::new();
+        for (number, step) in (0_u64..).zip(steps) {
+            match step {
+                Step::Take(lines) => {
+                    let fill = fill_of(number);
+                    pieces.push((number, Slice::filled(fill, lines, &arena)));
+                }
+                Step::GiveBack(which) if !pieces.is_empty() => {
+                    pieces.swap_remove(which % pieces.len());
+                }
+                Step::GiveBack(_) => {}
+            }
+            let used: usize = pieces.iter().map(|(_, piece)| piece.len() * LINE_BYTES).sum();
+            let stats = arena.stats();
+            prop_assert_eq!(stats.used_bytes, used);
+            prop_assert!(stats.bytes >= used);
+            let chunk_bytes = stats.bytes - heap_bytes(&arena);
+            prop_assert!(chunk_bytes.is_multiple_of(CHUNK_BYTES));
+            if let Some(chunks) = bytes_max {
+                prop_assert!(chunk_bytes <= chunks * CHUNK_BYTES);
+            }
+            let mut places = BTreeMap::new();
+            for (number, piece) in &pieces {
+                prop_assert!(piece.iter().all(|line| *line == fill_of(*number)), "piece {}", number);
+                let first = piece.as_ptr().addr();
+                prop_assert!(first.is_multiple_of(PIECE_BYTES));
+                if !piece.is_empty() {
+                    places.insert(first, first + piece.len() * LINE_BYTES);
+                }
+            }
+            let ends = places.values();
+            prop_assert!(ends.zip(places.keys().skip(1)).all(|(end, next)| end <= next));
+        }
+        pieces.clear();
+        let stats = arena.stats();
+        prop_assert_eq!((stats.used_bytes, heap_bytes(&arena)), (0, 0));
+        prop_assert!(stats.chunks <= 1 && stats.bytes <= CHUNK_BYTES, "{:?}", stats);
+    }
+
+    /// Whatever is taken and given back, the holes and the pieces are all there is.
+    #[test]
+    fn holes_are_what_pieces_leave(sizes in proptest::collection::vec(1..3_000_usize, 1..60)) {
+        let (base, bytes) = (1 << 30, 100_000);
+        let mut holes = Holes::default();
+        holes.add(base, bytes);
+        let mut pieces = Vec::new();
+        let mut left = bytes;
+        for (index, size) in sizes.into_iter().enumerate() {
+            if let Some(first) = holes.take(size) {
+                pieces.push((first, size));
+                left -= size;
+            }
+            if index % 3 == 2 && !pieces.is_empty() {
+                let (first, size) = pieces.swap_remove(index % pieces.len());
+                left += size;
+                prop_assert!(holes.give_back(first, size, base, bytes) >= size);
+            }
+            prop_assert_eq!(holes.bytes(), left);
+        }
+        let mut last = 0;
+        for (first, size) in pieces {
+            last = holes.give_back(first, size, base, bytes);
+        }
+        prop_assert_eq!(holes.bytes(), bytes);
+        prop_assert!(last == bytes || last == 0);
+        prop_assert_eq!(holes.whole_chunks(bytes), 1, "all holes became one");
+    }
+}
+
+fn fill_of(number: u64) -> Line {
+    Line::from_bytes(&[number as u8 ^ 0x5a; LINE_BYTES])
+}
+
+fn heap_bytes(arena: &FilterArena) -> usize {
+    arena.with_space(|space| space.heap_bytes()).expect("an arena")
+}
+
+fn hashes(count: u64) -> Vec<u64> {
+    (0..count).map(|i| crate::key_hash(&i.to_le_bytes(), 3)).collect()
+}
+
+/// Every kind, whole and in part: the same answers, bytes and counts as on the heap.
+#[test]
+fn filters_are_those_of_the_heap() {
+    let present = hashes(60_000);
+    let asked: Vec<u64> = hashes(90_000);
+    let arena = FilterArena::new();
+    let mut filters = Vec::new();
+    for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
+        for bits_per_key in [1.5, 10.0, 18.0] {
+            let built = TableFilter::build(kind, &present, bits_per_key).expect("it is built");
+            let bytes = filter_block::encode(&built, EXPECTED);
+            let on_heap = filter_block::decode(&bytes, EXPECTED).expect("it is whole");
+            for round in 0..12 {
+                let filter = filter_block::decode_in(&bytes, EXPECTED, &arena).expect("whole");
+                assert_eq!(filter_block::encode(&filter, EXPECTED), bytes, "{kind:?} {round}");
+                assert_eq!(filter.memory_bytes(), on_heap.memory_bytes());
+                filters.push((filter, on_heap.clone()));
+            }
+        }
+    }
+    assert!(arena.stats().chunks > 1, "{:?}", arena.stats());
+    for (filter, on_heap) in &filters {
+        for &hash in &asked {
+            assert_eq!(filter.may_contain_hash(hash), on_heap.may_contain_hash(hash));
+        }
+    }
+    drop(filters);
+    assert_eq!(arena.stats().used_bytes, 0);
+    assert!(arena.stats().chunks <= 1);
+}
+
+/// What is made of a filter stays where that is, and its memory is less.
+#[test]
+fn clones_and_shrunk_filters_are_in_the_same_arena() {
+    let built = Ribbon::build(&hashes(700_000), 16.0);
+    let bytes = filter_block::encode(&built.clone().into(), EXPECTED);
+    assert_eq!(FilterArena::heap().stats(), ArenaStats::default());
+    let arena = FilterArena::new();
+    let filter = filter_block::decode_in(&bytes, EXPECTED, &arena).expect("it is whole");
+    let TableFilter::Ribbon(mut filter) = filter else { panic!("a ribbon") };
+    let used = arena.stats().used_bytes;
+    assert!(used > 1 << 20 && used <= filter.memory_bytes());
+    let half = filter.shrunk_to(8.0);
+    assert!(arena.stats().used_bytes.abs_diff(used + used / 2) < used / 10);
+    let copy = half.clone();
+    assert!(arena.stats().used_bytes.abs_diff(2 * used) < used / 10);
+    drop((half, copy));
+    filter.shrink_to(8.0);
+    assert!(arena.stats().used_bytes.abs_diff(used / 2) < used / 10);
+    // The arena outlives its handles as long as a filter is in it.
+    drop(arena);
+    assert!(hashes(700_000).iter().all(|&hash| filter.may_contain_hash(hash)));
+}
+
+#[test]
+fn few_small_filters_take_no_chunk() {
+    let arena = FilterArena::new();
+    let small: Vec<Slice<u64>> = (0..100).map(|_| Slice::filled(1, 100, &arena)).collect();
+    assert_eq!(arena.stats(), ArenaStats { bytes: 80_000, used_bytes: 80_000, chunks: 0 });
+    let large = Slice::filled(7_u8, CHUNK_BYTES + 1, &arena);
+    assert_eq!(arena.stats().chunks, 1);
+    assert_eq!(arena.stats().bytes, 80_000 + 2 * CHUNK_BYTES);
+    // There is room behind it.
+    let beside = Slice::filled(8_u8, CHUNK_BYTES / 2, &arena);
+    assert_eq!(arena.stats().chunks, 1);
+    drop((large, beside));
+    assert_eq!(arena.stats().chunks, 0, "no larger chunk is kept");
+    drop(small);
+    assert_eq!(arena.stats(), ArenaStats::default());
+}
+
+#[test]
+fn chunks_are_aligned_and_can_be_written() {
+    for chunks in [1, 3] {
+        let chunk = Chunk::new(chunks * CHUNK_BYTES).expect("the system has it");
+        assert!(chunk.at(0).addr().get().is_multiple_of(CHUNK_BYTES));
+        for offset in [0, chunk.bytes() - 1] {
+            let byte = chunk.at(offset);
+            // SAFETY: within the chunk, which nobody else has.
+            unsafe { byte.write(7) }
+        }
+    }
+}
+
+/// Threads take and give back at once; what they wrote stays theirs.
+#[test]
+fn threads_share_an_arena() {
+    let arena = FilterArena::new();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let arena = &arena;
+            scope.spawn(move || {
+                let mut kept: Vec<Slice<u64>> = Vec::new();
+                for round in 0..200_u64 {
+                    let lines = 1_000 + (thread * 7_919 + round * 104_729) % 60_000;
+                    kept.push(Slice::filled(thread << 32 | round, lines as usize, arena));
+                    if round % 4 == 3 {
+                        kept.swap_remove(round as usize % kept.len());
+                    }
+                    if kept.len() > 20 {
+                        kept.remove(0);
+                    }
+                    let all_ours = |piece: &Slice<u64>| {
+                        piece.iter().all(|value| *value == piece[0]) && piece[0] >> 32 == thread
+                    };
+                    assert!(kept.iter().all(all_ours));
+                }
+            });
+        }
+    });
+    assert_eq!(arena.stats().used_bytes, 0);
+    assert!(arena.stats().chunks <= 1);
+}

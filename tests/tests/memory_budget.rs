@@ -1,0 +1,291 @@
+//! What a store allocates stays within its memory budget, whatever is done with it.
+//!
+//! A binary of its own: the allocator counts all threads, those of the store too. The tests take turns.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(clippy::print_stdout, reason = "a test tells what it measured")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use sievedb::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, fs::MemoryFs};
+use sievedb_tests::{rng::Rng, settings};
+
+const MIB: usize = 1 << 20;
+
+/// Counts what is allocated, and the most there ever was.
+struct Counting;
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+fn grow(bytes: usize) {
+    let live = LIVE_BYTES.fetch_add(bytes, Relaxed) + bytes;
+    PEAK_BYTES.fetch_max(live, Relaxed);
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came; `realloc` by default is made of
+// the others, so that old and new memory are counted together.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size());
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size());
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `old` came from here and so from `System`; the caller keeps the rest.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is no part of the budget, and does not grow with the data: the log's buffer, counters of
+/// threads, the manifest and what is known of tables and files, what threads have freed and the epoch
+/// of the memtables has not yet, and what four threads hold while they write and read.
+const FIXED_BYTES: usize = 3 * MIB;
+
+#[test]
+fn the_sum_is_never_exceeded() {
+    const BUDGET: usize = 24 * MIB;
+    const KEYSPACES: u64 = 20;
+
+    let _turn = turn();
+    let seed = settings::seed("the_sum_is_never_exceeded", 4);
+    let long = std::env::var_os("SIEVE_LONG").is_some();
+    let writes_of_each = if long { 400_000 } else { 30_000 };
+    let folder = tempfile::tempdir().unwrap();
+    let before = LIVE_BYTES.load(Relaxed);
+    PEAK_BYTES.store(before, Relaxed);
+    // What filters do not take must not hide what others take too much.
+    let options = Options::new().memory_budget(BUDGET as u64).filter_bytes_max(512 << 10);
+    let db = options.open(folder.path()).unwrap();
+    let small = KeyspaceOptions::new().base_level_bytes(4 << 20).table_bytes(2 << 20);
+    let keyspaces: Vec<Keyspace> = (0..KEYSPACES)
+        .map(|number| db.keyspace_with(&format!("{number}"), &small).unwrap())
+        .collect();
+    let done = AtomicBool::new(false);
+    let arena_bytes_max = thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            // Chunks of the filters do not come from the allocator.
+            let mut most = 0;
+            while !done.load(Relaxed) {
+                most = most.max(db.stats().memory.filter_bytes);
+                thread::sleep(std::time::Duration::from_millis(5));
+            }
+            most as usize
+        });
+        let writers: Vec<_> = (0..4_u64)
+            .map(|number| {
+                let keyspaces = &keyspaces;
+                scope.spawn(move || write_and_read(keyspaces, seed ^ number << 32, writes_of_each))
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, Relaxed);
+        sampler.join().unwrap()
+    });
+    let peak = PEAK_BYTES.load(Relaxed) - before;
+    let memory = db.stats().memory;
+    println!("peak {peak}, filters {arena_bytes_max}, budget {BUDGET}; {memory:?}");
+    println!("{:?}", db.stats().background);
+    assert!(db.stats().background.compactions > 0, "the test must do something");
+    assert!(memory.memtable_bytes <= memory.memtable_bytes_max);
+    let sum = peak + arena_bytes_max;
+    assert!(sum <= BUDGET + FIXED_BYTES, "{peak} and {arena_bytes_max} bytes at the most");
+}
+
+/// Writes to all keyspaces, the first ones more than the others, reads back, and scans.
+fn write_and_read(keyspaces: &[Keyspace], seed: u64, writes: u64) {
+    let mut rng = Rng::new(seed);
+    let value = vec![0x5e; 2_000];
+    for number in 0..writes {
+        let low = rng.below(keyspaces.len()).min(rng.below(keyspaces.len()));
+        let keyspace = &keyspaces[low];
+        let key = rng.below(1 << 20).to_be_bytes();
+        let mut value = value[..20 + rng.below(1_000)].to_vec();
+        // Else all of it is compressed away.
+        value.chunks_mut(8).for_each(|word| word[0] = rng.below(256) as u8);
+        keyspace.insert(key, &value).unwrap();
+        match number % 64 {
+            0..8 => {
+                keyspace.get(rng.below(1 << 20).to_be_bytes()).unwrap();
+            }
+            63 => {
+                for entry in keyspace.range(key..).take(50) {
+                    entry.unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A keyspace that nobody writes to takes next to nothing, and one that had one write a little.
+#[test]
+fn idle_keyspaces_cost_little() {
+    const KEYSPACES: usize = 1_000;
+
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memory_budget(16 << 20).open("db").unwrap();
+    let before = LIVE_BYTES.load(Relaxed);
+    let keyspaces: Vec<Keyspace> =
+        (0..KEYSPACES).map(|number| db.keyspace(&format!("{number}")).unwrap()).collect();
+    // With their records in the log and the manifest of a disk in memory.
+    let each = (LIVE_BYTES.load(Relaxed) - before) / KEYSPACES;
+    println!("{each} bytes for an idle keyspace");
+    assert!(each < 4 << 10, "{each} bytes each");
+    for keyspace in &keyspaces {
+        keyspace.insert("key", "value").unwrap();
+    }
+    let memory = db.stats().memory;
+    println!("{memory:?}");
+    assert!(memory.memtable_bytes < memory.memtable_bytes_max / 2, "{memory:?}");
+    assert!(keyspaces.iter().all(|keyspace| keyspace.contains_key("key").unwrap()));
+}
+
+/// What callers hold is told apart, and no part of the rest.
+#[test]
+fn what_callers_hold_is_told() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.block_cache_bytes(0).open("db").unwrap();
+    let value = [7; 1_000];
+    for key in 0..2_000_u32 {
+        db.insert(key.to_be_bytes(), value).unwrap();
+    }
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+    let memtable_bytes = db.stats().memory.memtable_bytes;
+    let mut iterator = db.iter();
+    iterator.next().unwrap().unwrap();
+    db.flush().unwrap();
+    let memory = db.stats().memory;
+    assert!(memory.pinned_bytes > 2_000_000 && memory.pinned_bytes <= memtable_bytes, "{memory:?}");
+    assert!(memory.memtable_bytes < 10_000, "{memory:?}");
+    drop(iterator);
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+
+    // A value that was read from a memtable keeps its batch, after the memtable is gone too.
+    db.insert("large", vec![1; 100_000]).unwrap();
+    let held = db.get("large").unwrap().unwrap();
+    assert!(db.stats().memory.pinned_bytes < 100, "{:?}", db.stats().memory);
+    db.flush().unwrap();
+    let memory = db.stats().memory;
+    assert!((100_000..101_000).contains(&memory.pinned_bytes), "{memory:?}");
+    drop(held);
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+
+    // Each 100th key is in a block of its own.
+    let held: Vec<_> = (0..20_u32).map(|i| db.get((i * 100).to_be_bytes()).unwrap()).collect();
+    let memory = db.stats().memory;
+    assert!((20 * 1_000..20 * 8_192).contains(&memory.pinned_bytes), "{memory:?}");
+    drop(held);
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+}
+
+/// Blocks in the cache are not pinned, those driven out of it are.
+#[test]
+fn cached_blocks_are_not_pinned() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memory_budget(16 << 20).open("db").unwrap();
+    for key in 0..5_000_u32 {
+        db.insert(key.to_be_bytes(), [key as u8; 300]).unwrap();
+    }
+    db.flush().unwrap();
+    let held: Vec<_> = (0..50_u32).map(|i| db.get((i * 100).to_be_bytes()).unwrap()).collect();
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+    let cached = db.stats().memory.block_cache_bytes;
+    assert!(cached > 50 * 300);
+    db.set_memory_budget(8 << 20).unwrap();
+    assert!(db.stats().memory.block_cache_bytes_max <= 3 << 20);
+    drop(held);
+}
+
+#[test]
+fn a_write_that_never_fits_is_refused() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memory_budget(8 << 20).open("db").unwrap();
+    let before = db.stats().last_sequence;
+    let large = vec![1; 2 * MIB];
+    match db.insert("key", &large) {
+        Err(Error::WriteTooLarge { bytes, bytes_max }) => {
+            assert!(bytes > large.len() as u64);
+            assert_eq!(bytes_max, 3 << 19, "three quarters of 2 MiB");
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut batch = db.batch();
+    for key in 0..20_u8 {
+        batch.insert(&db, [key], vec![key; 100_000]).unwrap();
+    }
+    assert!(matches!(batch.commit(Durability::OsBuffer), Err(Error::WriteTooLarge { .. })));
+    assert_eq!(db.stats().last_sequence, before);
+    assert!(db.iter().next().is_none());
+    // One that fits when all else is flushed waits for that.
+    for key in 0..10_u8 {
+        db.insert([key], vec![key; 100_000]).unwrap();
+    }
+    db.insert("key", &large[..MIB]).unwrap();
+    assert!(db.stats().background.flushes > 0);
+    // With a larger budget it fits.
+    db.set_memory_budget(64 << 20).unwrap();
+    db.insert("key", &large).unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), large);
+}
+
+/// Of a budget that is changed every part follows, and what is too much is given up.
+#[test]
+fn the_budget_changes_while_the_store_is_open() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db: Db = options.memory_budget(64 << 20).open("db").unwrap();
+    let other = db.keyspace("other").unwrap();
+    for key in 0..6_000_u32 {
+        db.insert(key.to_be_bytes(), [3; 500]).unwrap();
+        other.insert(key.to_be_bytes(), [4; 200]).unwrap();
+    }
+    let limits = |db: &Db| {
+        let memory = db.stats().memory;
+        let parts = [memory.memtable_bytes_max, memory.filter_bytes_max, memory.writing_bytes_max];
+        parts.map(|bytes| bytes >> 20)
+    };
+    assert_eq!(limits(&db), [16, 16, 8]);
+    assert!(db.stats().memory.memtable_bytes > 4 << 20);
+    assert!(matches!(db.set_memory_budget(1 << 20), Err(Error::InvalidOption { .. })));
+    assert_eq!(limits(&db), [16, 16, 8]);
+    db.set_memory_budget(8 << 20).unwrap();
+    assert_eq!(limits(&db), [2, 2, 1]);
+    assert!(db.stats().memory.memtable_bytes <= 2 << 20, "{:?}", db.stats().memory);
+    for key in 0..6_000_u32 {
+        assert_eq!(db.get(key.to_be_bytes()).unwrap().unwrap(), [3; 500][..]);
+        assert_eq!(other.get(key.to_be_bytes()).unwrap().unwrap(), [4; 200][..]);
+    }
+    let memory = db.stats().memory;
+    assert!(memory.block_cache_bytes <= memory.block_cache_bytes_max, "{memory:?}");
+    assert!(memory.block_cache_bytes_max + memory.index_bytes <= 3 << 20, "{memory:?}");
+}
