@@ -57,9 +57,10 @@ fn a_budget_that_is_cut_and_raised_gives_a_curve() {
         assert!((up - down).abs() <= 0.25 * down + 0.001, "{percent} %: {down} and then {up}");
     }
     db.set_filter_bytes_max(u64::MAX).unwrap();
-    assert_eq!(filter_bytes(&db), whole);
-    assert_eq!(needless_reads(&db, LOOKUPS).to_bits(), beginning.to_bits());
-    assert_eq!(db.stats().filters_not_whole, 0);
+    // Less than a quarter of a column is not read again.
+    let (bytes, end) = (filter_bytes(&db), needless_reads(&db, LOOKUPS));
+    assert!((whole * 99 / 100..=whole).contains(&bytes), "{bytes} of {whole} bytes");
+    assert!((end - beginning).abs() <= 0.1 * beginning + 0.0003, "{beginning}, then {end}");
     assert_all_readable(&db, 0..KEYS);
 }
 
