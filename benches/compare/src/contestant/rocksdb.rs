@@ -68,7 +68,7 @@ impl Engine for RocksDb {
         for (key, value) in entries {
             batch.put(key, value);
         }
-        Ok(self.db.write(&batch)?)
+        Ok(self.db.write(batch)?)
     }
 
     fn flush(&self) -> Result<()> {
