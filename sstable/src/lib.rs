@@ -11,6 +11,8 @@
 //! | [`source`]     | where the bytes come from and go to                              |
 //! | [`cache`]      | which blocks are kept in memory, and what reading costs          |
 //! | [`filter_state`] | whether the filter can be used                                 |
+//! | [`filter_file`] | how a filter lies in a file of its own                         |
+//! | [`mod@verify`] | whether everything that a table holds is as it should be         |
 //! | [`properties`] | what a table says of itself as a whole                           |
 //! | [`block`], [`handle`], [`index`], [`footer`] | the bytes of the parts             |
 //! | [`mod@describe`] | the bytes and their meaning side by side                       |
@@ -43,6 +45,7 @@ pub mod cache;
 pub mod cursor;
 pub mod describe;
 pub mod error;
+pub mod filter_file;
 pub mod filter_state;
 pub mod footer;
 pub mod handle;
@@ -53,16 +56,19 @@ mod output;
 pub mod properties;
 pub mod source;
 pub mod table;
+pub mod verify;
 pub mod writer;
 
 pub use cache::{BlockCache, BlockCounts, CacheUse};
 pub use cursor::TableCursor;
 pub use describe::describe;
 pub use error::ReadError;
+pub use filter_file::{describe_filter_file, write_filter_file};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
 pub use identity::TableIdentity;
 pub use options::{Compression, InvalidOption, TableOptions};
 pub use properties::TableProperties;
 pub use source::{TableSink, TableSource};
 pub use table::Table;
+pub use verify::{Verified, file_checksum};
 pub use writer::{TableSummary, TableWriter};

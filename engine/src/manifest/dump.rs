@@ -5,9 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use sievedb_format::{Annotation, Corruption, annotation::printable};
 
 use super::edit::{
-    FLUSHED, HASH_SEED, KEYSPACE_CREATED, KEYSPACE_DROPPED, KeyspaceCreated, LAST_SEQUENCE,
-    LOG_CREATED, LOG_FLOOR, LOG_MARK, NEXT_FILE_ID, NEXT_KEYSPACE_ID, STORE_CLOCK_MS, STORE_ID,
-    TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_keyspace, decode_table,
+    FILTER_REPLACED, FLUSHED, FilterReplaced, HASH_SEED, KEYSPACE_CREATED, KEYSPACE_DROPPED,
+    KeyspaceCreated, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR, LOG_MARK, NEXT_FILE_ID,
+    NEXT_KEYSPACE_ID, STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED,
+    decode_filter, decode_keyspace, decode_table,
 };
 use crate::{
     Result,
@@ -17,6 +18,7 @@ use crate::{
         dump::{describe as describe_records, payload_place},
         fields::{Field, Fields},
     },
+    table::FilterPlace,
 };
 
 /// Describes manifest `file_id`, up to its end or the first bad record.
@@ -80,6 +82,7 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
         LOG_MARK => {
             ("log_mark", pair("synced mark", |file, offset| format!("file {file} up to {offset}")))
         }
+        FILTER_REPLACED => ("filter_replaced", describe_filter(field)),
         _ => ("unknown", Ok(printable(field.value))),
     }
 }
@@ -89,11 +92,20 @@ fn describe_keyspace(field: &Field<'_>) -> Result<String, Corruption> {
     Ok(format!("{id} {name:?} options {}", printable(&options)))
 }
 
+fn describe_filter(field: &Field<'_>) -> Result<String, Corruption> {
+    let FilterReplaced { keyspace, id, place } = decode_filter(field)?;
+    Ok(format!("keyspace {keyspace} table {id}, {}", filter_place(place)))
+}
+
+fn filter_place(place: Option<FilterPlace>) -> String {
+    place.map_or("no filter".to_owned(), |filter| {
+        format!("filter in {} at {} of {} bytes", filter.file_id, filter.offset, filter.bytes)
+    })
+}
+
 fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
     let (keyspace, table) = decode_table(field)?;
-    let filter = table.filter.map_or("no filter".to_owned(), |filter| {
-        format!("filter in {} at {} of {} bytes", filter.file_id, filter.offset, filter.bytes)
-    });
+    let filter = filter_place(table.filter);
     Ok(format!(
         "keyspace {keyspace} table {} level {} run {}, {} bytes, checksum {:016x}, salt {:016x}, \
          {filter}, keys {} to {}, {} entries with {} tombstones, sequence {} to {}",

@@ -19,7 +19,7 @@
 //! 6, 7, 12 and 13 may be missing. Without 6 a table has no filter, which costs reads and no
 //! answers.
 
-use sievedb_format::{Corruption, Encode, SEQUENCE_MAX};
+use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX};
 
 use crate::{
     log::fields::{EncodeFields, Fields, optional, required, set_once},
@@ -47,12 +47,9 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     out.put_varint_field(BYTES, table.bytes);
     out.put_field(CHECKSUM, &table.checksum.to_le_bytes());
     out.put_field(SALT, &table.salt.to_le_bytes());
-    if let Some(FilterPlace { file_id, offset, bytes, checksum }) = table.filter {
+    if let Some(filter) = table.filter {
         let mut place = Vec::with_capacity(24);
-        place.put_varint(file_id);
-        place.put_varint(offset);
-        place.put_varint(bytes);
-        place.put_u32(checksum);
+        encode_place(filter, &mut place);
         out.put_field(FILTER, &place);
     }
     if let Some(sequence) = table.global_sequence {
@@ -68,6 +65,26 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     for &blob_file in &table.blob_files {
         out.put_varint_field(BLOB_FILE, blob_file);
     }
+}
+
+/// Appends the place of a filter.
+pub(super) fn encode_place(place: FilterPlace, out: &mut Vec<u8>) {
+    let FilterPlace { file_id, offset, bytes, checksum } = place;
+    out.put_varint(file_id);
+    out.put_varint(offset);
+    out.put_varint(bytes);
+    out.put_u32(checksum);
+}
+
+/// Reads the place of a filter.
+pub(super) fn decode_place(decoder: &mut Decoder<'_>) -> Result<FilterPlace, Corruption> {
+    let what = "filter place";
+    Ok(FilterPlace {
+        file_id: decoder.varint(what)?,
+        offset: decoder.varint(what)?,
+        bytes: decoder.varint(what)?,
+        checksum: decoder.u32(what)?,
+    })
 }
 
 /// Reads the fields of a table.
@@ -90,16 +107,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
             CHECKSUM => set_once(&mut checksum, field.u64("file checksum")?, "file checksum")?,
             SALT => set_once(&mut salt, field.u64("salt")?, "salt")?,
             FILTER => {
-                let what = "filter place";
-                let place = field.read(what, |decoder| {
-                    Ok(FilterPlace {
-                        file_id: decoder.varint(what)?,
-                        offset: decoder.varint(what)?,
-                        bytes: decoder.varint(what)?,
-                        checksum: decoder.u32(what)?,
-                    })
-                })?;
-                set_once(&mut filter, place, what)?;
+                let place = field.read("filter place", decode_place)?;
+                set_once(&mut filter, place, "filter place")?;
             }
             GLOBAL_SEQUENCE => {
                 let what = "global sequence number";

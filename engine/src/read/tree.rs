@@ -74,7 +74,6 @@ impl Tree {
 
     /// Lets lookups use the present filters of the tables, and the others go as soon as those under
     /// way are done.
-    #[expect(dead_code, reason = "the next commit changes filters")]
     pub(crate) fn refresh_filters(&self) {
         let _change = self.change.lock();
         self.set_view(self.kept_view());

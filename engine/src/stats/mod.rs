@@ -22,7 +22,7 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// Tables whose filter cannot be used at present.
     pub filters_unusable: u64,
-    /// Flushes, compactions and trivial moves done.
+    /// Flushes, compactions, trivial moves and filters rebuilt.
     pub background: BackgroundStats,
     /// Log segments that exist.
     pub log_segments: u64,
@@ -139,6 +139,8 @@ pub struct BackgroundStats {
     pub compactions: u64,
     /// Compactions that only moved tables to another level.
     pub trivial_moves: u64,
+    /// Filters built anew for tables that there were already, or removed.
+    pub filters_rebuilt: u64,
     /// Bytes of tables written by flushes.
     pub flush_bytes_written: u64,
     /// Bytes of tables read by compactions.

@@ -1,10 +1,13 @@
 //! The filters of a table as they are in memory.
 
-use std::sync::Arc;
+use std::{error::Error as _, sync::Arc};
 
-use sievedb_sstable::FilterState;
+use sievedb_sstable::{FilterState, FilterUnusable};
 
-use crate::memory::{Charge, MemoryAccount, MemoryUse};
+use crate::{
+    memory::{Charge, MemoryAccount, MemoryUse},
+    table::FilterPlace,
+};
 
 /// The filters of a table as they are in memory. Never changed: others take their place, and these
 /// are freed when the last lookup that began with them is done.
@@ -12,14 +15,20 @@ use crate::memory::{Charge, MemoryAccount, MemoryUse};
 pub(crate) struct TableFilters {
     /// Knows the user key of every entry.
     pub(crate) point: FilterState,
+    /// Where the point filter lies, as the manifest says; `None` if there is none.
+    pub(crate) place: Option<FilterPlace>,
     _charge: Charge,
 }
 
 impl TableFilters {
     /// These filters, whose memory is charged to `memory` for as long as they live.
-    pub(crate) fn new(point: FilterState, memory: &Arc<MemoryAccount>) -> Self {
+    pub(crate) fn new(
+        point: FilterState,
+        place: Option<FilterPlace>,
+        memory: &Arc<MemoryAccount>,
+    ) -> Self {
         let charge = memory.charge(MemoryUse::Filters, point.memory_bytes());
-        Self { point, _charge: charge }
+        Self { point, place, _charge: charge }
     }
 
     /// Asks the processor for the line of the point filter that a test of `hash` will read, so that
@@ -33,13 +42,23 @@ impl TableFilters {
     /// Why the point filter cannot be used, if it cannot.
     pub(crate) fn unusable(&self) -> Option<String> {
         match &self.point {
-            FilterState::Unusable(reason) => Some(reason.to_string()),
+            FilterState::Unusable(reason) => Some(with_cause(reason)),
             FilterState::Resident(_) | FilterState::None => None,
         }
+    }
+
+    /// Whether there is a point filter that cannot be used.
+    pub(crate) fn is_unusable(&self) -> bool {
+        matches!(self.point, FilterState::Unusable(_))
     }
 
     /// Bytes of memory that the filters take.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.point.memory_bytes()
     }
+}
+
+/// Why a filter cannot be used, with the cause.
+pub(crate) fn with_cause(reason: &FilterUnusable) -> String {
+    reason.source().map_or_else(|| reason.to_string(), |cause| format!("{reason}: {cause}"))
 }

@@ -16,6 +16,7 @@ use sievedb_sstable::{BlockCounts, ReadError, Table};
 use super::{TableFilters, TableMeta, obsolete::ObsoleteFiles};
 use crate::{
     Error, Result,
+    file_name::FileName,
     memory::{Charge, MemoryAccount, MemoryUse},
 };
 
@@ -69,12 +70,18 @@ impl LiveTable {
 
     /// Puts other filters of this table in place. Lookups use them from the next view on: see
     /// [`Tree::refresh_filters`](crate::read::tree::Tree::refresh_filters).
-    #[expect(dead_code, reason = "the next commit changes filters")]
     pub(crate) fn set_filters(&self, filters: TableFilters) {
         self.filters.store(Arc::new(filters));
     }
 
-    /// The file is to be unlinked once the last reader lets go of the table.
+    /// The file with the point filter, if it is not the table's.
+    pub(crate) fn filter_path(&self) -> Option<PathBuf> {
+        let place = self.filters().place.filter(|place| place.file_id != self.meta.id)?;
+        let folder = self.path.parent().expect("a table lies in a folder");
+        Some(FileName::Filter(place.file_id).path(folder))
+    }
+
+    /// The files are to be unlinked once the last reader lets go of the table.
     ///
     /// Called only when the manifest that drops the table is durable.
     pub(crate) fn mark_obsolete(&self) {
@@ -94,6 +101,9 @@ impl Drop for LiveTable {
     fn drop(&mut self) {
         if *self.obsolete.get_mut() {
             // The last reader may be a lookup: it must not pay for the unlink.
+            if let Some(path) = self.filter_path() {
+                self.obsolete_files.push(path);
+            }
             self.obsolete_files.push(std::mem::take(&mut self.path));
         }
     }

@@ -9,9 +9,11 @@ use std::{
     },
 };
 
+use sievedb_filter::TableFilter;
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, Table, TableIdentity, TableSink, TableSummary, TableWriter,
+    BlockCache, FilterState, FilterUnusable, Table, TableIdentity, TableSink, TableSummary,
+    TableWriter, write_filter_file,
 };
 
 use crate::{
@@ -32,9 +34,9 @@ use crate::{
 /// What a table writer buffers, in bytes, besides its blocks.
 const WRITER_BYTES: usize = 256 << 10;
 /// Entries whose share of the filter is charged at a time.
-const ENTRIES_CHARGED: u64 = 1 << 10;
+pub(crate) const ENTRIES_CHARGED: u64 = 1 << 10;
 /// What an entry takes until the filter is built: its hash, and 20 bytes while a ribbon is built.
-const ENTRY_BYTES: usize = size_of::<u64>() + 20;
+pub(crate) const ENTRY_BYTES: usize = size_of::<u64>() + 20;
 
 /// Creates, opens and deletes the table files of a store; hands out file ids.
 #[derive(Debug)]
@@ -116,7 +118,7 @@ impl TableStore {
         })?;
         let writer = TableWriter::new(
             FileSink(Arc::clone(&file)),
-            self.identity(id, salt),
+            TableIdentity { store_id: self.store_id, file_id: id, salt, hash_seed: self.hash_seed },
             options.table_options(filter),
         );
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
@@ -141,13 +143,17 @@ impl TableStore {
             return Err(Error::corrupt(path, 0, source));
         }
         let source = self.files.source(meta.id, path.clone())?;
-        let place = meta.filter.map(sievedb_sstable::FilterPlace::from);
-        let identity = self.identity(meta.id, meta.salt);
+        let identity = self.identity(&meta);
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let filters =
-            TableFilters::new(FilterState::load(&*source, &identity, place), &self.memory);
+        let filters = match meta.filter {
+            Some(place) if place.file_id != meta.id => self.load_filters(&meta, place),
+            place => {
+                let point = FilterState::load(&*source, &identity, place.map(Into::into));
+                TableFilters::new(point, place, &self.memory)
+            }
+        };
         let obsolete_files = Arc::clone(&self.obsolete_files);
         Ok(LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory))
     }
@@ -171,6 +177,47 @@ impl TableStore {
         Ok(live)
     }
 
+    /// The filters of a table whose point filter lies at `place`, in a file of its own.
+    pub(crate) fn load_filters(&self, meta: &TableMeta, place: FilterPlace) -> TableFilters {
+        let path = FileName::Filter(place.file_id).path(&self.folder);
+        let point = match self.files.source_once(&path) {
+            Ok(source) => {
+                let (identity, at) = (self.identity(meta), place.into());
+                FilterState::load_file(&*source, &identity, place.file_id, at)
+            }
+            Err(error) => FilterState::Unusable(FilterUnusable::Io(error)),
+        };
+        TableFilters::new(point, Some(place), &self.memory)
+    }
+
+    /// Writes `filter`, of the table `meta`, into a file of its own. The data is durable at return,
+    /// the entry in the folder is not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]. What was written by then is obsolete.
+    pub(crate) fn write_filter(
+        &self,
+        meta: &TableMeta,
+        filter: &TableFilter,
+        sync: bool,
+    ) -> Result<FilterPlace> {
+        let file_id = self.new_file_id();
+        let path = FileName::Filter(file_id).path(&self.folder);
+        let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let mut unfinished =
+            Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
+        let path = &unfinished.path;
+        let mut sink = FileSink(Arc::clone(&file));
+        let written = write_filter_file(&mut sink, &self.identity(meta), file_id, filter);
+        let place = written.map_err(|error| Error::io("write", path, error))?;
+        if sync {
+            file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
+        }
+        unfinished.obsolete_files = None;
+        Ok(FilterPlace::in_file(file_id, place))
+    }
+
     /// Makes the entries of the folder durable.
     ///
     /// # Errors
@@ -186,8 +233,8 @@ impl TableStore {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
     }
 
-    fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {
-        TableIdentity { store_id: self.store_id, file_id, salt, hash_seed: self.hash_seed }
+    fn identity(&self, meta: &TableMeta) -> TableIdentity {
+        meta.identity(self.store_id, self.hash_seed)
     }
 }
 
