@@ -49,10 +49,6 @@ pub(crate) struct FilterChoice {
     pub(crate) bits_per_key: f64,
 }
 
-impl FilterChoice {
-    pub(crate) const NONE: Self = Self { kind: FilterKind::BlockedBloom, bits_per_key: 0.0 };
-}
-
 impl FilterPolicyKind {
     /// As the manifest stores it.
     pub(crate) fn number(self) -> u64 {

@@ -51,6 +51,7 @@ mod listener;
 mod log;
 mod manifest;
 mod memory;
+mod memory_budget;
 pub mod options;
 #[cfg_attr(feature = "planted-bugs", doc(hidden))]
 #[cfg(feature = "planted-bugs")]

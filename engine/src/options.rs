@@ -7,11 +7,15 @@ use crate::{
     clock::{Clock, SystemClock},
     fs::{Fs, RealFs},
     listener::EventListener,
+    memory_budget::MemoryBudget,
     planted::PlantedBug,
 };
 
-/// Default of [`Options::block_cache_bytes`].
-pub const DEFAULT_BLOCK_CACHE_BYTES: u64 = 64 << 20;
+/// Default of [`Options::memory_budget`]: enough for 50 million keys at 10 bits of filter each, two
+/// memtables of the default size and a block cache of some 20,000 blocks; little on any machine of
+/// today that runs a store.
+pub const DEFAULT_MEMORY_BUDGET: u64 = 256 << 20;
+pub use crate::memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN};
 /// Default of [`Options::log_segment_bytes`].
 pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
 /// Default of [`Options::log_bytes_max`].
@@ -46,7 +50,7 @@ pub struct Options {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listener: Option<Arc<dyn EventListener>>,
     pub(crate) durability: Durability,
-    pub(crate) block_cache_bytes: u64,
+    pub(crate) memory: MemoryBudget,
     pub(crate) log_segment_bytes: u64,
     pub(crate) log_bytes_max: u64,
     pub(crate) open_files_max: usize,
@@ -64,7 +68,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock::default()),
             listener: None,
             durability: Durability::default(),
-            block_cache_bytes: DEFAULT_BLOCK_CACHE_BYTES,
+            memory: MemoryBudget::default(),
             log_segment_bytes: DEFAULT_LOG_SEGMENT_BYTES,
             log_bytes_max: DEFAULT_LOG_BYTES_MAX,
             open_files_max: DEFAULT_OPEN_FILES_MAX,
@@ -107,11 +111,45 @@ impl Options {
         self
     }
 
-    /// Memory for data blocks and index partitions, in bytes. Filters are never in it.
+    /// Memory for memtables, filters, indexes, block cache and what flushes and compactions buffer, all
+    /// keyspaces together, in bytes. May be changed while the store is open:
+    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     ///
-    /// From 0 (every block is read from its file); default [`DEFAULT_BLOCK_CACHE_BYTES`].
+    /// From [`MEMORY_BUDGET_MIN`], and [`MEMORY_BUDGET_PER_WORKER_MIN`] for each worker thread; default
+    /// [`DEFAULT_MEMORY_BUDGET`], or what the parts need that are set by hand. A quarter of it is for memtables, a quarter for filters, an eighth for
+    /// buffers, and the rest for the block cache; the next three set parts by hand. What callers hold,
+    /// such as values and iterators, and a batch before it is committed, comes on top: see
+    /// [`MemoryStats`](crate::MemoryStats).
+    pub fn memory_budget(mut self, bytes: u64) -> Self {
+        self.memory.bytes = Some(bytes);
+        self
+    }
+
+    /// Memory for memtables, active and frozen, of all keyspaces together, in bytes.
+    ///
+    /// From 512 KiB; default a quarter of [`memory_budget`](Self::memory_budget). When active
+    /// memtables take more than half of it, the largest is frozen; writes are slowed from 3/4 on, and
+    /// wait for flushes when it is full.
+    pub fn memtable_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory.memtable_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Memory for the filters of tables, of all keyspaces together, in bytes.
+    ///
+    /// From 0; default a quarter of [`memory_budget`](Self::memory_budget).
+    pub fn filter_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory.filter_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Memory for data blocks and index partitions, and for the indexes of tables, which come first, in
+    /// bytes. Filters are never in it.
+    ///
+    /// From 0 (every block is read from its file); default what the other parts leave of
+    /// [`memory_budget`](Self::memory_budget), 3/8 of it.
     pub fn block_cache_bytes(mut self, bytes: u64) -> Self {
-        self.block_cache_bytes = bytes;
+        self.memory.block_cache_bytes = Some(bytes);
         self
     }
 
@@ -201,6 +239,7 @@ impl Options {
         if self.worker_threads > 64 {
             return invalid("worker_threads", "at most 64");
         }
+        self.memory.divide(self.worker_threads)?;
         self.keyspace.validate()
     }
 }
@@ -221,6 +260,9 @@ mod tests {
             ("log_bytes_max", Options::new().log_segment_bytes(u64::MAX)),
             ("open_files_max", Options::new().open_files_max(0)),
             ("worker_threads", Options::new().worker_threads(65)),
+            ("memory_budget", Options::new().memory_budget(1 << 20)),
+            ("memory_budget", Options::new().memory_budget(64 << 20).block_cache_bytes(1 << 30)),
+            ("memtable_bytes_max", Options::new().memtable_bytes_max(1 << 10)),
             ("memtable_bytes", with(new().memtable_bytes(1))),
             ("table_bytes", with(new().table_bytes(1))),
             ("base_level_bytes", with(new().base_level_bytes(0))),

@@ -1,137 +1,131 @@
-//! The best division of bits among sorted runs.
+//! Bytes go where they save the most reads.
 
-use std::sync::LazyLock;
+use super::curve::Curve;
 
-use sievedb_filter::{FilterKind, params::BITS_PER_KEY_MAX};
+/// What is in memory counts for so much more than what would have to be read or built: no table gives
+/// bytes to another one for less. Noise of the measured use is below that; and at the best division
+/// the sum of the rates is so flat that a factor of 1.25 costs less than one per cent.
+pub(super) const HELD_FACTOR: f64 = 1.25;
 
-/// Most bits per key of a filter.
-const STEPS: usize = BITS_PER_KEY_MAX as usize;
-
-/// A sorted run to spend bits on.
+/// A filter to spend bytes on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Share {
-    pub(crate) keys: u64,
-    pub(crate) kind: FilterKind,
+pub(super) struct Buyer {
+    /// Index of its keyspace.
+    pub(super) keyspace: u32,
+    pub(super) curve: Curve,
+    /// Share of all lookups that ask it, from 0 to 1.
+    pub(super) weight: f64,
+    /// Size that is in memory already; 0 if none.
+    pub(super) held: f64,
 }
 
-/// Bits per key for each run, so that the rates of the runs add up to the least, when all keys
-/// together may take `bits`.
+/// A filter becomes larger, in bytes that are all worth the same.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    buyer: u32,
+    from: f64,
+    to: f64,
+    bytes: f64,
+    /// False positives per lookup that it saves.
+    gain: f64,
+    is_held: bool,
+}
+
+impl Step {
+    /// What a byte saves.
+    fn worth(&self) -> f64 {
+        let factor = if self.is_held { HELD_FACTOR } else { 1.0 };
+        self.gain * factor / self.bytes.max(1.0)
+    }
+}
+
+/// How bytes were spent.
+#[derive(Debug, Clone)]
+pub(super) struct Spent {
+    /// A size for each buyer.
+    pub(super) sizes: Vec<f64>,
+    /// For each keyspace, what another byte would save; 0 if all have all they can have.
+    pub(super) worths: Vec<f64>,
+}
+
+/// A size for each of `buyers`, so that together they expect the fewest false positives, when they may
+/// take `bytes` in all and those of each keyspace as many as `keyspace_bytes` says.
 ///
-/// A bit a key more goes where it saves the most reads for the memory, until the bits are spent. As
-/// each one saves less than the one before, nothing is gained by looking further ahead. The last one
-/// may be a fraction.
-pub(crate) fn spend(shares: &[Share], bits: f64) -> Vec<f64> {
-    let mut steps = vec![0_usize; shares.len()];
-    let mut left = bits;
-    loop {
-        let gain = |i: usize| {
-            let saved = saving(shares[i].kind, steps[i])?;
-            Some(saved / shares[i].keys as f64)
+/// The step that saves the most for a byte is taken first. As each step of a filter saves less than the
+/// one before, nothing is gained by looking further ahead. Sorts the steps: `n log n` in their number.
+///
+/// With more bytes the same steps are taken and then others, so more bytes never do worse, and a few
+/// more change few filters.
+pub(super) fn spend(buyers: &[Buyer], bytes: f64, keyspace_bytes: &[f64]) -> Spent {
+    let mut steps = Vec::new();
+    for (buyer, index) in buyers.iter().zip(0_u32..) {
+        add_steps(buyer, index, &mut steps);
+    }
+    // The bits of positive numbers are in their order. Of equals the earlier buyer comes first.
+    let mut order: Vec<(u64, u32)> =
+        steps.iter().zip(0..).map(|(step, index)| (!step.worth().to_bits(), index)).collect();
+    order.sort_unstable();
+
+    let mut left = bytes;
+    let mut keyspaces_left = keyspace_bytes.to_vec();
+    let mut sizes = vec![0.0; buyers.len()];
+    let mut worths = vec![0.0_f64; keyspace_bytes.len()];
+    for (_, index) in order {
+        let step = &steps[index as usize];
+        let buyer = &buyers[step.buyer as usize];
+        let keyspace = buyer.keyspace as usize;
+        let size = &mut sizes[step.buyer as usize];
+        if *size != step.from {
+            continue; // A step before was not taken.
+        }
+        let room = left.min(keyspaces_left[keyspace]).max(0.0);
+        let taken = if step.bytes <= room {
+            *size = step.to;
+            step.bytes
+        } else {
+            worths[keyspace] = worths[keyspace].max(step.worth());
+            if !buyer.curve.has_fractions_from(step.from) {
+                continue;
+            }
+            *size += (step.to - step.from) * room / step.bytes;
+            room
         };
-        let best = (0..shares.len())
-            .filter(|&i| shares[i].keys > 0)
-            .filter_map(|i| gain(i).map(|gain| (gain, i)))
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        let mut bits: Vec<f64> = steps.iter().map(|&steps| steps as f64).collect();
-        let Some((_, i)) = best else { return bits };
-        let price = shares[i].keys as f64;
-        if price > left {
-            bits[i] += left / price;
-            return bits;
-        }
-        left -= price;
-        steps[i] += 1;
+        left -= taken;
+        keyspaces_left[keyspace] -= taken;
     }
+    Spent { sizes, worths }
 }
 
-/// How much of a rate the next bit saves after `bits` of them; `None` if there is no next one.
-fn saving(kind: FilterKind, bits: usize) -> Option<f64> {
-    static BLOOM: LazyLock<Vec<f64>> = LazyLock::new(|| savings(FilterKind::BlockedBloom));
-    static RIBBON: LazyLock<Vec<f64>> = LazyLock::new(|| savings(FilterKind::Ribbon));
-    let savings = if kind == FilterKind::Ribbon { &*RIBBON } else { &*BLOOM };
-    savings.get(bits).copied().filter(|&saved| saved > 0.0)
-}
-
-fn savings(kind: FilterKind) -> Vec<f64> {
-    let rate = |bits: usize| match bits {
-        0 => 1.0,
-        _ => kind.expected_fpr(bits as f64).expect("tables have filters of this kind"),
-    };
-    (0..STEPS).map(|bits| rate(bits) - rate(bits + 1)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Without this, spending on the best next bit would not be the best in the end.
-    #[test]
-    fn each_bit_saves_less_than_the_one_before() {
-        for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon] {
-            let savings: Vec<f64> = (0..STEPS).map_while(|bits| saving(kind, bits)).collect();
-            assert!(savings.len() >= 32, "{kind:?}: {} bits", savings.len());
-            for [one, next] in savings.array_windows() {
-                assert!(next < one, "{kind:?}: {one}, then {next}");
+/// The steps of `buyer` up to its largest size, each worth less than the one before.
+fn add_steps(buyer: &Buyer, index: u32, steps: &mut Vec<Step>) {
+    let first = steps.len();
+    let Buyer { curve, weight, held, .. } = buyer;
+    let (mut from, mut from_bytes, mut from_fpr) = (0.0, 0.0, 1.0);
+    curve.for_each_size(*held, |to| {
+        let (bytes, fpr) = (curve.bytes(to), curve.fpr(to));
+        let mut step = Step {
+            buyer: index,
+            from,
+            to,
+            bytes: bytes - from_bytes,
+            gain: weight * (from_fpr - fpr),
+            is_held: to <= *held,
+        };
+        (from, from_bytes, from_fpr) = (to, bytes, fpr);
+        // What is worth more than the step before is only had together with it.
+        while let Some(before) = steps[first..].last().copied() {
+            if before.worth() >= step.worth() {
+                break;
             }
+            steps.pop();
+            step.from = before.from;
+            step.bytes += before.bytes;
+            step.gain += before.gain;
         }
-    }
-
-    #[test]
-    fn all_is_spent_and_no_more() {
-        let ribbon = |keys| Share { keys, kind: FilterKind::Ribbon };
-        let bloom = |keys| Share { keys, kind: FilterKind::BlockedBloom };
-        let cases: [(&str, &[Share]); 4] = [
-            ("one run", &[ribbon(1_000_000)]),
-            ("levels", &[bloom(10_000), ribbon(90_000), ribbon(900_000)]),
-            ("equal runs", &[ribbon(5_000); 3]),
-            ("an empty run", &[ribbon(0), ribbon(7)]),
-        ];
-        for (name, shares) in cases {
-            let keys: u64 = shares.iter().map(|share| share.keys).sum();
-            for average in [0.0, 0.3, 1.0, 5.0, 9.99, 10.0, 24.0] {
-                let bits = spend(shares, average * keys as f64);
-                let spent: f64 = shares.iter().zip(&bits).map(|(s, b)| s.keys as f64 * b).sum();
-                let most = shares.iter().map(|s| s.keys as f64).fold(0.0, f64::max);
-                let want = average * keys as f64;
-                assert!((spent - want).abs() <= 1e-6 * most, "{name}, {average}: {spent}, {want}");
-            }
-        }
-    }
-
-    /// Moving a little from any run to any other one makes it worse.
-    #[test]
-    fn no_other_division_is_better() {
-        let kinds = [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::Ribbon];
-        let shares: Vec<Share> = [3_000, 40_000, 400_000]
-            .into_iter()
-            .zip(kinds)
-            .map(|(keys, kind)| Share { keys, kind })
-            .collect();
-        let rate =
-            |bits: &[f64]| -> f64 {
-                shares
-                    .iter()
-                    .zip(bits)
-                    .map(|(share, &bits)| {
-                        if bits <= 0.0 {
-                            1.0
-                        } else {
-                            share.kind.expected_fpr(bits).expect("known")
-                        }
-                    })
-                    .sum()
-            };
-        for average in [2.0, 5.0, 10.0] {
-            let best = spend(&shares, average * 443_000.0);
-            for (from, to) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)] {
-                let mut other = best.clone();
-                let moved = 0.5 * shares[from].keys as f64;
-                other[from] -= 0.5;
-                other[to] += moved / shares[to].keys as f64;
-                if other[from] > 0.0 && other[to] <= 32.0 {
-                    assert!(rate(&other) > rate(&best) * 0.98, "{average}: {best:?}, {other:?}");
-                }
-            }
-        }
+        steps.push(step);
+    });
+    // What saves nothing comes last, if at all.
+    if steps[first..].last().is_some_and(|step| step.gain <= 0.0) {
+        steps.pop();
     }
 }

@@ -8,7 +8,7 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Error, Result,
     keyspace_options::KeyspaceOptions,
-    memory::MemoryAccount,
+    memory::{MemoryAccount, MemoryUse},
     read::view::{KeptView, PlacedMemtable, ReadView},
     sync::{
         Mutex,
@@ -97,6 +97,7 @@ impl Tree {
         let mut frozen = vec![Arc::clone(&view.active)];
         frozen.extend_from_slice(&view.frozen);
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
+        view.active.set_use(MemoryUse::FrozenMemtables);
         self.set_view(KeptView { active, frozen, version: view.version });
         true
     }
@@ -110,9 +111,13 @@ impl Tree {
     ) {
         let _change = self.change.lock();
         let mut view = self.kept_view();
-        view.frozen.retain(|placed| placed.last_sequence() > flushed);
+        let is_flushed = |placed: &mut Arc<PlacedMemtable>| placed.last_sequence() <= flushed;
+        let unneeded: Vec<_> = view.frozen.extract_if(.., is_flushed).collect();
         view.version = Arc::new(version(&view.version));
         self.set_view(view);
+        for placed in unneeded {
+            placed.set_use(MemoryUse::PinnedMemtables);
+        }
     }
 
     /// Bytes that compactions would write until no level is due, about.
@@ -136,6 +141,9 @@ impl Tree {
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
         self.set_view(KeptView { active, frozen: Vec::new(), version });
+        for placed in [&view.active].into_iter().chain(&view.frozen) {
+            placed.set_use(MemoryUse::PinnedMemtables);
+        }
     }
 
     /// The first sequence number that is in memtables only.

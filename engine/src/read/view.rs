@@ -41,6 +41,11 @@ impl PlacedMemtable {
         self.charge.grow(bytes);
     }
 
+    /// The memory is used for `what` from now on.
+    pub(crate) fn set_use(&self, what: MemoryUse) {
+        self.charge.move_to(what);
+    }
+
     /// Notes that the writes from `first` to `last` go here. Called in sequence order, under the
     /// placement lock.
     pub(crate) fn place(&self, first: SequenceNumber, last: SequenceNumber) {

@@ -115,18 +115,26 @@ pub struct IoStats {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Memtables with their filters.
+    /// Memtables with their filters, active and frozen.
     pub memtable_bytes: u64,
+    /// Bound of the memtables.
+    pub memtable_bytes_max: u64,
     /// Filters of tables.
     pub filter_bytes: u64,
-    /// Top indexes of tables.
+    /// Bound of the filters.
+    pub filter_bytes_max: u64,
+    /// Top indexes of tables. They take what they need, out of the block cache's part.
     pub index_bytes: u64,
     /// Tables that are being written, about.
     pub writing_bytes: u64,
+    /// Bound of the tables that are being written.
+    pub writing_bytes_max: u64,
     /// Blocks in the cache.
     pub block_cache_bytes: u64,
-    /// Bound of the block cache.
+    /// Bound of the block cache, which gives way to the indexes.
     pub block_cache_bytes_max: u64,
+    /// What only readers still hold: memtables that were flushed since. Beyond the budget.
+    pub pinned_bytes: u64,
 }
 
 /// Background work done.
@@ -179,12 +187,18 @@ impl fmt::Display for Stats {
         let memory = &self.memory;
         writeln!(
             f,
-            "memory: memtables {}, filters {}, indexes {}, block cache {} of {} bytes",
+            "memory: memtables {} of {} bytes, filters {} of {}, indexes {}, block cache {} of {}, \
+             writing {} of {}; pinned by readers {}",
             memory.memtable_bytes,
+            memory.memtable_bytes_max,
             memory.filter_bytes,
+            memory.filter_bytes_max,
             memory.index_bytes,
             memory.block_cache_bytes,
-            memory.block_cache_bytes_max
+            memory.block_cache_bytes_max,
+            memory.writing_bytes,
+            memory.writing_bytes_max,
+            memory.pinned_bytes
         )?;
         for (level, stats) in self.levels.iter().enumerate().filter(|(_, l)| l.tables > 0) {
             writeln!(

@@ -390,5 +390,7 @@ impl Store {
         for path in self.tables.obsolete_files.take() {
             let _ = self.tables.fs.unlink(&path);
         }
+        // Their indexes are gone.
+        self.tables.fit_cache();
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         picker::{Picker, RangeChoice},
         retain::RetainStream,
     },
-    filter_plan,
+    filter_plan::{self, StoreShape},
     iter::{bounds::KeyBounds, merge::MergeCursor},
     listener::Event,
     planted::PlantedBug,
@@ -138,7 +138,8 @@ impl Store {
             metas.iter().partition(|table| compaction.tables().any(|id| id == table.id));
         let entries = gone.iter().map(|table| table.entries).sum();
         let stay = stay.into_iter().map(Cow::as_ref);
-        let filter = filter_plan::choose(&tree.options.filter_policy, stay, place, entries);
+        let shape = StoreShape::of_tables(tree.options.filter_policy, stay);
+        let filter = filter_plan::choose(shape, 0, place, entries);
         write_tables(&self.tables, &tree.options, filter, place, &mut kept)
     }
 

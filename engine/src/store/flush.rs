@@ -7,7 +7,7 @@ use sievedb_format::SequenceNumber;
 use crate::{
     Result,
     compaction::retain::RetainStream,
-    filter_plan,
+    filter_plan::{self, StoreShape},
     iter::merge::MergeCursor,
     keyspace_options::KeyspaceOptions,
     listener::Event,
@@ -47,7 +47,8 @@ pub(crate) fn write_memtables(
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
     let beside = beside.iter().map(Cow::as_ref);
-    let filter = filter_plan::choose(&options.filter_policy, beside, place, entries);
+    let shape = StoreShape::of_tables(options.filter_policy, beside);
+    let filter = filter_plan::choose(shape, 0, place, entries);
     write_tables(tables, options, filter, place, &mut kept)
 }
 

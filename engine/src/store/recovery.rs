@@ -68,6 +68,7 @@ pub(crate) struct Beginning {
 pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let fs = &*options.fs;
     let memory = Arc::<MemoryAccount>::default();
+    memory.set_limits(&options.memory.divide(options.worker_threads)?);
     let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
     let files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
     let Some(loaded) = load(fs, folder)? else {

@@ -14,21 +14,13 @@ impl Store {
     /// What the store holds and what it did since it was opened.
     pub(crate) fn stats(&self) -> Stats {
         let counters = &self.tables.counters;
-        let memory = &self.tables.memory;
         let trees: Vec<_> = self.trees.read().values().cloned().collect();
         let mut stats = Stats {
             last_sequence: self.publish.visible(),
             lookups: counters.lookups(),
             levels: (0..LEVELS).map(|level| counters.level(level)).collect(),
             table_reads: counters.table_reads(),
-            memory: MemoryStats {
-                memtable_bytes: memory.bytes(MemoryUse::Memtables),
-                filter_bytes: memory.bytes(MemoryUse::Filters),
-                index_bytes: memory.bytes(MemoryUse::Indexes),
-                writing_bytes: memory.bytes(MemoryUse::Writing),
-                block_cache_bytes: self.tables.cache.memory_bytes(),
-                block_cache_bytes_max: self.tables.cache.capacity_bytes(),
-            },
+            memory: self.memory_stats(),
             background: self.background.done(),
             read_only: self.read_only.get().map(|cause| cause.to_string()),
             ..Stats::default()
@@ -43,6 +35,24 @@ impl Store {
         }
         stats.write_delay_us = trees.iter().map(Tree::write_delay_us).max().unwrap_or(0);
         stats
+    }
+
+    fn memory_stats(&self) -> MemoryStats {
+        let Self { tables, .. } = self;
+        let (memory, cache) = (&tables.memory, &tables.cache);
+        let frozen_bytes = memory.bytes(MemoryUse::FrozenMemtables);
+        MemoryStats {
+            memtable_bytes: memory.bytes(MemoryUse::Memtables) + frozen_bytes,
+            memtable_bytes_max: memory.limit(MemoryUse::Memtables),
+            filter_bytes: memory.bytes(MemoryUse::Filters),
+            filter_bytes_max: memory.limit(MemoryUse::Filters),
+            index_bytes: memory.bytes(MemoryUse::Indexes),
+            writing_bytes: memory.bytes(MemoryUse::Writing),
+            writing_bytes_max: memory.limit(MemoryUse::Writing),
+            block_cache_bytes: cache.memory_bytes(),
+            block_cache_bytes_max: cache.capacity_bytes(),
+            pinned_bytes: memory.bytes(MemoryUse::PinnedMemtables),
+        }
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct TableStore {
 }
 
 /// Where a new table goes in its keyspace.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TablePlace {
     pub(crate) level: u8,
     pub(crate) run: u64,
@@ -81,7 +81,7 @@ impl TableStore {
             folder: folder.to_owned(),
             store_id,
             hash_seed,
-            cache: Arc::new(BlockCache::new(options.block_cache_bytes)),
+            cache: Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes))),
             counters,
             obsolete_files: Arc::default(),
             memory,
@@ -155,7 +155,25 @@ impl TableStore {
             }
         };
         let obsolete_files = Arc::clone(&self.obsolete_files);
-        Ok(LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory))
+        let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
+        self.fit_cache();
+        Ok(live)
+    }
+
+    /// Gives the block cache what the indexes leave of their common part: they are resident and take
+    /// what they need, which it goes without. To be called when the indexes or the part have changed.
+    pub(crate) fn fit_cache(&self) {
+        /// Changes of a smaller share are not passed on, but rounded down.
+        const STEPS: u64 = 64;
+
+        let part = self.memory.limit(MemoryUse::Indexes);
+        let left = part.saturating_sub(self.memory.bytes(MemoryUse::Indexes));
+        let step = (part / STEPS).max(1);
+        // It rounds up to its shards: `left` is not exceeded all the same, but by a remainder.
+        let capacity = left / step * step;
+        if capacity.abs_diff(self.cache.capacity_bytes()) >= step {
+            self.cache.set_capacity_bytes(capacity);
+        }
     }
 
     /// As [`open`](Self::open), and tells `listener` of a filter that cannot be used.

@@ -1,0 +1,38 @@
+//! The filter of tables that are about to be written.
+
+use super::{
+    division::ideal,
+    shape::{RunShape, StoreShape, TableShape},
+};
+use crate::{filter_policy::FilterChoice, table::store::TablePlace};
+
+/// The filter of new tables at `place` of keyspace `keyspace`, an index in `store`, with at most
+/// `new_keys` keys in all. Tables that go away are not in `store`.
+///
+/// It is that of the best division among all tables, the new ones included. Bits that older tables have
+/// above that are no hindrance: they give them up in memory, or are rebuilt. What a bound leaves is never
+/// exceeded, so there may be no filter at all.
+pub(crate) fn choose(
+    mut store: StoreShape,
+    keyspace: usize,
+    place: TablePlace,
+    new_keys: u64,
+) -> FilterChoice {
+    let runs = &mut store.keyspaces[keyspace].runs;
+    // One for all of them: they have equally many bits a key.
+    let new = TableShape { keys: new_keys, ..TableShape::default() };
+    let index = match runs.iter().position(|run| run.place == place) {
+        Some(index) => {
+            runs[index].tables.push(new);
+            index
+        }
+        None => {
+            runs.insert(0, RunShape { place, tables: vec![new] });
+            0
+        }
+    };
+    let before = store.keyspaces[..keyspace].iter().flat_map(|keyspace| &keyspace.runs);
+    let before = before.chain(&store.keyspaces[keyspace].runs[..=index]);
+    let tables: usize = before.map(|run| run.tables.len()).sum();
+    ideal(&store).choices[tables - 1]
+}

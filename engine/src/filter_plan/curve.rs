@@ -1,0 +1,202 @@
+//! What a filter of each size costs, and what it is good for.
+
+use std::sync::LazyLock;
+
+use sievedb_filter::{FilterKind, params::BITS_PER_KEY_MAX};
+
+use super::shape::{Residence, StoredFilter, TableShape};
+use crate::filter_policy::FilterChoice;
+
+/// Most columns of a ribbon.
+const COLUMNS_MAX: f64 = 32.0;
+
+/// Bytes of a ribbon that no column takes: its layers, and what is rounded up. With some to spare.
+const RIBBON_BYTES: f64 = 640.0;
+
+/// The same for each key: a byte for 128 of them says which keys go to the next layer.
+const RIBBON_BYTES_PER_KEY: f64 = 1.0 / 128.0;
+
+/// Slots of a ribbon for each key. A few thousandths stay empty.
+const RIBBON_SLOTS_PER_KEY: f64 = 1.003;
+
+/// Fewest keys of a ribbon that gets a fraction of a column: with fewer it is rounded to a part of so
+/// few blocks that it becomes another fraction.
+const FRACTION_KEYS_MIN: u64 = 8_192;
+
+/// Bytes of a line of a blocked Bloom filter.
+const LINE_BYTES: f64 = 64.0;
+
+/// Sizes of a filter from nothing to all that it can have. A size is a number of columns, or of bits a
+/// key, or 1 for a filter that is there as a whole or not at all.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Curve {
+    form: Form,
+    /// The largest size.
+    pub(super) size_max: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    /// Of this rate.
+    Whole { bytes: f64, fpr: f64 },
+    /// Of columns.
+    Ribbon { fixed_bytes: f64, column_bytes: f64, has_fractions: bool },
+    /// Of bits per key, to be built.
+    Bloom { keys: f64 },
+    /// Of bits per key, to be built.
+    Fuse { keys: f64 },
+}
+
+impl Curve {
+    /// No filter at all.
+    pub(super) const NOTHING: Self =
+        Self { form: Form::Whole { bytes: 0.0, fpr: 1.0 }, size_max: 0.0 };
+
+    /// What can be made of the stored filter of `table`, a ribbon with at most `columns_max` columns.
+    pub(super) fn of_stored(table: &TableShape, columns_max: f64) -> Self {
+        let Some(stored) = table.stored else { return Self::NOTHING };
+        let StoredFilter { kind, columns, whole_bytes } = stored;
+        let whole_bytes = whole_bytes.max(1) as f64;
+        if kind == FilterKind::Ribbon && columns >= 1.0 {
+            let fixed_bytes = ribbon_fixed_bytes(table.keys).min(whole_bytes / 2.0);
+            let column_bytes = (whole_bytes - fixed_bytes) / columns;
+            let has_fractions = table.keys >= FRACTION_KEYS_MIN;
+            let form = Form::Ribbon { fixed_bytes, column_bytes, has_fractions };
+            return Self { form, size_max: columns.min(columns_max.max(1.0)) };
+        }
+        let bits = (whole_bytes * 8.0 / table.keys.max(1) as f64).clamp(1e-3, BITS_PER_KEY_MAX);
+        let fpr = kind.expected_fpr(bits).unwrap_or(1.0);
+        Self { form: Form::Whole { bytes: whole_bytes, fpr }, size_max: 1.0 }
+    }
+
+    /// What a new filter over `keys` keys can be, with at most `bits_max` bits for each.
+    pub(super) fn of_new(kind: FilterKind, keys: u64, bits_max: f64) -> Self {
+        if bits_max <= 0.0 || keys == 0 {
+            return Self::NOTHING;
+        }
+        let bits_max = bits_max.min(BITS_PER_KEY_MAX);
+        let form = match kind {
+            FilterKind::Ribbon if bits_max >= 1.0 => Form::Ribbon {
+                fixed_bytes: ribbon_fixed_bytes(keys),
+                column_bytes: keys as f64 * RIBBON_SLOTS_PER_KEY / 8.0,
+                has_fractions: true,
+            },
+            FilterKind::BinaryFuse => Form::Fuse { keys: keys as f64 },
+            _ => Form::Bloom { keys: keys as f64 },
+        };
+        let size_max =
+            if matches!(form, Form::Ribbon { .. }) { bits_max.min(COLUMNS_MAX) } else { bits_max };
+        Self { form, size_max }
+    }
+
+    /// Calls `see` with sizes in ascending order, the largest one last: between two of them every byte
+    /// is worth the same. `resident` is one of them, unless it is 0.
+    pub(super) fn for_each_size(&self, resident: f64, mut see: impl FnMut(f64)) {
+        if self.size_max <= 0.0 {
+            return;
+        }
+        let first = match self.form {
+            Form::Whole { .. } => self.size_max,
+            Form::Ribbon { .. } => 1.0,
+            Form::Bloom { .. } => self.size_max.min(1.0),
+            Form::Fuse { .. } => self.size_max.min(FUSE_BITS),
+        };
+        let step = if matches!(self.form, Form::Fuse { .. }) { FUSE_BITS } else { 1.0 };
+        let mut before = 0.0;
+        let mut size = first;
+        loop {
+            if before < resident && resident < size {
+                see(resident);
+            }
+            see(size);
+            if size >= self.size_max {
+                return;
+            }
+            before = size;
+            size = ((size / step).floor() * step + step).min(self.size_max);
+        }
+    }
+
+    /// What a filter of this size takes in memory; 0 for size 0.
+    pub(super) fn bytes(&self, size: f64) -> f64 {
+        if size <= 0.0 {
+            return 0.0;
+        }
+        match self.form {
+            Form::Whole { bytes, .. } => bytes,
+            Form::Ribbon { fixed_bytes, column_bytes, .. } => fixed_bytes + size * column_bytes,
+            Form::Bloom { keys } => (keys * size / (8.0 * LINE_BYTES)).ceil() * LINE_BYTES,
+            Form::Fuse { keys } => {
+                // As `sievedb_filter` makes them; the last segments are rounded up.
+                let slots = keys * (0.875 + 3.454 / keys.max(16.0).ln()).max(1.125) + 64.0;
+                slots * if size < 2.0 * FUSE_BITS { 1.0 } else { 2.0 }
+            }
+        }
+    }
+
+    /// Expected false-positive rate of a filter of this size, from 0 to 1; 1 for size 0.
+    pub(super) fn fpr(&self, size: f64) -> f64 {
+        if size <= 0.0 {
+            return 1.0;
+        }
+        match self.form {
+            Form::Whole { fpr, .. } => fpr,
+            Form::Ribbon { .. } => {
+                FilterKind::Ribbon.expected_fpr(size).expect("tables have ribbons")
+            }
+            Form::Bloom { .. } => bloom_fpr(size),
+            Form::Fuse { .. } => {
+                FilterKind::BinaryFuse.expected_fpr(size).expect("tables have fuse filters")
+            }
+        }
+    }
+
+    /// Whether a size between `size` and the next one is of use.
+    pub(super) fn has_fractions_from(&self, size: f64) -> bool {
+        match self.form {
+            Form::Whole { .. } | Form::Fuse { .. } => false,
+            Form::Ribbon { has_fractions, .. } => has_fractions && size >= 1.0,
+            Form::Bloom { .. } => true,
+        }
+    }
+
+    /// The size of what is in memory of `table`.
+    pub(super) fn size_of(&self, resident: Residence) -> f64 {
+        match resident {
+            Residence::Nothing => 0.0,
+            Residence::Columns(columns) => columns.min(self.size_max),
+            Residence::Whole => self.size_max,
+        }
+    }
+}
+
+/// Bits per key of the smaller binary fuse filter; the larger one has twice as many.
+const FUSE_BITS: f64 = 9.0;
+
+fn ribbon_fixed_bytes(keys: u64) -> f64 {
+    RIBBON_BYTES + keys as f64 * RIBBON_BYTES_PER_KEY
+}
+
+/// That of a blocked Bloom filter, interpolated between whole bits: it takes 100 exponentials to compute,
+/// and what lies between costs at most 2 % more.
+fn bloom_fpr(bits: f64) -> f64 {
+    static WHOLE: LazyLock<Vec<f64>> = LazyLock::new(|| {
+        let rate = |bits| match bits {
+            0 => 1.0,
+            _ => FilterKind::BlockedBloom.expected_fpr(f64::from(bits)).expect("tables have them"),
+        };
+        (0..=BITS_PER_KEY_MAX as u32).map(rate).collect()
+    });
+    let below = (bits.floor() as usize).min(WHOLE.len() - 2);
+    let fraction = bits - below as f64;
+    WHOLE[below] * (1.0 - fraction) + WHOLE[below + 1] * fraction
+}
+
+/// In steps of a thousandth of a bit, as tables name it; a ribbon has a column at least.
+pub(super) fn rounded(kind: FilterKind, bits_per_key: f64) -> FilterChoice {
+    let bits_per_key = (bits_per_key * 1e3).floor() / 1e3;
+    if kind == FilterKind::Ribbon && bits_per_key < 1.0 {
+        return FilterChoice { kind: FilterKind::BlockedBloom, bits_per_key };
+    }
+    FilterChoice { kind, bits_per_key }
+}

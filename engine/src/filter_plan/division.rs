@@ -1,0 +1,184 @@
+//! The division of all filter bytes of a store among its tables.
+
+use sievedb_filter::FilterKind;
+
+use super::{
+    curve::{Curve, rounded},
+    shape::{KeyspaceShape, Residence, RunShape, StoreShape, TableShape},
+    spend::{Buyer, Spent, spend},
+    target::{FilterPlan, KeyspaceTarget, RunTarget, TableTarget},
+    weight::{keyspace_weights, table_weights, weights_of},
+};
+use crate::filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind};
+
+/// Below so many keys a Bloom filter: a ribbon has 64 slots at least, and layers.
+const RIBBON_KEYS_MIN: u64 = 2_000;
+
+/// A run with less than this share of the keys gets Bloom filters. What they take more is a small
+/// part of all bits, and they are built and asked in a quarter of the time.
+const RIBBON_SHARE_MIN: f64 = 0.01;
+
+/// What is held while one filter takes the place of another is at most this part of a bound. A larger
+/// filter has to go before its successor is made.
+const HEADROOM_PART: u64 = 16;
+
+/// Filters that are there may exceed the average that the policy names by this factor: what a ribbon
+/// rounds up is no reason to take a column from it as soon as it is written.
+const AVERAGE_SLACK: f64 = 1.02;
+
+/// A ribbon in memory gets a fraction of a column in parts of this size.
+const COLUMN_PART: f64 = 1.0 / 8.0;
+
+/// A ribbon is not read again for less than this part of a column more.
+const COLUMN_GROWTH_MIN: f64 = 0.25;
+
+/// A ribbon that was given a fraction of its columns has a little less or more, in whole blocks.
+const COLUMN_ROUNDING: f64 = 1.0 / 64.0;
+
+/// What should be in memory of the filters that are stored.
+///
+/// Expects the fewest false positives per lookup within all bounds. What is in memory stays unless that
+/// costs more than a quarter of what another table would save with the bytes.
+pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
+    let (buyers, _) = stored_buyers(store);
+    let spent = spend(&buyers, store_bytes(store), &keyspace_bytes(store, AVERAGE_SLACK));
+    let mut next = buyers.iter().zip(spent.sizes);
+    let mut plan = FilterPlan::default();
+    for keyspace in &store.keyspaces {
+        let mut target = KeyspaceTarget::default();
+        for run in &keyspace.runs {
+            let mut run_target = RunTarget::default();
+            for (table, weight) in run.tables.iter().zip(table_weights(run)) {
+                let (buyer, size) = next.next().expect("a size for each table");
+                let found = table_target(table, buyer, size);
+                plan.bytes += found.bytes;
+                run_target.false_positives += weight * found.fpr;
+                run_target.tables.push(found);
+            }
+            target.runs.push(run_target);
+        }
+        plan.keyspaces.push(target);
+    }
+    plan
+}
+
+/// The filter of each table if all were built anew, in the order of the shape.
+#[derive(Debug, Clone)]
+pub(super) struct Ideal {
+    pub(super) buyers: Vec<Buyer>,
+    pub(super) choices: Vec<FilterChoice>,
+    /// As [`Spent::worths`].
+    pub(super) worths: Vec<f64>,
+}
+
+/// The best division among new filters, whatever is stored.
+pub(super) fn ideal(store: &StoreShape) -> Ideal {
+    let (mut buyers, mut kinds) = (Vec::new(), Vec::new());
+    for ((keyspace, weight), index) in store.keyspaces.iter().zip(keyspace_weights(store)).zip(0..)
+    {
+        let keys = keyspace.keys();
+        let mut weights = weights_of(keyspace, weight);
+        for run in &keyspace.runs {
+            let (kind, bits_max) = new_filter(&keyspace.policy, run, keys);
+            for table in &run.tables {
+                let curve = Curve::of_new(kind, table.keys, bits_max);
+                let weight = weights.next().expect("a weight for each table");
+                buyers.push(Buyer { keyspace: index, curve, weight, held: 0.0 });
+                kinds.push(kind);
+            }
+        }
+    }
+    let Spent { sizes, worths } = spend(&buyers, store_bytes(store), &keyspace_bytes(store, 1.0));
+    let choices = kinds.into_iter().zip(sizes).map(|(kind, bits)| rounded(kind, bits)).collect();
+    Ideal { buyers, choices, worths }
+}
+
+/// The kind of a new filter in `run`, and the most bits per key that it may have.
+fn new_filter(policy: &FilterPolicy, run: &RunShape, keyspace_keys: u64) -> (FilterKind, f64) {
+    let bits = policy.bits_per_key;
+    match policy.kind {
+        FilterPolicyKind::None => (FilterKind::BlockedBloom, 0.0),
+        FilterPolicyKind::Bloom => (FilterKind::BlockedBloom, bits),
+        FilterPolicyKind::Ribbon => (FilterKind::Ribbon, bits),
+        FilterPolicyKind::Fuse => (FilterKind::BinaryFuse, bits),
+        FilterPolicyKind::Auto => {
+            let keys = run.keys();
+            let is_small =
+                keys < RIBBON_KEYS_MIN || (keys as f64) < RIBBON_SHARE_MIN * keyspace_keys as f64;
+            let kind = if is_small { FilterKind::BlockedBloom } else { FilterKind::Ribbon };
+            (kind, if bits > 0.0 { f64::INFINITY } else { 0.0 })
+        }
+    }
+}
+
+/// What is stored, and the size that each table's filter has in memory.
+fn stored_buyers(store: &StoreShape) -> (Vec<Buyer>, Vec<f64>) {
+    let mut buyers = Vec::new();
+    for ((keyspace, weight), index) in store.keyspaces.iter().zip(keyspace_weights(store)).zip(0..)
+    {
+        let bits_max = match keyspace.policy {
+            FilterPolicy { kind: FilterPolicyKind::None, .. } => 0.0,
+            FilterPolicy { kind: FilterPolicyKind::Auto, bits_per_key: bits, .. } if bits > 0.0 => {
+                f64::INFINITY
+            }
+            FilterPolicy { bits_per_key, .. } => bits_per_key,
+        };
+        let tables = keyspace.runs.iter().flat_map(|run| &run.tables);
+        for (table, weight) in tables.zip(weights_of(keyspace, weight)) {
+            let curve =
+                if bits_max > 0.0 { Curve::of_stored(table, bits_max) } else { Curve::NOTHING };
+            let held = curve.size_of(table.resident);
+            buyers.push(Buyer { keyspace: index, curve, weight, held });
+        }
+    }
+    let held = buyers.iter().map(|buyer| buyer.held).collect();
+    (buyers, held)
+}
+
+/// What a size means for a stored filter.
+fn table_target(table: &TableShape, buyer: &Buyer, size: f64) -> TableTarget {
+    let Buyer { curve, held, .. } = buyer;
+    let stored_size = Curve::of_stored(table, f64::INFINITY).size_max;
+    let is_fraction = size < curve.size_max && size.fract() != 0.0;
+    let size = if (size - held).abs() <= COLUMN_ROUNDING
+        || *held > 1.0 && *held < size && size - held < COLUMN_GROWTH_MIN
+    {
+        *held
+    } else if is_fraction {
+        (size / COLUMN_PART).floor() * COLUMN_PART
+    } else {
+        size
+    };
+    let residence = match size {
+        0.0 => Residence::Nothing,
+        size if size >= stored_size => Residence::Whole,
+        size => Residence::Columns(size),
+    };
+    let (bytes, fpr) = (curve.bytes(size).ceil() as u64, curve.fpr(size));
+    TableTarget { id: table.id, residence, bytes, fpr }
+}
+
+/// What the filters of all keyspaces may take, without the headroom.
+fn store_bytes(store: &StoreShape) -> f64 {
+    let largest = store.keyspaces.iter().map(KeyspaceShape::largest_bytes).max().unwrap_or(0);
+    without_headroom(store.filter_bytes_max, largest)
+}
+
+/// What the filters of each keyspace may take: its bound, and with `Auto` the average of its policy
+/// times `slack`.
+fn keyspace_bytes(store: &StoreShape, slack: f64) -> Vec<f64> {
+    let bytes = store.keyspaces.iter().map(|keyspace| {
+        let bound = without_headroom(keyspace.filter_bytes_max, keyspace.largest_bytes());
+        match keyspace.policy.kind {
+            FilterPolicyKind::Auto => {
+                bound.min(keyspace.keys() as f64 * keyspace.policy.bits_per_key / 8.0 * slack)
+            }
+            _ => bound,
+        }
+    });
+    bytes.collect()
+}
+
+fn without_headroom(bytes_max: Option<u64>, largest: u64) -> f64 {
+    bytes_max.map_or(f64::INFINITY, |max| (max - largest.min(max / HEADROOM_PART)) as f64)
+}

@@ -1,0 +1,129 @@
+//! What the planner is told of the store.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use sievedb_filter::FilterKind;
+
+use crate::{
+    filter_policy::FilterPolicy,
+    table::{TableMeta, store::TablePlace},
+};
+
+/// All filters of a store, and what they may take together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StoreShape {
+    /// Most bytes for the filters of all keyspaces, what is held while one takes the place of another
+    /// included; `None` for no bound.
+    pub(crate) filter_bytes_max: Option<u64>,
+    pub(crate) keyspaces: Vec<KeyspaceShape>,
+}
+
+/// The filters of a keyspace.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyspaceShape {
+    pub(crate) policy: FilterPolicy,
+    /// The same bound for this keyspace alone.
+    pub(crate) filter_bytes_max: Option<u64>,
+    /// Decayed number of lookups; 0 if none was counted yet.
+    pub(crate) lookups: f64,
+    /// Newest first, so that of equal tables the deeper one gives up its filter first.
+    pub(crate) runs: Vec<RunShape>,
+}
+
+/// A sorted run: a lookup asks one of its tables at most.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RunShape {
+    pub(crate) place: TablePlace,
+    pub(crate) tables: Vec<TableShape>,
+}
+
+/// A table and its filter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TableShape {
+    pub(crate) id: u64,
+    /// Entries, which are hardly more than the keys.
+    pub(crate) keys: u64,
+    /// `None` if there is none, or none that can be used.
+    pub(crate) stored: Option<StoredFilter>,
+    /// What is in memory now.
+    pub(crate) resident: Residence,
+    pub(crate) usage: TableUse,
+}
+
+/// A filter as its file has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredFilter {
+    pub(crate) kind: FilterKind,
+    /// Columns of a ribbon, on average over its blocks; of other kinds it is not looked at.
+    pub(crate) columns: f64,
+    /// What it takes in memory as a whole. The length of its block in the file is near enough.
+    pub(crate) whole_bytes: u64,
+}
+
+/// How much of a stored filter is in memory, or is to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) enum Residence {
+    /// No filter: "maybe" for every key.
+    #[default]
+    Nothing,
+    /// So many columns of a ribbon, at least 1 and fewer than are stored; as
+    /// [`Ribbon::shrunk_to`](sievedb_filter::Ribbon::shrunk_to) takes them.
+    Columns(f64),
+    /// All that is stored.
+    Whole,
+}
+
+/// How often lookups came to a table, measured.
+///
+/// Both numbers are counted from the same moment on, when the table came into being or later, and decay
+/// alike: what counts is how many of the keyspace's lookups had this table for a candidate.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TableUse {
+    /// Lookups that had the table for a candidate.
+    pub(crate) probes: f64,
+    /// Lookups of the keyspace.
+    pub(crate) lookups: f64,
+}
+
+impl StoreShape {
+    /// A store without bounds that has one keyspace: what these tables say without being opened, which
+    /// is all that [`choose`](super::choose) needs of them.
+    pub(crate) fn of_tables<'a>(
+        policy: FilterPolicy,
+        tables: impl IntoIterator<Item = &'a TableMeta>,
+    ) -> Self {
+        let mut runs: BTreeMap<_, Vec<TableShape>> = BTreeMap::new();
+        for table in tables {
+            let shape = TableShape { id: table.id, keys: table.entries, ..TableShape::default() };
+            runs.entry((table.level, Reverse(table.run))).or_default().push(shape);
+        }
+        let runs = runs.into_iter().map(|((level, Reverse(run)), tables)| RunShape {
+            place: TablePlace { level, run },
+            tables,
+        });
+        let runs = runs.collect();
+        let keyspace = KeyspaceShape { policy, filter_bytes_max: None, lookups: 0.0, runs };
+        Self { filter_bytes_max: None, keyspaces: vec![keyspace] }
+    }
+}
+
+impl KeyspaceShape {
+    /// Keys of all runs.
+    pub(super) fn keys(&self) -> u64 {
+        self.runs.iter().fold(0, |sum: u64, run| sum.saturating_add(run.keys()))
+    }
+
+    /// Bytes of the largest stored filter.
+    pub(super) fn largest_bytes(&self) -> u64 {
+        let tables = self.runs.iter().flat_map(|run| &run.tables);
+        let stored = tables.filter_map(|table| table.stored);
+        stored.map(|stored| stored.whole_bytes).max().unwrap_or(0)
+    }
+}
+
+impl RunShape {
+    /// Keys of all tables.
+    pub(super) fn keys(&self) -> u64 {
+        self.tables.iter().fold(0, |sum: u64, table| sum.saturating_add(table.keys))
+    }
+}

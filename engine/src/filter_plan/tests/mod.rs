@@ -1,0 +1,3 @@
+//! Shapes in, plans out.
+
+mod properties;

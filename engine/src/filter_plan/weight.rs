@@ -1,0 +1,43 @@
+//! How much of the lookups goes to each table.
+
+use super::shape::{KeyspaceShape, RunShape, StoreShape, TableShape};
+
+/// A table counts as if it had been asked so often as its keys let expect, besides what was measured:
+/// few lookups say little, and the deviation of so many is a factor of 1.1.
+const PROBES_ASSUMED: f64 = 64.0;
+
+/// The same for keyspaces.
+const LOOKUPS_ASSUMED: f64 = 1_000.0;
+
+/// The share of the store's lookups that each keyspace gets, from 0 to 1; 1 in all.
+pub(super) fn keyspace_weights(store: &StoreShape) -> Vec<f64> {
+    let keys: Vec<f64> = store.keyspaces.iter().map(|keyspace| keyspace.keys() as f64).collect();
+    let all_keys = keys.iter().sum::<f64>().max(1.0);
+    let counts = store
+        .keyspaces
+        .iter()
+        .zip(&keys)
+        .map(|(keyspace, keys)| keyspace.lookups.max(0.0) + LOOKUPS_ASSUMED * keys / all_keys);
+    let counts: Vec<f64> = counts.collect();
+    let all = counts.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    counts.into_iter().map(|count| count / all).collect()
+}
+
+/// The share of its keyspace's lookups that have each table of `run` for a candidate, from 0 to 1.
+///
+/// By keys, and corrected by what was measured once there is enough of it.
+pub(super) fn table_weights(run: &RunShape) -> impl Iterator<Item = f64> {
+    let run_keys = run.keys().max(1) as f64;
+    run.tables.iter().map(move |table| table_weight(table, table.keys as f64 / run_keys))
+}
+
+fn table_weight(table: &TableShape, by_keys: f64) -> f64 {
+    let expected = table.usage.lookups.max(0.0) * by_keys;
+    let factor = (table.usage.probes.max(0.0) + PROBES_ASSUMED) / (expected + PROBES_ASSUMED);
+    (by_keys * factor).min(1.0)
+}
+
+/// [`table_weights`] of all runs, times the keyspace's own.
+pub(super) fn weights_of(keyspace: &KeyspaceShape, weight: f64) -> impl Iterator<Item = f64> {
+    keyspace.runs.iter().flat_map(table_weights).map(move |of_table| of_table * weight)
+}

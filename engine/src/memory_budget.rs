@@ -1,0 +1,189 @@
+//! How one figure is divided over what a store keeps in memory. Pure.
+//!
+//! | part        | share | bounds                                                                  |
+//! |-------------|-------|-------------------------------------------------------------------------|
+//! | memtables   | 1/4   | active and frozen memtables of all keyspaces                            |
+//! | filters     | 1/4   | filters of tables                                                       |
+//! | writing     | 1/8   | buffers of flushes and compactions, divided over the workers            |
+//! | block cache | rest  | data blocks and index partitions, and the indexes of tables, which come first |
+//!
+//! A part that is set by hand is as large as it was set; what that takes or leaves, the block cache
+//! has less or more. If the block cache is set by hand too, the rest is used for nothing. A budget that
+//! is not set grows with parts that are.
+
+use crate::{Error, Result, options::DEFAULT_MEMORY_BUDGET};
+
+/// Least part for writing, for each worker: its buffers, and the hashes of some 10,000 entries.
+const WRITING_BYTES_MIN: u64 = 512 << 10;
+
+/// Least part of the memtables: a few hundred entries, and a batch of 256 KiB.
+const MEMTABLE_BYTES_MIN: u64 = 512 << 10;
+
+/// Least memory budget, for any number of workers: 8 MiB.
+pub const MEMORY_BUDGET_MIN: u64 = 8 << 20;
+
+/// The same for each worker: 4 MiB. An eighth of it is what a worker needs at least.
+pub const MEMORY_BUDGET_PER_WORKER_MIN: u64 = 8 * WRITING_BYTES_MIN;
+
+/// What was asked for: the whole, and parts that were set by hand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MemoryBudget {
+    pub(crate) bytes: Option<u64>,
+    pub(crate) memtable_bytes_max: Option<u64>,
+    pub(crate) filter_bytes_max: Option<u64>,
+    pub(crate) block_cache_bytes: Option<u64>,
+}
+
+/// The parts of a budget, in bytes. Their sum is at most the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryParts {
+    pub(crate) memtables: u64,
+    pub(crate) filters: u64,
+    pub(crate) writing: u64,
+    /// With the indexes.
+    pub(crate) block_cache: u64,
+}
+
+impl MemoryBudget {
+    /// The parts, for a store with so many workers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if the budget is too small, or the parts do not fit into it.
+    pub(crate) fn divide(&self, workers: usize) -> Result<MemoryParts> {
+        let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
+        let least = MEMORY_BUDGET_MIN.max(workers as u64 * MEMORY_BUDGET_PER_WORKER_MIN);
+        let bytes = self.bytes.unwrap_or_else(|| DEFAULT_MEMORY_BUDGET.max(least));
+        if bytes < least {
+            return invalid("memory_budget", "at least 8 MiB, and 4 MiB for each worker thread");
+        }
+        let memtables = self.memtable_bytes_max.unwrap_or(bytes / 4);
+        if memtables < MEMTABLE_BYTES_MIN {
+            return invalid("memtable_bytes_max", "at least 512 KiB");
+        }
+        let filters = self.filter_bytes_max.unwrap_or(bytes / 4);
+        let writing = bytes / 8;
+        let cache_min = self.block_cache_bytes.unwrap_or(0);
+        let needed = [memtables, filters, writing, cache_min];
+        let needed = needed.into_iter().fold(0, u64::saturating_add);
+        let bytes = if self.bytes.is_none() { bytes.max(needed) } else { bytes };
+        if bytes < needed {
+            let allowed = "7/8 of it at least the sum of memtable_bytes_max, filter_bytes_max and \
+                           block_cache_bytes, where what is not set takes a quarter of it, or nothing";
+            return invalid("memory_budget", allowed);
+        }
+        let rest = bytes - (memtables + filters + writing);
+        let block_cache = self.block_cache_bytes.unwrap_or(rest);
+        Ok(MemoryParts { memtables, filters, writing, block_cache })
+    }
+}
+
+#[cfg(test)]
+impl MemoryParts {
+    /// Bytes of all parts.
+    fn sum(self) -> u64 {
+        self.memtables + self.filters + self.writing + self.block_cache
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn budget(bytes: u64) -> MemoryBudget {
+        MemoryBudget { bytes: Some(bytes), ..MemoryBudget::default() }
+    }
+
+    #[test]
+    fn parts_are_shares_or_as_they_were_set() {
+        let all = budget(256 * MIB);
+        let unset = MemoryBudget::default();
+        let cases = [
+            ("default", unset, [64, 64, 32, 96]),
+            (
+                "a large cache",
+                MemoryBudget { block_cache_bytes: Some(1024 * MIB), ..unset },
+                [64, 64, 32, 1024],
+            ),
+            ("small", budget(8 * MIB), [2, 2, 1, 3]),
+            (
+                "memtables",
+                MemoryBudget { memtable_bytes_max: Some(8 * MIB), ..all },
+                [8, 64, 32, 152],
+            ),
+            ("filters", MemoryBudget { filter_bytes_max: Some(0), ..all }, [64, 0, 32, 160]),
+            ("cache", MemoryBudget { block_cache_bytes: Some(0), ..all }, [64, 64, 32, 0]),
+            (
+                "all of the cache",
+                MemoryBudget { block_cache_bytes: Some(96 * MIB), ..all },
+                [64, 64, 32, 96],
+            ),
+        ];
+        for (name, budget, [memtables, filters, writing, block_cache]) in cases {
+            let want = MemoryParts {
+                memtables: memtables * MIB,
+                filters: filters * MIB,
+                writing: writing * MIB,
+                block_cache: block_cache * MIB,
+            };
+            assert_eq!(budget.divide(2).ok(), Some(want), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let all = budget(64 * MIB);
+        let cases = [
+            ("too small", budget(8 * MIB - 1), 1, "memory_budget"),
+            ("too small for its workers", budget(16 * MIB), 5, "memory_budget"),
+            (
+                "memtables",
+                MemoryBudget { memtable_bytes_max: Some(1), ..all },
+                1,
+                "memtable_bytes_max",
+            ),
+            (
+                "filters",
+                MemoryBudget { filter_bytes_max: Some(64 * MIB), ..all },
+                1,
+                "memory_budget",
+            ),
+            (
+                "cache",
+                MemoryBudget { block_cache_bytes: Some(u64::MAX), ..all },
+                1,
+                "memory_budget",
+            ),
+        ];
+        for (name, budget, workers, want) in cases {
+            match budget.divide(workers) {
+                Err(Error::InvalidOption { name: found, .. }) => assert_eq!(found, want, "{name}"),
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_sum_is_never_exceeded() {
+        for mib in 8..300 {
+            let odd = mib * 7919;
+            for memtables in [None, Some(MIB), Some(mib * MIB / 3)] {
+                for filters in [None, Some(0), Some(mib * MIB / 5)] {
+                    for cache in [None, Some(0), Some(mib * MIB / 7)] {
+                        let budget = MemoryBudget {
+                            bytes: Some(mib * MIB + odd),
+                            memtable_bytes_max: memtables,
+                            filter_bytes_max: filters,
+                            block_cache_bytes: cache,
+                        };
+                        let parts = budget.divide(2).expect("it fits");
+                        assert!(parts.sum() <= mib * MIB + odd, "{budget:?}: {parts:?}");
+                        assert!(parts.writing >= 2 * WRITING_BYTES_MIN);
+                    }
+                }
+            }
+        }
+    }
+}
