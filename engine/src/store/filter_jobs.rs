@@ -7,7 +7,6 @@ use std::{
 
 use crate::{
     Error,
-    filter_policy::FilterChoice,
     read::tree::Tree,
     store::filter_need::{DueFilter, TableFacts, due_filters},
     version::Version,
@@ -29,8 +28,8 @@ struct TreeJobs {
     /// The version that was looked through; a weak reference, so that its address is not used again.
     examined: Weak<Version>,
     due: VecDeque<DueFilter>,
-    /// What was built for which tables: not to be built again if it is still not what was wanted.
-    built: BTreeMap<u64, FilterChoice>,
+    /// What was due, and is done: not to be done again if it is still not what was wanted.
+    done: BTreeMap<u64, DueFilter>,
     /// Tables that could not be read, or whose filter could not be written.
     given_up: BTreeSet<u64>,
 }
@@ -55,7 +54,7 @@ impl FilterJobs {
     pub(crate) fn release(&mut self, tree: &Tree, due: &DueFilter) {
         self.is_running = false;
         if let Some(jobs) = self.trees.get_mut(&tree.id) {
-            jobs.built.insert(due.table_id, due.choice);
+            jobs.done.insert(due.table_id, *due);
         }
     }
 
@@ -112,20 +111,19 @@ impl TreeJobs {
         let facts = version.tables().zip(&metas).map(|((_, _, live), meta)| {
             let filters = live.filters();
             TableFacts {
-                meta,
+                meta: meta.clone(),
                 user_keys: live.table.properties().user_keys,
                 is_unusable: filters.is_unusable(),
-                kind: filters.point.resident().map(|filter| filter.kind()),
+                stored: filters.stored(),
             }
         });
         let facts: Vec<_> = facts.collect();
-        let is_there = |id: u64| metas.iter().any(|meta| meta.id == id);
-        self.built.retain(|&id, _| is_there(id));
-        self.given_up.retain(|&id| is_there(id));
+        let ids: BTreeSet<_> = metas.iter().map(|meta| meta.id).collect();
+        self.done.retain(|id, _| ids.contains(id));
+        self.given_up.retain(|id| ids.contains(id));
         let due = due_filters(&tree.options.filter_policy, &facts).into_iter();
         let is_new = |due: &DueFilter| {
-            !self.given_up.contains(&due.table_id)
-                && self.built.get(&due.table_id) != Some(&due.choice)
+            !self.given_up.contains(&due.table_id) && self.done.get(&due.table_id) != Some(due)
         };
         self.due = due.filter(is_new).collect();
     }

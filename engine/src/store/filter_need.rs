@@ -1,100 +1,121 @@
 //! Which tables should get another filter than they have.
 //!
-//! Pure: the tables of a keyspace in, filters to build out. How bits are divided among new tables,
+//! Pure: the tables of a keyspace in, filters to build out. How bits are divided among tables,
 //! [`filter_plan`](crate::filter_plan) tells.
+
+use std::{borrow::Cow, collections::BTreeMap};
 
 use sievedb_filter::FilterKind;
 
 use crate::{
-    filter_plan,
+    filter_plan::{self, Rebuild, Residence, StoreShape, StoredFilter},
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
     listener::FilterRebuildReason,
     table::{TableMeta, store::TablePlace},
 };
 
-/// A filter whose length is off by more than this part of what the policy asks for is built anew...
-const OFF_PLAN_SHARE: f64 = 0.25;
-/// ...if that is more than so many bytes: small filters are rounded up.
-const OFF_PLAN_BYTES_MIN: f64 = 1024.0;
+/// The length of a filter may differ by this part of what was asked for, and by...
+const ROUNDING_SHARE: f64 = 0.25;
+/// ...so many bytes all the same.
+const ROUNDING_BYTES: f64 = 512.0;
 
 /// What is known of a table and its filter.
 #[derive(Debug, Clone)]
 pub(crate) struct TableFacts<'a> {
     /// With the present level, run and place of the filter.
-    pub(crate) meta: &'a TableMeta,
+    pub(crate) meta: Cow<'a, TableMeta>,
     /// Keys that a filter has to know.
     pub(crate) user_keys: u64,
     /// There is a filter, and it cannot be used.
     pub(crate) is_unusable: bool,
-    /// Kind of the filter in memory.
-    pub(crate) kind: Option<FilterKind>,
+    /// The filter as its file has it, if it is in memory.
+    pub(crate) stored: Option<StoredFilter>,
 }
 
-/// A filter to be built.
+/// A table that should get another filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DueFilter {
     pub(crate) table_id: u64,
-    pub(crate) choice: FilterChoice,
     pub(crate) reason: FilterRebuildReason,
+    /// Which one, if the plan says so; else it is [`choice`] of what there is when it is built.
+    pub(crate) planned: Option<FilterChoice>,
 }
 
-/// The filters to be built for the tables of a keyspace, those that cost the most reads first.
+/// The tables of a keyspace that should get another filter, those that cost the most reads first.
 ///
-/// Costs time in proportion to the tables, and to their square for those without a usable filter.
+/// Costs about as much as the filter of a new table does: a few microseconds for each table.
 pub(crate) fn due_filters(policy: &FilterPolicy, tables: &[TableFacts<'_>]) -> Vec<DueFilter> {
+    let wants_none = policy.kind == FilterPolicyKind::None || policy.bits_per_key == 0.0;
     let mut due: Vec<_> = tables
         .iter()
-        .enumerate()
-        .filter_map(|(at, facts)| {
-            let reason = reason(policy, facts)?;
-            let place = TablePlace { level: facts.meta.level, run: facts.meta.run };
-            let others = tables.iter().enumerate().filter(|&(other, _)| other != at);
-            let others = others.map(|(_, facts)| facts.meta);
-            let choice = filter_plan::choose(policy, others, place, facts.meta.entries);
-            let wants_one = choice.bits_per_key > 0.0 && facts.user_keys > 0;
-            if !wants_one && facts.meta.filter.is_none() {
-                return None;
-            }
-            let choice = if wants_one { choice } else { FilterChoice::NONE };
-            Some(DueFilter { table_id: facts.meta.id, choice, reason })
+        .filter_map(|facts| {
+            let reason = match facts.meta.filter {
+                Some(_) if facts.is_unusable => FilterRebuildReason::Unusable,
+                Some(_) if wants_none => FilterRebuildReason::OffPlan,
+                None if !wants_none && facts.user_keys > 0 => FilterRebuildReason::Missing,
+                _ => return None,
+            };
+            Some(DueFilter { table_id: facts.meta.id, reason, planned: None })
         })
         .collect();
-    // A table without a filter is read for every lookup in its range.
-    due.sort_by_key(|due| due.reason == FilterRebuildReason::OffPlan);
+    if !wants_none {
+        due.extend(off_plan(policy, tables));
+    }
     due
 }
 
-fn reason(policy: &FilterPolicy, facts: &TableFacts<'_>) -> Option<FilterRebuildReason> {
-    if facts.is_unusable {
-        return Some(FilterRebuildReason::Unusable);
+/// The tables whose filter is far off the plan.
+fn off_plan<'a>(
+    policy: &FilterPolicy,
+    tables: &'a [TableFacts<'a>],
+) -> impl Iterator<Item = DueFilter> {
+    let mut shape = StoreShape::of_tables(*policy, tables.iter().map(|facts| &*facts.meta));
+    let stored: BTreeMap<_, _> =
+        tables.iter().filter_map(|facts| Some((facts.meta.id, facts.stored?))).collect();
+    for run in shape.keyspaces.iter_mut().flat_map(|keyspace| &mut keyspace.runs) {
+        for table in &mut run.tables {
+            table.stored = stored.get(&table.id).copied();
+            table.resident = table.stored.map_or(Residence::Nothing, |_| Residence::Whole);
+        }
     }
-    if facts.meta.filter.is_none() {
-        return Some(FilterRebuildReason::Missing);
-    }
-    is_off_plan(policy, facts).then_some(FilterRebuildReason::OffPlan)
+    let keys: BTreeMap<_, _> =
+        tables.iter().map(|facts| (facts.meta.id, facts.meta.entries)).collect();
+    let rebuilds = filter_plan::rebuilds(&shape, &filter_plan::plan(&shape));
+    rebuilds.into_iter().filter_map(move |Rebuild { table_id, choice, .. }| {
+        // The others are due anyway.
+        let stored = stored.get(&table_id)?;
+        let reason = FilterRebuildReason::OffPlan;
+        let due = DueFilter { table_id, reason, planned: Some(choice) };
+        is_worth_it(stored, choice, keys[&table_id]).then_some(due)
+    })
 }
 
-/// Whether the filter is another one than a policy wants that treats all tables alike.
-fn is_off_plan(policy: &FilterPolicy, facts: &TableFacts<'_>) -> bool {
-    let bits = policy.bits_per_key;
-    let wanted = match policy.kind {
-        FilterPolicyKind::None => return true,
-        _ if bits == 0.0 => return true,
-        // What it has depends on all others, and changes with each flush.
-        FilterPolicyKind::Auto => return false,
-        FilterPolicyKind::Fuse => {
-            return facts.kind.is_some_and(|kind| kind != FilterKind::BinaryFuse);
-        }
-        FilterPolicyKind::Bloom => FilterKind::BlockedBloom,
-        FilterPolicyKind::Ribbon if bits < 1.0 => FilterKind::BlockedBloom,
-        FilterPolicyKind::Ribbon => FilterKind::Ribbon,
-    };
-    if facts.kind.is_some_and(|kind| kind != wanted) {
-        return true;
+/// Whether a filter of so many keys comes nearer to `choice` when it is built anew. One that is not
+/// made of columns is rounded up to lines, and would be off by as much again.
+fn is_worth_it(stored: &StoredFilter, choice: FilterChoice, keys: u64) -> bool {
+    let asked = choice.bits_per_key * keys as f64 / 8.0;
+    let off = (stored.whole_bytes as f64 - asked).abs();
+    stored.kind != choice.kind
+        || stored.kind == FilterKind::Ribbon
+        || off > (ROUNDING_SHARE * asked).max(ROUNDING_BYTES)
+}
+
+/// The filter that the table `id` of `tables` should have.
+pub(crate) fn choice(
+    policy: &FilterPolicy,
+    tables: &[Cow<'_, TableMeta>],
+    id: u64,
+) -> Option<FilterChoice> {
+    let table = tables.iter().find(|table| table.id == id)?;
+    let all = StoreShape::of_tables(*policy, tables.iter().map(Cow::as_ref));
+    // As if no table had a filter: it is then not far off the plan with what it gets.
+    let rebuilds = filter_plan::rebuilds(&all, &filter_plan::plan(&all));
+    if let Some(found) = rebuilds.iter().find(|rebuild| rebuild.table_id == id) {
+        return Some(found.choice);
     }
-    let found = facts.meta.filter.map_or(0, |place| place.bytes) as f64;
-    let asked = bits * facts.user_keys as f64 / 8.0;
-    (found - asked).abs() > (OFF_PLAN_SHARE * asked).max(OFF_PLAN_BYTES_MIN)
+    let place = TablePlace { level: table.level, run: table.run };
+    let others = tables.iter().filter(|other| other.id != id).map(Cow::as_ref);
+    Some(filter_plan::choose(StoreShape::of_tables(*policy, others), 0, place, table.entries))
 }
 
 #[cfg(test)]
@@ -102,8 +123,10 @@ mod tests {
     use super::*;
     use crate::table::FilterPlace;
 
-    fn meta(filter_bytes: u64) -> TableMeta {
-        let place = FilterPlace { file_id: 7, offset: 64, bytes: filter_bytes, checksum: 0 };
+    const KEYS: u64 = 80_000;
+
+    fn meta(has_filter: bool) -> TableMeta {
+        let place = FilterPlace { file_id: 7, offset: 64, bytes: KEYS * 10 / 8, checksum: 0 };
         TableMeta {
             id: 7,
             level: 0,
@@ -111,11 +134,11 @@ mod tests {
             bytes: 1 << 20,
             checksum: 0,
             salt: 0,
-            filter: (filter_bytes > 0).then_some(place),
+            filter: has_filter.then_some(place),
             global_sequence: None,
             smallest: (*b"a").into(),
             largest: (*b"z").into(),
-            entries: 8_000,
+            entries: KEYS,
             tombstones: 0,
             smallest_sequence: 1,
             largest_sequence: 100,
@@ -126,50 +149,61 @@ mod tests {
 
     #[test]
     fn each_table_gets_what_it_lacks() {
-        use FilterKind::{BinaryFuse, BlockedBloom, Ribbon as Columns};
-        use FilterPolicyKind::{Auto, Bloom, Fuse, None as Off, Ribbon};
+        use FilterKind::{BlockedBloom, Ribbon as Columns};
+        use FilterPolicyKind::{Auto, Bloom, None as Off, Ribbon};
         use FilterRebuildReason::{Missing, OffPlan, Unusable};
-        let good = |kind| (10_000, false, Some(kind));
+        #[derive(Debug, Clone, Copy)]
+        enum Found {
+            Nothing,
+            Damaged,
+            NotInMemory,
+            Good(FilterKind),
+        }
+        use Found::{Damaged, Good, NotInMemory, Nothing};
         let cases = [
-            ("damaged", Auto, 10.0, (10_000, true, None), Some((Unusable, Columns))),
-            ("damaged Bloom", Bloom, 10.0, (10_000, true, None), Some((Unusable, BlockedBloom))),
-            ("good", Auto, 10.0, good(Columns), None),
-            ("not resident", Auto, 10.0, (10_000, false, None), None),
-            ("none", Auto, 10.0, (0, false, None), Some((Missing, Columns))),
-            ("none, as it should be", Off, 10.0, (0, false, None), None),
-            ("no bits, as it should be", Auto, 0.0, (0, false, None), None),
-            (
-                "damaged, and not wanted",
-                Off,
-                10.0,
-                (10_000, true, None),
-                Some((Unusable, BlockedBloom)),
-            ),
-            ("not wanted", Off, 10.0, good(Columns), Some((OffPlan, BlockedBloom))),
-            ("not wanted, no bits", Auto, 0.0, good(Columns), Some((OffPlan, BlockedBloom))),
-            ("Bloom", Bloom, 10.0, good(BlockedBloom), None),
-            ("a little off", Bloom, 11.0, good(BlockedBloom), None),
-            ("too small", Bloom, 14.0, good(BlockedBloom), Some((OffPlan, BlockedBloom))),
-            ("too large", Bloom, 7.0, good(BlockedBloom), Some((OffPlan, BlockedBloom))),
-            ("another kind", Ribbon, 10.0, good(BlockedBloom), Some((OffPlan, Columns))),
-            ("less than a column", Ribbon, 0.9, (900, false, Some(BlockedBloom)), None),
-            ("fuse", Fuse, 10.0, good(BinaryFuse), None),
-            ("not fuse", Fuse, 10.0, good(Columns), Some((OffPlan, BinaryFuse))),
+            ("damaged", Auto, 10.0, Damaged, Some((Unusable, Columns))),
+            ("damaged, Bloom", Bloom, 10.0, Damaged, Some((Unusable, BlockedBloom))),
+            ("damaged, and not wanted", Off, 10.0, Damaged, Some((Unusable, BlockedBloom))),
+            ("good", Auto, 10.0, Good(Columns), None),
+            ("not in memory", Auto, 10.0, NotInMemory, None),
+            ("none", Auto, 10.0, Nothing, Some((Missing, Columns))),
+            ("none, as it should be", Off, 10.0, Nothing, None),
+            ("no bits, as it should be", Auto, 0.0, Nothing, None),
+            ("not wanted", Off, 10.0, Good(Columns), Some((OffPlan, BlockedBloom))),
+            ("not wanted, no bits", Auto, 0.0, Good(Columns), Some((OffPlan, BlockedBloom))),
+            ("as asked", Ribbon, 10.0, Good(Columns), None),
+            ("a little too small", Ribbon, 10.5, Good(Columns), None),
+            ("far too small", Ribbon, 14.0, Good(Columns), Some((OffPlan, Columns))),
+            ("too large: gives up columns", Ribbon, 5.0, Good(Columns), None),
+            ("another kind", Bloom, 10.0, Good(Columns), Some((OffPlan, BlockedBloom))),
+            ("the other kind", Ribbon, 10.0, Good(BlockedBloom), Some((OffPlan, Columns))),
         ];
-        for (name, kind, bits, (bytes, is_unusable, found), want) in cases {
+        for (name, kind, bits, found, want) in cases {
             let policy = FilterPolicy::new(kind).bits_per_key(bits);
-            let meta = meta(bytes);
-            let facts = TableFacts { meta: &meta, user_keys: 8_000, is_unusable, kind: found };
+            let meta: Cow<'_, TableMeta> = Cow::Owned(meta(!matches!(found, Nothing)));
+            let stored = match found {
+                Good(kind) => {
+                    Some(StoredFilter { kind, columns: 10.0, whole_bytes: KEYS * 10 / 8 })
+                }
+                _ => None,
+            };
+            let is_unusable = matches!(found, Damaged);
+            let facts = TableFacts { meta: meta.clone(), user_keys: KEYS, is_unusable, stored };
             let due = due_filters(&policy, &[facts]);
-            let got = due.first().map(|due| (due.reason, due.choice.kind));
-            assert_eq!((got, due.len()), (want, usize::from(want.is_some())), "{name}");
+            let kind = |due: &DueFilter| {
+                due.planned
+                    .or_else(|| choice(&policy, &[meta.clone()], 7))
+                    .map(|choice| choice.kind)
+            };
+            let got = due.first().and_then(|due| Some((due.reason, kind(due)?)));
+            assert_eq!((got, due.len()), (want, usize::from(want.is_some())), "{name}: {due:?}");
         }
     }
 
     #[test]
     fn a_table_without_points_needs_no_filter() {
-        let meta = meta(0);
-        let facts = TableFacts { meta: &meta, user_keys: 0, is_unusable: false, kind: None };
+        let meta = Cow::Owned(meta(false));
+        let facts = TableFacts { meta, user_keys: 0, is_unusable: false, stored: None };
         assert_eq!(due_filters(&FilterPolicy::default(), &[facts]), []);
     }
 }

@@ -14,12 +14,16 @@ use crate::{
     Error, Result,
     error::SYNC,
     file_name::FileName,
+    filter_policy::FilterChoice,
     listener::Event,
     manifest::{FilterReplaced, ManifestState, VersionEdit},
     memory::MemoryUse,
     planted::PlantedBug,
     read::tree::Tree,
-    store::{Store, filter_need::DueFilter},
+    store::{
+        Store,
+        filter_need::{DueFilter, choice},
+    },
     table::{
         FilterPlace, LiveTable, TableFilters,
         store::{ENTRIES_CHARGED, ENTRY_BYTES},
@@ -49,13 +53,18 @@ impl Store {
             return Ok(Rebuilt::NotNeeded);
         };
         let old = live.filters().place;
-        let new = if due.choice.bits_per_key > 0.0 {
-            let Some(filter) = self.build_filter(tree, live, due)? else {
+        let chosen = || choice(&tree.options.filter_policy, &version.metas(), due.table_id);
+        let Some(choice) = due.planned.or_else(chosen) else { return Ok(Rebuilt::NotNeeded) };
+        let has_keys = live.table.properties().user_keys > 0;
+        let new = if choice.bits_per_key > 0.0 && has_keys {
+            let Some(filter) = self.build_filter(tree, live, choice)? else {
                 return Ok(Rebuilt::NotNeeded);
             };
             self.write_filter(live, filter)?
-        } else {
+        } else if old.is_some() {
             TableFilters::new(FilterState::None, None, &self.tables.memory)
+        } else {
+            return Ok(Rebuilt::NotNeeded);
         };
         let rebuilt = self.install_filter(tree, live, old, new)?;
         if rebuilt == Rebuilt::Installed {
@@ -71,7 +80,7 @@ impl Store {
         &self,
         tree: &Tree,
         live: &LiveTable,
-        due: &DueFilter,
+        choice: FilterChoice,
     ) -> Result<Option<TableFilter>> {
         let charge = self.tables.memory.charge(MemoryUse::Writing, 0);
         let mut cursor = Table::cursor(Arc::clone(&live.table), CacheUse::Bypass);
@@ -101,7 +110,6 @@ impl Store {
                 Corruption::Mismatch { what: "entries of the table", expected, found: entries };
             return Err(Error::corrupt(&live.path, 0, source));
         }
-        let choice = due.choice;
         Ok(TableFilter::build(choice.kind, &hashes, choice.bits_per_key))
     }
 

@@ -2,9 +2,11 @@
 
 use std::{error::Error as _, sync::Arc};
 
+use sievedb_filter::TableFilter;
 use sievedb_sstable::{FilterState, FilterUnusable};
 
 use crate::{
+    filter_plan::StoredFilter,
     memory::{Charge, MemoryAccount, MemoryUse},
     table::FilterPlace,
 };
@@ -50,6 +52,16 @@ impl TableFilters {
     /// Whether there is a point filter that cannot be used.
     pub(crate) fn is_unusable(&self) -> bool {
         matches!(self.point, FilterState::Unusable(_))
+    }
+
+    /// The point filter as its file has it; `None` if it is not in memory.
+    pub(crate) fn stored(&self) -> Option<StoredFilter> {
+        let filter = self.point.resident()?;
+        let columns = match filter {
+            TableFilter::Ribbon(ribbon) => ribbon.columns(),
+            _ => 0.0,
+        };
+        Some(StoredFilter { kind: filter.kind(), columns, whole_bytes: self.place?.bytes })
     }
 
     /// Bytes of memory that the filters take.
