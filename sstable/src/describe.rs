@@ -81,7 +81,9 @@ fn describe_parts(
                     let handle = BlockHandle { offset, bytes };
                     describe_block(blocks, handle, BlockRole::Index, annotation);
                 }
-                BlockKind::PointFilter => describe_filter(source, offset, bytes, annotation),
+                BlockKind::PointFilter | BlockKind::PrefixFilter | BlockKind::RangeFilter => {
+                    describe_filter(source, offset, bytes, annotation);
+                }
                 BlockKind::Properties => {
                     properties.describe(annotation);
                     describe_trailer(bytes, TYPE_RAW, annotation);

@@ -30,8 +30,8 @@
 //! | 1    | top index              | yes      | [`crate::index`]                        |
 //! | 2    | properties             | yes      | [`crate::properties`]                   |
 //! | 3    | point filter           | no       | [`sievedb_filter::filter_block`]        |
-//! | 4    | prefix filter          |          | reserved                                |
-//! | 5    | range filter           |          | reserved                                |
+//! | 4    | prefix filter          | no       | [`sievedb_filter::filter_block`]        |
+//! | 5    | range filter           | no       | [`sievedb_filter::filter_block`]        |
 //! | 6    | range tombstones       | yes      | [`sievedb_format::range_tombstone`]     |
 //! | 7    | compression dictionary |          | reserved                                |
 //! | 8    | blob references        |          | reserved                                |
@@ -63,17 +63,30 @@ pub(crate) enum BlockKind {
     Properties = 2,
     /// The filter over all user keys of points.
     PointFilter = 3,
+    /// The filter over all prefixes of user keys of points.
+    PrefixFilter = 4,
+    /// The filter that answers for ranges of user keys of points.
+    RangeFilter = 5,
     /// The range tombstones.
     RangeTombstones = 6,
 }
 
 impl BlockKind {
-    const ALL: [Self; 4] =
-        [Self::DataIndex, Self::Properties, Self::PointFilter, Self::RangeTombstones];
+    const ALL: [Self; 6] = [
+        Self::DataIndex,
+        Self::Properties,
+        Self::PointFilter,
+        Self::PrefixFilter,
+        Self::RangeFilter,
+        Self::RangeTombstones,
+    ];
 
     /// Whether a reader that passes over such a block would give wrong answers.
     fn is_required(self) -> bool {
-        self != Self::PointFilter
+        match self {
+            Self::DataIndex | Self::Properties | Self::RangeTombstones => true,
+            Self::PointFilter | Self::PrefixFilter | Self::RangeFilter => false,
+        }
     }
 }
 
@@ -350,7 +363,7 @@ mod tests {
             bytes[192 + at] = byte;
             sealed(bytes)
         };
-        for kind in [4, 5, 7, 8, 200] {
+        for kind in [7, 8, 9, 200] {
             let found = Footer::read(&with(ENTRY_BYTES, kind)).unwrap();
             assert_eq!(found.blocks, footer().blocks[..1], "optional kind {kind}");
         }
@@ -360,7 +373,7 @@ mod tests {
             bytes[192 + ENTRY_BYTES + 1] = FLAG_REQUIRED;
             sealed(bytes)
         };
-        for kind in [4, 5, 7, 8, 200] {
+        for kind in [7, 8, 9, 200] {
             let want = Unsupported { what: "required block of kind", value: kind.into() };
             assert_eq!(cause(Footer::read(&required(kind))), want);
         }

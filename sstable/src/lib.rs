@@ -7,6 +7,7 @@
 //! | [`table`]      | how a key is looked up                                           |
 //! | [`cursor`]     | how entries are stepped through                                  |
 //! | [`options`]    | what can be chosen                                               |
+//! | [`prefix_extractor`] | which part of a key is its prefix                          |
 //! | [`identity`]   | what tells one table from every other                            |
 //! | [`source`]     | where the bytes come from and go to                              |
 //! | [`cache`]      | which blocks are kept in memory, and what reading costs          |
@@ -27,8 +28,7 @@
 //! | file header      | its checksum               | [`sievedb_format::file_header`]        |
 //! | data blocks, each index partition behind the last one that it leads to | type and checksum of each | [`block::stored`], [`block`], [`index`] |
 //! | top index        | type and checksum          | [`index`]                              |
-//! | zeros, up to a multiple of 64 |               |                                        |
-//! | filter, if any   | its checksums              | [`sievedb_filter::filter_block`]       |
+//! | filters, if any, each behind zeros up to a multiple of 64 | its checksums | [`sievedb_filter::filter_block`] |
 //! | properties       | type and checksum          | [`properties`]                         |
 //! | range tombstones, if any | type and checksum  | [`sievedb_format::range_tombstone`]    |
 //! | footer           | its checksum               | [`footer`]                             |
@@ -46,6 +46,7 @@ pub mod cursor;
 pub mod describe;
 pub mod error;
 pub mod filter_file;
+mod filter_keys;
 pub mod filter_state;
 pub mod footer;
 pub mod handle;
@@ -53,6 +54,7 @@ pub mod identity;
 pub mod index;
 pub mod options;
 mod output;
+pub mod prefix_extractor;
 pub mod properties;
 pub mod source;
 pub mod table;
@@ -67,6 +69,7 @@ pub use filter_file::{describe_filter_file, write_filter_file};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
 pub use identity::TableIdentity;
 pub use options::{Compression, InvalidOption, TableOptions};
+pub use prefix_extractor::{PrefixExtractor, PrefixFunction};
 pub use properties::TableProperties;
 pub use source::{TableSink, TableSource};
 pub use table::Table;

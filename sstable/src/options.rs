@@ -4,7 +4,7 @@ use std::{error, fmt, ops::RangeInclusive};
 
 use sievedb_filter::FilterKind;
 
-use crate::block::RESTART_INTERVAL_MAX;
+use crate::{block::RESTART_INTERVAL_MAX, prefix_extractor::PrefixExtractor};
 
 /// Default of [`TableOptions::block_bytes`]: 4 KiB, a page.
 pub const DEFAULT_BLOCK_BYTES: usize = 4 << 10;
@@ -38,6 +38,8 @@ pub struct TableOptions {
     pub(crate) compression: Compression,
     pub(crate) filter_kind: FilterKind,
     pub(crate) filter_bits_per_key: f64,
+    pub(crate) prefix_extractor: Option<PrefixExtractor>,
+    pub(crate) prefix_filter_bits_per_key: f64,
     pub(crate) index_partition_bytes: usize,
 }
 
@@ -49,6 +51,8 @@ impl Default for TableOptions {
             compression: Compression::default(),
             filter_kind: FilterKind::BlockedBloom,
             filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
+            prefix_extractor: None,
+            prefix_filter_bits_per_key: 0.0,
             index_partition_bytes: DEFAULT_INDEX_PARTITION_BYTES,
         }
     }
@@ -88,20 +92,31 @@ impl TableOptions {
         self
     }
 
-    /// What the filter is; default [`FilterKind::BlockedBloom`]. A [`FilterKind::Ribbon`] takes a third
-    /// less for the same rate, and longer to build and to ask. Not [`FilterKind::Range`].
+    /// What point filter and prefix filter are; default [`FilterKind::BlockedBloom`]. A
+    /// [`FilterKind::Ribbon`] takes a third less for the same rate, and longer to build and to ask. Not
+    /// [`FilterKind::Range`].
     pub fn filter_kind(mut self, kind: FilterKind) -> Self {
         self.filter_kind = kind;
         self
     }
 
-    /// Bits that the filter spends on each distinct user key.
+    /// Bits that the point filter spends on each distinct user key.
     ///
     /// Each bit more cuts the false positives by about a third, and all of them stay in memory.
     ///
     /// 0 for no filter, or from 0.001 to 40; default [`DEFAULT_FILTER_BITS_PER_KEY`].
     pub fn filter_bits_per_key(mut self, bits: f64) -> Self {
         self.filter_bits_per_key = bits;
+        self
+    }
+
+    /// Builds a filter over the prefixes that `extractor` finds, with so many bits for each different
+    /// prefix; by default there is none.
+    ///
+    /// Bits: 0 for no filter, or from 0.001 to 40.
+    pub fn prefix_filter(mut self, extractor: PrefixExtractor, bits_per_key: f64) -> Self {
+        self.prefix_extractor = Some(extractor);
+        self.prefix_filter_bits_per_key = bits_per_key;
         self
     }
 
@@ -128,8 +143,8 @@ impl TableOptions {
     ///
     /// Names the first option that is out of range.
     pub fn validate(&self) -> Result<(), InvalidOption> {
-        let filter_bits = self.filter_bits_per_key;
-        let size = "from 1 KiB to 1 MiB";
+        let bits_ok = |bits: f64| bits == 0.0 || FILTER_BITS_PER_KEY.contains(&bits);
+        let (size, bits) = ("from 1 KiB to 1 MiB", "0, or from 0.001 to 40");
         let checks = [
             (BLOCK_BYTES.contains(&self.block_bytes), "block_bytes", size),
             (
@@ -137,10 +152,12 @@ impl TableOptions {
                 "restart_interval",
                 "from 1 to 256",
             ),
+            (bits_ok(self.filter_bits_per_key), "filter_bits_per_key", bits),
+            (bits_ok(self.prefix_filter_bits_per_key), "prefix_filter_bits_per_key", bits),
             (
-                filter_bits == 0.0 || FILTER_BITS_PER_KEY.contains(&filter_bits),
-                "filter_bits_per_key",
-                "0, or from 0.001 to 40",
+                self.prefix_extractor.as_ref().is_none_or(PrefixExtractor::is_valid),
+                "prefix_extractor",
+                "a length from 1 to 65,536, or a name of 1 to 100 bytes",
             ),
             (BLOCK_BYTES.contains(&self.index_partition_bytes), "index_partition_bytes", size),
             (self.filter_kind != FilterKind::Range, "filter_kind", "any kind but Range"),
@@ -197,6 +214,11 @@ mod tests {
             ("filter_bits_per_key", new().filter_bits_per_key(f64::NAN)),
             ("index_partition_bytes", new().index_partition_bytes(0)),
             ("filter_kind", new().filter_kind(FilterKind::Range)),
+            ("prefix_extractor", new().prefix_filter(PrefixExtractor::FixedLength(0), 10.0)),
+            (
+                "prefix_filter_bits_per_key",
+                new().prefix_filter(PrefixExtractor::Separator(b'/'), 41.0),
+            ),
         ];
         for (name, options) in cases {
             assert_eq!(options.validate().err().map(|error| error.name), Some(name), "{options:?}");

@@ -27,10 +27,13 @@
 //! | 18     | `compression`           | 1 byte; option: 0 none, 1 LZ4                            |
 //! | 19     | `filter_millibits`      | varint; option: thousandths of a bit per key             |
 //! | 20     | `index_partition_bytes` | varint; option                                           |
+//! | 21     | `prefix_filter`         | kind (1 byte), expected false-positive rate (`f64`), name of the prefix extractor (the rest, UTF-8); absent without one |
+//! | 22     | `range_filter`          | kind (1 byte), expected false-positive rate (`f64`); absent without one |
 //!
-//! Those marked `!` must be understood. All but 10 and 11 are always there. In a table without
+//! Those marked `!` must be understood. All but 10, 11, 21 and 22 are always there. In a table without
 //! entries 6 to 9 are empty or 0.
 
+use sievedb_filter::TableFilter;
 use sievedb_format::{
     Annotation, Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber,
     annotation::printable,
@@ -42,13 +45,13 @@ use crate::options::{Compression, TableOptions};
 const COMPARATOR_BYTES: u8 = 1;
 
 /// Fields that a table may lack.
-const OPTIONAL: [u64; 2] = [10, 11];
+const OPTIONAL: [u64; 4] = [10, 11, 21, 22];
 
 /// Fields up to this number must be understood.
 const MUST_UNDERSTAND_MAX: u64 = 3;
 
 /// The names of the fields; number 1 comes first.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 22] = [
     "comparator",
     "index_levels",
     "content_bytes_max",
@@ -69,6 +72,8 @@ const NAMES: [&str; 20] = [
     "compression",
     "filter_millibits",
     "index_partition_bytes",
+    "prefix_filter",
+    "range_filter",
 ];
 
 /// What a table says of itself as a whole.
@@ -93,8 +98,12 @@ pub struct TableProperties {
     pub largest_sequence: SequenceNumber,
     /// Earliest expiry of an entry, in milliseconds of the store clock.
     pub oldest_expiry_ms: Option<u64>,
-    /// The filter that the table was built with.
+    /// The point filter that the table was built with.
     pub filter: Option<FilterProperties>,
+    /// The prefix filter that the table was built with, and the name of its extractor.
+    pub prefix_filter: Option<(FilterProperties, Box<str>)>,
+    /// The range filter that the table was built with.
+    pub range_filter: Option<FilterProperties>,
     /// Bytes of the user keys of all point entries.
     pub key_bytes: u64,
     /// Bytes of the values of all point entries.
@@ -115,13 +124,29 @@ pub struct TableProperties {
     pub index_partition_bytes: u64,
 }
 
-/// The filter that a table was built with.
+/// A filter that a table was built with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterProperties {
     /// A [`FilterKind`](sievedb_filter::FilterKind), as its byte.
     pub kind: u8,
     /// Expected false-positive rate, from 0 to 1.
     pub expected_fpr: f64,
+}
+
+impl FilterProperties {
+    /// Those of `filter`.
+    pub(crate) fn of(filter: &TableFilter) -> Self {
+        Self { kind: filter.kind() as u8, expected_fpr: filter.expected_fpr() }
+    }
+
+    fn decode(what: &'static str, field: &mut Decoder<'_>) -> Result<Self, Corruption> {
+        let kind = field.u8(what)?;
+        let expected_fpr = f64::from_bits(field.u64(what)?);
+        if !(0.0..=1.0).contains(&expected_fpr) {
+            return Err(Corruption::OutOfRange { what, value: expected_fpr.to_bits() });
+        }
+        Ok(Self { kind, expected_fpr })
+    }
 }
 
 impl TableProperties {
@@ -162,9 +187,10 @@ impl TableProperties {
         self.count(Kind::Tombstone).saturating_add(self.count(Kind::RangeTombstone))
     }
 
-    /// Bytes of memory that the bounds take.
+    /// Bytes of memory that the bounds and the name take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.smallest.len() + self.largest.len()
+        let name = self.prefix_filter.as_ref().map_or(0, |(_, name)| name.len());
+        self.smallest.len() + self.largest.len() + name
     }
 
     /// Appends the encoded form.
@@ -194,12 +220,6 @@ impl TableProperties {
         }
         let counts_meaning: Vec<_> =
             occurring.map(|(kind, count)| format!("{kind:?} {count}")).collect();
-        let filter = self.filter.map(|FilterProperties { kind, expected_fpr }| {
-            let mut bytes = vec![kind];
-            bytes.put_u64(expected_fpr.to_bits());
-            let meaning = format!("kind {kind}, {:.4} % false positives", expected_fpr * 100.0);
-            Field::new(11, bytes, meaning)
-        });
         [
             Some(Field::new(1, vec![COMPARATOR_BYTES], "byte order".to_owned())),
             Some(Field::varint(2, self.index_levels.into())),
@@ -211,7 +231,7 @@ impl TableProperties {
             Some(Field::varint(8, self.smallest_sequence)),
             Some(Field::varint(9, self.largest_sequence)),
             self.oldest_expiry_ms.map(|expiry| Field::varint(10, expiry)),
-            filter,
+            self.filter.map(|filter| Field::filter(11, filter, "")),
             Some(Field::varint(12, self.key_bytes)),
             Some(Field::varint(13, self.value_bytes)),
             Some(Field::varint(14, self.data_blocks)),
@@ -221,6 +241,8 @@ impl TableProperties {
             Some(Field::varint(18, self.compression.into())),
             Some(Field::varint(19, self.filter_millibits)),
             Some(Field::varint(20, self.index_partition_bytes)),
+            self.prefix_filter.as_ref().map(|(filter, name)| Field::filter(21, *filter, name)),
+            self.range_filter.map(|filter| Field::filter(22, filter, "")),
         ]
         .into_iter()
         .flatten()
@@ -298,14 +320,7 @@ impl TableProperties {
             8 => self.smallest_sequence = sequence(what, field)?,
             9 => self.largest_sequence = sequence(what, field)?,
             10 => self.oldest_expiry_ms = Some(field.varint(what)?),
-            11 => {
-                let kind = field.u8(what)?;
-                let expected_fpr = f64::from_bits(field.u64(what)?);
-                if !(0.0..=1.0).contains(&expected_fpr) {
-                    return Err(Corruption::OutOfRange { what, value: expected_fpr.to_bits() });
-                }
-                self.filter = Some(FilterProperties { kind, expected_fpr });
-            }
+            11 => self.filter = Some(FilterProperties::decode(what, field)?),
             12 => self.key_bytes = field.varint(what)?,
             13 => self.value_bytes = field.varint(what)?,
             14 => self.data_blocks = field.varint(what)?,
@@ -314,7 +329,15 @@ impl TableProperties {
             17 => self.restart_interval = field.varint(what)?,
             18 => self.compression = field.u8(what)?,
             19 => self.filter_millibits = field.varint(what)?,
-            _ => self.index_partition_bytes = field.varint(what)?,
+            20 => self.index_partition_bytes = field.varint(what)?,
+            21 => {
+                let filter = FilterProperties::decode(what, field)?;
+                let name = field.take(what, field.rest().len())?;
+                let name = str::from_utf8(name)
+                    .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
+                self.prefix_filter = Some((filter, name.into()));
+            }
+            _ => self.range_filter = Some(FilterProperties::decode(what, field)?),
         }
         Ok(())
     }
@@ -337,6 +360,19 @@ impl Field {
         let mut bytes = Vec::new();
         bytes.put_varint(value);
         Self::new(number, bytes, value.to_string())
+    }
+
+    /// A filter, and the name of its extractor if there is one.
+    fn filter(number: u64, filter: FilterProperties, name: &str) -> Self {
+        let FilterProperties { kind, expected_fpr } = filter;
+        let mut bytes = vec![kind];
+        bytes.put_u64(expected_fpr.to_bits());
+        bytes.put(name.as_bytes());
+        let mut meaning = format!("kind {kind}, {:.4} % false positives", expected_fpr * 100.0);
+        if !name.is_empty() {
+            meaning = format!("{}, {meaning}", printable(name.as_bytes()));
+        }
+        Self::new(number, bytes, meaning)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -375,90 +411,4 @@ fn kind_index(kind: Kind) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn properties() -> TableProperties {
-        let mut properties = TableProperties {
-            index_levels: 2,
-            content_bytes_max: 5000,
-            user_keys: 300,
-            smallest: (*b"ant").into(),
-            largest: (*b"zebra").into(),
-            smallest_sequence: 4,
-            largest_sequence: SEQUENCE_MAX,
-            oldest_expiry_ms: Some(77),
-            filter: Some(FilterProperties { kind: 1, expected_fpr: 0.01 }),
-            key_bytes: 1,
-            value_bytes: 2,
-            data_blocks: 3,
-            index_partitions: 4,
-            ..TableProperties::new(&TableOptions::default())
-        };
-        *properties.count_mut(Kind::Put) = 300;
-        *properties.count_mut(Kind::RangeTombstone) = 2;
-        properties
-    }
-
-    fn encoded(properties: &TableProperties) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        properties.encode(&mut bytes);
-        bytes
-    }
-
-    #[test]
-    fn properties_return() {
-        let without = TableProperties { oldest_expiry_ms: None, filter: None, ..properties() };
-        for properties in [properties(), without] {
-            assert_eq!(TableProperties::decode(&encoded(&properties)), Ok(properties));
-        }
-    }
-
-    #[test]
-    fn every_cut_is_refused() {
-        let bytes = encoded(&properties());
-        for cut in 0..bytes.len() {
-            assert!(TableProperties::decode(&bytes[..cut]).is_err(), "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn later_fields_are_skipped_unless_they_must_be_understood() {
-        let mut bytes = encoded(&properties());
-        bytes.put_varint(99 << 1);
-        bytes.put_prefixed(b"of a later release");
-        assert_eq!(TableProperties::decode(&bytes), Ok(properties()));
-        bytes.put_varint(100 << 1 | 1);
-        bytes.put_prefixed(b"of a later release");
-        let want = Corruption::Unsupported { what: "property", value: 100 };
-        assert_eq!(TableProperties::decode(&bytes), Err(want));
-    }
-
-    #[test]
-    fn decode_refuses_malformed_fields() {
-        use Corruption::{Missing, Order, OutOfRange, Trailing, Unsupported};
-        type Damage = fn(&mut Vec<u8>);
-        // The first three fields take 3, 3 and 4 bytes.
-        let cases: [(&str, Damage, Corruption); 7] = [
-            ("another comparator", |b| b[2] = 2, Unsupported { what: "comparator", value: 2 }),
-            ("three levels", |b| b[5] = 3, OutOfRange { what: "index_levels", value: 3 }),
-            ("a field twice", |b| b[3] = 3, Order { what: "properties" }),
-            ("number 0", |b| b[0] = 1, Order { what: "properties" }),
-            ("a field missing", |b| drop(b.drain(3..6)), Missing { what: "index_levels" }),
-            ("all missing", Vec::clear, Missing { what: "comparator" }),
-            (
-                "a field that is too long",
-                |b| {
-                    b[1] = 2;
-                    b.insert(2, 1);
-                },
-                Trailing { what: "comparator", bytes: 1 },
-            ),
-        ];
-        for (name, damage, want) in cases {
-            let mut bytes = encoded(&properties());
-            damage(&mut bytes);
-            assert_eq!(TableProperties::decode(&bytes), Err(want), "{name}");
-        }
-    }
-}
+mod tests;

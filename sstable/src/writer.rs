@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sievedb_filter::{Expected, TableFilter, filter_block, key_hash};
+use sievedb_filter::{Expected, TableFilter, filter_block};
 use sievedb_format::{
     Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, Trailer,
     VALUE_BYTES_MAX,
@@ -11,6 +11,7 @@ use sievedb_format::{
 
 use crate::{
     block::{BlockBuilder, stored::Sealer},
+    filter_keys::FilterKeys,
     filter_state::{FILTER_ALIGNMENT, FilterPlace, stored_checksum},
     footer::{BlockKind, Footer, FooterBlock, TAIL_BYTES},
     handle::BlockHandle,
@@ -26,7 +27,7 @@ use crate::{
 ///
 /// Takes memory for a block of data, the open index partition, the top index and a write buffer of
 /// 256 KiB, all of them bounded by options or the largest entry; only 8 bytes for each distinct
-/// user key grow with the table, until the filter is built.
+/// user key, and for each distinct prefix, grow with the table, until the filters are built.
 ///
 /// After an error the table is of no use, nor is the writer.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub struct TableWriter<S> {
     data: BlockBuilder,
     index: IndexBuilder,
     last: Option<Last>,
-    key_hashes: Vec<u64>,
+    filter_keys: FilterKeys,
     range_tombstones: Vec<RangeTombstone>,
     properties: TableProperties,
 }
@@ -64,8 +65,12 @@ pub struct TableSummary {
     pub bytes: u64,
     /// xxh3_64 of the whole file.
     pub checksum: u64,
-    /// Where the filter lies; `None` if the table has none.
+    /// Where the point filter lies; `None` if the table has none.
     pub filter: Option<FilterPlace>,
+    /// Where the prefix filter lies; `None` if the table has none.
+    pub prefix_filter: Option<FilterPlace>,
+    /// Where the range filter lies; `None` if the table has none.
+    pub range_filter: Option<FilterPlace>,
     /// Smallest user key, range tombstones included; empty in a table without entries.
     pub smallest: Box<[u8]>,
     /// Largest user key; the exclusive end of a range tombstone counts as one.
@@ -100,7 +105,7 @@ impl<S: TableSink> TableWriter<S> {
             data: BlockBuilder::new(options.restart_interval),
             index: IndexBuilder::new(options.index_partition_bytes),
             last: None,
-            key_hashes: Vec::new(),
+            filter_keys: FilterKeys::new(&options, identity.hash_seed),
             range_tombstones: Vec::new(),
             properties: TableProperties::new(&options),
             options,
@@ -137,9 +142,7 @@ impl<S: TableSink> TableWriter<S> {
         self.data.add(key, value);
         if is_new_user_key {
             self.properties.user_keys += 1;
-            if self.options.filter_bits_per_key > 0.0 {
-                self.key_hashes.push(key_hash(key.user_key, self.identity.hash_seed));
-            }
+            self.filter_keys.add(key.user_key);
         }
         self.count(kind, key.trailer.sequence());
         self.properties.key_bytes += key.user_key.len() as u64;
@@ -191,7 +194,7 @@ impl<S: TableSink> TableWriter<S> {
     /// the open block compresses well.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
-        let filter_bits = self.key_hashes.len() as f64 * self.options.filter_bits_per_key;
+        let filter_bits = self.filter_keys.filter_bits(&self.options);
         let pending = self.data.content_bytes() + self.index.pending_bytes() + TAIL_BYTES;
         self.out.offset() + pending as u64 + (filter_bits / 8.0).ceil() as u64
     }
@@ -202,7 +205,7 @@ impl<S: TableSink> TableWriter<S> {
         self.properties.entries()
     }
 
-    /// Writes what is left: the rest of data and index, the filter, properties and footer.
+    /// Writes what is left: the rest of data and index, the filters, properties and footer.
     ///
     /// The sink is not synced. A table without entries is complete too.
     ///
@@ -218,12 +221,16 @@ impl<S: TableSink> TableWriter<S> {
         self.complete_properties(&range_tombstones);
 
         let mut blocks = vec![self.write_index()?];
-        let filter = self.write_filter()?;
+        let filter = self.write_point_filter()?;
+        let prefix_filter = self.write_prefix_filter()?;
         let mut properties = Vec::new();
         self.properties.encode(&mut properties);
         blocks.push(self.write_raw(BlockKind::Properties, &properties)?);
-        if let Some(FilterPlace { offset, bytes, .. }) = filter {
-            blocks.push(FooterBlock { kind: BlockKind::PointFilter, offset, bytes });
+        let filters = [(BlockKind::PointFilter, filter), (BlockKind::PrefixFilter, prefix_filter)];
+        for (kind, place) in filters {
+            if let Some(FilterPlace { offset, bytes, .. }) = place {
+                blocks.push(FooterBlock { kind, offset, bytes });
+            }
         }
         if !range_tombstones.is_empty() {
             let mut content = Vec::new();
@@ -239,6 +246,8 @@ impl<S: TableSink> TableWriter<S> {
             bytes,
             checksum,
             filter,
+            prefix_filter,
+            range_filter: None,
             entries: properties.entries(),
             tombstones: properties.tombstones(),
             smallest: properties.smallest,
@@ -275,28 +284,43 @@ impl<S: TableSink> TableWriter<S> {
         Ok(FooterBlock { kind: BlockKind::DataIndex, offset: top.offset, bytes: top.bytes })
     }
 
-    fn write_filter(&mut self) -> io::Result<Option<FilterPlace>> {
-        let hashes = std::mem::take(&mut self.key_hashes);
+    fn write_point_filter(&mut self) -> io::Result<Option<FilterPlace>> {
+        let hashes = self.filter_keys.take_points();
         if hashes.is_empty() {
             return Ok(None);
         }
-        let Some(filter) =
-            TableFilter::build(self.options.filter_kind, &hashes, self.options.filter_bits_per_key)
+        let TableOptions { filter_kind, filter_bits_per_key, .. } = self.options;
+        let built = TableFilter::build(filter_kind, &hashes, filter_bits_per_key);
+        drop(hashes);
+        let Some(filter) = built else { return Ok(None) };
+        self.properties.filter = Some(FilterProperties::of(&filter));
+        self.write_filter(&filter, self.identity.hash_seed).map(Some)
+    }
+
+    fn write_prefix_filter(&mut self) -> io::Result<Option<FilterPlace>> {
+        let (Some((hashes, hash_seed)), Some(extractor)) =
+            (self.filter_keys.take_prefixes(), &self.options.prefix_extractor)
         else {
             return Ok(None);
         };
+        let TableOptions { filter_kind, prefix_filter_bits_per_key: bits, .. } = self.options;
+        // Also of no prefixes: the filter then rules the table out.
+        let built = TableFilter::build(filter_kind, &hashes, bits);
         drop(hashes);
-        let TableIdentity { salt, hash_seed, .. } = self.identity;
-        let block = filter_block::encode(&filter, Expected { hash_seed, salt });
-        self.properties.filter = Some(FilterProperties {
-            kind: filter.kind() as u8,
-            expected_fpr: filter.expected_fpr(),
-        });
+        let Some(filter) = built else { return Ok(None) };
+        let name = extractor.name().into();
+        self.properties.prefix_filter = Some((FilterProperties::of(&filter), name));
+        self.write_filter(&filter, hash_seed).map(Some)
+    }
+
+    /// Writes a filter over hashes with this seed.
+    fn write_filter(&mut self, filter: &TableFilter, hash_seed: u64) -> io::Result<FilterPlace> {
+        let block = filter_block::encode(filter, Expected { hash_seed, salt: self.identity.salt });
         self.out.align(FILTER_ALIGNMENT)?;
         let (offset, bytes) = (self.out.offset(), block.len() as u64);
         self.out.append(&block)?;
         let checksum = stored_checksum(&block).expect("a filter block ends with its trailer");
-        Ok(Some(FilterPlace { offset, bytes, checksum }))
+        Ok(FilterPlace { offset, bytes, checksum })
     }
 
     fn write_raw(&mut self, kind: BlockKind, content: &[u8]) -> io::Result<FooterBlock> {

@@ -94,21 +94,28 @@ fn describe_keyspace(field: &Field<'_>) -> Result<String, Corruption> {
 
 fn describe_filter(field: &Field<'_>) -> Result<String, Corruption> {
     let FilterReplaced { keyspace, id, place } = decode_filter(field)?;
-    Ok(format!("keyspace {keyspace} table {id}, {}", filter_place(place)))
+    Ok(format!("keyspace {keyspace} table {id}, {}", filter_place("filter", place)))
 }
 
-fn filter_place(place: Option<FilterPlace>) -> String {
-    place.map_or("no filter".to_owned(), |filter| {
-        format!("filter in {} at {} of {} bytes", filter.file_id, filter.offset, filter.bytes)
-    })
+fn filter_place(name: &str, place: Option<FilterPlace>) -> String {
+    place.map_or_else(
+        || format!("no {name}"),
+        |FilterPlace { file_id, offset, bytes, .. }| {
+            format!("{name} in {file_id} at {offset} of {bytes} bytes")
+        },
+    )
 }
 
 fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
     let (keyspace, table) = decode_table(field)?;
-    let filter = filter_place(table.filter);
+    let mut filters = filter_place("filter", table.filter);
+    let others = [("prefix filter", table.prefix_filter), ("range filter", table.range_filter)];
+    for (name, place) in others.into_iter().filter(|(_, place)| place.is_some()) {
+        filters = format!("{filters}, {}", filter_place(name, place));
+    }
     Ok(format!(
         "keyspace {keyspace} table {} level {} run {}, {} bytes, checksum {:016x}, salt {:016x}, \
-         {filter}, keys {} to {}, {} entries with {} tombstones, sequence {} to {}",
+         {filters}, keys {} to {}, {} entries with {} tombstones, sequence {} to {}",
         table.id,
         table.level,
         table.run,

@@ -17,7 +17,7 @@
 //! | 13, required | keyspace, id, level, run varints; often | a table in another run              |
 //! | 14, required | keyspace, sequence varints; often | every entry up to there is in tables      |
 //! | 15, optional | two varints         | synced mark of the log: file id, offset                 |
-//! | 16, optional | keyspace, id varints, then the place as in [`super::table_field`], or nothing; often | a table has this filter from now on, or none |
+//! | 16, optional | keyspace, id varints, then the place as in [`super::table_field`], or nothing; often | a table has this point filter from now on, or none |
 //!
 //! They are applied in this order: keyspaces created, tables removed, moved, added, filters
 //! replaced, flushes, keyspaces dropped, logs; whatever the order of their bytes.
@@ -290,7 +290,8 @@ pub(super) fn decode_filter(field: &Field<'_>) -> Result<FilterReplaced, Corrupt
         let keyspace = decoder.varint("keyspace id")?;
         let id = decoder.varint("table id")?;
         let has_place = !decoder.is_empty();
-        let place = has_place.then(|| table_field::decode_place(decoder)).transpose()?;
+        let what = "filter place";
+        let place = has_place.then(|| table_field::decode_place(decoder, what)).transpose()?;
         Ok(FilterReplaced { keyspace, id, place })
     })
 }

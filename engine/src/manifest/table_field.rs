@@ -7,7 +7,7 @@
 //! | 3, required  | varint        | length of the file, in bytes                                 |
 //! | 4, required  | u64           | xxh3_64 of the file                                          |
 //! | 5, required  | u64           | salt                                                         |
-//! | 6, optional  | three varints, u32 | filter: file id, offset, length; checksum               |
+//! | 6, optional  | three varints, u32 | point filter: file id, offset, length; checksum         |
 //! | 7, required  | varint        | global sequence number, of an ingested table; reserved       |
 //! | 8, required  | raw           | smallest user key                                            |
 //! | 9, required  | raw           | largest user key                                             |
@@ -15,14 +15,16 @@
 //! | 11, required | two varints   | smallest and largest sequence number                         |
 //! | 12, optional | varint        | earliest expiry, in ms of the store clock; reserved          |
 //! | 13, required | varint, often | a blob file that entries refer to; reserved                  |
+//! | 14, optional | as 6          | prefix filter                                                |
+//! | 15, optional | as 6          | range filter                                                 |
 //!
-//! 6, 7, 12 and 13 may be missing. Without 6 a table has no filter, which costs reads and no
-//! answers.
+//! 6, 7 and 12 to 15 may be missing. Without 6, 14 or 15 a table has no such filter, which costs reads
+//! and no answers.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX};
 
 use crate::{
-    log::fields::{EncodeFields, Fields, optional, required, set_once},
+    log::fields::{EncodeFields, Field, Fields, optional, required, set_once},
     table::{FilterPlace, TableMeta},
 };
 
@@ -39,6 +41,8 @@ const ENTRIES: u64 = required(10);
 const SEQUENCES: u64 = required(11);
 const OLDEST_EXPIRY: u64 = optional(12);
 const BLOB_FILE: u64 = required(13);
+const PREFIX_FILTER: u64 = optional(14);
+const RANGE_FILTER: u64 = optional(15);
 
 /// Appends the fields of `table`.
 pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
@@ -47,11 +51,7 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     out.put_varint_field(BYTES, table.bytes);
     out.put_field(CHECKSUM, &table.checksum.to_le_bytes());
     out.put_field(SALT, &table.salt.to_le_bytes());
-    if let Some(filter) = table.filter {
-        let mut place = Vec::with_capacity(24);
-        encode_place(filter, &mut place);
-        out.put_field(FILTER, &place);
-    }
+    put_filter_place(FILTER, table.filter, out);
     if let Some(sequence) = table.global_sequence {
         out.put_varint_field(GLOBAL_SEQUENCE, sequence);
     }
@@ -65,6 +65,20 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     for &blob_file in &table.blob_files {
         out.put_varint_field(BLOB_FILE, blob_file);
     }
+    put_filter_place(PREFIX_FILTER, table.prefix_filter, out);
+    put_filter_place(RANGE_FILTER, table.range_filter, out);
+}
+
+fn put_filter_place(tag: u64, place: Option<FilterPlace>, out: &mut Vec<u8>) {
+    if let Some(place) = place {
+        let mut bytes = Vec::with_capacity(24);
+        encode_place(place, &mut bytes);
+        out.put_field(tag, &bytes);
+    }
+}
+
+fn read_filter_place(field: &Field<'_>, what: &'static str) -> Result<FilterPlace, Corruption> {
+    field.read(what, |decoder| decode_place(decoder, what))
 }
 
 /// Appends the place of a filter.
@@ -77,8 +91,10 @@ pub(super) fn encode_place(place: FilterPlace, out: &mut Vec<u8>) {
 }
 
 /// Reads the place of a filter.
-pub(super) fn decode_place(decoder: &mut Decoder<'_>) -> Result<FilterPlace, Corruption> {
-    let what = "filter place";
+pub(super) fn decode_place(
+    decoder: &mut Decoder<'_>,
+    what: &'static str,
+) -> Result<FilterPlace, Corruption> {
     Ok(FilterPlace {
         file_id: decoder.varint(what)?,
         offset: decoder.varint(what)?,
@@ -95,7 +111,8 @@ pub(super) fn decode_place(decoder: &mut Decoder<'_>) -> Result<FilterPlace, Cor
 pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     let (mut id, mut place, mut file_bytes, mut checksum, mut salt) =
         (None, None, None, None, None);
-    let (mut filter, mut global_sequence, mut oldest_expiry_ms) = (None, None, None);
+    let (mut filter, mut prefix_filter, mut range_filter) = (None, None, None);
+    let (mut global_sequence, mut oldest_expiry_ms) = (None, None);
     let (mut smallest, mut largest, mut entries, mut sequences) = (None, None, None, None);
     let mut blob_files = Vec::new();
     let mut fields = Fields::new("table", bytes);
@@ -107,8 +124,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
             CHECKSUM => set_once(&mut checksum, field.u64("file checksum")?, "file checksum")?,
             SALT => set_once(&mut salt, field.u64("salt")?, "salt")?,
             FILTER => {
-                let place = field.read("filter place", decode_place)?;
-                set_once(&mut filter, place, "filter place")?;
+                let what = "filter place";
+                set_once(&mut filter, read_filter_place(&field, what)?, what)?;
+            }
+            PREFIX_FILTER => {
+                let what = "prefix filter place";
+                set_once(&mut prefix_filter, read_filter_place(&field, what)?, what)?;
+            }
+            RANGE_FILTER => {
+                let what = "range filter place";
+                set_once(&mut range_filter, read_filter_place(&field, what)?, what)?;
             }
             GLOBAL_SEQUENCE => {
                 let what = "global sequence number";
@@ -148,6 +173,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
         checksum: checksum.ok_or_else(missing("file checksum"))?,
         salt: salt.ok_or_else(missing("salt"))?,
         filter,
+        prefix_filter,
+        range_filter,
         global_sequence,
         smallest,
         largest,

@@ -125,7 +125,7 @@ impl Lookup<'_> {
     }
 
     fn passes(self, filters: &TableFilters, counters: &LevelCounters) -> bool {
-        match &filters.point {
+        match &*filters.point {
             FilterState::Resident(filter) => {
                 let maybe = filter.may_contain_hash(self.hash);
                 if !maybe {

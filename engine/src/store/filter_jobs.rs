@@ -113,7 +113,7 @@ impl TreeJobs {
             TableFacts {
                 meta: meta.clone(),
                 user_keys: live.table.properties().user_keys,
-                is_unusable: filters.is_unusable(),
+                is_unusable: filters.is_point_unusable(),
                 stored: filters.stored(),
             }
         });

@@ -135,6 +135,8 @@ mod tests {
             checksum: 0,
             salt: 0,
             filter: has_filter.then_some(place),
+            prefix_filter: None,
+            range_filter: None,
             global_sequence: None,
             smallest: (*b"a").into(),
             largest: (*b"z").into(),

@@ -4,7 +4,7 @@
 //! one that it replaces serves until then; its file, if it has one, goes when the manifest has
 //! forgotten it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
 use sievedb_filter::{TableFilter, key_hash};
 use sievedb_format::{Corruption, Kind};
@@ -25,7 +25,8 @@ use crate::{
         filter_need::{DueFilter, choice},
     },
     table::{
-        FilterPlace, LiveTable, TableFilters,
+        ChargedFilter, FilterPlace, LiveTable,
+        filters::with_cause,
         store::{ENTRIES_CHARGED, ENTRY_BYTES},
     },
 };
@@ -60,9 +61,10 @@ impl Store {
             let Some(filter) = self.build_filter(tree, live, choice)? else {
                 return Ok(Rebuilt::NotNeeded);
             };
-            self.write_filter(live, filter)?
+            let (filter, place) = self.write_filter(live, filter)?;
+            (filter, Some(place))
         } else if old.is_some() {
-            TableFilters::new(FilterState::None, None, &self.tables.memory)
+            (ChargedFilter::new(FilterState::None, &self.tables.memory), None)
         } else {
             return Ok(Rebuilt::NotNeeded);
         };
@@ -115,7 +117,11 @@ impl Store {
 
     /// Writes `filter` into a file of its own, durable with its entry in the folder, and loads it from
     /// there.
-    fn write_filter(&self, live: &LiveTable, filter: TableFilter) -> Result<TableFilters> {
+    fn write_filter(
+        &self,
+        live: &LiveTable,
+        filter: TableFilter,
+    ) -> Result<(ChargedFilter, FilterPlace)> {
         let bytes = 2 * filter.memory_bytes();
         let charge = self.tables.memory.charge(MemoryUse::Writing, bytes);
         let sync = !self.options.has_bug(PlantedBug::InstallFilterBeforeSync);
@@ -123,14 +129,13 @@ impl Store {
         drop((filter, charge));
         let synced = if sync { self.tables.sync_folder() } else { Ok(()) };
         let loaded = synced.and_then(|()| {
-            let filters = self.tables.load_filters(&live.meta, place);
-            match &filters.point {
-                FilterState::Unusable(_) => {
-                    let path = FileName::Filter(place.file_id).path(&self.tables.folder);
-                    let reason = filters.unusable().unwrap_or_default();
-                    Err(Error::io("read back", path, std::io::Error::other(reason)))
+            let loaded = self.tables.load_filter_file(&live.meta, place);
+            match &*loaded {
+                FilterState::Unusable(reason) => {
+                    let source = io::Error::other(with_cause(reason));
+                    Err(Error::io("read back", self.filter_path(place), source))
                 }
-                FilterState::Resident(_) | FilterState::None => Ok(filters),
+                FilterState::Resident(_) | FilterState::None => Ok((loaded, place)),
             }
         });
         loaded.inspect_err(|_| self.discard_filter(place))
@@ -142,9 +147,9 @@ impl Store {
         tree: &Arc<Tree>,
         live: &LiveTable,
         old: Option<FilterPlace>,
-        new: TableFilters,
+        (new, place): (ChargedFilter, Option<FilterPlace>),
     ) -> Result<Rebuilt> {
-        let (keyspace, id, place) = (tree.id, live.meta.id, new.place);
+        let (keyspace, id) = (tree.id, live.meta.id);
         let old_file = live.filter_path();
         if self.options.has_bug(PlantedBug::DeleteFilterEarly)
             && let Some(path) = &old_file
@@ -164,7 +169,7 @@ impl Store {
             |state| is_expected(state).then_some(edit),
             |edited| {
                 if edited {
-                    live.set_filters(new);
+                    live.set_filters(live.filters().with_point(new, place));
                     tree.refresh_filters();
                     if let Some(path) = old_file {
                         self.tables.obsolete_files.push(path);
@@ -195,7 +200,7 @@ impl Store {
         self.tables.obsolete_files.push(self.filter_path(place));
     }
 
-    fn filter_path(&self, place: FilterPlace) -> std::path::PathBuf {
+    fn filter_path(&self, place: FilterPlace) -> PathBuf {
         FileName::Filter(place.file_id).path(&self.tables.folder)
     }
 

@@ -1,6 +1,6 @@
 //! The filters of a table as they are in memory.
 
-use std::{error::Error as _, sync::Arc};
+use std::{error::Error as _, ops::Deref, sync::Arc};
 
 use sievedb_filter::TableFilter;
 use sievedb_sstable::{FilterState, FilterUnusable};
@@ -16,42 +16,63 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct TableFilters {
     /// Knows the user key of every entry.
-    pub(crate) point: FilterState,
+    pub(crate) point: ChargedFilter,
     /// Where the point filter lies, as the manifest says; `None` if there is none.
     pub(crate) place: Option<FilterPlace>,
+    /// Knows the prefix of every user key that has one, by the extractor that the keyspace has now.
+    pub(crate) prefix: Arc<ChargedFilter>,
+    /// Answers for ranges of user keys.
+    pub(crate) range: Arc<ChargedFilter>,
+}
+
+/// A filter whose memory is charged for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct ChargedFilter {
+    state: FilterState,
     _charge: Charge,
 }
 
+impl ChargedFilter {
+    pub(crate) fn new(state: FilterState, memory: &Arc<MemoryAccount>) -> Self {
+        let charge = memory.charge(MemoryUse::Filters, state.memory_bytes());
+        Self { state, _charge: charge }
+    }
+}
+
+impl Deref for ChargedFilter {
+    type Target = FilterState;
+
+    fn deref(&self) -> &FilterState {
+        &self.state
+    }
+}
+
 impl TableFilters {
-    /// These filters, whose memory is charged to `memory` for as long as they live.
-    pub(crate) fn new(
-        point: FilterState,
-        place: Option<FilterPlace>,
-        memory: &Arc<MemoryAccount>,
-    ) -> Self {
-        let charge = memory.charge(MemoryUse::Filters, point.memory_bytes());
-        Self { point, place, _charge: charge }
+    /// The same with the point filter at `place`.
+    pub(crate) fn with_point(&self, point: ChargedFilter, place: Option<FilterPlace>) -> Self {
+        let (prefix, range) = (Arc::clone(&self.prefix), Arc::clone(&self.range));
+        Self { point, place, prefix, range }
     }
 
     /// Asks the processor for the line of the point filter that a test of `hash` will read, so that
     /// the test need not wait.
     pub(crate) fn prefetch(&self, hash: u64) {
-        if let FilterState::Resident(filter) = &self.point {
+        if let FilterState::Resident(filter) = &*self.point {
             filter.prefetch(hash);
         }
     }
 
-    /// Why the point filter cannot be used, if it cannot.
+    /// Why a filter cannot be used, if one cannot.
     pub(crate) fn unusable(&self) -> Option<String> {
-        match &self.point {
+        self.all().into_iter().find_map(|filter| match filter {
             FilterState::Unusable(reason) => Some(with_cause(reason)),
             FilterState::Resident(_) | FilterState::None => None,
-        }
+        })
     }
 
     /// Whether there is a point filter that cannot be used.
-    pub(crate) fn is_unusable(&self) -> bool {
-        matches!(self.point, FilterState::Unusable(_))
+    pub(crate) fn is_point_unusable(&self) -> bool {
+        matches!(*self.point, FilterState::Unusable(_))
     }
 
     /// The point filter as its file has it; `None` if it is not in memory.
@@ -66,7 +87,11 @@ impl TableFilters {
 
     /// Bytes of memory that the filters take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.point.memory_bytes()
+        self.all().into_iter().map(FilterState::memory_bytes).sum()
+    }
+
+    fn all(&self) -> [&FilterState; 3] {
+        [&self.point, &self.prefix, &self.range]
     }
 }
 

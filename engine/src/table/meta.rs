@@ -20,6 +20,10 @@ pub(crate) struct TableMeta {
     pub(crate) salt: u64,
     /// Where the point filter lies; `None` if the table has none.
     pub(crate) filter: Option<FilterPlace>,
+    /// Where the prefix filter lies; `None` if the table has none.
+    pub(crate) prefix_filter: Option<FilterPlace>,
+    /// Where the range filter lies; `None` if the table has none.
+    pub(crate) range_filter: Option<FilterPlace>,
     /// Sequence number of every entry of an ingested table.
     pub(crate) global_sequence: Option<SequenceNumber>,
     /// Smallest user key, range tombstones included.

@@ -16,6 +16,6 @@ mod meta;
 pub(crate) mod obsolete;
 pub(crate) mod store;
 
-pub(crate) use filters::TableFilters;
+pub(crate) use filters::{ChargedFilter, TableFilters};
 pub(crate) use live::{LiveTable, table_error};
 pub(crate) use meta::{FilterPlace, TableMeta};

@@ -12,8 +12,8 @@ use std::{
 use sievedb_filter::TableFilter;
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, FilterUnusable, Table, TableIdentity, TableSink, TableSummary,
-    TableWriter, write_filter_file,
+    BlockCache, FilterState, FilterUnusable, Table, TableIdentity, TableSink, TableSource,
+    TableSummary, TableWriter, write_filter_file,
 };
 
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
-    table::{FilterPlace, LiveTable, TableFilters, TableMeta, table_error},
+    table::{ChargedFilter, FilterPlace, LiveTable, TableFilters, TableMeta, table_error},
 };
 
 /// What a table writer buffers, in bytes, besides its blocks.
@@ -147,13 +147,7 @@ impl TableStore {
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let filters = match meta.filter {
-            Some(place) if place.file_id != meta.id => self.load_filters(&meta, place),
-            place => {
-                let point = FilterState::load(&*source, &identity, place.map(Into::into));
-                TableFilters::new(point, place, &self.memory)
-            }
-        };
+        let filters = self.load_filters(&*source, &identity, &meta);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
@@ -195,8 +189,8 @@ impl TableStore {
         Ok(live)
     }
 
-    /// The filters of a table whose point filter lies at `place`, in a file of its own.
-    pub(crate) fn load_filters(&self, meta: &TableMeta, place: FilterPlace) -> TableFilters {
+    /// The point filter of a table at `place`, in a file of its own.
+    pub(crate) fn load_filter_file(&self, meta: &TableMeta, place: FilterPlace) -> ChargedFilter {
         let path = FileName::Filter(place.file_id).path(&self.folder);
         let point = match self.files.source_once(&path) {
             Ok(source) => {
@@ -205,7 +199,7 @@ impl TableStore {
             }
             Err(error) => FilterState::Unusable(FilterUnusable::Io(error)),
         };
-        TableFilters::new(point, Some(place), &self.memory)
+        ChargedFilter::new(point, &self.memory)
     }
 
     /// Writes `filter`, of the table `meta`, into a file of its own. The data is durable at return,
@@ -249,6 +243,29 @@ impl TableStore {
     /// The table `id`, which no manifest ever named, is of no use.
     pub(crate) fn discard(&self, id: u64) {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
+    }
+
+    /// Brings the filters of a table into memory, as far as they can be used.
+    fn load_filters(
+        &self,
+        source: &dyn TableSource,
+        identity: &TableIdentity,
+        meta: &TableMeta,
+    ) -> TableFilters {
+        let load = |place: Option<FilterPlace>| {
+            let place = place.map(sievedb_sstable::FilterPlace::from);
+            ChargedFilter::new(FilterState::load(source, identity, place), &self.memory)
+        };
+        let point = match meta.filter {
+            Some(place) if place.file_id != meta.id => self.load_filter_file(meta, place),
+            place => load(place),
+        };
+        TableFilters {
+            point,
+            place: meta.filter,
+            prefix: Arc::new(load(None)),
+            range: Arc::new(load(meta.range_filter)),
+        }
     }
 
     fn identity(&self, meta: &TableMeta) -> TableIdentity {
@@ -318,6 +335,7 @@ impl TableBuilder {
 }
 
 fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMeta {
+    let in_table = |place| FilterPlace::in_file(id, place);
     TableMeta {
         id,
         level: place.level,
@@ -325,7 +343,9 @@ fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMe
         bytes: summary.bytes,
         checksum: summary.checksum,
         salt,
-        filter: summary.filter.map(|place| FilterPlace::in_file(id, place)),
+        filter: summary.filter.map(in_table),
+        prefix_filter: summary.prefix_filter.map(in_table),
+        range_filter: summary.range_filter.map(in_table),
         global_sequence: None,
         smallest: summary.smallest,
         largest: summary.largest,

@@ -7,8 +7,8 @@ use proptest::{collection::vec, prelude::*};
 use sievedb_filter::key_hash;
 use sievedb_format::{Corruption, RangeTombstone, SEQUENCE_MAX};
 use sievedb_sstable::{
-    BlockCache, BlockCounts, CacheUse, Compression, FilterState, FilterUnusable, ReadError, Table,
-    TableIdentity, TableOptions, TableSource, describe,
+    BlockCache, BlockCounts, CacheUse, Compression, FilterState, FilterUnusable, PrefixExtractor,
+    ReadError, Table, TableIdentity, TableOptions, TableSource, describe,
 };
 
 use crate::{
@@ -38,8 +38,14 @@ fn small_entries() -> Vec<Entry> {
     entries
 }
 
+/// Of the small table.
+const PREFIX: PrefixExtractor = PrefixExtractor::FixedLength(5);
+
 fn small() -> Built {
-    let options = TableOptions::new().block_bytes(1 << 10).index_partition_bytes(1 << 10);
+    let options = TableOptions::new()
+        .block_bytes(1 << 10)
+        .index_partition_bytes(1 << 10)
+        .prefix_filter(PREFIX, 10.0);
     let tombstones = [RangeTombstone::new(b"key0010", b"key0020", 1000)];
     build_as(IDENTITY, &small_entries(), &tombstones, options)
 }
@@ -88,6 +94,14 @@ fn ask(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     is_complete
 }
 
+/// A filter that may be damaged must rule out no prefix of a key.
+fn ask_prefixes(filter: &FilterState, entries: &[Entry]) {
+    let seed = PREFIX.hash_seed(IDENTITY.hash_seed);
+    for prefix in entries.iter().filter_map(|entry| PREFIX.prefix(&entry.user_key)) {
+        assert!(filter.may_contain_hash(key_hash(prefix, seed)));
+    }
+}
+
 /// `false`: an error is not an answer. The bytes are all there, so it must name a corruption.
 fn is_typed(error: &ReadError) -> bool {
     assert!(matches!(error, ReadError::Corrupt { .. }), "{error:?}");
@@ -100,6 +114,7 @@ fn survives(built: &Built, entries: &[Entry], bytes: Vec<u8>) -> bool {
         let source: Arc<dyn TableSource> = Arc::new(Bytes::from(bytes.clone()));
         drop(describe(&source).to_string());
         let filter = built.filter_in(&bytes);
+        ask_prefixes(&built.prefix_filter_in(&bytes, &PREFIX), entries);
         match built.open_bytes(bytes, 1 << 20) {
             Ok(table) => ask(table, &filter, entries),
             Err(error) => is_typed(&error),
@@ -124,16 +139,20 @@ fn the_small_table_has_every_part() {
 #[test]
 fn every_flipped_byte_is_seen_or_does_no_harm() {
     let (built, entries) = (small(), small_entries());
-    let filter = built.summary.filter.unwrap();
-    let filter = filter.offset as usize..(filter.offset + filter.bytes) as usize;
+    let filters = [built.summary.filter, built.summary.prefix_filter];
+    let [points, prefixes] = filters.map(|place| {
+        let place = place.unwrap();
+        place.offset as usize..(place.offset + place.bytes) as usize
+    });
     for at in 0..built.bytes.len() {
         let mut bytes = built.bytes.clone();
         bytes[at] ^= 1 << (at % 8);
         let is_complete = survives(&built, &entries, bytes);
-        // Only the filter, and the zeros that align it, are not needed.
-        let is_unneeded = (filter.start - 63..filter.end).contains(&at);
+        // Only the filters, and the zeros that align them, are not needed.
+        let is_unneeded = (points.start - 63..prefixes.end).contains(&at);
         assert!(is_unneeded || !is_complete, "byte {at} is not checked");
-        assert!(is_complete || !filter.contains(&at), "byte {at} of the filter is needed");
+        let is_filter = points.contains(&at) || prefixes.contains(&at);
+        assert!(is_complete || !is_filter, "byte {at} of a filter is needed");
     }
 }
 

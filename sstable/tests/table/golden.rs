@@ -6,7 +6,8 @@ use bytes::Bytes;
 use sievedb_filter::{FilterKind, TableFilter, key_hash};
 use sievedb_format::{Annotation, RangeTombstone};
 use sievedb_sstable::{
-    Compression, TableOptions, TableSource, describe, describe_filter_file, write_filter_file,
+    Compression, PrefixExtractor, TableOptions, TableSource, describe, describe_filter_file,
+    write_filter_file,
 };
 
 use crate::support::{Entry, IDENTITY, build_as};
@@ -53,7 +54,10 @@ fn a_table_with_every_part() {
         let user_key = [&long.repeat(6)[..], &[b'0' + n]].concat();
         entries.insert(1 + usize::from(n), Entry::put(&user_key, 20, &[b'v'; 900]));
     }
-    let options = TableOptions::new().block_bytes(1 << 10).index_partition_bytes(1 << 10);
+    let options = TableOptions::new()
+        .block_bytes(1 << 10)
+        .index_partition_bytes(1 << 10)
+        .prefix_filter(PrefixExtractor::Separator(b' '), 10.0);
     let tombstones = [RangeTombstone::new(b"b", b"d", 40), RangeTombstone::new(b"b", b"c", 50)];
     check_golden("every_part", &build_as(IDENTITY, &entries, &tombstones, options).bytes, describe);
 }

@@ -7,4 +7,5 @@ mod damage;
 mod golden;
 mod lookup;
 mod model;
+mod prefix_filter;
 mod support;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use proptest::test_runner::{Config, RngSeed};
 use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
 use sievedb_sstable::{
-    BlockCache, FilterState, ReadError, Table, TableIdentity, TableOptions, TableSource,
-    TableSummary, TableWriter,
+    BlockCache, FilterState, PrefixExtractor, ReadError, Table, TableIdentity, TableOptions,
+    TableSource, TableSummary, TableWriter,
 };
 
 pub(crate) const IDENTITY: TableIdentity = TableIdentity {
@@ -82,6 +82,18 @@ impl Built {
     pub(crate) fn filter_in(&self, bytes: &[u8]) -> FilterState {
         let source = Bytes::copy_from_slice(bytes);
         FilterState::load(&source, &self.identity, self.summary.filter)
+    }
+
+    /// As [`filter_in`](Self::filter_in), its prefix filter for `extractor`.
+    pub(crate) fn prefix_filter_in(
+        &self,
+        bytes: &[u8],
+        extractor: &PrefixExtractor,
+    ) -> FilterState {
+        let source = Bytes::copy_from_slice(bytes);
+        let hash_seed = extractor.hash_seed(self.identity.hash_seed);
+        let identity = TableIdentity { hash_seed, ..self.identity };
+        FilterState::load(&source, &identity, self.summary.prefix_filter)
     }
 
     pub(crate) fn filter(&self) -> FilterState {

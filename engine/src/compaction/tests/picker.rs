@@ -38,6 +38,8 @@ pub(super) fn table(id: u64, level: u8, run: u64, smallest: &[u8], largest: &[u8
         checksum: 0,
         salt: 0,
         filter: None,
+        prefix_filter: None,
+        range_filter: None,
         global_sequence: None,
         smallest: smallest.into(),
         largest: largest.into(),

@@ -58,6 +58,8 @@ fn table(id: u64, level: u8, first: &str, last: &str) -> Arc<TableMeta> {
         checksum: 0x0123_4567_89ab_cdef,
         salt: 0xfedc_ba98_7654_3210,
         filter: Some(FilterPlace { file_id: id, offset: 3072, bytes: 128, checksum: 0xdead_beef }),
+        prefix_filter: Some(FilterPlace { file_id: id, offset: 3200, bytes: 79, checksum: 1 }),
+        range_filter: Some(FilterPlace { file_id: id, offset: 3328, bytes: 90, checksum: 2 }),
         global_sequence: None,
         smallest: first.as_bytes().into(),
         largest: last.as_bytes().into(),

@@ -33,17 +33,18 @@ fn any_place() -> impl Strategy<Value = FilterPlace> {
 }
 
 fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
-    let filter = any_place();
     let ids = (any::<u64>(), any::<u8>(), any::<u64>(), any::<u64>());
     let sums = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
     let keys = [vec(any::<u8>(), 0..300), vec(any::<u8>(), 0..9)];
     let sequences = [0..=SEQUENCE_MAX, 0..=SEQUENCE_MAX];
-    let more = (option::of(filter), option::of(0..=SEQUENCE_MAX), option::of(any::<u64>()));
+    let filters = [any_place(), any_place(), any_place()].map(option::of);
+    let more = (filters, option::of(0..=SEQUENCE_MAX), option::of(any::<u64>()));
     let all = (ids, sums, keys, sequences, more, vec(any::<u64>(), 0..3));
     all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files)| {
         keys.sort_unstable();
         sequences.sort_unstable();
         let [smallest, largest] = keys.map(Vec::into_boxed_slice);
+        let [filter, prefix_filter, range_filter] = more.0;
         Arc::new(TableMeta {
             id: ids.0,
             level: ids.1 % 7,
@@ -51,7 +52,9 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
             bytes: ids.3,
             checksum: sums.0,
             salt: sums.1,
-            filter: more.0,
+            filter,
+            prefix_filter,
+            range_filter,
             global_sequence: more.1,
             smallest,
             largest,

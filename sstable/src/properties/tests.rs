@@ -1,0 +1,108 @@
+//! Properties return, and what is malformed is refused.
+
+use super::*;
+
+fn properties() -> TableProperties {
+    let mut properties = TableProperties {
+        index_levels: 2,
+        content_bytes_max: 5000,
+        user_keys: 300,
+        smallest: (*b"ant").into(),
+        largest: (*b"zebra").into(),
+        smallest_sequence: 4,
+        largest_sequence: SEQUENCE_MAX,
+        oldest_expiry_ms: Some(77),
+        filter: Some(FilterProperties { kind: 1, expected_fpr: 0.01 }),
+        prefix_filter: Some((FilterProperties { kind: 2, expected_fpr: 0.02 }, "fixed:8".into())),
+        range_filter: Some(FilterProperties { kind: 4, expected_fpr: 0.5 }),
+        key_bytes: 1,
+        value_bytes: 2,
+        data_blocks: 3,
+        index_partitions: 4,
+        ..TableProperties::new(&TableOptions::default())
+    };
+    *properties.count_mut(Kind::Put) = 300;
+    *properties.count_mut(Kind::RangeTombstone) = 2;
+    properties
+}
+
+fn encoded(properties: &TableProperties) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    properties.encode(&mut bytes);
+    bytes
+}
+
+#[test]
+fn properties_return() {
+    let without = TableProperties {
+        oldest_expiry_ms: None,
+        filter: None,
+        prefix_filter: None,
+        range_filter: None,
+        ..properties()
+    };
+    for properties in [properties(), without] {
+        assert_eq!(TableProperties::decode(&encoded(&properties)), Ok(properties));
+    }
+}
+
+#[test]
+fn every_cut_is_refused() {
+    let whole = properties();
+    let bytes = encoded(&whole);
+    // Cut between fields, the last ones may be missing.
+    let no_range = TableProperties { range_filter: None, ..whole.clone() };
+    let neither = TableProperties { prefix_filter: None, ..no_range.clone() };
+    let complete = [encoded(&neither).len(), encoded(&no_range).len()];
+    for cut in (0..bytes.len()).filter(|cut| !complete.contains(cut)) {
+        assert!(TableProperties::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn later_fields_are_skipped_unless_they_must_be_understood() {
+    let mut bytes = encoded(&properties());
+    bytes.put_varint(99 << 1);
+    bytes.put_prefixed(b"of a later release");
+    assert_eq!(TableProperties::decode(&bytes), Ok(properties()));
+    bytes.put_varint(100 << 1 | 1);
+    bytes.put_prefixed(b"of a later release");
+    let want = Corruption::Unsupported { what: "property", value: 100 };
+    assert_eq!(TableProperties::decode(&bytes), Err(want));
+}
+
+#[test]
+fn decode_refuses_malformed_fields() {
+    use Corruption::{Missing, Order, OutOfRange, Trailing, Unsupported};
+    type Damage = fn(&mut Vec<u8>);
+    // The first three fields take 3, 3 and 4 bytes.
+    let cases: [(&str, Damage, Corruption); 8] = [
+        ("another comparator", |b| b[2] = 2, Unsupported { what: "comparator", value: 2 }),
+        ("three levels", |b| b[5] = 3, OutOfRange { what: "index_levels", value: 3 }),
+        ("a field twice", |b| b[3] = 3, Order { what: "properties" }),
+        ("number 0", |b| b[0] = 1, Order { what: "properties" }),
+        ("a field missing", |b| drop(b.drain(3..6)), Missing { what: "index_levels" }),
+        (
+            "a name that is no text",
+            |b| {
+                let name = b.windows(7).position(|bytes| bytes == b"fixed:8").unwrap();
+                b[name + 6] = 0xff;
+            },
+            OutOfRange { what: "prefix_filter", value: 6 },
+        ),
+        ("all missing", Vec::clear, Missing { what: "comparator" }),
+        (
+            "a field that is too long",
+            |b| {
+                b[1] = 2;
+                b.insert(2, 1);
+            },
+            Trailing { what: "comparator", bytes: 1 },
+        ),
+    ];
+    for (name, damage, want) in cases {
+        let mut bytes = encoded(&properties());
+        damage(&mut bytes);
+        assert_eq!(TableProperties::decode(&bytes), Err(want), "{name}");
+    }
+}
