@@ -57,6 +57,33 @@ fn main() {
             BatchSize::SmallInput,
         );
     });
+    criterion.bench_function("engine/contains_key absent", |bencher| {
+        bencher.iter_batched(
+            || key(ENTRIES + next()),
+            |key| assert!(!db.contains_key(key).expect("the store is open")),
+            BatchSize::SmallInput,
+        );
+    });
+    for (name, first, in_order) in
+        [("absent", ENTRIES, false), ("absent, in order", ENTRIES, true), ("present", 0, false)]
+    {
+        criterion.bench_function(&format!("engine/contains_many of 1,000, {name}"), |bencher| {
+            bencher.iter_batched(
+                || {
+                    let mut keys: Vec<_> = (0..1000).map(|_| key(first + next())).collect();
+                    if in_order {
+                        keys.sort_unstable();
+                    }
+                    keys
+                },
+                |keys| {
+                    let found = db.contains_many(keys).expect("the store is open");
+                    assert!(found.iter().all(|found| *found == (first == 0)));
+                },
+                BatchSize::LargeInput,
+            );
+        });
+    }
     criterion.bench_function("engine/scan 100 entries", |bencher| {
         bencher.iter_batched(
             || key(next()),

@@ -4,14 +4,18 @@ use std::{fmt, ops::RangeBounds, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
+use sievedb_format::SequenceNumber;
 
 use crate::{
     Range, Result,
     batch::WriteEncoder,
     commit::{Always, Placed, Validate, Verdict},
     iter::bounds::KeyBounds,
+    read::answer::Answer,
     read::lookup::Lookup,
+    read::many::ManyReader,
     read::tree::Tree,
+    read::view::{KeptView, ReadView},
     store::open_store::OpenStore,
 };
 
@@ -82,11 +86,14 @@ impl Keyspace {
         let store = self.open.store();
         let (key, value) = (key.as_ref(), value.as_ref());
         let write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
-        if self.contains_key(key)? {
-            // The common "no", whose read would otherwise keep all writers waiting.
+        // The common "no", whose read would otherwise keep all writers waiting.
+        let view = self.tree.view();
+        let version = view.version.number();
+        if self.find_in::<()>(&view, key)?.is_some() {
             return Ok(false);
         }
-        let mut absent = KeyIsAbsent { keyspace: self, key };
+        drop(view);
+        let mut absent = KeyIsAbsent { keyspace: self, key, version };
         Ok(store.commit(write, store.options.durability, &mut absent)?.is_some())
     }
 
@@ -109,24 +116,111 @@ impl Keyspace {
     /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
     /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let store = self.open.store();
-        let key = key.as_ref();
-        let view = self.tree.view();
-        // After the view: a dropped keyspace has an empty one.
-        self.tree.check()?;
-        // After the view: it then holds every version that a reader at this number may see.
-        let sequence = store.publish.visible();
-        let hash = key_hash(key, store.hash_seed);
-        Lookup { key, hash, sequence }.get(&view, store.tables.counters.local())
+        self.find(key.as_ref())
     }
 
-    /// Whether `key` has a value. An absent key costs no read, but for false positives of filters.
+    /// Whether `key` has a value. An absent key costs no read, but for false positives of filters. Of a
+    /// present one the value is not looked at; its block is read, if it is not in the cache.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+        self.find::<()>(key.as_ref()).map(|found| found.is_some())
+    }
+
+    /// The value of each of `keys`, in their order, all at one moment. They may come in any order and
+    /// more than once.
+    ///
+    /// Cheaper than so many calls of [`get`](Self::get): the filters of all are under way from memory
+    /// at once, and a block that holds several of the keys is asked for once. Keys in order save
+    /// sorting them. Allocates what it returns, and buffers for some hundred keys.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get), the first one that occurs.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// db.insert("anna", "7")?;
+    /// assert_eq!(db.get_many(["bert", "anna"])?, [None, Some("7".into())]);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Bytes>>> {
+        self.find_many(keys.into_iter(), |found| found)
+    }
+
+    /// Whether each of `keys` has a value, in their order, all at one moment. As
+    /// [`get_many`](Self::get_many), but of present keys the values are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get), the first one that occurs.
+    pub fn contains_many<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<bool>> {
+        self.find_many(keys.into_iter(), |found: Option<()>| found.is_some())
+    }
+
+    fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {
+        self.find_in(&self.tree.view(), key)
+    }
+
+    /// What `key` has in `view`, the present one.
+    fn find_in<A: Answer>(&self, view: &ReadView, key: &[u8]) -> Result<Option<A>> {
+        let store = self.open.store();
+        // After the view: a dropped keyspace has an empty one.
+        self.tree.check()?;
+        // After the view: it then holds every version that a reader at this number may see.
+        let sequence = store.publish.visible();
+        let hash = key_hash(key, store.hash_seed);
+        Lookup { key, hash, sequence }.find(view, store.tables.counters.local())
+    }
+
+    /// As [`find`](Self::find), for a key that the tables of `version` do not have.
+    fn find_beside(&self, version: u64, key: &[u8]) -> Result<Option<()>> {
+        let store = self.open.store();
+        let view = self.tree.view();
+        if view.version.number() != version {
+            return self.find_in(&view, key);
+        }
+        self.tree.check()?;
+        let sequence = store.publish.visible();
+        let hash = key_hash(key, store.hash_seed);
+        Ok(Lookup { key, hash, sequence }.find_in_memtables(&view, store.tables.counters.local()))
+    }
+
+    fn find_many<K: AsRef<[u8]>, A: Answer, T>(
+        &self,
+        keys: impl Iterator<Item = K>,
+        result: impl Fn(Option<A>) -> T,
+    ) -> Result<Vec<T>> {
+        let view = self.tree.kept_view();
+        self.tree.check()?;
+        // After the view, as in `find`.
+        let sequence = self.open.store().publish.visible();
+        self.find_many_in(&view, sequence, keys, result)
+    }
+
+    /// What each of `keys` has in `view` at `sequence`.
+    pub(crate) fn find_many_in<K: AsRef<[u8]>, A: Answer, T>(
+        &self,
+        view: &KeptView,
+        sequence: SequenceNumber,
+        keys: impl Iterator<Item = K>,
+        result: impl Fn(Option<A>) -> T,
+    ) -> Result<Vec<T>> {
+        let store = self.open.store();
+        let (hash_seed, counters) = (store.hash_seed, store.tables.counters.local());
+        let reader = ManyReader { tree: &self.tree, view, sequence, hash_seed, counters };
+        let mut results = Vec::with_capacity(keys.size_hint().0);
+        reader.find_each(keys, |found| results.push(result(found)))?;
+        Ok(results)
     }
 
     /// Whether `key` may have a value, as far as memory tells: `false` is certain, `true` is wrong
@@ -179,6 +273,10 @@ impl Keyspace {
     }
 
     /// The keys that begin with `prefix` with their values. As [`iter`](Self::iter).
+    ///
+    /// If `prefix` is as long as that of a [`PrefixExtractor`](crate::PrefixExtractor) of this keyspace,
+    /// tables whose filter says that they have no such key are not read. The same holds for a
+    /// [`range`](Self::range) within such a prefix.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         let view = self.tree.kept_view();
@@ -218,14 +316,19 @@ impl fmt::Debug for Keyspace {
 struct KeyIsAbsent<'a> {
     keyspace: &'a Keyspace,
     key: &'a [u8],
+    /// The version in which the key was looked for before, in vain. While it is the present one, every
+    /// newer entry is in a memtable, so that nothing is read under the placement lock.
+    version: u64,
 }
 
 impl Validate for KeyIsAbsent<'_> {
     fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict> {
         Ok(match placed.newest_in_flight(&self.keyspace.tree, self.key) {
             Some(last) => Verdict::Undecided(last),
-            None if self.keyspace.contains_key(self.key)? => Verdict::Fails,
-            None => Verdict::Holds,
+            None => match self.keyspace.find_beside(self.version, self.key)? {
+                Some(()) => Verdict::Fails,
+                None => Verdict::Holds,
+            },
         })
     }
 }

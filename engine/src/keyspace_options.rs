@@ -13,18 +13,23 @@
 //! | 6      | compression: 0 none, 1 LZ4                         |
 //! | 7      | version of the key hash                            |
 //! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
+//! | 12     | length of the name of the prefix extractor, which follows (UTF-8) |
+//! | 13     | thousandths of a range filter bit per key          |
 //!
 //! A field that this release does not know is refused: it may change how data is read.
+
+use std::sync::Arc;
 
 use sievedb_filter::hash::HASH_VERSION;
 use sievedb_format::{Corruption, Decoder, Encode};
 pub use sievedb_sstable::Compression;
-use sievedb_sstable::TableOptions;
+use sievedb_sstable::{PrefixExtractor, PrefixFunction, TableOptions};
 
 use crate::{
     Error, Result,
     compaction::levels::LevelOptions,
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
+    prefix_extractor::NamedExtractor,
 };
 
 /// Name of the keyspace that [`Db`](crate::Db) itself stands for.
@@ -48,6 +53,8 @@ pub struct KeyspaceOptions {
     pub(crate) filter_policy: FilterPolicy,
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
+    pub(crate) prefix_extractor: NamedExtractor,
+    pub(crate) range_filter_bits_per_key: f64,
 }
 
 impl Default for KeyspaceOptions {
@@ -59,6 +66,8 @@ impl Default for KeyspaceOptions {
             filter_policy: FilterPolicy::default(),
             block_bytes: DEFAULT_BLOCK_BYTES,
             compression: Compression::default(),
+            prefix_extractor: NamedExtractor::None,
+            range_filter_bits_per_key: 0.0,
         }
     }
 }
@@ -73,6 +82,8 @@ mod field {
     pub(super) const COMPRESSION: u64 = 6;
     pub(super) const KEY_HASH_VERSION: u64 = 7;
     pub(super) const FILTER_POLICY_KIND: u64 = 8;
+    pub(super) const PREFIX_EXTRACTOR: u64 = 12;
+    pub(super) const RANGE_FILTER_MILLIBITS_PER_KEY: u64 = 13;
 }
 
 impl KeyspaceOptions {
@@ -133,6 +144,39 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Gives tables a filter over the prefixes of their keys too, so that
+    /// [`prefix`](crate::Keyspace::prefix), and [`range`](crate::Keyspace::range) within one prefix,
+    /// pass over tables that have nothing for them; by default there is none.
+    ///
+    /// Takes the bits of [`filter_policy`](Self::filter_policy) for each different prefix of a table; with
+    /// [`FilterPolicyKind::None`] or 0 bits there are no prefix filters either. Affects new tables. What
+    /// older ones have is used if their extractor has the same name, so that another extractor may be
+    /// chosen at any time: scans then read more until the tables are rewritten.
+    ///
+    /// The name is stored. The function of [`PrefixExtractor::Custom`] is not: give it to
+    /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened. Without
+    /// it prefix filters are neither asked nor built.
+    pub fn prefix_extractor(mut self, extractor: PrefixExtractor) -> Self {
+        self.prefix_extractor = NamedExtractor::Present(extractor);
+        self
+    }
+
+    /// Gives tables a filter that knows which ranges of keys are empty, with so many bits for each key,
+    /// so that short [`range`](crate::Keyspace::range)s and [`prefix`](crate::Keyspace::prefix)es pass
+    /// over tables that have nothing in between.
+    ///
+    /// A key counts by the 8 bytes behind the prefix that all keys of a table have in common, as a
+    /// big-endian number; by fewer if the longest key has fewer there. An empty range of `n` such numbers reads a table in vain with a probability of
+    /// at most `n / 2^(bits - 2)`: with 12 bits, 0.1 % for 1 and 1.6 % for 16. A range between keys that
+    /// agree in these bytes is never found to be empty. The filters stay in memory, as part of that of
+    /// all filters.
+    ///
+    /// 0 for none, the default, or from 4 to 40. Stored with the keyspace; affects new tables only.
+    pub fn range_filter_bits_per_key(mut self, bits: f64) -> Self {
+        self.range_filter_bits_per_key = bits;
+        self
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
         if !((4 << 10)..=(16 << 30)).contains(&self.memtable_bytes) {
@@ -152,15 +196,31 @@ impl KeyspaceOptions {
         if !((1 << 10)..=(1 << 20)).contains(&self.block_bytes) {
             return invalid("block_bytes", "from 1 KiB to 1 MiB");
         }
+        if self.prefix_extractor.present().is_some_and(|extractor| !extractor.is_valid()) {
+            let allowed = "a length from 1 to 65,536, or a name of 1 to 100 bytes";
+            return invalid("prefix_extractor", allowed);
+        }
+        // Stored in thousandths.
+        let range_bits = self.range_filter_bits_per_key;
+        if range_bits != 0.0 && !(4.0..=40.0).contains(&range_bits) {
+            return invalid("range_filter_bits_per_key", "0, or from 4 to 40");
+        }
         Ok(())
     }
 
     pub(crate) fn table_options(&self, filter: FilterChoice) -> TableOptions {
-        TableOptions::default()
+        let options = TableOptions::default()
             .block_bytes(self.block_bytes)
             .compression(self.compression)
             .filter_kind(filter.kind)
             .filter_bits_per_key(filter.bits_per_key)
+            .range_filter_bits_per_key(self.range_filter_bits_per_key);
+        match self.prefix_extractor.present() {
+            Some(extractor) if self.filter_policy.kind != FilterPolicyKind::None => {
+                options.prefix_filter(extractor.clone(), self.filter_policy.bits_per_key)
+            }
+            _ => options,
+        }
     }
 
     /// When a level is due.
@@ -171,6 +231,7 @@ impl KeyspaceOptions {
     /// As the manifest stores them.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let policy = &self.filter_policy;
+        let range_millibits = (self.range_filter_bits_per_key * 1000.0).round() as u64;
         let fields = [
             (field::MEMTABLE_BYTES, self.memtable_bytes as u64),
             (field::TABLE_BYTES, self.table_bytes),
@@ -180,16 +241,25 @@ impl KeyspaceOptions {
             (field::COMPRESSION, u64::from(self.compression == Compression::Lz4)),
             (field::KEY_HASH_VERSION, HASH_VERSION.into()),
             (field::FILTER_POLICY_KIND, policy.kind.number()),
+            (field::RANGE_FILTER_MILLIBITS_PER_KEY, range_millibits),
         ];
         let mut bytes = Vec::new();
         for (number, value) in fields {
             bytes.put_varint(number);
             bytes.put_varint(value);
         }
+        if let Some(name) = self.prefix_extractor.name() {
+            bytes.put_varint(field::PREFIX_EXTRACTOR);
+            bytes.put_prefixed(name.as_bytes());
+        }
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+    /// Reads stored options; a prefix extractor may need one of `functions`.
+    pub(crate) fn decode(
+        bytes: &[u8],
+        functions: &[Arc<dyn PrefixFunction>],
+    ) -> Result<Self, Corruption> {
         let mut options = Self::default();
         let mut decoder = Decoder::new(bytes);
         while !decoder.is_empty() {
@@ -215,6 +285,14 @@ impl KeyspaceOptions {
                 field::FILTER_POLICY_KIND => {
                     let kind = FilterPolicyKind::from_number(value);
                     options.filter_policy.kind = kind.ok_or(out_of_range)?;
+                }
+                field::RANGE_FILTER_MILLIBITS_PER_KEY => {
+                    options.range_filter_bits_per_key = value as f64 / 1000.0;
+                }
+                field::PREFIX_EXTRACTOR => {
+                    let name = str::from_utf8(decoder.take("prefix extractor", size?)?);
+                    let name = name.map_err(|_| out_of_range)?;
+                    options.prefix_extractor = NamedExtractor::from_name(name, functions);
                 }
                 field::KEY_HASH_VERSION if value == HASH_VERSION.into() => {}
                 field::KEY_HASH_VERSION => {
@@ -243,7 +321,27 @@ mod tests {
             .base_level_bytes(16 << 20)
             .filter_policy(FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(7.25))
             .block_bytes(16 << 10)
-            .compression(Compression::None);
-        assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
+            .compression(Compression::None)
+            .prefix_extractor(PrefixExtractor::Separator(b'/'))
+            .range_filter_bits_per_key(12.5);
+        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+    }
+
+    #[test]
+    fn a_missing_extractor_keeps_its_name() {
+        let options = KeyspaceOptions {
+            prefix_extractor: NamedExtractor::Missing("custom:host".to_owned()),
+            ..KeyspaceOptions::new()
+        };
+        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+    }
+
+    #[test]
+    fn every_cut_of_a_name_is_refused() {
+        let options = KeyspaceOptions::new().prefix_extractor(PrefixExtractor::FixedLength(8));
+        let (bytes, start) = (options.encode(), KeyspaceOptions::new().encode().len());
+        for cut in start + 1..bytes.len() {
+            assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
+        }
     }
 }

@@ -58,6 +58,7 @@ pub mod options;
 pub mod planted;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
+mod prefix_extractor;
 mod range;
 mod read;
 mod snapshot;
@@ -82,6 +83,7 @@ pub use listener::{Event, EventListener, FilterRebuildReason};
 pub use options::{Options, ReadMode};
 pub use range::{Keys, Range};
 pub use sievedb_format::{Annotation, Corruption, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
 pub use verify_report::{VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};

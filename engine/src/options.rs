@@ -10,6 +10,7 @@ use crate::{
     memory_budget::MemoryBudget,
     planted::PlantedBug,
 };
+use sievedb_sstable::PrefixFunction;
 
 /// Default of [`Options::memory_budget`]: enough for 50 million keys at 10 bits of filter each, two
 /// memtables of the default size and a block cache of some 20,000 blocks; little on any machine of
@@ -57,6 +58,7 @@ pub struct Options {
     pub(crate) worker_threads: usize,
     pub(crate) read_mode: ReadMode,
     pub(crate) keyspace: KeyspaceOptions,
+    pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     #[cfg(feature = "planted-bugs")]
     pub(crate) planted_bug: Option<PlantedBug>,
 }
@@ -75,6 +77,7 @@ impl Default for Options {
             worker_threads: DEFAULT_WORKER_THREADS,
             read_mode: ReadMode::default(),
             keyspace: KeyspaceOptions::default(),
+            prefix_functions: Vec::new(),
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
         }
@@ -205,6 +208,15 @@ impl Options {
         self
     }
 
+    /// A function for keyspaces whose stored prefix extractor is
+    /// [`PrefixExtractor::Custom`](crate::PrefixExtractor::Custom) with its name; of two with the same
+    /// name the first one counts. By default there are none, and such keyspaces do without their prefix
+    /// filters.
+    pub fn prefix_function(mut self, function: Arc<dyn PrefixFunction>) -> Self {
+        self.prefix_functions.push(function);
+        self
+    }
+
     /// Plants a bug, so that a test can show that it would be caught.
     #[cfg(feature = "planted-bugs")]
     #[doc(hidden)]
@@ -271,6 +283,10 @@ mod tests {
                 with(new().filter_policy(FilterPolicy::default().bits_per_key(f64::NAN))),
             ),
             ("block_bytes", with(new().block_bytes(1 << 21))),
+            (
+                "prefix_extractor",
+                with(new().prefix_extractor(crate::PrefixExtractor::FixedLength(0))),
+            ),
         ];
         for (want, options) in cases {
             match options.validate() {

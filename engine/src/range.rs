@@ -13,7 +13,9 @@ use crate::{
         range::{self, CursorSource},
         visible::RangeTombstoneSources,
     },
+    read::scan_question::ScanQuestion,
     read::source::Source,
+    read::tree::Tree,
     read::view::KeptView,
     store::open_store::OpenStore,
 };
@@ -21,10 +23,11 @@ use crate::{
 /// Memtables and tables, and the store that they belong to.
 struct ViewSource {
     view: KeptView,
+    tree: Arc<Tree>,
     folder: Arc<Path>,
     /// After the view: tables that become obsolete while it is held are unlinked before the store
     /// is closed.
-    _open: Arc<OpenStore>,
+    open: Arc<OpenStore>,
 }
 
 impl CursorSource for ViewSource {
@@ -33,7 +36,12 @@ impl CursorSource for ViewSource {
     fn cursor(&self, bounds: &KeyBounds) -> Self::Cursor {
         let memtables =
             self.view.placed_memtables().map(|placed| Source::memtable(placed, &self.folder));
-        let runs = self.view.version.runs().iter().map(|run| Source::run(run, bounds));
+        let store = self.open.store();
+        let extractor = &self.tree.options.prefix_extractor;
+        let question = ScanQuestion::new(extractor, bounds, store.hash_seed);
+        let counters = store.tables.counters.local();
+        let runs = self.view.version.runs().iter();
+        let runs = runs.filter_map(|run| Source::run(run, bounds, question, counters));
         MergeCursor::new(memtables.chain(runs).collect())
     }
 
@@ -76,7 +84,7 @@ impl Range {
         }
         let open = Arc::clone(keyspace.open_store());
         let folder = open.store().tables.folder.as_path().into();
-        let source = ViewSource { view, folder, _open: open };
+        let source = ViewSource { view, tree: Arc::clone(keyspace.tree()), folder, open };
         Self(State::Open(Box::new(range::Range::new(source, sequence, bounds))))
     }
 

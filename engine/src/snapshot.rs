@@ -11,8 +11,8 @@ use sievedb_filter::hash::key_hash;
 use sievedb_format::SequenceNumber;
 
 use crate::{
-    Error, Keyspace, Range, Result, iter::bounds::KeyBounds, read::lookup::Lookup,
-    store::open_store::OpenStore,
+    Error, Keyspace, Range, Result, iter::bounds::KeyBounds, read::answer::Answer,
+    read::lookup::Lookup, store::open_store::OpenStore,
 };
 
 /// A store as it was at one moment, all keyspaces alike.
@@ -87,13 +87,7 @@ impl KeyspaceSnapshot {
     ///
     /// As [`Keyspace::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let store = self.held.open.store();
-        let key = key.as_ref();
-        let hash = key_hash(key, store.hash_seed);
-        let view = self.keyspace.tree().view();
-        // After the view: a dropped keyspace has an empty one.
-        self.keyspace.tree().check()?;
-        Lookup { key, hash, sequence: self.held.sequence }.get(&view, store.tables.counters.local())
+        self.find(key.as_ref())
     }
 
     /// Whether `key` had a value.
@@ -102,7 +96,51 @@ impl KeyspaceSnapshot {
     ///
     /// As [`Keyspace::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+        self.find::<()>(key.as_ref()).map(|found| found.is_some())
+    }
+
+    /// The value that each of `keys` had. As [`Keyspace::get_many`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::get`], the first one that occurs.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Bytes>>> {
+        self.find_many(keys.into_iter(), |found| found)
+    }
+
+    /// Whether each of `keys` had a value. As [`Keyspace::contains_many`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::get`], the first one that occurs.
+    pub fn contains_many<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<bool>> {
+        self.find_many(keys.into_iter(), |found: Option<()>| found.is_some())
+    }
+
+    fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {
+        let store = self.held.open.store();
+        let hash = key_hash(key, store.hash_seed);
+        let view = self.keyspace.tree().view();
+        // After the view: a dropped keyspace has an empty one.
+        self.keyspace.tree().check()?;
+        Lookup { key, hash, sequence: self.held.sequence }
+            .find(&view, store.tables.counters.local())
+    }
+
+    fn find_many<K: AsRef<[u8]>, A: Answer, T>(
+        &self,
+        keys: impl Iterator<Item = K>,
+        result: impl Fn(Option<A>) -> T,
+    ) -> Result<Vec<T>> {
+        let view = self.keyspace.tree().kept_view();
+        self.keyspace.tree().check()?;
+        self.keyspace.find_many_in(&view, self.held.sequence, keys, result)
     }
 
     /// All keys with the values they had. As [`Keyspace::iter`].

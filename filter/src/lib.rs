@@ -7,6 +7,7 @@
 //! | [`blocked_bloom`]         | the filter of a table: built once, one cache line per question |
 //! | [`ribbon`]                | the same in two thirds of the memory, slower to build and ask  |
 //! | [`binary_fuse`]           | the same with two rates alone, and three lines per question    |
+//! | [`range_filter`]          | whether any key of a range is there, not one key               |
 //! | [`atomic_blocked_bloom`]  | the filter of a memtable: many threads insert and ask at once  |
 //! | [`table_filter`]          | any filter of a table, told apart by an enum                   |
 //! | [`many`]                  | one key against the filters of many tables                     |
@@ -113,6 +114,7 @@ mod line;
 pub mod many;
 mod memory;
 pub mod params;
+pub mod range_filter;
 pub mod ribbon;
 pub mod saved;
 #[cfg(feature = "serde")]
@@ -129,6 +131,7 @@ pub use filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, Remov
 pub use filter_block::{Expected, FilterKind};
 pub use hash::{HASH_VERSION, Xxh3, key_hash};
 pub use line::{LINE_BYTES, PROBES_MAX};
+pub use range_filter::RangeFilter;
 pub use ribbon::Ribbon;
 pub use saved::Saved;
 pub use table_filter::TableFilter;

@@ -19,7 +19,7 @@
 //! assert_eq!(newest, Some(0));
 //! ```
 
-use crate::ribbon::Asked;
+pub use crate::ribbon::Asked;
 use crate::table_filter::TableFilter;
 
 /// Most filters of [`may_contain_in`]: the bits of its answer.
@@ -40,8 +40,8 @@ const LARGE_BYTES: usize = 256 << 10;
 #[must_use]
 pub fn may_contain_in(filters: &[&TableFilter], hash: u64) -> u64 {
     assert!(filters.len() <= FILTERS_MAX, "{} filters", filters.len());
-    prefetch_all(filters.iter().copied(), hash);
     let asked = Asked::new(hash);
+    prefetch_all(filters.iter().copied(), asked);
     let answers = filters.iter().map(|filter| filter.may_contain_asked(asked));
     answers.enumerate().fold(0, |mask, (i, answer)| mask | u64::from(answer) << i)
 }
@@ -54,33 +54,50 @@ pub fn may_contain_each<'a, F>(filters: F, hash: u64) -> impl Iterator<Item = bo
 where
     F: IntoIterator<Item = &'a TableFilter> + Clone,
 {
-    prefetch_all(filters.clone(), hash);
     let asked = Asked::new(hash);
+    prefetch_all(filters.clone(), asked);
     filters.into_iter().map(move |filter| filter.may_contain_asked(asked))
 }
 
-fn prefetch_all<'a>(filters: impl IntoIterator<Item = &'a TableFilter>, hash: u64) {
+/// What [`may_contain_hash`](TableFilter::may_contain_hash) of `filter` says.
+///
+/// For callers that find their filters one by one: [`prefetch`] each where it is found, then ask.
+#[inline]
+#[must_use]
+pub fn may_contain(filter: &TableFilter, asked: Asked) -> bool {
+    filter.may_contain_asked(asked)
+}
+
+/// Starts to load what [`may_contain`] will read, unless the filter is so small that it is in the caches
+/// next to the core.
+#[inline]
+pub fn prefetch(filter: &TableFilter, asked: Asked) {
+    // From nothing but what the test will need: key counts lie elsewhere.
+    let is_large = match filter {
+        TableFilter::BlockedBloom(filter) => filter.memory_bytes() >= LARGE_BYTES,
+        TableFilter::Ribbon(filter) => filter.first_starts() >= LARGE_BYTES as u64,
+        // A jump over a table of all kinds would cost the others more than a call costs these.
+        TableFilter::BinaryFuse8(_) | TableFilter::BinaryFuse16(_) => true,
+    };
+    if is_large {
+        prefetch_large(filter, asked);
+    }
+}
+
+fn prefetch_all<'a>(filters: impl IntoIterator<Item = &'a TableFilter>, asked: Asked) {
     for filter in filters {
-        // From nothing but what the test will need: key counts lie elsewhere.
-        let is_large = match filter {
-            TableFilter::BlockedBloom(filter) => filter.memory_bytes() >= LARGE_BYTES,
-            TableFilter::Ribbon(filter) => filter.first_starts() >= LARGE_BYTES as u64,
-            // A jump over a table of all kinds would cost the others more than a call costs these.
-            TableFilter::BinaryFuse8(_) | TableFilter::BinaryFuse16(_) => true,
-        };
-        if is_large {
-            prefetch(filter, hash);
-        }
+        prefetch(filter, asked);
     }
 }
 
 /// Not inlined: so the loop above is, into those of the callers.
 #[inline(never)]
-fn prefetch(filter: &TableFilter, hash: u64) {
+fn prefetch_large(filter: &TableFilter, asked: Asked) {
     match filter {
         TableFilter::BinaryFuse8(_) | TableFilter::BinaryFuse16(_)
             if filter.memory_bytes() < LARGE_BYTES => {}
-        _ => filter.prefetch(hash),
+        TableFilter::Ribbon(ribbon) => ribbon.prefetch_asked(asked),
+        _ => filter.prefetch(asked.hash),
     }
 }
 

@@ -36,7 +36,7 @@ impl TableFilter {
     }
 
     /// A filter of this kind over keys with these hashes, as far as the kind can with `bits_per_key`
-    /// bits for each: see [`FilterKind::expected_fpr`]. `None` for a kind that is only reserved.
+    /// bits for each: see [`FilterKind::expected_fpr`]. `None` for a range filter, which takes no hashes.
     ///
     /// # Panics
     ///

@@ -133,11 +133,22 @@ impl Memtable {
     /// a value that it returns.
     #[must_use]
     pub fn get(&self, user_key: &[u8], sequence: SequenceNumber) -> Option<(Trailer, Bytes)> {
+        self.get_with(user_key, sequence, |trailer, value| (trailer, value.clone()))
+    }
+
+    /// What `take` makes of the newest version of `user_key` at `sequence` or below, as
+    /// [`get`](Self::get) finds it.
+    pub fn get_with<T>(
+        &self,
+        user_key: &[u8],
+        sequence: SequenceNumber,
+        take: impl FnOnce(Trailer, &Bytes) -> T,
+    ) -> Option<T> {
         let guard = &epoch::pin();
         let target = InternalKey::seek(user_key, sequence);
         let entry = self.lower_bound(Bound::Included(target), guard)?;
         let found = entry.key().internal_key();
-        (found.user_key == user_key).then(|| (found.trailer, entry.value().clone()))
+        (found.user_key == user_key).then(|| take(found.trailer, entry.value()))
     }
 
     /// Number of entries: each version of a key is one. Approximate while others insert.

@@ -58,6 +58,11 @@ impl BlockReader {
         Stored::open(stored, self.salt, offset).map_err(corrupt)
     }
 
+    /// Tells the source which blocks are read next, in ascending order.
+    pub(crate) fn will_read(&self, places: &[Range<u64>]) {
+        self.source.will_read(places);
+    }
+
     /// Reads the content of a block.
     ///
     /// # Errors

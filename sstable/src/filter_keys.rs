@@ -1,11 +1,14 @@
 //! What the filters of a table that is being written are built over.
 
-use sievedb_filter::key_hash;
+use sievedb_filter::{
+    key_hash,
+    range_filter::{PointCollector, Points},
+};
 
 use crate::{options::TableOptions, prefix_extractor::PrefixExtractor};
 
-/// What the filters of a table that is being written are built over: 8 bytes for each user key, and
-/// as many for each prefix.
+/// What the filters of a table that is being written are built over: 8 bytes for each user key,
+/// as many for each prefix, and as many for each user key if there is to be a range filter.
 #[derive(Debug)]
 pub(crate) struct FilterKeys {
     hash_seed: u64,
@@ -13,6 +16,8 @@ pub(crate) struct FilterKeys {
     points: Option<Vec<u64>>,
     /// Of the prefixes, unless there is to be no filter.
     prefixes: Option<Prefixes>,
+    /// What a range filter knows of the user keys, unless there is to be none.
+    ranges: Option<PointCollector>,
 }
 
 /// The prefixes so far.
@@ -37,6 +42,7 @@ impl FilterKeys {
             hash_seed,
             points: (options.filter_bits_per_key > 0.0).then(Vec::new),
             prefixes: prefixes.filter(|_| options.prefix_filter_bits_per_key > 0.0),
+            ranges: (options.range_filter_bits_per_key > 0.0).then(PointCollector::new),
         }
     }
 
@@ -48,13 +54,19 @@ impl FilterKeys {
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.add(user_key);
         }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.push(user_key);
+        }
     }
 
     /// Bits that the filters will take, about.
     pub(crate) fn filter_bits(&self, options: &TableOptions) -> f64 {
         let points = self.points.as_ref().map_or(0, Vec::len) as f64;
         let prefixes = self.prefixes.as_ref().map_or(0, |prefixes| prefixes.hashes.len()) as f64;
-        points * options.filter_bits_per_key + prefixes * options.prefix_filter_bits_per_key
+        let ranges = self.ranges.as_ref().map_or(0, PointCollector::len) as f64;
+        points * options.filter_bits_per_key
+            + prefixes * options.prefix_filter_bits_per_key
+            + ranges * options.range_filter_bits_per_key
     }
 
     /// Takes the hashes of the user keys out; none if there is to be no filter.
@@ -66,6 +78,11 @@ impl FilterKeys {
     /// there is to be no filter, and also if no key has a prefix.
     pub(crate) fn take_prefixes(&mut self) -> Option<(Vec<u64>, u64)> {
         self.prefixes.take().map(|prefixes| (prefixes.hashes, prefixes.hash_seed))
+    }
+
+    /// Takes out what the range filter of a table with these bounds is built over.
+    pub(crate) fn take_ranges(&mut self, smallest: &[u8], largest: &[u8]) -> Option<Points> {
+        self.ranges.take().map(|ranges| ranges.finish(smallest, largest))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{error, fmt, io};
 
+use bytes::Bytes;
 use sievedb_filter::{DecodeError, Expected, TableFilter, filter_block};
 use sievedb_format::Corruption;
 
@@ -18,11 +19,11 @@ pub struct FilterPlace {
     pub checksum: u32,
 }
 
-/// What a table's filter can do for a lookup.
+/// What a table's filter can do for a lookup; a [`RangeFilter`](sievedb_filter::RangeFilter) for a scan.
 #[derive(Debug)]
-pub enum FilterState {
+pub enum FilterState<F = TableFilter> {
     /// It was read and verified.
-    Resident(TableFilter),
+    Resident(F),
     /// There is one, and it must not be used: every key may be in the table.
     Unusable(FilterUnusable),
     /// The table was built without one: every key may be in the table.
@@ -118,6 +119,21 @@ fn load(
     identity: &TableIdentity,
     place: FilterPlace,
 ) -> Result<TableFilter, FilterUnusable> {
+    let block = read_block(source, place)?;
+    filter_block::decode(&block, expected(identity)).map_err(FilterUnusable::Refused)
+}
+
+/// What a table with this identity says about its filters.
+pub(crate) fn expected(identity: &TableIdentity) -> Expected {
+    let TableIdentity { hash_seed, salt, .. } = *identity;
+    Expected { hash_seed, salt }
+}
+
+/// Reads the filter block at `place`.
+pub(crate) fn read_block(
+    source: &dyn TableSource,
+    place: FilterPlace,
+) -> Result<Bytes, FilterUnusable> {
     let FilterPlace { offset, bytes, checksum: expected } = place;
     let fits = offset.checked_add(bytes).is_some_and(|end| end <= source.len());
     let is_aligned = offset.is_multiple_of(FILTER_ALIGNMENT);
@@ -131,8 +147,7 @@ fn load(
         let found = found.unwrap_or(0);
         return Err(FilterUnusable::Replaced { expected, found });
     }
-    let TableIdentity { hash_seed, salt, .. } = *identity;
-    filter_block::decode(&block, Expected { hash_seed, salt }).map_err(FilterUnusable::Refused)
+    Ok(block)
 }
 
 /// Filter blocks start at multiples of this, so that a mapped payload has whole cache lines.

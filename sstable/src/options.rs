@@ -2,7 +2,7 @@
 
 use std::{error, fmt, ops::RangeInclusive};
 
-use sievedb_filter::FilterKind;
+use sievedb_filter::{FilterKind, range_filter::BITS_PER_KEY_MIN};
 
 use crate::{block::RESTART_INTERVAL_MAX, prefix_extractor::PrefixExtractor};
 
@@ -40,6 +40,7 @@ pub struct TableOptions {
     pub(crate) filter_bits_per_key: f64,
     pub(crate) prefix_extractor: Option<PrefixExtractor>,
     pub(crate) prefix_filter_bits_per_key: f64,
+    pub(crate) range_filter_bits_per_key: f64,
     pub(crate) index_partition_bytes: usize,
 }
 
@@ -53,6 +54,7 @@ impl Default for TableOptions {
             filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
             prefix_extractor: None,
             prefix_filter_bits_per_key: 0.0,
+            range_filter_bits_per_key: 0.0,
             index_partition_bytes: DEFAULT_INDEX_PARTITION_BYTES,
         }
     }
@@ -120,6 +122,15 @@ impl TableOptions {
         self
     }
 
+    /// Bits that the range filter spends on each distinct user key, if there is to be one; see
+    /// [`range_filter`](sievedb_filter::range_filter) for what they buy.
+    ///
+    /// 0 for no filter, the default, or from [`BITS_PER_KEY_MIN`] to 40.
+    pub fn range_filter_bits_per_key(mut self, bits: f64) -> Self {
+        self.range_filter_bits_per_key = bits;
+        self
+    }
+
     /// Target size of an index partition, in bytes.
     ///
     /// An index up to that size is resident as a whole. Of a larger one only the top is, which
@@ -144,6 +155,8 @@ impl TableOptions {
     /// Names the first option that is out of range.
     pub fn validate(&self) -> Result<(), InvalidOption> {
         let bits_ok = |bits: f64| bits == 0.0 || FILTER_BITS_PER_KEY.contains(&bits);
+        let range_bits = self.range_filter_bits_per_key;
+        let range_bits_ok = range_bits == 0.0 || (BITS_PER_KEY_MIN..=40.0).contains(&range_bits);
         let (size, bits) = ("from 1 KiB to 1 MiB", "0, or from 0.001 to 40");
         let checks = [
             (BLOCK_BYTES.contains(&self.block_bytes), "block_bytes", size),
@@ -154,6 +167,7 @@ impl TableOptions {
             ),
             (bits_ok(self.filter_bits_per_key), "filter_bits_per_key", bits),
             (bits_ok(self.prefix_filter_bits_per_key), "prefix_filter_bits_per_key", bits),
+            (range_bits_ok, "range_filter_bits_per_key", "0, or from 4 to 40"),
             (
                 self.prefix_extractor.as_ref().is_none_or(PrefixExtractor::is_valid),
                 "prefix_extractor",
@@ -215,6 +229,8 @@ mod tests {
             ("index_partition_bytes", new().index_partition_bytes(0)),
             ("filter_kind", new().filter_kind(FilterKind::Range)),
             ("prefix_extractor", new().prefix_filter(PrefixExtractor::FixedLength(0), 10.0)),
+            ("range_filter_bits_per_key", new().range_filter_bits_per_key(3.9)),
+            ("range_filter_bits_per_key", new().range_filter_bits_per_key(f64::NAN)),
             (
                 "prefix_filter_bits_per_key",
                 new().prefix_filter(PrefixExtractor::Separator(b'/'), 41.0),

@@ -28,7 +28,7 @@
 //! | 19     | `filter_millibits`      | varint; option: thousandths of a bit per key             |
 //! | 20     | `index_partition_bytes` | varint; option                                           |
 //! | 21     | `prefix_filter`         | kind (1 byte), expected false-positive rate (`f64`), name of the prefix extractor (the rest, UTF-8); absent without one |
-//! | 22     | `range_filter`          | kind (1 byte), expected false-positive rate (`f64`); absent without one |
+//! | 22     | `range_filter`          | kind (1 byte), expected false-positive rate of a range of one point (`f64`); absent without one |
 //!
 //! Those marked `!` must be understood. All but 10, 11, 21 and 22 are always there. In a table without
 //! entries 6 to 9 are empty or 0.

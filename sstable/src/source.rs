@@ -2,7 +2,7 @@
 //!
 //! Only the engine knows paths and files; this crate sees them through these two traits.
 
-use std::{fmt::Debug, io};
+use std::{fmt::Debug, io, ops::Range};
 
 use bytes::Bytes;
 
@@ -24,6 +24,12 @@ pub trait TableSource: Debug + Send + Sync {
     ///
     /// What the operating system says; [`io::ErrorKind::UnexpectedEof`] for bytes past the end.
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes>;
+
+    /// All of these places, which ascend, are about to be read: whoever can, begins to fetch them. Only
+    /// a hint; does nothing by default.
+    fn will_read(&self, places: &[Range<u64>]) {
+        let _ = places;
+    }
 }
 
 /// A table in memory.

@@ -16,7 +16,7 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{Block, BlockRole},
+    block::{Block, BlockRole, FoundValue},
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, CacheUse},
     cursor::TableCursor,
@@ -118,6 +118,22 @@ impl Table {
         sequence: SequenceNumber,
         counts: &mut BlockCounts,
     ) -> Result<Option<(Trailer, Bytes)>, ReadError> {
+        self.get_with(user_key, sequence, counts, |trailer, value| (trailer, value.to_bytes()))
+    }
+
+    /// What `take` makes of the newest version of `user_key` at or below `sequence`, as
+    /// [`get`](Self::get) finds it. Writes no reference count for the value.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn get_with<T>(
+        &self,
+        user_key: &[u8],
+        sequence: SequenceNumber,
+        counts: &mut BlockCounts,
+        take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
+    ) -> Result<Option<T>, ReadError> {
         let target = InternalKey::seek(user_key, sequence);
         let mut handle = self.top_index.handle_for(target);
         if let Some(partition) = handle.filter(|_| self.has_partitions()) {
@@ -128,7 +144,7 @@ impl Table {
             return Ok(None);
         };
         let block = self.block(handle, BlockRole::Data, CacheUse::Fill, counts)?;
-        Ok(block.get(target))
+        Ok(block.get_with(target, take))
     }
 
     /// A cursor over the point entries, unpositioned.
@@ -172,8 +188,20 @@ impl Table {
         }
     }
 
+    /// The block at this place if it is in the cache.
+    pub(crate) fn cached(&self, handle: BlockHandle, role: BlockRole) -> Option<Block> {
+        let block = self.cache.get(self.number, handle.offset, CacheUse::Fill);
+        // A damaged index could lead to a block that was checked as something else.
+        block.filter(|block| block.role() == role)
+    }
+
+    /// Tells the source which blocks are read next, in ascending order.
+    pub(crate) fn will_read(&self, places: &[Range<u64>]) {
+        self.blocks.will_read(places);
+    }
+
     #[cold]
-    fn read_block(
+    pub(crate) fn read_block(
         &self,
         handle: BlockHandle,
         role: BlockRole,

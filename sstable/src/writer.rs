@@ -2,7 +2,10 @@
 
 use std::io;
 
-use sievedb_filter::{Expected, TableFilter, filter_block};
+use sievedb_filter::{
+    Expected, FilterKind, RangeFilter, TableFilter, filter_block, key_hash,
+    range_filter::POINTS_MAX,
+};
 use sievedb_format::{
     Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, Trailer,
     VALUE_BYTES_MAX,
@@ -27,7 +30,8 @@ use crate::{
 ///
 /// Takes memory for a block of data, the open index partition, the top index and a write buffer of
 /// 256 KiB, all of them bounded by options or the largest entry; only 8 bytes for each distinct
-/// user key, and for each distinct prefix, grow with the table, until the filters are built.
+/// user key, and for each distinct prefix, grow with the table, until the filters are built, and as many
+/// again for each user key with a range filter.
 ///
 /// After an error the table is of no use, nor is the writer.
 #[derive(Debug)]
@@ -223,10 +227,15 @@ impl<S: TableSink> TableWriter<S> {
         let mut blocks = vec![self.write_index()?];
         let filter = self.write_point_filter()?;
         let prefix_filter = self.write_prefix_filter()?;
+        let range_filter = self.write_range_filter()?;
         let mut properties = Vec::new();
         self.properties.encode(&mut properties);
         blocks.push(self.write_raw(BlockKind::Properties, &properties)?);
-        let filters = [(BlockKind::PointFilter, filter), (BlockKind::PrefixFilter, prefix_filter)];
+        let filters = [
+            (BlockKind::PointFilter, filter),
+            (BlockKind::PrefixFilter, prefix_filter),
+            (BlockKind::RangeFilter, range_filter),
+        ];
         for (kind, place) in filters {
             if let Some(FilterPlace { offset, bytes, .. }) = place {
                 blocks.push(FooterBlock { kind, offset, bytes });
@@ -247,7 +256,7 @@ impl<S: TableSink> TableWriter<S> {
             checksum,
             filter,
             prefix_filter,
-            range_filter: None,
+            range_filter,
             entries: properties.entries(),
             tombstones: properties.tombstones(),
             smallest: properties.smallest,
@@ -313,13 +322,34 @@ impl<S: TableSink> TableWriter<S> {
         self.write_filter(&filter, hash_seed).map(Some)
     }
 
+    fn write_range_filter(&mut self) -> io::Result<Option<FilterPlace>> {
+        let TableProperties { smallest, largest, .. } = &self.properties;
+        let points = self.filter_keys.take_ranges(smallest, largest);
+        let Some(points) = points.filter(|points| points.len() as u64 <= POINTS_MAX) else {
+            return Ok(None);
+        };
+        let TableIdentity { hash_seed, salt, .. } = self.identity;
+        // Drawn anew for each table, and known to nobody who does not know that of the store.
+        let seed = key_hash(&salt.to_le_bytes(), hash_seed);
+        // Also of no points: the filter then rules the table out.
+        let filter = RangeFilter::build(points, self.options.range_filter_bits_per_key, seed);
+        let (kind, expected_fpr) = (FilterKind::Range as u8, filter.expected_fpr(1));
+        self.properties.range_filter = Some(FilterProperties { kind, expected_fpr });
+        let block = filter_block::encode_range(&filter, Expected { hash_seed, salt });
+        self.write_filter_block(&block).map(Some)
+    }
+
     /// Writes a filter over hashes with this seed.
     fn write_filter(&mut self, filter: &TableFilter, hash_seed: u64) -> io::Result<FilterPlace> {
         let block = filter_block::encode(filter, Expected { hash_seed, salt: self.identity.salt });
+        self.write_filter_block(&block)
+    }
+
+    fn write_filter_block(&mut self, block: &[u8]) -> io::Result<FilterPlace> {
         self.out.align(FILTER_ALIGNMENT)?;
         let (offset, bytes) = (self.out.offset(), block.len() as u64);
-        self.out.append(&block)?;
-        let checksum = stored_checksum(&block).expect("a filter block ends with its trailer");
+        self.out.append(block)?;
+        let checksum = stored_checksum(block).expect("a filter block ends with its trailer");
         Ok(FilterPlace { offset, bytes, checksum })
     }
 

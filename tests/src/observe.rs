@@ -1,6 +1,6 @@
 //! What a store holds, read in every way.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use bytes::Bytes;
 use sievedb::{Db, Error, Keyspace};
@@ -43,7 +43,7 @@ pub fn keyspace(db: &Db, name: &str) -> Result<Keyspace, Error> {
     if name == DEFAULT { Ok(Keyspace::clone(db)) } else { db.keyspace(name) }
 }
 
-/// Reads all of `db`: forwards, backwards, and the keys of `universe` one by one.
+/// Reads all of `db`: forwards, backwards, by prefixes, and the keys of `universe` one by one.
 ///
 /// # Errors
 ///
@@ -62,6 +62,16 @@ pub fn observe(db: &Db, universe: &Universe) -> Result<Model, Unreadable> {
         let scanned = entries.keys().filter(|key| !keys.contains(*key));
         for key in keys.iter().chain(scanned) {
             ask_for(&name, &handle, key, entries.get(key))?;
+        }
+        let prefixes: BTreeSet<_> = keys.iter().map(|key| &key[..key.len().min(4)]).collect();
+        for prefix in prefixes {
+            let with_prefix = entries.iter().filter(|(key, _)| key.starts_with(prefix));
+            let scanned = handle.prefix(prefix).collect::<Result<Vec<_>, _>>()?;
+            if !with_prefix.eq(scanned.iter().map(|(key, value)| (key, value))) {
+                let (found, prefix) = (scanned.len(), shown(prefix));
+                let text = format!("{name} has {found} entries that begin with {prefix}");
+                return Err(Unreadable::Contradiction(text));
+            }
         }
     }
     Ok(model)

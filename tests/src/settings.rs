@@ -2,7 +2,7 @@
 
 use std::{env, io::Write as _, str::FromStr, sync::Arc};
 
-use sievedb::{Durability, KeyspaceOptions, Options, clock::ManualClock, fs::Fs};
+use sievedb::{Durability, KeyspaceOptions, Options, PrefixExtractor, clock::ManualClock, fs::Fs};
 
 /// The folder of every store under test.
 pub const FOLDER: &str = "data/db";
@@ -19,7 +19,7 @@ pub fn small_options(fs: Arc<dyn Fs>) -> Options {
         .log_segment_bytes(4 << 10)
         .log_bytes_max(16 << 10)
         .open_files_max(4)
-        .keyspace(small_keyspace())
+        .keyspace(small_keyspace().prefix_extractor(PrefixExtractor::FixedLength(4)))
 }
 
 /// The keyspace half of [`small_options`].

@@ -14,7 +14,17 @@ pub fn now() -> Instant {
 /// CPU time that the calling thread has used.
 #[must_use]
 pub fn thread_cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    cpu_time(ClockId::ThreadCPUTime)
+}
+
+/// CPU time that all threads of the process have used.
+#[must_use]
+pub fn process_cpu_time() -> Duration {
+    cpu_time(ClockId::ProcessCPUTime)
+}
+
+fn cpu_time(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).expect("CPU time is not negative");
     let ns = u32::try_from(time.tv_nsec).expect("a second has fewer ns than u32 holds");
     Duration::new(seconds, ns)

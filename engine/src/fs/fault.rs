@@ -7,6 +7,7 @@
 
 use std::{
     io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -189,6 +190,10 @@ impl ReadFile for FaultRead {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.check(Call::ReadAt)?;
         self.inner.read_at(buf, offset)
+    }
+
+    fn will_read(&self, place: Range<u64>) {
+        self.inner.will_read(place);
     }
 
     fn map(&self) -> io::Result<Bytes> {

@@ -49,6 +49,7 @@ mod tests;
 use std::{
     fmt::Debug,
     io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -161,6 +162,12 @@ pub trait ReadFile: Debug + Send + Sync {
     /// `UnexpectedEof` if the file ends before; the content of `buf` is then unspecified. Else what
     /// the operating system says.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// These bytes are about to be read: whoever can, begins to fetch them and does not wait. Only a
+    /// hint, which cannot fail; does nothing by default.
+    fn will_read(&self, place: Range<u64>) {
+        let _ = place;
+    }
 
     /// The bytes of the file as it is now, without a copy. Slices keep the whole map alive.
     ///

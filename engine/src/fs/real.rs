@@ -16,6 +16,8 @@ use std::{
 
 use bytes::Bytes;
 use memmap2::Mmap;
+#[cfg(target_os = "linux")]
+use rustix::fs::{Advice, fadvise};
 
 use super::{AppendFile, FileLock, Fs, ReadFile, check_same_folder};
 
@@ -116,6 +118,13 @@ impl ReadFile for RealFile {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.0.read_exact_at(buf, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_read(&self, place: std::ops::Range<u64>) {
+        let bytes = std::num::NonZeroU64::new(place.end.saturating_sub(place.start));
+        // Only a hint: a read that it does not speed up tells of errors.
+        let _ = fadvise(&self.0, place.start, bytes, Advice::WillNeed);
     }
 
     fn map(&self) -> io::Result<Bytes> {

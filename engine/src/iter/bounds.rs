@@ -41,6 +41,30 @@ impl KeyBounds {
         Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
     }
 
+    /// The longest string of bytes that every key within the bounds begins with, as far as the bounds
+    /// tell. Of no use if they are [empty](Self::is_empty).
+    pub(crate) fn common_prefix(&self) -> &[u8] {
+        let (Bound::Included(start) | Bound::Excluded(start)) = &self.start else { return &[] };
+        let shared = |end: &[u8]| start.iter().zip(end).take_while(|(a, b)| a == b).count();
+        let from = match &self.end {
+            Bound::Unbounded => 0,
+            Bound::Included(end) => return &start[..shared(end)],
+            Bound::Excluded(end) => {
+                let shared = shared(end);
+                // Up to the first key behind those that begin with one byte more: all of them do.
+                let is_next =
+                    |byte: u8| byte.checked_add(1).is_some_and(|next| end[shared..] == [next]);
+                match start.get(shared) {
+                    Some(&byte) if is_next(byte) => shared + 1,
+                    _ => return &start[..shared],
+                }
+            }
+        };
+        // What is at or above 0xff begins with it.
+        let highest = start[from..].iter().take_while(|&&byte| byte == u8::MAX).count();
+        &start[..from + highest]
+    }
+
     /// Whether the bounds leave no room for a key, as inverted ones do.
     pub(crate) fn is_empty(&self) -> bool {
         match (&self.start, &self.end) {

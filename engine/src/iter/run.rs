@@ -49,11 +49,13 @@ impl<R: SortedRun> RunCursor<R> {
     ///
     /// Keys of these tables outside the bounds are met too; the other tables are not opened.
     pub(crate) fn new(run: R, bounds: &KeyBounds) -> Self {
-        let (start, end) = bounds.as_slices();
-        let tables = 0..run.tables();
-        let first = partition_point(&tables, |index| !is_above(run.largest(index), start));
-        let behind = partition_point(&tables, |index| is_below(run.smallest(index), end));
-        Self { run, window: first..behind.max(first), open: None }
+        let window = tables_within(&run, bounds);
+        Self::over(run, window)
+    }
+
+    /// An unpositioned cursor over the tables of `run` with an index in `window`.
+    pub(crate) fn over(run: R, window: Range<usize>) -> Self {
+        Self { run, window, open: None }
     }
 
     /// Searches the table at `index` with `search`, and goes on with the first entry of the tables
@@ -166,6 +168,15 @@ impl<R: SortedRun> fmt::Debug for RunCursor<R> {
         let open = self.open.as_ref().map(|(index, _)| index);
         f.debug_struct("RunCursor").field("window", &self.window).field("open", &open).finish()
     }
+}
+
+/// The tables of `run`, by index, with a place within `bounds` between their smallest and largest key.
+pub(crate) fn tables_within(run: &impl SortedRun, bounds: &KeyBounds) -> Range<usize> {
+    let (start, end) = bounds.as_slices();
+    let tables = 0..run.tables();
+    let first = partition_point(&tables, |index| !is_above(run.largest(index), start));
+    let behind = partition_point(&tables, |index| is_below(run.smallest(index), end));
+    first..behind.max(first)
 }
 
 /// The first index of `range` that is not `before`, given that all those before it are.

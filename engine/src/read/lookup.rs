@@ -1,30 +1,37 @@
 //! The way of a point lookup: memtables, filters, tables.
 //!
 //! The hash is computed once, by the caller. Nothing is locked, allocated or written to a shared
-//! cache line on the way to "absent".
+//! cache line on the way to "absent". The lines of all filters, of memtables and of tables, are on
+//! their way to the cache before the first is tested: a key of the memtables pays for that with a search
+//! in each run, and an absent one waits for memory once.
 
-use bytes::Bytes;
+use sievedb_filter::many::{self, Asked};
 use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 use sievedb_sstable::{BlockCounts, FilterState};
 use smallvec::SmallVec;
 
 use crate::{
     Error, Result,
-    read::view::ReadView,
+    read::answer::Answer,
+    read::view::{KeptView, ReadView},
     stats::{LevelCounters, ThreadCounters},
     table::{LiveTable, TableFilters},
+    version::Run,
 };
 
 /// Candidate tables that fit on the stack: level 0 rarely has more, each deeper level has one.
 const CANDIDATES_INLINE: usize = 24;
 
-/// A table that may hold the key.
+/// A table that may hold the key. Nothing of the table itself was looked at yet.
 #[derive(Debug, Clone, Copy)]
 struct Candidate<'v> {
-    level: u8,
-    live: &'v LiveTable,
+    run: &'v Run,
+    /// Of the table in the run.
+    index: usize,
     filters: &'v TableFilters,
 }
+
+type Candidates<'v> = SmallVec<[Candidate<'v>; CANDIDATES_INLINE]>;
 
 /// A key that is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -37,113 +44,173 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// The value of the key, if it has one.
-    pub(crate) fn get(self, view: &ReadView, counters: &ThreadCounters) -> Result<Option<Bytes>> {
+    /// The value of the key, or that there is one, if there is.
+    pub(crate) fn find<A: Answer>(
+        self,
+        view: &ReadView,
+        counters: &ThreadCounters,
+    ) -> Result<Option<A>> {
         counters.lookups.add(1);
-        let version = if let Some(found) = self.in_memtables(view, counters) {
+        let asked = Asked::new(self.hash);
+        let mut candidates = Candidates::new();
+        self.prefetch_memtables(view);
+        self.collect(asked, view, &mut candidates);
+        let version = if let Some(found) = self.in_memtables::<A>(view, counters) {
             counters.found_in_memtables.add(1);
             Some(found)
         } else {
-            self.in_tables(view, counters)?
+            self.in_tables::<A>(asked, &candidates, counters)?
         };
-        let Some((trailer, value)) = version else { return Ok(None) };
-        if view.has_range_tombstones()
-            && view.newest_cover(self.key, self.sequence) > trailer.sequence()
-        {
-            return Ok(None);
-        }
-        Ok((trailer.kind() == Kind::Put).then_some(value))
+        let Some((trailer, answer)) = version else { return Ok(None) };
+        Ok(shows(view, self.key, self.sequence, trailer).then_some(answer))
+    }
+
+    /// As [`find`](Self::find), for a key that the tables of the view do not have.
+    pub(crate) fn find_in_memtables<A: Answer>(
+        self,
+        view: &KeptView,
+        counters: &ThreadCounters,
+    ) -> Option<A> {
+        counters.lookups.add(1);
+        let (trailer, answer) = self.in_memtables(view, counters)?;
+        counters.found_in_memtables.add(1);
+        shows(view, self.key, self.sequence, trailer).then_some(answer)
     }
 
     /// Whether the key may have a value, as far as memory tells: `false` is certain.
     pub(crate) fn may_contain(self, view: &ReadView, counters: &ThreadCounters) -> bool {
         counters.lookups.add(1);
-        if let Some((trailer, _)) = self.in_memtables(view, counters) {
+        let asked = Asked::new(self.hash);
+        let mut candidates = Candidates::new();
+        self.prefetch_memtables(view);
+        self.collect(asked, view, &mut candidates);
+        if let Some((trailer, ())) = self.in_memtables(view, counters) {
             counters.found_in_memtables.add(1);
             return trailer.kind() == Kind::Put;
         }
-        self.candidates(view).iter().any(|candidate| {
-            let counters = &counters.levels[usize::from(candidate.level)];
-            let maybe = self.passes(candidate.filters, counters);
-            // Nobody looks whether a positive is true, so it counts neither way.
-            counters.candidates.add(u64::from(!maybe));
-            maybe
+        // Nobody looks whether a positive is true, so it counts neither way.
+        candidates.iter().any(|candidate| {
+            let counters = &counters.levels[usize::from(candidate.run.level)];
+            passes(candidate.filters, asked, counters)
         })
     }
 
-    fn in_memtables(self, view: &ReadView, counters: &ThreadCounters) -> Option<(Trailer, Bytes)> {
-        for memtable in view.memtables() {
-            memtable.prefetch(self.hash);
-        }
-        for memtable in view.memtables() {
-            counters.memtable_probes.add(1);
+    /// The newest version of the key in a memtable, if one has any.
+    fn in_memtables<A: Answer>(
+        self,
+        view: &KeptView,
+        counters: &ThreadCounters,
+    ) -> Option<(Trailer, A)> {
+        for memtable in view.memtables_at(self.sequence) {
             if !memtable.may_contain_hash(self.hash) {
                 counters.memtable_negatives.add(1);
-            } else if let Some(found) = memtable.get(self.key, self.sequence) {
-                return Some(found);
+                continue;
+            }
+            counters.memtable_positives.add(1);
+            let take = |trailer, value: &_| (trailer, A::of_memtable(value));
+            let found = memtable.get_with(self.key, self.sequence, take);
+            if found.is_some() {
+                return found;
             }
         }
         None
     }
 
-    fn in_tables(
-        self,
-        view: &ReadView,
-        counters: &ThreadCounters,
-    ) -> Result<Option<(Trailer, Bytes)>> {
-        for Candidate { level, live, filters } in self.candidates(view) {
-            let counters = &counters.levels[usize::from(level)];
-            counters.candidates.add(1);
-            if !self.passes(filters, counters) {
-                continue;
-            }
-            let mut blocks = BlockCounts::default();
-            let found = live.get(self.key, self.sequence, &mut blocks);
-            counters.add_blocks(blocks);
-            if let Some((trailer, value)) = found? {
-                counters.true_positives.add(1);
-                check_kind(live, trailer)?;
-                return Ok(Some((trailer, value)));
-            }
-            counters.false_positives.add(1);
+    /// Starts to load what [`in_memtables`](Self::in_memtables) will read of filters.
+    fn prefetch_memtables(self, view: &KeptView) {
+        for memtable in view.memtables_at(self.sequence) {
+            memtable.prefetch(self.hash);
         }
-        Ok(None)
     }
 
     /// The tables that may hold the key, the newest first, their filter lines on the way to the
     /// cache.
-    fn candidates(self, view: &ReadView) -> SmallVec<[Candidate<'_>; CANDIDATES_INLINE]> {
-        let mut candidates = SmallVec::new();
+    #[inline]
+    fn collect<'v>(self, asked: Asked, view: &'v ReadView, candidates: &mut Candidates<'v>) {
         for (run, filters) in view.version.runs().iter().zip(view.filters.runs()) {
-            if let Some(at) = run.find_index(self.key) {
-                let (live, filters) = (&*run.tables()[at], &*filters[at]);
-                filters.prefetch(self.hash);
-                candidates.push(Candidate { level: run.level, live, filters });
+            if let Some(index) = run.find_index(self.key) {
+                let filters = &*filters[index];
+                filters.prefetch(asked);
+                candidates.push(Candidate { run, index, filters });
             }
         }
-        candidates
     }
 
-    fn passes(self, filters: &TableFilters, counters: &LevelCounters) -> bool {
-        match &*filters.point {
-            FilterState::Resident(filter) => {
-                let maybe = filter.may_contain_hash(self.hash);
-                if !maybe {
-                    counters.filter_negatives.add(1);
+    fn in_tables<A: Answer>(
+        self,
+        asked: Asked,
+        candidates: &[Candidate<'_>],
+        counters: &ThreadCounters,
+    ) -> Result<Option<(Trailer, A)>> {
+        for Candidate { run, index, filters } in candidates {
+            let counters = &counters.levels[usize::from(run.level)];
+            if passes(filters, asked, counters) {
+                let found = self.in_table(&run.tables()[*index], counters)?;
+                if found.is_some() {
+                    return Ok(found);
                 }
-                maybe
             }
-            FilterState::Unusable(_) => {
-                counters.filter_unusable.add(1);
-                true
-            }
-            FilterState::None => true,
         }
+        Ok(None)
+    }
+
+    /// Not inlined: most lookups of absent keys come to no table.
+    #[inline(never)]
+    fn in_table<A: Answer>(
+        self,
+        live: &LiveTable,
+        counters: &LevelCounters,
+    ) -> Result<Option<(Trailer, A)>> {
+        let mut blocks = BlockCounts::default();
+        let found = live.table.get_with(self.key, self.sequence, &mut blocks, |trailer, value| {
+            (trailer, A::of_block(&value))
+        });
+        counters.add_blocks(blocks);
+        let found = found.map_err(|error| live.error(error))?;
+        match &found {
+            Some((trailer, _)) => {
+                counters.true_positives.add(1);
+                check_kind(live, *trailer)?;
+            }
+            None => counters.false_positives.add(1),
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a reader at `sequence` sees a value in the newest version of `key`.
+pub(crate) fn shows(
+    view: &KeptView,
+    key: &[u8],
+    sequence: SequenceNumber,
+    newest: Trailer,
+) -> bool {
+    if view.has_range_tombstones() && view.newest_cover(key, sequence) > newest.sequence() {
+        return false;
+    }
+    newest.kind() == Kind::Put
+}
+
+#[inline]
+fn passes(filters: &TableFilters, asked: Asked, counters: &LevelCounters) -> bool {
+    match &*filters.point {
+        FilterState::Resident(filter) => {
+            let maybe = many::may_contain(filter, asked);
+            if !maybe {
+                counters.filter_negatives.add(1);
+            }
+            maybe
+        }
+        FilterState::Unusable(_) => {
+            counters.filter_unusable.add(1);
+            true
+        }
+        FilterState::None => true,
     }
 }
 
 /// Refuses what this release cannot apply, instead of a wrong answer.
-fn check_kind(live: &LiveTable, trailer: Trailer) -> Result<()> {
+pub(crate) fn check_kind(live: &LiveTable, trailer: Trailer) -> Result<()> {
     match trailer.kind() {
         Kind::Put | Kind::Tombstone => Ok(()),
         kind => {

@@ -6,11 +6,20 @@
 //! | [`view`]          | what a reader sees: memtables and a version                      |
 //! | [`filter_set`]    | the filters of all its tables, side by side                      |
 //! | [`lookup`]        | the way of a point lookup: memtables, filters, tables            |
+//! | [`scan_question`] | what a scan asks the filters of tables                           |
+//! | [`many`]          | many of them by one call, and [`many_lookup`] a chunk of them    |
+//! | [`key_order`]     | the keys of a chunk in order                                     |
+//! | [`answer`]        | what a lookup returns of the value: all, or that there is one    |
 //! | [`source`]        | memtables and tables as the cursors that a merge takes           |
 //! | [`snapshot_list`] | at which sequence numbers snapshots read                         |
 
-mod filter_set;
+pub(crate) mod answer;
+pub(crate) mod filter_set;
+mod key_order;
 pub(crate) mod lookup;
+pub(crate) mod many;
+mod many_lookup;
+pub(crate) mod scan_question;
 pub(crate) mod snapshot_list;
 pub(crate) mod source;
 pub(crate) mod tree;

@@ -15,9 +15,11 @@ use crate::{
     iter::{
         bounds::KeyBounds,
         cursor::Cursor,
-        run::{RunCursor, SortedRun},
+        run::{RunCursor, SortedRun, tables_within},
     },
+    read::scan_question::ScanQuestion,
     read::view::PlacedMemtable,
+    stats::ThreadCounters,
     table::LiveTable,
     version::Run,
 };
@@ -35,10 +37,17 @@ impl Source {
         Self::Memtable(Arc::clone(&placed.memtable).cursor(), Arc::clone(folder))
     }
 
-    /// The entries of a sorted run, from the tables that may have keys within `bounds`.
-    pub(crate) fn run(run: &Run, bounds: &KeyBounds) -> Self {
-        let tables = Arc::clone(run.tables());
-        Self::Run(RunCursor::new(TableRun { tables, cache_use: CacheUse::Fill }, bounds))
+    /// The entries of a sorted run, from the tables that may have keys within `bounds`. `None` if there
+    /// are no such tables, as far as bounds and filters tell.
+    pub(crate) fn run(
+        run: &Run,
+        bounds: &KeyBounds,
+        question: ScanQuestion<'_>,
+        counters: &ThreadCounters,
+    ) -> Option<Self> {
+        let tables = TableRun { tables: Arc::clone(run.tables()), cache_use: CacheUse::Fill };
+        let window = question.narrow(run, tables_within(&tables, bounds), counters);
+        (!window.is_empty()).then(|| Self::Run(RunCursor::over(tables, window)))
     }
 
     /// The entries of tables in key order, which are read once: they do not displace what lookups

@@ -139,6 +139,19 @@ impl KeptView {
         self.placed_memtables().map(|placed| &placed.memtable)
     }
 
+    /// The memtables in which a point lookup at `sequence` can find something, the newest first. An
+    /// empty one, as after each flush, costs a lookup not even a line of its filter.
+    pub(crate) fn memtables_at(
+        &self,
+        sequence: SequenceNumber,
+    ) -> impl Iterator<Item = &Arc<Memtable>> {
+        // What is visible at `sequence` was placed before, and whoever knows the number sees that too.
+        let is_seen = move |placed: &&Arc<PlacedMemtable>| {
+            placed.first_sequence().is_some_and(|first| first <= sequence)
+        };
+        self.placed_memtables().filter(is_seen).map(|placed| &placed.memtable)
+    }
+
     /// Whether any memtable or table has range tombstones.
     pub(crate) fn has_range_tombstones(&self) -> bool {
         self.version.has_range_tombstones()

@@ -27,11 +27,16 @@ impl Counter {
 /// What lookups did on one level.
 #[derive(Debug, Default)]
 pub(crate) struct LevelCounters {
-    pub(crate) candidates: Counter,
     pub(crate) filter_negatives: Counter,
     pub(crate) true_positives: Counter,
     pub(crate) false_positives: Counter,
     pub(crate) filter_unusable: Counter,
+    pub(crate) prefix_probes: Counter,
+    pub(crate) prefix_negatives: Counter,
+    pub(crate) prefix_unusable: Counter,
+    pub(crate) range_probes: Counter,
+    pub(crate) range_negatives: Counter,
+    pub(crate) range_unusable: Counter,
     pub(crate) data_block_requests: Counter,
     pub(crate) index_block_requests: Counter,
     pub(crate) blocks_read: Counter,
@@ -47,11 +52,19 @@ impl LevelCounters {
     }
 
     fn add_to(&self, sum: &mut LevelStats) {
-        sum.candidates += self.candidates.get();
-        sum.filter_negatives += self.filter_negatives.get();
-        sum.true_positives += self.true_positives.get();
-        sum.false_positives += self.false_positives.get();
+        let negatives = self.filter_negatives.get();
+        let (found, in_vain) = (self.true_positives.get(), self.false_positives.get());
+        sum.candidates += negatives + found + in_vain;
+        sum.filter_negatives += negatives;
+        sum.true_positives += found;
+        sum.false_positives += in_vain;
         sum.filter_unusable += self.filter_unusable.get();
+        sum.prefix_probes += self.prefix_probes.get();
+        sum.prefix_negatives += self.prefix_negatives.get();
+        sum.prefix_unusable += self.prefix_unusable.get();
+        sum.range_probes += self.range_probes.get();
+        sum.range_negatives += self.range_negatives.get();
+        sum.range_unusable += self.range_unusable.get();
         sum.data_block_requests += self.data_block_requests.get();
         sum.index_block_requests += self.index_block_requests.get();
         sum.blocks_read += self.blocks_read.get();
@@ -65,7 +78,7 @@ impl LevelCounters {
 pub(crate) struct ThreadCounters {
     pub(crate) lookups: Counter,
     pub(crate) found_in_memtables: Counter,
-    pub(crate) memtable_probes: Counter,
+    pub(crate) memtable_positives: Counter,
     pub(crate) memtable_negatives: Counter,
     pub(crate) levels: [LevelCounters; LEVELS],
     pub(crate) read_calls: Counter,
@@ -90,8 +103,9 @@ impl Counters {
         for thread in &self.threads {
             sum.lookups += thread.lookups.get();
             sum.found_in_memtables += thread.found_in_memtables.get();
-            sum.memtable_probes += thread.memtable_probes.get();
-            sum.memtable_negatives += thread.memtable_negatives.get();
+            let negatives = thread.memtable_negatives.get();
+            sum.memtable_probes += negatives + thread.memtable_positives.get();
+            sum.memtable_negatives += negatives;
         }
         sum
     }

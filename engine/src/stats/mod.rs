@@ -40,7 +40,7 @@ pub struct Stats {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LookupStats {
-    /// Calls of `get`, `contains_key` and `may_contain`.
+    /// Keys that were asked for: by `get`, `contains_key` and `may_contain` one a call.
     pub lookups: u64,
     /// Lookups that a memtable answered.
     pub found_in_memtables: u64,
@@ -81,6 +81,19 @@ pub struct LevelStats {
     pub false_positives: u64,
     /// Candidates asked because their filter could not be used.
     pub filter_unusable: u64,
+    /// Prefix filters that scans asked.
+    pub prefix_probes: u64,
+    /// Tables that their prefix filter ruled out for a scan.
+    pub prefix_negatives: u64,
+    /// Tables that a scan could not ask because their prefix filter could not be used: damaged, of
+    /// another extractor than the present one, or of one whose function is missing.
+    pub prefix_unusable: u64,
+    /// Range filters that scans asked: of tables with keys on both sides of the bounds.
+    pub range_probes: u64,
+    /// Tables that their range filter ruled out for a scan.
+    pub range_negatives: u64,
+    /// Tables that a scan could not ask because their range filter is damaged.
+    pub range_unusable: u64,
     /// Data blocks that lookups asked the cache for.
     pub data_block_requests: u64,
     /// Index partitions that lookups asked the cache for.
@@ -216,6 +229,22 @@ impl fmt::Display for Stats {
                 stats.filter_fpr_measured() * 100.0,
                 stats.filter_fpr_expected * 100.0
             )?;
+            if stats.range_probes + stats.range_unusable > 0 {
+                writeln!(
+                    f,
+                    "level {level}: {} range filters asked by scans, {} tables ruled out, {} filters \
+                     of no use",
+                    stats.range_probes, stats.range_negatives, stats.range_unusable
+                )?;
+            }
+            if stats.prefix_probes + stats.prefix_unusable > 0 {
+                writeln!(
+                    f,
+                    "level {level}: {} prefix filters asked by scans, {} tables ruled out, {} filters \
+                     of no use",
+                    stats.prefix_probes, stats.prefix_negatives, stats.prefix_unusable
+                )?;
+            }
         }
         for keyspace in &self.keyspaces {
             writeln!(

@@ -60,7 +60,10 @@ impl Store {
     pub(crate) fn install(&self, tree: &Arc<Tree>, change: &Change) -> Result<()> {
         // A filter is in memory before its table can be asked.
         let listener = self.options.listener.as_deref();
-        let open = |meta| self.tables.open_and_report(&tree.name, meta, listener).map(Arc::new);
+        let open = |meta| {
+            let opened = self.tables.open_and_report(&tree.name, &tree.options, meta, listener);
+            opened.map(Arc::new)
+        };
         let opened = change.added.iter().map(open);
         let opened = opened.collect::<Result<Vec<_>>>()?;
         if !opened.is_empty() {

@@ -184,7 +184,7 @@ impl<'a> LogState<'a> {
             return Ok(());
         }
         // Refuses options that cannot be read here, where the record is known.
-        let _: KeyspaceOptions = KeyspaceOptions::decode(options)?;
+        let _: KeyspaceOptions = KeyspaceOptions::decode(options, &[])?;
         if id >= ID_MAX {
             return Err(Corruption::OutOfRange { what: "keyspace id", value: id });
         }
@@ -302,7 +302,7 @@ fn present_options(
     if name == DEFAULT_KEYSPACE {
         return Ok(options.keyspace.clone());
     }
-    KeyspaceOptions::decode(encoded)
+    KeyspaceOptions::decode(encoded, &options.prefix_functions)
 }
 
 fn has_older(keyspace: &KeyspaceState, key: &[u8]) -> bool {
@@ -321,14 +321,15 @@ fn open_trees(
 ) -> Result<BTreeMap<String, Arc<Tree>>> {
     let mut trees = BTreeMap::new();
     for (&id, keyspace) in &state.keyspaces {
-        let mut opened = Vec::new();
-        for meta in keyspace.tables.values() {
-            let live = tables.open_and_report(&keyspace.name, meta, options.listener.as_deref())?;
-            opened.push((meta.level, meta.run, Arc::new(live)));
-        }
         let name = &keyspace.name;
         let found = present_options(options, name, &keyspace.options);
         let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
+        let listener = options.listener.as_deref();
+        let mut opened = Vec::new();
+        for meta in keyspace.tables.values() {
+            let live = tables.open_and_report(name, &keyspace_options, meta, listener)?;
+            opened.push((meta.level, meta.run, Arc::new(live)));
+        }
         let memory = Arc::clone(&tables.memory);
         let tree = Tree::new(id, name.clone(), keyspace_options, Version::new(opened), memory);
         trees.insert(name.clone(), Arc::new(tree));

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -111,6 +112,16 @@ impl TableSource for TableFile {
         file.read_at(&mut buffer, offset)?;
         count_read(&self.counters, bytes);
         Ok(buffer.into())
+    }
+
+    fn will_read(&self, places: &[Range<u64>]) {
+        // If it cannot be opened, the read that follows tells.
+        let Ok(file) = self.open.get_or_insert_with(&self.id, || self.fs.open(&self.path)) else {
+            return;
+        };
+        for place in places {
+            file.will_read(place.clone());
+        }
     }
 }
 

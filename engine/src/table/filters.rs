@@ -2,7 +2,10 @@
 
 use std::{error::Error as _, ops::Deref, sync::Arc};
 
-use sievedb_filter::TableFilter;
+use sievedb_filter::{
+    RangeFilter, TableFilter,
+    many::{self, Asked},
+};
 use sievedb_sstable::{FilterState, FilterUnusable};
 
 use crate::{
@@ -22,13 +25,13 @@ pub(crate) struct TableFilters {
     /// Knows the prefix of every user key that has one, by the extractor that the keyspace has now.
     pub(crate) prefix: Arc<ChargedFilter>,
     /// Answers for ranges of user keys.
-    pub(crate) range: Arc<ChargedFilter>,
+    pub(crate) range: Arc<ChargedFilter<RangeFilter>>,
 }
 
 /// A filter whose memory is charged for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct ChargedFilter {
-    state: FilterState,
+pub(crate) struct ChargedFilter<F = TableFilter> {
+    state: FilterState<F>,
     _charge: Charge,
 }
 
@@ -39,10 +42,17 @@ impl ChargedFilter {
     }
 }
 
-impl Deref for ChargedFilter {
-    type Target = FilterState;
+impl ChargedFilter<RangeFilter> {
+    pub(crate) fn of_ranges(state: FilterState<RangeFilter>, memory: &Arc<MemoryAccount>) -> Self {
+        let charge = memory.charge(MemoryUse::Filters, state.range_memory_bytes());
+        Self { state, _charge: charge }
+    }
+}
 
-    fn deref(&self) -> &FilterState {
+impl<F> Deref for ChargedFilter<F> {
+    type Target = FilterState<F>;
+
+    fn deref(&self) -> &FilterState<F> {
         &self.state
     }
 }
@@ -54,20 +64,19 @@ impl TableFilters {
         Self { point, place, prefix, range }
     }
 
-    /// Asks the processor for the line of the point filter that a test of `hash` will read, so that
-    /// the test need not wait.
-    pub(crate) fn prefetch(&self, hash: u64) {
+    /// Asks the processor for the lines of the point filter that a test will read, so that the test
+    /// need not wait.
+    #[inline]
+    pub(crate) fn prefetch(&self, asked: Asked) {
         if let FilterState::Resident(filter) = &*self.point {
-            filter.prefetch(hash);
+            many::prefetch(filter, asked);
         }
     }
 
     /// Why a filter cannot be used, if one cannot.
     pub(crate) fn unusable(&self) -> Option<String> {
-        self.all().into_iter().find_map(|filter| match filter {
-            FilterState::Unusable(reason) => Some(with_cause(reason)),
-            FilterState::Resident(_) | FilterState::None => None,
-        })
+        let reason = reason(&self.point).or(reason(&self.prefix)).or(reason(&self.range));
+        reason.map(with_cause)
     }
 
     /// Whether there is a point filter that cannot be used.
@@ -87,11 +96,15 @@ impl TableFilters {
 
     /// Bytes of memory that the filters take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.all().into_iter().map(FilterState::memory_bytes).sum()
+        self.point.memory_bytes() + self.prefix.memory_bytes() + self.range.range_memory_bytes()
     }
+}
 
-    fn all(&self) -> [&FilterState; 3] {
-        [&self.point, &self.prefix, &self.range]
+/// Why a filter cannot be used, if it cannot.
+fn reason<F>(filter: &FilterState<F>) -> Option<&FilterUnusable> {
+    match filter {
+        FilterState::Unusable(reason) => Some(reason),
+        FilterState::Resident(_) | FilterState::None => None,
     }
 }
 

@@ -9,13 +9,12 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use sievedb_format::{RangeTombstoneSource, SequenceNumber, Trailer};
-use sievedb_sstable::{BlockCounts, ReadError, Table};
+use sievedb_format::{RangeTombstoneSource, SequenceNumber};
+use sievedb_sstable::{ReadError, Table};
 
 use super::{TableFilters, TableMeta, obsolete::ObsoleteFiles};
 use crate::{
-    Error, Result,
+    Error,
     file_name::FileName,
     memory::{Charge, MemoryAccount, MemoryUse},
 };
@@ -46,16 +45,6 @@ impl LiveTable {
         let charge = memory.charge(MemoryUse::Indexes, table.memory_bytes());
         let (table, filters) = (Arc::new(table), ArcSwap::from_pointee(filters));
         Self { meta, table, path, filters, obsolete, obsolete_files, _charge: charge }
-    }
-
-    /// The newest version of `key` at or below `sequence`.
-    pub(crate) fn get(
-        &self,
-        key: &[u8],
-        sequence: SequenceNumber,
-        counts: &mut BlockCounts,
-    ) -> Result<Option<(Trailer, Bytes)>> {
-        self.table.get(key, sequence, counts).map_err(|error| self.error(error))
     }
 
     /// Adds the file to what the table reported.

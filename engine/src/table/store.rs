@@ -12,8 +12,8 @@ use std::{
 use sievedb_filter::TableFilter;
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, FilterUnusable, Table, TableIdentity, TableSink, TableSource,
-    TableSummary, TableWriter, write_filter_file,
+    BlockCache, FilterState, FilterUnusable, PrefixExtractor, Table, TableIdentity, TableSink,
+    TableSource, TableSummary, TableWriter, write_filter_file,
 };
 
 use crate::{
@@ -125,16 +125,25 @@ impl TableStore {
         let unfinished =
             Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
         let charge = self.memory.charge(MemoryUse::Writing, WRITER_BYTES + 2 * options.block_bytes);
-        Ok(TableBuilder { writer, file, unfinished, id, salt, charge })
+        // The filters are built one after the other.
+        let has_prefixes = options.prefix_extractor.present().is_some();
+        let has_ranges = options.range_filter_bits_per_key > 0.0;
+        let more = usize::from(has_prefixes) + usize::from(has_ranges);
+        let entry_bytes = ENTRY_BYTES + more * size_of::<u64>();
+        Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge })
     }
 
-    /// Opens a table that the manifest names, or is about to name.
+    /// Opens a table that the manifest names, or is about to name, of a keyspace with these options.
     ///
     /// # Errors
     ///
     /// [`Error::Io`]; [`Error::Corrupt`] if the file is not the table that `meta` describes. A
     /// damaged filter is no error.
-    pub(crate) fn open(&self, meta: Arc<TableMeta>) -> Result<LiveTable> {
+    pub(crate) fn open(
+        &self,
+        options: &KeyspaceOptions,
+        meta: Arc<TableMeta>,
+    ) -> Result<LiveTable> {
         let path = FileName::Table(meta.id).path(&self.folder);
         // Reserved, and not to be read as if they were not there.
         if meta.global_sequence.is_some() || !meta.blob_files.is_empty() {
@@ -147,7 +156,11 @@ impl TableStore {
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let filters = self.load_filters(&*source, &identity, &meta);
+        // Stored prefixes are of use to the extractor that found them, and to no other.
+        let stored = table.properties().prefix_filter.as_ref().map(|(_, name)| &**name);
+        let extractor = options.prefix_extractor.present();
+        let extractor = extractor.filter(|extractor| stored == Some(&*extractor.name()));
+        let filters = self.load_filters(&*source, &identity, &meta, extractor);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
@@ -178,10 +191,11 @@ impl TableStore {
     pub(crate) fn open_and_report(
         &self,
         keyspace: &str,
+        options: &KeyspaceOptions,
         meta: &Arc<TableMeta>,
         listener: Option<&dyn EventListener>,
     ) -> Result<LiveTable> {
-        let live = self.open(Arc::clone(meta))?;
+        let live = self.open(options, Arc::clone(meta))?;
         if let (Some(reason), Some(listener)) = (live.filters().unusable(), listener) {
             let (keyspace, table_id) = (keyspace.to_owned(), meta.id);
             tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
@@ -245,26 +259,36 @@ impl TableStore {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
     }
 
-    /// Brings the filters of a table into memory, as far as they can be used.
+    /// Brings the filters of a table into memory, as far as they can be used; its prefix filter if that
+    /// was built with `extractor`.
     fn load_filters(
         &self,
         source: &dyn TableSource,
         identity: &TableIdentity,
         meta: &TableMeta,
+        extractor: Option<&PrefixExtractor>,
     ) -> TableFilters {
-        let load = |place: Option<FilterPlace>| {
+        let load = |place: Option<FilterPlace>, hash_seed| {
             let place = place.map(sievedb_sstable::FilterPlace::from);
-            ChargedFilter::new(FilterState::load(source, identity, place), &self.memory)
+            let identity = TableIdentity { hash_seed, ..*identity };
+            ChargedFilter::new(FilterState::load(source, &identity, place), &self.memory)
         };
         let point = match meta.filter {
             Some(place) if place.file_id != meta.id => self.load_filter_file(meta, place),
-            place => load(place),
+            place => load(place, self.hash_seed),
         };
+        let prefix = match extractor {
+            Some(extractor) => load(meta.prefix_filter, extractor.hash_seed(self.hash_seed)),
+            None => load(None, self.hash_seed),
+        };
+        let range = meta.range_filter.map(sievedb_sstable::FilterPlace::from);
+        let bounds = (&*meta.smallest, &*meta.largest);
+        let range = FilterState::load_range(source, identity, range, bounds);
         TableFilters {
             point,
             place: meta.filter,
-            prefix: Arc::new(load(None)),
-            range: Arc::new(load(meta.range_filter)),
+            prefix: Arc::new(prefix),
+            range: Arc::new(ChargedFilter::of_ranges(range, &self.memory)),
         }
     }
 
@@ -296,6 +320,8 @@ pub(crate) struct TableBuilder {
     unfinished: Unfinished,
     id: u64,
     salt: u64,
+    /// What an entry takes until the filters are built.
+    entry_bytes: usize,
     charge: Charge,
 }
 
@@ -307,7 +333,7 @@ impl TableBuilder {
     /// [`Error::Io`].
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
         if self.writer.entries().is_multiple_of(ENTRIES_CHARGED) {
-            self.charge.grow(ENTRIES_CHARGED as usize * ENTRY_BYTES);
+            self.charge.grow(ENTRIES_CHARGED as usize * self.entry_bytes);
         }
         self.writer
             .add(key, value)
@@ -325,7 +351,7 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, mut unfinished, id, salt, charge: _charge } = self;
+        let Self { writer, file, mut unfinished, id, salt, charge: _charge, .. } = self;
         let path = &unfinished.path;
         let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;

@@ -3,8 +3,15 @@
 mod packed_keys;
 mod run;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
+pub(crate) use packed_keys::head;
 pub(crate) use run::Run;
 
 use crate::table::{LiveTable, TableMeta};
@@ -12,14 +19,25 @@ use crate::table::{LiveTable, TableMeta};
 /// Number of levels, level 0 included.
 pub(crate) const LEVELS: usize = 7;
 
+/// Numbers the versions of this process.
+static NEXT_VERSION_NUMBER: AtomicU64 = AtomicU64::new(0);
+
 /// The tables of a keyspace at one moment: sorted runs, the newest data first.
 ///
 /// For any key, each version in a run is newer than all its versions in later runs. Level 0 is
 /// several runs, each deeper level is at most one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Version {
+    number: u64,
     runs: Vec<Run>,
     has_range_tombstones: bool,
+}
+
+/// No tables.
+impl Default for Version {
+    fn default() -> Self {
+        Self::new([])
+    }
 }
 
 impl Version {
@@ -35,7 +53,13 @@ impl Version {
             let tables = group.iter().map(|(_, _, table)| Arc::clone(table)).collect();
             runs.push(Run::new(level, id, tables));
         }
-        Self { runs, has_range_tombstones }
+        let number = NEXT_VERSION_NUMBER.fetch_add(1, Relaxed);
+        Self { number, runs, has_range_tombstones }
+    }
+
+    /// No other version of this process has this number: where it is the same, the tables are.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// The sorted runs, the newest data first.

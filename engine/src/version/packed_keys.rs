@@ -44,6 +44,10 @@ impl PackedKeys {
         };
         let target = head(tail);
         let start = self.heads.partition_point(|&head| head < target);
+        // Most keys differ from all in their heads.
+        if self.heads.get(start) != Some(&target) {
+            return start;
+        }
         let equal = self.heads[start..].partition_point(|&head| head == target);
         let (mut low, mut high) = (start, start + equal);
         while low < high {
@@ -60,7 +64,10 @@ impl PackedKeys {
 
 /// The first eight bytes as a big-endian number, so that numbers order as the bytes do. Missing
 /// bytes count as zero: equal numbers are therefore compared whole.
-fn head(bytes: &[u8]) -> u64 {
+pub(crate) fn head(bytes: &[u8]) -> u64 {
+    if let Some(head) = bytes.first_chunk() {
+        return u64::from_be_bytes(*head);
+    }
     let mut head = [0; 8];
     let len = bytes.len().min(head.len());
     head[..len].copy_from_slice(&bytes[..len]);

@@ -13,7 +13,8 @@ pub(crate) struct Run {
     /// Of two runs of level 0 the larger number is the newer.
     pub(crate) id: u64,
     tables: Arc<[Arc<LiveTable>]>,
-    largest: PackedKeys,
+    /// The smallest and the largest key of each table in turn, which ascend.
+    bounds: PackedKeys,
 }
 
 impl Run {
@@ -28,8 +29,9 @@ impl Run {
             let (left, right) = (&left.meta, &right.meta);
             assert!(left.largest < right.smallest, "L{level}: {left:?} overlaps {right:?}");
         }
-        let largest = PackedKeys::new(tables.iter().map(|table| &*table.meta.largest));
-        Self { level, id, tables: tables.into(), largest }
+        let bounds = tables.iter().flat_map(|table| [&*table.meta.smallest, &*table.meta.largest]);
+        let bounds = PackedKeys::new(bounds);
+        Self { level, id, tables: tables.into(), bounds }
     }
 
     /// The tables in key order.
@@ -43,9 +45,25 @@ impl Run {
     }
 
     /// Index of the one table whose bounds hold `key`, if there is one.
+    ///
+    /// Compares packed numbers; looks at a table only for a key that equals one of its bounds, or lies
+    /// before it and behind the table before.
+    #[inline]
     pub(crate) fn find_index(&self, key: &[u8]) -> Option<usize> {
-        let at = self.largest.first_at_or_above(key, |at| &self.tables[at].meta.largest);
-        let table = self.tables.get(at)?;
-        (*table.meta.smallest <= *key).then_some(at)
+        let at = self.bounds.first_at_or_above(key, |at| self.bound(at));
+        // Behind the smallest key of a table, the first bound is its largest.
+        let is_within = at % 2 == 1 || (at / 2 < self.tables.len() && self.bound(at) == key);
+        is_within.then_some(at / 2)
+    }
+
+    /// Index of the first table that does not end before `key`.
+    pub(crate) fn first_not_before(&self, key: &[u8]) -> Option<usize> {
+        let at = self.bounds.first_at_or_above(key, |at| self.bound(at)) / 2;
+        (at < self.tables.len()).then_some(at)
+    }
+
+    fn bound(&self, at: usize) -> &[u8] {
+        let meta = &self.tables[at / 2].meta;
+        if at % 2 == 0 { &meta.smallest } else { &meta.largest }
     }
 }

@@ -62,6 +62,7 @@ pub fn describe(bytes: &[u8], expected: Option<Expected>) -> Vec<Field> {
         1 => "1, blocked Bloom".to_owned(),
         2 => "2, ribbon".to_owned(),
         3 => "3, binary fuse".to_owned(),
+        4 => "4, range".to_owned(),
         other => format!("{other}, not known to this release"),
     };
     push(end, end + 1, "kind", kind);

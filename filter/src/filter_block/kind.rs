@@ -18,13 +18,13 @@ pub enum FilterKind {
     Ribbon = 2,
     /// [`BinaryFuse`](crate::binary_fuse::BinaryFuse), with fingerprints of 8 or 16 bits.
     BinaryFuse = 3,
-    /// A filter that answers for ranges of keys; reserved.
+    /// [`RangeFilter`](crate::RangeFilter): answers for ranges of keys, not for hashes.
     Range = 4,
 }
 
 impl FilterKind {
     /// Expected false-positive rate, from 0 to 1, of a large filter of this kind with so many bits
-    /// per key; `None` for a kind that is only reserved.
+    /// per key; `None` for a range filter, whose rate depends on the range.
     ///
     /// Of a ribbon, columns are counted, and not the 0.3 % that thresholds and empty slots take. A
     /// binary fuse filter takes 9 bits per key or 18 and nothing else: its fingerprints have 8 bits
@@ -53,8 +53,8 @@ impl FilterKind {
     /// inverse of [`expected_fpr`](Self::expected_fpr).
     ///
     /// `None` if the kind cannot do it: a blocked Bloom filter below a rate of 8e-7, which takes
-    /// [`BITS_PER_KEY_MAX`]; a ribbon below 2^-32; a binary fuse filter below 2^-16; and a kind that
-    /// is only reserved. A ribbon has a column at least.
+    /// [`BITS_PER_KEY_MAX`]; a ribbon below 2^-32; a binary fuse filter below 2^-16; and a range
+    /// filter, whose rate depends on the range. A ribbon has a column at least.
     ///
     /// # Panics
     ///

@@ -21,6 +21,7 @@
 //! | blocked Bloom | lines of 64 bytes, at least 1; bit `b` of a line is bit `b % 8` of its byte `b / 8` | 1 | `probes`, 1 to 16 |
 //! | ribbon        | `ribbon/stored.rs`             | 1 to 4 | `columns`, `attempt`, `layer_blocks` |
 //! | binary fuse   | `binary_fuse/stored.rs`        | 1      | `print_bits`, `segment_log2`, `segments`, `attempt` |
+//! | range         | `range_filter/stored.rs`       | 1      | `prefix_bytes`, `point_bytes`, `codes`, `universe`, `low_bits`, `seed` |
 //!
 //! The trailer's checksum covers those of the groups, and so the whole block. Hash seed and salt are
 //! in it without being stored: a filter of another table or store fails it like a damaged one. A
@@ -31,7 +32,7 @@
 //! release wrote, did not have them: it fails the checksum.
 //!
 //! Trailers are short. Of a thousand to a million keys: blocked Bloom 15 to 16 bytes, ribbon of one
-//! group 19 to 25, binary fuse 18 to 20.
+//! group 19 to 25, binary fuse 18 to 20, range 30 to 35.
 
 use alloc::vec::Vec;
 
@@ -46,6 +47,7 @@ pub use kind::FilterKind;
 pub use trailer::{TRAILER_BYTES_MAX, Trailer};
 
 use crate::decode_error::DecodeError;
+use crate::range_filter::RangeFilter;
 use crate::ribbon::COLUMNS_MAX;
 use crate::table_filter::TableFilter;
 use parameters::Parameters;
@@ -82,6 +84,15 @@ pub fn encode(filter: &TableFilter, expected: Expected) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of a range filter, for the table that will expect `expected`.
+#[must_use]
+pub fn encode_range(filter: &RangeFilter, expected: Expected) -> Vec<u8> {
+    let mut bytes = filter.to_payload();
+    let trailer = Trailer::of(filter.key_count(), Parameters::Range(filter.header()), &bytes);
+    bytes.extend_from_slice(&trailer.to_bytes(expected));
+    bytes
+}
+
 /// As many columns as there are.
 const COLUMNS: f64 = COLUMNS_MAX as f64;
 
@@ -93,8 +104,8 @@ const COLUMNS: f64 = COLUMNS_MAX as f64;
 /// # Errors
 ///
 /// [`DecodeError`] if the bytes are damaged, were made with another hash, belong to another table,
-/// or hold a kind of filter that this release does not know. A caller must then take every key for a
-/// "maybe".
+/// hold a range filter, or a kind of filter that this release does not know. A caller must then take
+/// every key for a "maybe".
 pub fn decode(bytes: &[u8], expected: Expected) -> Result<TableFilter, DecodeError> {
     decode_columns(bytes, expected, COLUMNS)
 }
@@ -116,6 +127,15 @@ pub fn decode_columns(
     columns: f64,
 ) -> Result<TableFilter, DecodeError> {
     Trailer::read(bytes, bytes.len() as u64, expected)?.decode(bytes, columns)
+}
+
+/// Reads a range filter, with all checks, as [`decode`] reads any other.
+///
+/// # Errors
+///
+/// As [`decode`], and if the bytes are a filter for single keys.
+pub fn decode_range(bytes: &[u8], expected: Expected) -> Result<RangeFilter, DecodeError> {
+    Trailer::read(bytes, bytes.len() as u64, expected)?.decode_range(bytes)
 }
 
 fn check_crc32(what: &'static str, stored: u32, computed: u32) -> Result<(), DecodeError> {

@@ -8,6 +8,7 @@ use super::{FilterKind, varint};
 use crate::binary_fuse;
 use crate::decode_error::DecodeError;
 use crate::line::{LINE_BYTES, PROBES_MAX};
+use crate::range_filter;
 use crate::ribbon;
 
 /// What else than its length it takes to read a payload.
@@ -16,6 +17,7 @@ pub(super) enum Parameters {
     BlockedBloom { probes: u8 },
     Ribbon(ribbon::Header),
     BinaryFuse(binary_fuse::Header),
+    Range(range_filter::Header),
 }
 
 impl Parameters {
@@ -24,6 +26,7 @@ impl Parameters {
             Self::BlockedBloom { .. } => FilterKind::BlockedBloom,
             Self::Ribbon(_) => FilterKind::Ribbon,
             Self::BinaryFuse(_) => FilterKind::BinaryFuse,
+            Self::Range(_) => FilterKind::Range,
         }
     }
 
@@ -37,16 +40,20 @@ impl Parameters {
             Self::BinaryFuse(header) => {
                 header.numbers().into_iter().for_each(|number| varint::put(bytes, number));
             }
+            Self::Range(header) => {
+                header.numbers().into_iter().for_each(|number| varint::put(bytes, number));
+            }
         }
     }
 
-    /// Takes those of a `kind` off the front of `numbers`.
+    /// Takes those of a `kind`, of a filter over so many keys, off the front of `numbers`.
     ///
     /// # Errors
     ///
     /// [`DecodeError`] if they cannot be, or the kind is not known to this release.
     pub(super) fn take(
         kind: u8,
+        key_count: u64,
         numbers: &mut Numbers<'_, impl FnMut(Number)>,
     ) -> Result<Self, DecodeError> {
         if kind == FilterKind::BlockedBloom as u8 {
@@ -68,6 +75,12 @@ impl Parameters {
             let numbers =
                 [take("print_bits")?, take("segment_log2")?, take("segments")?, take("attempt")?];
             binary_fuse::Header::from_numbers(numbers).map(Self::BinaryFuse)
+        } else if kind == FilterKind::Range as u8 {
+            let mut values = [0; range_filter::Header::NAMES.len()];
+            for (value, name) in values.iter_mut().zip(range_filter::Header::NAMES) {
+                *value = numbers.take(name)?;
+            }
+            range_filter::Header::from_numbers(values, key_count).map(Self::Range)
         } else {
             Err(DecodeError::Unsupported { what: "filter kind", value: kind.into() })
         }
@@ -77,7 +90,7 @@ impl Parameters {
     pub(super) fn group_count(&self) -> usize {
         match self {
             Self::Ribbon(header) => header.groups(),
-            Self::BlockedBloom { .. } | Self::BinaryFuse(_) => 1,
+            Self::BlockedBloom { .. } | Self::BinaryFuse(_) | Self::Range(_) => 1,
         }
     }
 
@@ -85,7 +98,7 @@ impl Parameters {
     pub(super) fn groups(&self, payload_bytes: u64, columns: f64) -> Vec<Range<u64>> {
         match self {
             Self::Ribbon(header) => header.layout().groups_for(columns).collect(),
-            Self::BlockedBloom { .. } | Self::BinaryFuse(_) => {
+            Self::BlockedBloom { .. } | Self::BinaryFuse(_) | Self::Range(_) => {
                 vec![Range { start: 0, end: payload_bytes }]
             }
         }
@@ -101,6 +114,7 @@ impl Parameters {
             }
             Self::Ribbon(header) => header.layout().payload_bytes(),
             Self::BinaryFuse(header) => header.payload_bytes(),
+            Self::Range(header) => header.payload_bytes(),
         }
     }
 }

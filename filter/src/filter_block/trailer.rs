@@ -11,6 +11,7 @@ use crate::decode_error::DecodeError;
 use crate::hash::HASH_VERSION;
 use crate::huge_pages;
 use crate::line::Line;
+use crate::range_filter::RangeFilter;
 use crate::ribbon::Ribbon;
 use crate::table_filter::TableFilter;
 
@@ -91,21 +92,17 @@ impl Trailer {
         self.groups(columns).last().expect("there is a group").end
     }
 
-    /// Reads a filter: the first `columns` columns of a ribbon, all if there are not as many, and any
-    /// other filter whole.
+    /// Reads a filter for single keys: the first `columns` columns of a ribbon, all if there are not as
+    /// many, and any other filter whole.
     ///
     /// `front` is the first [`front_bytes`](Self::front_bytes) of the block or more. Only the groups
     /// that it takes are checked.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if `front` is too short or a group damaged.
+    /// [`DecodeError`] if `front` is too short, a group damaged, or it is a range filter.
     pub fn decode(&self, front: &[u8], columns: f64) -> Result<TableFilter, DecodeError> {
-        let need = self.front_bytes(columns);
-        let have = front.len() as u64;
-        let front = usize::try_from(need).ok().and_then(|need| front.get(..need));
-        let front = front.ok_or(DecodeError::Truncated { what: "filter payload", need, have })?;
-        self.check_groups(front, columns).collect::<Result<(), _>>()?;
+        let front = self.checked_front(front, columns)?;
         Ok(match &self.parameters {
             &Parameters::BlockedBloom { probes } => {
                 let (lines, _) = front.as_chunks();
@@ -121,7 +118,36 @@ impl Trailer {
             Parameters::BinaryFuse(header) => {
                 BinaryFuse16::from_payload(header, front, self.key_count).into()
             }
+            Parameters::Range(_) => {
+                let value = FilterKind::Range as u64;
+                return Err(DecodeError::OutOfRange { what: "kind of a filter for keys", value });
+            }
         })
+    }
+
+    /// Reads a range filter. `front` is the payload or more.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if `front` is too short or damaged, or it is a filter for single keys.
+    pub fn decode_range(&self, front: &[u8]) -> Result<RangeFilter, DecodeError> {
+        let front = self.checked_front(front, COLUMNS)?;
+        let Parameters::Range(header) = &self.parameters else {
+            let what = "kind of the range filter";
+            let (expected, found) = (FilterKind::Range as u64, self.kind() as u64);
+            return Err(DecodeError::Mismatch { what, expected, found });
+        };
+        RangeFilter::from_payload(header, front, self.key_count)
+    }
+
+    /// The part of `front` that holds the first `columns` columns, with good checksums.
+    fn checked_front<'a>(&self, front: &'a [u8], columns: f64) -> Result<&'a [u8], DecodeError> {
+        let need = self.front_bytes(columns);
+        let have = front.len() as u64;
+        let front = usize::try_from(need).ok().and_then(|need| front.get(..need));
+        let front = front.ok_or(DecodeError::Truncated { what: "filter payload", need, have })?;
+        self.check_groups(front, columns).collect::<Result<(), _>>()?;
+        Ok(front)
     }
 
     /// Whether each of the groups that hold the first `columns` columns is what was written.
@@ -196,7 +222,7 @@ impl Trailer {
         let hash_version = numbers.take("hash_version")?;
         require_known("hash version of the filter", hash_version, HASH_VERSION.into())?;
         let key_count = numbers.take("key_count")?;
-        let parameters = Parameters::take(kind, &mut numbers)?;
+        let parameters = Parameters::take(kind, key_count, &mut numbers)?;
         let groups = 4 * parameters.group_count() as u64;
         let payload = parameters.payload_bytes(payload_bytes);
         let (crc32s, _) = numbers.rest().as_chunks();

@@ -57,7 +57,7 @@ use group::{Group, WordLine};
 use path::Path;
 use query::{First, Place};
 
-pub(crate) use query::Asked;
+pub use query::Asked;
 use shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, Shape, kept_from};
 
 #[cfg(not(feature = "std"))]
@@ -195,6 +195,12 @@ impl Ribbon {
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         Place::first(self, hash).prefetch(self);
+    }
+
+    /// The same for a hash that other filters are asked for too.
+    #[inline]
+    pub(crate) fn prefetch_asked(&self, asked: Asked) {
+        Place::new(asked.of(self).mixed.row(self.first.starts), 0).prefetch(self);
     }
 
     /// Starts of the first layer: somewhat fewer than keys.

@@ -9,9 +9,10 @@ use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, kept_f
 /// keeps under way. With 32 a question takes a third longer at 10^8 keys, with 16 twice as long.
 pub(crate) const BATCH: usize = 64;
 
-/// A hash, and what the first layers of all filters of more than some 1,000 keys make of it alike.
+/// A hash that several filters are asked for, and what the first layers of all ribbons of more than some
+/// 1,000 keys make of it alike.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub struct Asked {
     pub(crate) hash: u64,
     pub(crate) mixed: Mixed,
 }
@@ -19,8 +20,10 @@ pub(crate) struct Asked {
 impl Asked {
     const SEED: u64 = row::seed(0, 0);
 
+    /// To ask filters for `hash`. Some two ns.
     #[inline(always)]
-    pub(crate) fn new(hash: u64) -> Self {
+    #[must_use]
+    pub fn new(hash: u64) -> Self {
         Self { hash, mixed: Mixed::new(hash, Self::SEED) }
     }
 

@@ -59,7 +59,7 @@ fn what_is_no_filter_is_an_error() {
     let mut cases = vec![
         ("no bytes", vec![]),
         ("zeros", vec![0; 200]),
-        ("a kind that is only reserved", end(&bloom, 7, FilterKind::Range as u8)),
+        ("lines that should be a range filter", end(&bloom, 7, FilterKind::Range as u8)),
         ("an unknown kind", end(&bloom, 7, 77)),
         ("kind zero", end(&bloom, 7, 0)),
         ("an earlier version", end(&bloom, 6, 1)),

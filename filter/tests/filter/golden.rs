@@ -5,10 +5,11 @@
 #![expect(clippy::disallowed_methods, reason = "golden files lie outside any database")]
 
 use std::fmt::Write;
-use std::{env, fs, path::Path};
+use std::{env, fs, ops::Bound, path::Path};
 
 use sievedb_filter::filter_block::{self, Field};
-use sievedb_filter::{Expected, FilterKind, TableFilter, key_hash};
+use sievedb_filter::range_filter::PointCollector;
+use sievedb_filter::{Expected, FilterKind, RangeFilter, TableFilter, key_hash};
 
 #[test]
 fn filter_blocks_are_pinned() {
@@ -40,7 +41,7 @@ fn run(input: &str) -> String {
         word.trim_start_matches('=').parse().expect("a number")
     };
     let (millibits, hash_seed, salt) = (argument("millibits"), argument("seed"), argument("salt"));
-    let hashes: Vec<u64> = words
+    let keys: Vec<String> = words
         .flat_map(|word| match word.split_once("..") {
             Some((first, end)) => {
                 let number = |text: &str| -> u32 { text.parse().expect("a number") };
@@ -48,20 +49,16 @@ fn run(input: &str) -> String {
             }
             None => vec![word.to_owned()],
         })
-        .map(|key| key_hash(key.as_bytes(), hash_seed))
         .collect();
 
-    let kind = match kind {
-        "blocked_bloom" => FilterKind::BlockedBloom,
-        "ribbon" => FilterKind::Ribbon,
-        "binary_fuse" => FilterKind::BinaryFuse,
+    let (bits_per_key, expected) = (millibits as f64 / 1e3, Expected { hash_seed, salt });
+    let bytes = match kind {
+        "blocked_bloom" => point_filter(FilterKind::BlockedBloom, &keys, bits_per_key, expected),
+        "ribbon" => point_filter(FilterKind::Ribbon, &keys, bits_per_key, expected),
+        "binary_fuse" => point_filter(FilterKind::BinaryFuse, &keys, bits_per_key, expected),
+        "range" => range_filter(&keys, bits_per_key, expected),
         _ => panic!("{command}: not a command"),
     };
-    let expected = Expected { hash_seed, salt };
-    let built = TableFilter::build(kind, &hashes, millibits as f64 / 1e3).expect("a known kind");
-    let bytes = filter_block::encode(&built, expected);
-    let read = TableFilter::decode(&bytes, expected).expect("what was just written can be read");
-    assert!(hashes.iter().all(|&hash| read.may_contain_hash(hash)));
 
     let mut text = String::new();
     for Field { place, name, meaning } in filter_block::describe(&bytes, Some(expected)) {
@@ -75,4 +72,34 @@ fn run(input: &str) -> String {
         }
     }
     text
+}
+
+fn point_filter(
+    kind: FilterKind,
+    keys: &[String],
+    bits_per_key: f64,
+    expected: Expected,
+) -> Vec<u8> {
+    let hash = |key: &String| key_hash(key.as_bytes(), expected.hash_seed);
+    let hashes: Vec<u64> = keys.iter().map(hash).collect();
+    let built = TableFilter::build(kind, &hashes, bits_per_key).expect("a known kind");
+    let bytes = filter_block::encode(&built, expected);
+    let read = TableFilter::decode(&bytes, expected).expect("what was just written can be read");
+    assert!(hashes.iter().all(|&hash| read.may_contain_hash(hash)));
+    bytes
+}
+
+/// The salt is the seed of its hash.
+fn range_filter(keys: &[String], bits_per_key: f64, expected: Expected) -> Vec<u8> {
+    let mut points = PointCollector::new();
+    keys.iter().for_each(|key| points.push(key.as_bytes()));
+    let [smallest, largest] =
+        [keys.first(), keys.last()].map(|key| key.map_or(&b""[..], |key| key.as_bytes()));
+    let built = RangeFilter::build(points.finish(smallest, largest), bits_per_key, expected.salt);
+    let bytes = filter_block::encode_range(&built, expected);
+    let read = filter_block::decode_range(&bytes, expected).expect("what was just written");
+    for key in keys.iter().map(|key| key.as_bytes()) {
+        assert!(read.may_contain_keys(key, Bound::Included(key), Bound::Included(key)));
+    }
+    bytes
 }

@@ -5,7 +5,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use sievedb_filter::{DecodeError, FilterKind, TableFilter, filter_block};
+use sievedb_filter::range_filter::Points;
+use sievedb_filter::{DecodeError, FilterKind, RangeFilter, TableFilter, filter_block};
 
 use crate::allocations;
 use crate::random::{Random, seed};
@@ -32,17 +33,35 @@ fn good_blocks() -> Vec<(String, Vec<u8>)> {
         let filter = TableFilter::build(kind, &hashes, bits_per_key).expect("a known kind");
         (format!("{kind:?}, {keys} keys"), filter_block::encode(&filter, EXPECTED))
     };
-    cases.map(block).into()
+    let range = |(points, bits_per_key): (usize, f64)| {
+        let mut random = Random(points as u64).many(points);
+        random.sort_unstable();
+        let filter = RangeFilter::build(Points::new(random), bits_per_key, 7);
+        (format!("Range, {points} points"), filter_block::encode_range(&filter, EXPECTED))
+    };
+    let ranges = [(0, 10.0), (1, 40.0), (90, 4.0), (300, 12.7)];
+    cases.map(block).into_iter().chain(ranges.map(range)).collect()
+}
+
+/// Reads a block of any kind.
+fn decode(bytes: &[u8]) -> Result<(), DecodeError> {
+    match filter_block::decode_range(bytes, EXPECTED) {
+        Ok(_) => Ok(()),
+        Err(DecodeError::Mismatch { what: "kind of the range filter", .. }) => {
+            TableFilter::decode(bytes, EXPECTED).map(|_| ())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 #[test]
 fn every_flipped_bit_is_noticed() {
     for (name, good) in good_blocks() {
-        assert!(TableFilter::decode(&good, EXPECTED).is_ok());
+        assert!(decode(&good).is_ok());
         for bit in 0..good.len() * 8 {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let found = TableFilter::decode(&bytes, EXPECTED).err();
+            let found = decode(&bytes).err();
             // Only the length of the trailer decides before the checksum.
             let is_length = bit / 8 == good.len() - 5;
             let is_expected =
@@ -57,19 +76,19 @@ fn every_flipped_bit_is_noticed() {
 fn every_cut_is_noticed() {
     for (name, good) in good_blocks() {
         for cut in 0..good.len() {
-            assert!(TableFilter::decode(&good[..cut], EXPECTED).is_err(), "{name}, {cut} bytes");
+            assert!(decode(&good[..cut]).is_err(), "{name}, {cut} bytes");
             let mut tail = good[good.len() - cut..].to_vec();
-            assert!(TableFilter::decode(&tail, EXPECTED).is_err(), "{name}, the last {cut}");
+            assert!(decode(&tail).is_err(), "{name}, the last {cut}");
             assert!(!filter_block::describe(&good[..cut], None).is_empty());
             seal(&mut tail, EXPECTED);
             // A Bloom filter of fewer lines is one, if somebody vouches for it.
             let is_lines =
                 name.starts_with("BlockedBloom") && (good.len() - cut).is_multiple_of(64);
-            let found = TableFilter::decode(&tail, EXPECTED);
+            let found = decode(&tail);
             assert!(is_lines || found.is_err(), "{name}, sealed again, the last {cut} bytes");
         }
         let trailing = [good.as_slice(), &[0; 64]].concat();
-        assert!(TableFilter::decode(&trailing, EXPECTED).is_err(), "{name}: zeros behind it");
+        assert!(decode(&trailing).is_err(), "{name}: zeros behind it");
     }
 }
 
@@ -163,7 +182,11 @@ fn damaged_bytes_are_refused_or_answer() {
             // Damage in columns that are not read is not noticed, and does no harm.
             let columns = (random.next() % 136) as f64 / 4.0;
             let columns = Some(columns).filter(|&columns| is_sealed && columns > 0.0);
-            let is_filter = try_out(&mut random, &bytes, columns);
+            let is_filter = if name.starts_with("Range") {
+                try_out_range(&mut random, &bytes)
+            } else {
+                try_out(&mut random, &bytes, columns)
+            };
             assert!(is_sealed || !is_filter || bytes == *good, "damage was not noticed");
             (is_sealed, is_filter)
         };
@@ -212,5 +235,25 @@ fn try_out(random: &mut Random, bytes: &[u8], columns: Option<f64>) -> bool {
     // What was accepted has a stored form that is accepted as well.
     let again = filter_block::encode(&filter, EXPECTED);
     assert!(TableFilter::decode(&again, EXPECTED).is_ok());
+    true
+}
+
+/// The same as a range filter.
+fn try_out_range(random: &mut Random, bytes: &[u8]) -> bool {
+    let read = || filter_block::decode_range(bytes, EXPECTED);
+    let (read, allocated) = allocations::total_in(read);
+    assert!(allocated <= 2 * bytes.len() + 4_096, "{allocated} bytes for {}", bytes.len());
+    let Ok(filter) = read else { return false };
+    for _ in 0..24 {
+        let (first, length) = (random.next(), random.next() >> (random.next() % 64));
+        let _ = filter.may_contain_range(first, first.saturating_add(length));
+        let _ = filter.may_contain_range(first % 999, first % 999 + length % 9_999);
+    }
+    assert!(filter.key_count() == 0 || filter.may_contain_range(0, u64::MAX));
+    assert!((0.0..=1.0).contains(&filter.expected_fpr(random.next())));
+    assert!(filter.memory_bytes() <= 2 * bytes.len() + 4_096);
+    // What was accepted has a stored form that is accepted as well.
+    let again = filter_block::encode_range(&filter, EXPECTED);
+    assert!(filter_block::decode_range(&again, EXPECTED).is_ok());
     true
 }

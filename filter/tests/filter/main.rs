@@ -9,6 +9,7 @@ mod hostile_bytes;
 mod key_sets;
 mod no_false_negative;
 mod random;
+mod range_filter;
 mod rates;
 mod ribbon;
 mod ribbon_rate;

@@ -38,6 +38,7 @@ pub(crate) use content::BlockRole;
 pub(crate) use cursor::BlockCursor;
 pub(crate) use entry::Entry;
 pub(crate) use reader::Block;
+pub use reader::FoundValue;
 
 use content::Content;
 

@@ -18,6 +18,21 @@ struct Inner {
     content: Content,
 }
 
+/// A value where it lies in its block, for as long as a lookup looks at it.
+#[derive(Debug)]
+pub struct FoundValue<'b> {
+    block: &'b Block,
+    place: Range<usize>,
+}
+
+impl FoundValue<'_> {
+    /// The value, which shares the memory of its block.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        self.block.content().slice(self.place.clone())
+    }
+}
+
 /// Where [`Block::lower_bound`] found its entry.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -72,10 +87,15 @@ impl Block {
         size_of::<Inner>() + self.0.restart_keys.memory_bytes() + self.content_bytes()
     }
 
-    /// The newest version of the target's user key at or behind the target, with its value.
-    pub(crate) fn get(&self, target: InternalKey<'_>) -> Option<(Trailer, Bytes)> {
+    /// What `take` makes of the newest version of the target's user key at or behind the target.
+    pub(crate) fn get_with<T>(
+        &self,
+        target: InternalKey<'_>,
+        take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
+    ) -> Option<T> {
         let found = self.lower_bound(target).filter(|found| found.is_same_user_key)?;
-        Some((found.entry.trailer(), self.content().slice(found.entry.value)))
+        let value = FoundValue { block: self, place: found.entry.value.clone() };
+        Some(take(found.entry.trailer(), value))
     }
 
     /// The handle of the block below that holds the first entry at or behind `target`, if any.

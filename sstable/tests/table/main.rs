@@ -8,4 +8,5 @@ mod golden;
 mod lookup;
 mod model;
 mod prefix_filter;
+mod range_filter;
 mod support;

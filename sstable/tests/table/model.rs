@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use proptest::{collection::vec, prelude::*, sample::Index};
 use sievedb_filter::key_hash;
 use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
-use sievedb_sstable::{BlockCounts, CacheUse, Compression, Table, TableCursor, TableOptions};
+use sievedb_sstable::{
+    BlockCounts, CacheUse, Compression, FoundValue, Table, TableCursor, TableOptions,
+};
 
 use crate::support::{Built, Entry, IDENTITY, build, model_get, proptest_config};
 
@@ -80,6 +82,26 @@ fn check_get(table: &Table, entries: &[Entry], user_key: &[u8], sequence: u64) {
     assert_eq!(found.as_ref(), model_get(entries, user_key, sequence));
     assert!(counts.data_block_requests <= 1, "{counts:?}");
     assert!(counts.index_block_requests <= 1, "{counts:?}");
+}
+
+/// All keys at once, with those that are not there.
+fn check_get_many(table: &Table, entries: &[Entry], absent: &[(Vec<u8>, u64)], sequence: u64) {
+    let own = entries.iter().map(|entry| &entry.user_key);
+    let mut keys: Vec<_> = own.chain(absent.iter().map(|(key, _)| key)).collect();
+    keys.sort_unstable();
+    let mut counts = BlockCounts::default();
+    let mut found = vec![None; keys.len()];
+    let asked = keys.iter().map(|key| &key[..]);
+    let take = |place: usize, trailer, value: FoundValue<'_>| {
+        let (user_key, value) = (keys[place].clone(), value.to_bytes().to_vec());
+        let before = found[place].replace(Entry { user_key, trailer, value });
+        assert!(before.is_none(), "each key is answered once");
+    };
+    table.get_many_with(asked, sequence, &mut counts, take).unwrap();
+    for (key, found) in keys.iter().zip(&found) {
+        assert_eq!(found.as_ref(), model_get(entries, key, sequence));
+    }
+    assert!(counts.data_block_requests <= keys.len() as u64, "{counts:?}");
 }
 
 fn check_place(cursor: &TableCursor, want: Option<&Entry>) {
@@ -241,6 +263,9 @@ proptest! {
         }
         for (user_key, sequence) in &absent {
             check_get(&table, &entries, user_key, *sequence);
+        }
+        for sequence in [SEQUENCE_MAX, 500, 20] {
+            check_get_many(&table, &entries, &absent, sequence);
         }
         check_moves(Arc::clone(&table), &entries, &moves, CacheUse::Fill);
         check_moves(table, &entries, &moves, CacheUse::Bypass);

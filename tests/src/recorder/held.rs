@@ -145,6 +145,11 @@ fn check_snapshot_of(snapshot: &Snapshot, opened: &Opened, wanted: &Entries) -> 
     for (key, value) in &wanted {
         assert_eq!(view.get(key)?.as_ref(), Some(value), "a snapshot of {name} changed");
     }
+    let found = view.get_many(wanted.iter().map(|(key, _)| key))?;
+    assert!(
+        found.iter().flatten().eq(wanted.iter().map(|(_, value)| value)),
+        "a snapshot of {name}, many keys at once, changed"
+    );
     if name == DEFAULT {
         for (key, value) in wanted.iter().take(3) {
             assert_eq!(snapshot.get(key)?.as_ref(), Some(value), "the default keyspace");

@@ -1,4 +1,4 @@
-//! The largest single allocation of a thread.
+//! The largest single allocation of a thread, and how many it makes.
 //!
 //! Counted for each thread by itself, so that tests that run beside each other, some with values of
 //! 256 MiB, do not disturb each other. A store without workers does everything on its caller's
@@ -12,6 +12,7 @@ use std::{
 thread_local! {
     /// Const, and without a destructor: reading it allocates nothing.
     static LARGEST_BYTES: Cell<usize> = const { Cell::new(0) };
+    static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Forgets what this thread has allocated so far.
@@ -24,6 +25,13 @@ pub(crate) fn largest_bytes() -> usize {
     LARGEST_BYTES.get()
 }
 
+/// Runs `run`, and tells how many allocations this thread made meanwhile.
+pub(crate) fn count_in<T>(run: impl FnOnce() -> T) -> (T, usize) {
+    let before = COUNT.get();
+    let result = run();
+    (result, COUNT.get() - before)
+}
+
 #[derive(Debug)]
 struct Recorder;
 
@@ -33,6 +41,7 @@ static RECORDER: Recorder = Recorder;
 fn record(bytes: usize) {
     // A thread that is ending has no thread locals any more.
     let _ = LARGEST_BYTES.try_with(|largest| largest.set(largest.get().max(bytes)));
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
 // SAFETY: every call is passed on to the system's allocator as it came.

@@ -72,6 +72,11 @@ fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
     if counted != lookups || memory.filter_bytes != 0 {
         return Err(format!("{counted} of {lookups} lookups were counted; {memory:?}"));
     }
+    let found =
+        db.get_many(want.iter().map(|(key, _)| key)).map_err(|error| format!("{error:?}"))?;
+    if !found.iter().zip(want).all(|(found, (_, value))| found.as_deref() == Some(&**value)) {
+        return Err(format!("many keys at once: {found:?}"));
+    }
     let table_id = sample.names("", ".sst")[0].split('.').next().map(str::parse);
     if Ok(reports[0].1) != table_id.expect("a name has a first part") || reports[0].0 != "default" {
         return Err(format!("{reports:?} tells another table"));

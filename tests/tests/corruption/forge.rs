@@ -2,15 +2,15 @@
 //!
 //! A reader of its own of what `docs/file-formats.md` says, like `log_record`.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use sievedb_format::{checksum, file_header::HEADER_BYTES};
 
 const RECORD_HEADER_BYTES: usize = 40;
 const TABLE_TAIL_BYTES: usize = 64;
 const FOOTER_ENTRY_BYTES: usize = 18;
-/// Kind of the footer entry of a filter, which has a seal of its own, and is tested by itself.
-const POINT_FILTER: u8 = 3;
+/// Kinds of the footer entries of filters, which have seals of their own, and are tested by themselves.
+const FILTERS: RangeInclusive<u8> = 3..=5;
 
 /// A part of a file with a checksum.
 #[derive(Debug, Clone)]
@@ -95,7 +95,7 @@ pub(crate) fn table_parts(bytes: &[u8]) -> Vec<Part> {
     let (list, salt) = (number(bytes, tail) as usize, number(bytes, tail + 16));
     let mut parts = vec![Part::Header, Part::Footer(list..bytes.len())];
     let entries = bytes[list..tail].chunks(FOOTER_ENTRY_BYTES);
-    for entry in entries.filter(|entry| entry[0] != POINT_FILTER) {
+    for entry in entries.filter(|entry| !FILTERS.contains(&entry[0])) {
         let start = number(entry, 2) as usize;
         parts.push(Part::Block { salt, place: start..start + number(entry, 10) as usize });
     }
@@ -144,7 +144,7 @@ fn every_part_is_found_and_sealing_changes_nothing() {
             assert_eq!(bytes, **good, "{name}: {part:?}");
             covered += part.place().len();
         }
-        // All but padding and the filter.
-        assert!(covered + 64 * 4 + 7 * parts.len() > good.len(), "{name}: {parts:?}");
+        // All but padding and the filters.
+        assert!(covered + 64 * 7 + 7 * parts.len() > good.len(), "{name}: {parts:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use sievedb::{
-    Db, KeyspaceOptions, Options, ReadMode, Result,
+    Db, KeyspaceOptions, Options, PrefixExtractor, ReadMode, Result,
     clock::ManualClock,
     fs::{Fs, MemoryFs},
 };
@@ -95,7 +95,10 @@ pub(super) fn files(fs: &MemoryFs) -> Files {
 
 /// Opens the store on `fs`: small, without threads, and without a cache, so that every read counts.
 pub(super) fn open(fs: Arc<MemoryFs>, mode: ReadMode) -> Result<Db> {
-    let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 10).block_bytes(1 << 10);
+    let keyspace = KeyspaceOptions::new()
+        .memtable_bytes(64 << 10)
+        .block_bytes(1 << 10)
+        .prefix_extractor(PrefixExtractor::FixedLength(2));
     let options = Options::new()
         .fs(fs)
         .clock(Arc::new(ManualClock::new()))

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use sievedb::{
-    Compression, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, ReadMode,
+    Compression, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options,
+    PrefixExtractor, ReadMode,
     fs::{Fs, Loss, MemoryFs},
     planted::PlantedBug,
 };
@@ -70,10 +71,20 @@ fn filter_policy(lots: &mut Rng) -> FilterPolicy {
 }
 
 fn keyspace_options(lots: &mut Rng) -> KeyspaceOptions {
-    small_keyspace()
+    use PrefixExtractor::{FixedLength, Separator};
+    let options = small_keyspace();
+    // "key" and a number, and what is shorter, or has another byte there.
+    let extractors = [FixedLength(1), FixedLength(4), FixedLength(5), Separator(b'1')];
+    let options = if lots.chance(2, 3) {
+        options.prefix_extractor(lots.pick(&extractors).clone())
+    } else {
+        options
+    };
+    options
         .memtable_bytes(*lots.pick(&[4 << 10, 4 << 10, 16 << 10]))
         .table_bytes(*lots.pick(&[4 << 10, 4 << 10, 16 << 10]))
         .filter_policy(filter_policy(lots))
+        .range_filter_bits_per_key(*lots.pick(&[0.0, 0.0, 5.0, 12.0]))
         .compression(*lots.pick(&[Compression::Lz4, Compression::None]))
 }
 
@@ -109,6 +120,8 @@ impl Story {
             (60, "batch"),
             (200, "get"),
             (60, "contains_key"),
+            (20, "get_many"),
+            (20, "contains_many"),
             (60, "may_contain"),
             (90, "range"),
             (40, "prefix"),

@@ -23,6 +23,18 @@ impl Story {
                 let contained = keyspace.contains_key(&key).expect("nothing fails");
                 assert_eq!(contained, entries.contains_key(&key), "{name} {}", shown(&key));
             }
+            "get_many" => {
+                let keys = self.keys();
+                let got = keyspace.get_many(&keys).expect("nothing fails");
+                let wanted: Vec<_> = keys.iter().map(|key| entries.get(key).cloned()).collect();
+                assert_eq!(got, wanted, "get_many {name} {keys:?}");
+            }
+            "contains_many" => {
+                let keys = self.keys();
+                let contained = keyspace.contains_many(&keys).expect("nothing fails");
+                let wanted: Vec<_> = keys.iter().map(|key| entries.contains_key(key)).collect();
+                assert_eq!(contained, wanted, "contains_many {name} {keys:?}");
+            }
             "may_contain" => {
                 let maybe = keyspace.may_contain(&key);
                 assert!(maybe || !entries.contains_key(&key), "{name} {}", shown(&key));
@@ -36,6 +48,16 @@ impl Story {
             "range" => self.range(&keyspace, &entries, key, other),
             other => panic!("{other} is no call"),
         }
+    }
+
+    /// Keys in any order, with repetitions; sometimes in order, sometimes none.
+    fn keys(&mut self) -> Vec<Bytes> {
+        let count = self.lots.below(40);
+        let mut keys: Vec<_> = (0..count).map(|_| self.key()).collect();
+        if self.lots.chance(1, 3) {
+            keys.sort_unstable();
+        }
+        keys
     }
 
     fn range(&mut self, keyspace: &Keyspace, entries: &Entries, one: Bytes, other: Bytes) {

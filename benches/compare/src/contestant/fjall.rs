@@ -1,0 +1,105 @@
+//! fjall.
+//!
+//! The advice is that of the documentation of its options: a hash index in data blocks and a cache that
+//! holds everything for reads from memory. Filters and indexes are pinned, one block for each table.
+//! Its filters are the default ones: 10 bits per key, more on level 0. So are its blocks: LZ4 from level 2
+//! on.
+
+use std::path::Path;
+
+use fjall::{
+    Database, Keyspace, KeyspaceCreateOptions, PersistMode,
+    config::{HashRatioPolicy, PartitioningPolicy, PinningPolicy},
+};
+
+use super::{Engine, Reader, Tuning, copy_value, counted};
+use crate::{
+    failure::Result,
+    keys::{Entry, Key, Value},
+    settings::Settings,
+};
+
+/// Buckets of the hash index in a data block, per entry. As advised for RocksDB: 1 / 0.75.
+const HASH_RATIO: f32 = 1.33;
+
+/// An open store.
+pub(crate) struct Fjall {
+    database: Database,
+    keyspace: Keyspace,
+}
+
+fn advised(settings: &Settings) -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(settings.write_buffer_bytes)
+        .data_block_hash_ratio_policy(HashRatioPolicy::all(HASH_RATIO))
+        .filter_block_pinning_policy(PinningPolicy::all(true))
+        .index_block_pinning_policy(PinningPolicy::all(true))
+        .filter_block_partitioning_policy(PartitioningPolicy::all(false))
+        .index_block_partitioning_policy(PartitioningPolicy::all(false))
+}
+
+impl Engine for Fjall {
+    type Reader<'a> = &'a Keyspace;
+
+    fn open(path: &Path, tuning: Tuning, settings: &Settings) -> Result<Self> {
+        let builder = Database::builder(path);
+        let database = match tuning {
+            Tuning::Advised => builder.cache_size(settings.cache_bytes).open()?,
+            Tuning::Defaults => builder.open()?,
+        };
+        let keyspace = database.keyspace("default", || match tuning {
+            Tuning::Advised => advised(settings),
+            Tuning::Defaults => KeyspaceCreateOptions::default(),
+        })?;
+        Ok(Self { database, keyspace })
+    }
+
+    fn write(&self, entries: &[Entry]) -> Result<()> {
+        let mut batch = self.database.batch();
+        for (key, value) in entries {
+            batch.insert(&self.keyspace, &key[..], &value[..]);
+        }
+        Ok(batch.commit()?)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.keyspace.rotate_memtable_and_wait()?;
+        Ok(self.database.persist(PersistMode::SyncAll)?)
+    }
+
+    fn reader(&self) -> Result<&Keyspace> {
+        Ok(&self.keyspace)
+    }
+
+    fn scan(&self) -> Result<u64> {
+        self.keyspace.iter().try_fold(0, |count, entry| {
+            entry.into_inner()?;
+            Ok(count + 1)
+        })
+    }
+
+    fn shape(&self) -> Result<String> {
+        let (level_0, all) = (self.keyspace.l0_table_count(), self.keyspace.table_count());
+        let below = all.saturating_sub(level_0) as u64;
+        Ok(format!("L0 {}, below {}", counted(level_0 as u64, "table"), counted(below, "table")))
+    }
+}
+
+impl Reader for &Keyspace {
+    fn get(&mut self, key: &Key, value: &mut Value) -> Result<bool> {
+        let found = Keyspace::get(self, key)?;
+        Ok(found.map(|found| copy_value(&found, value)).is_some())
+    }
+
+    fn contains_many(&mut self, keys: &[Key], answers: &mut Vec<bool>) -> Result<()> {
+        answers.clear();
+        for key in keys {
+            answers.push(self.contains_key(key)?);
+        }
+        Ok(())
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! RocksDB.
+//!
+//! The advice is that of its `OptimizeForPointLookup`, of its header files and of its wiki: Bloom filters
+//! of 10 bits per key, kept in memory of their own with the index (`cache_index_and_filter_blocks` is
+//! off), a hash index in data blocks, a Bloom filter in the memtable, the hyper clock cache, LZ4.
+
+use std::path::Path;
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
+    DataBlockIndexType, IteratorMode, Options, ReadOptions, WriteBatch,
+};
+
+use super::{Engine, Reader, Tuning, copy_value, counted};
+use crate::{
+    failure::Result,
+    keys::{Entry, Key, Value},
+    settings::Settings,
+};
+
+/// The column family that every store has.
+const FAMILY: &str = "default";
+
+/// As in `OptimizeForPointLookup`: entries per bucket of the hash index in a data block.
+const HASH_RATIO: f64 = 0.75;
+
+/// As in `OptimizeForPointLookup`: share of the memtable that its filter takes.
+const MEMTABLE_FILTER_RATIO: f64 = 0.02;
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct RocksDb {
+    db: DB,
+}
+
+fn advised(settings: &Settings) -> Result<Options> {
+    let mut table = BlockBasedOptions::default();
+    table.set_bloom_filter(10.0, false);
+    table.set_whole_key_filtering(true);
+    table.set_cache_index_and_filter_blocks(false);
+    table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+    table.set_data_block_hash_ratio(HASH_RATIO);
+    table.set_block_cache(&Cache::new_hyper_clock_cache(usize::try_from(settings.cache_bytes)?, 0));
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&table);
+    options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER_RATIO);
+    options.set_memtable_whole_key_filtering(true);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_write_buffer_size(usize::try_from(settings.write_buffer_bytes)?);
+    Ok(options)
+}
+
+impl Engine for RocksDb {
+    type Reader<'a> = RocksDbReader<'a>;
+
+    fn open(path: &Path, tuning: Tuning, settings: &Settings) -> Result<Self> {
+        let mut options = match tuning {
+            Tuning::Advised => advised(settings)?,
+            Tuning::Defaults => Options::default(),
+        };
+        options.create_if_missing(true);
+        let family = ColumnFamilyDescriptor::new(FAMILY, options.clone());
+        Ok(Self { db: DB::open_cf_descriptors(&options, path, [family])? })
+    }
+
+    fn write(&self, entries: &[Entry]) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        for (key, value) in entries {
+            batch.put(key, value);
+        }
+        Ok(self.db.write(&batch)?)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush()?;
+        Ok(self.db.flush_wal(true)?)
+    }
+
+    fn reader(&self) -> Result<RocksDbReader<'_>> {
+        let family = self.db.cf_handle(FAMILY).ok_or("no default column family")?;
+        Ok(RocksDbReader { db: &self.db, family, options: ReadOptions::default() })
+    }
+
+    fn scan(&self) -> Result<u64> {
+        self.db.iterator(IteratorMode::Start).try_fold(0, |count, entry| {
+            entry?;
+            Ok(count + 1)
+        })
+    }
+
+    fn shape(&self) -> Result<String> {
+        let mut levels = Vec::new();
+        for level in 0..7 {
+            let name = format!("rocksdb.num-files-at-level{level}");
+            let tables = self.db.property_int_value(&name)?.unwrap_or_default();
+            if tables > 0 {
+                levels.push(format!("L{level} {}", counted(tables, "table")));
+            }
+        }
+        Ok(levels.join(", "))
+    }
+}
+
+/// Keeps its options, which would otherwise be allocated for each lookup.
+pub(crate) struct RocksDbReader<'a> {
+    db: &'a DB,
+    family: &'a ColumnFamily,
+    options: ReadOptions,
+}
+
+impl Reader for RocksDbReader<'_> {
+    fn get(&mut self, key: &Key, value: &mut Value) -> Result<bool> {
+        let found = self.db.get_pinned_opt(key, &self.options)?;
+        Ok(found.map(|found| copy_value(&found, value)).is_some())
+    }
+
+    fn contains_many(&mut self, keys: &[Key], answers: &mut Vec<bool>) -> Result<()> {
+        answers.clear();
+        let found = self.db.batched_multi_get_cf_opt(self.family, keys, false, &self.options);
+        for found in found {
+            answers.push(found?.is_some());
+        }
+        Ok(())
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! SieveDB: its defaults, but for the memory that all contestants get.
+
+use std::path::Path;
+
+use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, Options};
+
+use super::{Engine, Reader, Tuning, copy_value, counted};
+use crate::{
+    failure::Result,
+    keys::{Entry, Key, Value},
+    settings::Settings,
+};
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct SieveDb {
+    db: Db,
+}
+
+impl Engine for SieveDb {
+    type Reader<'a> = &'a Keyspace;
+
+    fn open(path: &Path, _: Tuning, settings: &Settings) -> Result<Self> {
+        let keyspace =
+            KeyspaceOptions::new().memtable_bytes(usize::try_from(settings.write_buffer_bytes)?);
+        let options = Options::new().keyspace(keyspace).block_cache_bytes(settings.cache_bytes);
+        Ok(Self { db: options.open(path)? })
+    }
+
+    fn write(&self, entries: &[Entry]) -> Result<()> {
+        let mut batch = self.db.batch();
+        for (key, value) in entries {
+            batch.insert(&self.db, key, value)?;
+        }
+        Ok(batch.commit(Durability::OsBuffer)?)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.db.flush()?;
+        Ok(self.db.persist(Durability::Disk)?)
+    }
+
+    fn reader(&self) -> Result<&Keyspace> {
+        Ok(&self.db)
+    }
+
+    fn scan(&self) -> Result<u64> {
+        self.db.iter().try_fold(0, |count, entry| {
+            entry?;
+            Ok(count + 1)
+        })
+    }
+
+    fn shape(&self) -> Result<String> {
+        let stats = self.db.stats();
+        let levels = stats.levels.iter().enumerate().filter(|(_, level)| level.tables > 0);
+        let levels = levels.map(|(number, level)| {
+            let (runs, tables) = (counted(level.runs, "run"), counted(level.tables, "table"));
+            format!("L{number} {runs} of {tables}")
+        });
+        Ok(levels.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Reader for &Keyspace {
+    fn get(&mut self, key: &Key, value: &mut Value) -> Result<bool> {
+        let found = Keyspace::get(self, key)?;
+        Ok(found.map(|found| copy_value(&found, value)).is_some())
+    }
+
+    fn contains_many(&mut self, keys: &[Key], answers: &mut Vec<bool>) -> Result<()> {
+        answers.clear();
+        for key in keys {
+            answers.push(self.contains_key(key)?);
+        }
+        Ok(())
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

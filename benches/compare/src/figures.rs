@@ -1,0 +1,128 @@
+//! What is measured, and the median of rounds.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{contestant::Contestant, task::Workload};
+
+/// Figures of one workload on one contestant. An operation is an entry written or a key asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// Operations measured.
+    pub(crate) operations: f64,
+    /// Real time per operation, in ns.
+    pub(crate) ns: f64,
+    /// CPU time of the thread that asks or writes, per operation, in ns.
+    pub(crate) cpu_ns: f64,
+    /// CPU time of all other threads, per operation, in ns.
+    pub(crate) background_cpu_ns: f64,
+    /// Latency in ns, the clock included, of a lookup, or of a whole batch.
+    pub(crate) p50_ns: f64,
+    /// The same: 99 of 100 stay below.
+    pub(crate) p99_ns: f64,
+    /// The same: 999 of 1,000 stay below.
+    pub(crate) p999_ns: f64,
+    /// Calls that read files, per operation. A page fault in a memory map is none.
+    pub(crate) read_calls: f64,
+    /// Bytes that they returned, per operation.
+    pub(crate) read_bytes: f64,
+    /// Bytes that came from the device, per operation, memory maps included.
+    pub(crate) device_bytes: f64,
+    /// Most memory that was resident, in bytes.
+    pub(crate) memory_peak_bytes: f64,
+    /// Memory resident at the end, in bytes, mapped files included.
+    pub(crate) memory_bytes: f64,
+    /// The part of it that belongs to no file.
+    pub(crate) memory_anonymous_bytes: f64,
+    /// Space of the store's files on the disk, in bytes, after it was closed.
+    pub(crate) space_bytes: f64,
+    /// Time to open the store, in ms.
+    pub(crate) open_ms: f64,
+    /// Time until the background was at rest, in ms: after the load and its flush, or after the warm-up.
+    pub(crate) settle_ms: f64,
+    /// Entries that another thread wrote per second meanwhile.
+    pub(crate) writes_per_second: f64,
+}
+
+impl Figures {
+    /// For each figure the median; of an even number the lower middle. There must be one.
+    pub(crate) fn median(rounds: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| {
+            let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            figures[(figures.len() - 1) / 2]
+        };
+        Self {
+            operations: of(|f| f.operations),
+            ns: of(|f| f.ns),
+            cpu_ns: of(|f| f.cpu_ns),
+            background_cpu_ns: of(|f| f.background_cpu_ns),
+            p50_ns: of(|f| f.p50_ns),
+            p99_ns: of(|f| f.p99_ns),
+            p999_ns: of(|f| f.p999_ns),
+            read_calls: of(|f| f.read_calls),
+            read_bytes: of(|f| f.read_bytes),
+            device_bytes: of(|f| f.device_bytes),
+            memory_peak_bytes: of(|f| f.memory_peak_bytes),
+            memory_bytes: of(|f| f.memory_bytes),
+            memory_anonymous_bytes: of(|f| f.memory_anonymous_bytes),
+            space_bytes: of(|f| f.space_bytes),
+            open_ms: of(|f| f.open_ms),
+            settle_ms: of(|f| f.settle_ms),
+            writes_per_second: of(|f| f.writes_per_second),
+        }
+    }
+}
+
+/// What one process reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Measurement {
+    pub(crate) contestant: Contestant,
+    pub(crate) workload: Workload,
+    pub(crate) round: u64,
+    /// What the store looked like, as far as the engine tells.
+    pub(crate) shape: String,
+    pub(crate) figures: Figures,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Figures that are all `figure`.
+    pub(crate) fn all(figure: f64) -> Figures {
+        let names = serde_json::to_value(Figures::median(&[zero()])).unwrap();
+        let figures = names.as_object().unwrap().keys().map(|name| (name.clone(), figure.into()));
+        serde_json::from_value(serde_json::Value::Object(figures.collect())).unwrap()
+    }
+
+    fn zero() -> Figures {
+        Figures {
+            operations: 0.0,
+            ns: 0.0,
+            cpu_ns: 0.0,
+            background_cpu_ns: 0.0,
+            p50_ns: 0.0,
+            p99_ns: 0.0,
+            p999_ns: 0.0,
+            read_calls: 0.0,
+            read_bytes: 0.0,
+            device_bytes: 0.0,
+            memory_peak_bytes: 0.0,
+            memory_bytes: 0.0,
+            memory_anonymous_bytes: 0.0,
+            space_bytes: 0.0,
+            open_ms: 0.0,
+            settle_ms: 0.0,
+            writes_per_second: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_median_is_taken_of_each_figure() {
+        let one = Figures { cpu_ns: 9.0, ..all(1.0) };
+        let two = Figures { cpu_ns: 8.0, ..all(3.0) };
+        let three = Figures { cpu_ns: 1.0, ..all(2.0) };
+        assert_eq!(Figures::median(&[one, two, three]), Figures { cpu_ns: 8.0, ..all(2.0) });
+        assert_eq!(Figures::median(&[all(1.0), all(2.0)]), all(1.0));
+    }
+}

@@ -1,0 +1,100 @@
+//! On what, with what and when was measured.
+
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::{
+    failure::Result,
+    process::{field, read},
+};
+
+/// The lock file from which this was compiled.
+const LOCK: &str = include_str!("../Cargo.lock");
+
+/// What a figure depends on besides the options.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) kernel: String,
+    /// Of the last minute, before the measurement.
+    pub(crate) load: String,
+    pub(crate) compiler: String,
+    /// UTC.
+    pub(crate) date: String,
+    pub(crate) versions: Vec<String>,
+}
+
+impl Machine {
+    pub(crate) fn look() -> Result<Self> {
+        let processors = read("/proc/cpuinfo")?;
+        let of_processor = |name: &str| {
+            let line = processors.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split(':').nth(1)).unwrap_or("unknown").trim().to_owned()
+        };
+        let (name, family, model) =
+            (of_processor("model name"), of_processor("cpu family"), of_processor("model\t"));
+        let load = read("/proc/loadavg")?;
+        Ok(Self {
+            processor: format!("{name}, family {family}, model {model}"),
+            cores: std::thread::available_parallelism()?.get(),
+            memory_bytes: field(&read("/proc/meminfo")?, "MemTotal:")? * 1024,
+            kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            load: load.split(' ').next().unwrap_or_default().to_owned(),
+            compiler: output("rustc", "--version").unwrap_or_else(|| "unknown".to_owned()),
+            date: output("date", "-u +%Y-%m-%d %H:%M").unwrap_or_else(|| "unknown".to_owned()),
+            versions: versions(),
+        })
+    }
+}
+
+/// What a command prints. It gets one or two arguments: the second one may hold spaces.
+fn output(command: &str, arguments: &str) -> Option<String> {
+    let output = Command::new(command).args(arguments.splitn(2, ' ')).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// The engines that were compiled, with their versions.
+fn versions() -> Vec<String> {
+    let compiled = [
+        ("sievedb", true),
+        ("rocksdb", cfg!(feature = "rocksdb")),
+        ("librocksdb-sys", cfg!(feature = "rocksdb")),
+        ("fjall", cfg!(feature = "fjall")),
+        ("redb", cfg!(feature = "redb")),
+        ("heed", cfg!(feature = "lmdb")),
+        ("lmdb-master-sys", cfg!(feature = "lmdb")),
+    ];
+    let compiled = compiled.into_iter().filter(|(_, compiled)| *compiled);
+    compiled.filter_map(|(name, _)| Some(format!("{name} {}", version(name)?))).collect()
+}
+
+/// The version of a package in the lock file.
+fn version(name: &str) -> Option<&'static str> {
+    let head = format!("name = \"{name}\"");
+    let mut lines = LOCK.lines().skip_while(|line| *line != head);
+    lines.nth(1)?.strip_prefix("version = \"")?.strip_suffix('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_those_of_the_lock_file() {
+        assert_eq!(version("sievedb"), Some(env!("CARGO_PKG_VERSION")));
+        assert_eq!(version("no-such-engine"), None);
+        assert!(versions().len() <= 7 && versions()[0].starts_with("sievedb "));
+    }
+
+    #[test]
+    fn the_machine_is_known() {
+        let machine = Machine::look().unwrap();
+        assert!(machine.cores > 0 && machine.memory_bytes > 1 << 28);
+        assert!(machine.date.starts_with("20"), "{}", machine.date);
+        assert!(!machine.processor.starts_with("unknown"), "{}", machine.processor);
+    }
+}

@@ -1,0 +1,31 @@
+//! What a lookup returns of the value that it found.
+
+use bytes::Bytes;
+use sievedb_sstable::FoundValue;
+
+/// What a lookup returns of the value that it found.
+pub(crate) trait Answer: Sized {
+    /// Of a value in a memtable.
+    fn of_memtable(value: &Bytes) -> Self;
+
+    /// Of a value in a block.
+    fn of_block(value: &FoundValue<'_>) -> Self;
+}
+
+/// The value, without a copy.
+impl Answer for Bytes {
+    fn of_memtable(value: &Bytes) -> Self {
+        value.clone()
+    }
+
+    fn of_block(value: &FoundValue<'_>) -> Self {
+        value.to_bytes()
+    }
+}
+
+/// That there is one. Touches neither the value nor its reference count.
+impl Answer for () {
+    fn of_memtable(_: &Bytes) -> Self {}
+
+    fn of_block(_: &FoundValue<'_>) -> Self {}
+}

@@ -1,0 +1,131 @@
+//! What a scan asks the filters of tables, to pass over those that have nothing for it.
+
+use std::ops::{Bound, Range};
+
+use sievedb_filter::key_hash;
+use sievedb_sstable::FilterState;
+
+use crate::{
+    iter::bounds::{KeyBounds, is_above, is_below},
+    prefix_extractor::NamedExtractor,
+    stats::{LevelCounters, ThreadCounters},
+    table::LiveTable,
+    version::Run,
+};
+
+/// What a scan asks the filters of tables.
+///
+/// They know nothing of range tombstones, so a table that is ruled out still hides entries of older
+/// ones by those it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScanQuestion<'a> {
+    prefix: PrefixQuestion,
+    /// The bounds, if there are two. Tables are hardly ever ruled out by one.
+    range: Option<(Bound<&'a [u8]>, Bound<&'a [u8]>)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum PrefixQuestion {
+    /// The keys within the bounds may have several prefixes, or none.
+    None,
+    /// They all have the prefix with this hash.
+    Hash(u64),
+    /// Only a function that is missing could tell.
+    Unknown,
+}
+
+impl<'a> ScanQuestion<'a> {
+    /// For the keys within `bounds`, in a store with this hash seed.
+    pub(crate) fn new(extractor: &NamedExtractor, bounds: &'a KeyBounds, hash_seed: u64) -> Self {
+        let start = bounds.common_prefix();
+        let prefix = match extractor {
+            NamedExtractor::None => PrefixQuestion::None,
+            NamedExtractor::Missing(_) if start.is_empty() => PrefixQuestion::None,
+            NamedExtractor::Missing(_) => PrefixQuestion::Unknown,
+            NamedExtractor::Present(extractor) => match extractor.prefix_of_all(start) {
+                Some(prefix) => {
+                    PrefixQuestion::Hash(key_hash(prefix, extractor.hash_seed(hash_seed)))
+                }
+                None => PrefixQuestion::None,
+            },
+        };
+        let (lower, upper) = bounds.as_slices();
+        let is_bounded = lower != Bound::Unbounded && upper != Bound::Unbounded;
+        Self { prefix, range: is_bounded.then_some((lower, upper)) }
+    }
+
+    /// Those tables of `window`, all tables of `run` that have a place within the bounds, that may have
+    /// entries there.
+    ///
+    /// Asks the first one and the last one: all keys of a table between two others are within the bounds,
+    /// so it cannot be ruled out.
+    pub(crate) fn narrow(
+        self,
+        run: &Run,
+        mut window: Range<usize>,
+        counters: &ThreadCounters,
+    ) -> Range<usize> {
+        let counters = &counters.levels[usize::from(run.level)];
+        let may_have = |index: usize| self.may_have_entries(&run.tables()[index], counters);
+        let tables = window.len();
+        if tables > 0 && !may_have(window.start) {
+            window.start += 1;
+        }
+        if tables > 1 && !may_have(window.end - 1) {
+            window.end -= 1;
+        }
+        window
+    }
+
+    /// Returns `false` only if the table has no entry for the scan.
+    fn may_have_entries(self, live: &LiveTable, counters: &LevelCounters) -> bool {
+        self.may_have_prefix(live, counters) && self.may_have_range(live, counters)
+    }
+
+    fn may_have_range(self, live: &LiveTable, counters: &LevelCounters) -> bool {
+        let Some((lower, upper)) = self.range else { return true };
+        let (smallest, largest) = (&live.meta.smallest, &live.meta.largest);
+        // Of a table in the window a bound beyond an end of the scan says what is in between.
+        if is_above(smallest, lower) || is_below(largest, upper) {
+            return true;
+        }
+        match &**live.filters().range {
+            FilterState::None => true,
+            FilterState::Unusable(_) => {
+                counters.range_unusable.add(1);
+                true
+            }
+            filter @ FilterState::Resident(_) => {
+                let maybe = filter.may_contain_keys(smallest, lower, upper);
+                counters.range_probes.add(1);
+                counters.range_negatives.add(u64::from(!maybe));
+                maybe
+            }
+        }
+    }
+
+    fn may_have_prefix(self, live: &LiveTable, counters: &LevelCounters) -> bool {
+        let hash = match self.prefix {
+            PrefixQuestion::None => return true,
+            PrefixQuestion::Unknown => {
+                counters.prefix_unusable.add(u64::from(live.meta.prefix_filter.is_some()));
+                return true;
+            }
+            PrefixQuestion::Hash(hash) => hash,
+        };
+        match &**live.filters().prefix {
+            FilterState::Resident(filter) => {
+                let maybe = filter.may_contain_hash(hash);
+                counters.prefix_probes.add(1);
+                counters.prefix_negatives.add(u64::from(!maybe));
+                maybe
+            }
+            // Or there is one, of another extractor.
+            FilterState::None if live.meta.prefix_filter.is_none() => true,
+            FilterState::Unusable(_) | FilterState::None => {
+                counters.prefix_unusable.add(1);
+                true
+            }
+        }
+    }
+}

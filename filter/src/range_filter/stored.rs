@@ -1,0 +1,114 @@
+//! The payload of a range filter's block, and the numbers of its trailer.
+//!
+//! The payload is words of 64 bits, little-endian: first the low bits of all codes, ascending, one
+//! after the other; then, in words of their own, a one for each code of a bucket and a zero behind
+//! it, for all buckets.
+//!
+//! | number         | meaning                                                                |
+//! |----------------|------------------------------------------------------------------------|
+//! | `prefix_bytes` | leading bytes that all keys have in common and that no point holds      |
+//! | `point_bytes`  | bytes of a key behind the prefix that make its point, 1 to 8            |
+//! | `codes`        | different codes; at most `key_count`, and 0 only if that is 0           |
+//! | `universe`     | codes are below this, 1 to `2^63`                                       |
+//! | `low_bits`     | low bits of a code, 0 to 62; the others are the number of its bucket    |
+//! | `seed`         | of the hash                                                            |
+//!
+//! `key_count` of the trailer is the number of different points.
+
+use alloc::vec::Vec;
+
+use super::RangeFilter;
+use super::coder::Coder;
+use super::elias_fano::{EliasFano, words};
+use super::key_points::POINT_BYTES_MAX;
+use super::shape::{POINTS_MAX, Shape, UNIVERSE_MAX};
+use crate::decode_error::DecodeError;
+use crate::huge_pages;
+
+/// What the payload needs to be read, but for the number of its points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    prefix_bytes: u64,
+    point_bytes: u8,
+    codes: u64,
+    shape: Shape,
+    seed: u64,
+}
+
+impl Header {
+    /// Names of the numbers of the trailer.
+    pub(crate) const NAMES: [&'static str; 6] =
+        ["prefix_bytes", "point_bytes", "codes", "universe", "low_bits", "seed"];
+
+    /// The numbers of the trailer.
+    pub(crate) fn numbers(&self) -> [u64; 6] {
+        let Shape { universe, low_bits } = self.shape;
+        [
+            self.prefix_bytes,
+            self.point_bytes.into(),
+            self.codes,
+            universe,
+            low_bits.into(),
+            self.seed,
+        ]
+    }
+
+    /// Of the numbers of the trailer.
+    pub(crate) fn from_numbers(numbers: [u64; 6], key_count: u64) -> Result<Self, DecodeError> {
+        let [prefix_bytes, point_bytes, codes, universe, low_bits, seed] = numbers;
+        let out_of_range = |what, value| Err(DecodeError::OutOfRange { what, value });
+        if !(1..=POINT_BYTES_MAX as u64).contains(&point_bytes) {
+            return out_of_range("bytes of a point", point_bytes);
+        }
+        if codes > key_count.min(POINTS_MAX) || (codes == 0) != (key_count == 0) {
+            return out_of_range("number of codes of the filter", codes);
+        }
+        if !(1..=UNIVERSE_MAX).contains(&universe) {
+            return out_of_range("universe of the filter", universe);
+        }
+        if low_bits >= u64::from(u64::BITS) - 1 {
+            return out_of_range("low bits of a code", low_bits);
+        }
+        let shape = Shape { universe, low_bits: low_bits as u32 };
+        Ok(Self { prefix_bytes, point_bytes: point_bytes as u8, codes, shape, seed })
+    }
+
+    /// Bytes of the words.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        let [lows, uppers] = words(self.codes, self.shape);
+        lows.saturating_add(uppers).saturating_mul(size_of::<u64>() as u64)
+    }
+}
+
+impl RangeFilter {
+    pub(crate) fn header(&self) -> Header {
+        let Self { ref codes, shape, seed, prefix_bytes, point_bytes, .. } = *self;
+        Header { prefix_bytes, point_bytes, codes: codes.len() as u64, shape, seed }
+    }
+
+    pub(crate) fn to_payload(&self) -> Vec<u8> {
+        self.codes.words().flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// The filter that a payload holds, of as many bytes as its header says.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the buckets do not hold as many codes as the header says.
+    pub(crate) fn from_payload(
+        header: &Header,
+        payload: &[u8],
+        key_count: u64,
+    ) -> Result<Self, DecodeError> {
+        let Header { prefix_bytes, point_bytes, codes, shape, seed } = *header;
+        let (payload, _) = payload.as_chunks();
+        // The payload was found to have as many bytes as both together.
+        let [low_words, _] = words(codes, shape).map(|words| words as usize);
+        let (lows, uppers) = payload.split_at(low_words);
+        let [lows, uppers] = [lows, uppers]
+            .map(|words| huge_pages::collected(words.iter().map(|word| u64::from_le_bytes(*word))));
+        let codes = EliasFano::checked(lows, uppers, codes as usize, shape)?;
+        let coder = Coder::new(shape.universe, seed);
+        Ok(Self { coder, codes, shape, seed, prefix_bytes, point_bytes, key_count })
+    }
+}

@@ -1,0 +1,76 @@
+//! A miss allocates nothing, and many keys a fixed number of buffers.
+
+use std::sync::Arc;
+
+use sievedb::{
+    Db,
+    fs::{Fs, MemoryFs},
+};
+use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
+
+use crate::corruption::allocation::{count_in, reset_largest};
+
+const KEYS: u32 = 20_000;
+
+/// Three runs of even numbers and a memtable with the last ones.
+fn three_runs() -> Db {
+    let keyspace = small_keyspace().memtable_bytes(8 << 20).table_bytes(64 << 10);
+    let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>)
+        .log_segment_bytes(64 << 20)
+        .log_bytes_max(256 << 20)
+        .block_cache_bytes(64 << 20);
+    let db = options.keyspace(keyspace).open(FOLDER).unwrap();
+    let insert = |keys: std::ops::Range<u32>| {
+        for number in keys.filter(|number| number % 2 == 0) {
+            db.insert(number.to_be_bytes(), [1; 20]).unwrap();
+        }
+    };
+    insert(0..KEYS);
+    db.compact().unwrap();
+    insert(0..KEYS / 10);
+    db.flush().unwrap();
+    insert(KEYS / 2..KEYS);
+    db.flush().unwrap();
+    insert(KEYS - 100..KEYS);
+    assert_eq!(db.stats().keyspaces[0].runs, 3);
+    // Brings all blocks into the cache, and this thread's counters into being.
+    for number in 0..KEYS {
+        db.get(number.to_be_bytes()).unwrap();
+    }
+    db
+}
+
+#[test]
+fn a_miss_allocates_nothing() {
+    reset_largest();
+    let db = three_runs();
+    let absent = || (1..KEYS).step_by(2).map(u32::to_be_bytes);
+    let calls: [(&str, &dyn Fn([u8; 4]) -> bool); 3] = [
+        ("get", &|key| db.get(key).unwrap().is_some()),
+        ("contains_key", &|key| db.contains_key(key).unwrap()),
+        // True for a false positive: not looked at.
+        ("may_contain", &|key| db.may_contain(key) && false),
+    ];
+    for (name, call) in calls {
+        let (found, allocations) = count_in(|| absent().filter(|key| call(*key)).count());
+        assert_eq!((found, allocations), (0, 0), "{name}");
+    }
+    let present = || (0..KEYS).step_by(2).map(u32::to_be_bytes);
+    let (found, allocations) =
+        count_in(|| present().filter(|key| db.contains_key(key).unwrap()).count());
+    assert_eq!((found, allocations), (KEYS as usize / 2, 0), "contains_key of a present key");
+}
+
+#[test]
+fn many_keys_allocate_what_few_do() {
+    let db = three_runs();
+    let allocations = |keys: std::ops::Range<u32>| {
+        let keys: Vec<_> = keys.map(u32::to_be_bytes).collect();
+        count_in(|| db.contains_many(&keys).unwrap().len()).1
+    };
+    let few = allocations(0..600);
+    let many = allocations(0..KEYS);
+    // Buffers of the first chunk may still have to grow in a later one.
+    assert!(many <= few + 12, "{few} allocations for 600 keys, {many} for {KEYS}");
+    assert!(few <= 24, "{few} allocations for 600 keys");
+}

@@ -1,0 +1,167 @@
+//! A filter that was built with another extractor is not asked, nor is a damaged one.
+
+use std::sync::{Arc, Mutex};
+
+use sievedb::{Db, Event, EventListener, PrefixExtractor, PrefixFunction, fs::MemoryFs};
+
+use super::{FOLDER, TwoParts, collect, keyspace, open, options, sum};
+
+fn key(number: u32) -> String {
+    format!("{:04}/{:02}/{number:06}", number % 97, number % 13)
+}
+
+/// Every key up to `keys` is found by each prefix of itself.
+fn check(db: &sievedb::Keyspace, keys: u32, name: &str) {
+    for number in (0..keys).step_by(7) {
+        let key = key(number);
+        for bytes in [1, 3, 4, 5, 6, 8, 9, 14] {
+            let found = db.prefix(&key[..bytes]).any(|entry| entry.unwrap().0 == key);
+            assert!(found, "{name}: {bytes} bytes do not find {key}");
+        }
+        assert_eq!(collect(db.range(&*key..=&*key)).len(), 1, "{name}: {key}");
+    }
+}
+
+fn write(db: &sievedb::Keyspace, keys: std::ops::Range<u32>) {
+    for number in keys {
+        db.insert(key(number), [7; 40]).unwrap();
+    }
+    db.flush().unwrap();
+}
+
+/// Fixed 4, fixed 6, none, separator, a function, fixed 4 again: tables of all of them are there.
+#[test]
+fn a_changed_extractor_loses_no_key() {
+    use PrefixExtractor::{Custom, FixedLength, Separator};
+    let fs = Arc::new(MemoryFs::new());
+    let extractors = [
+        Some(FixedLength(4)),
+        Some(FixedLength(6)),
+        None,
+        Some(Separator(b'/')),
+        Some(Custom(Arc::new(TwoParts))),
+        Some(FixedLength(4)),
+    ];
+    let mut keys = 0;
+    for (round, extractor) in extractors.into_iter().enumerate() {
+        let name = extractor.as_ref().map_or("none".to_owned(), PrefixExtractor::name);
+        let has_filters = extractor.is_some();
+        let db = open(&fs, extractor);
+        check(&db, keys, &name);
+        let unusable = sum(&db, |level| level.prefix_unusable);
+        assert_eq!(unusable > 0, has_filters && round > 0, "{name}: {unusable} not asked");
+        assert_eq!(db.stats().filters_unusable, 0, "{name}: they are not damaged");
+        write(&db, keys..keys + 100);
+        keys += 100;
+        check(&db, keys, &name);
+    }
+    let db = open(&fs, Some(Separator(b'/')));
+    db.compact().unwrap();
+    let before = sum(&db, |level| level.prefix_unusable);
+    check(&db, keys, "compacted");
+    assert_eq!(
+        sum(&db, |level| level.prefix_unusable),
+        before,
+        "a rewritten table has the new one"
+    );
+    assert!(sum(&db, |level| level.prefix_probes) > 0);
+}
+
+/// A function of the same name whose prefixes are not those of the stored filters must not be given;
+/// one of another name may.
+#[derive(Debug)]
+struct Renamed;
+
+impl PrefixFunction for Renamed {
+    fn name(&self) -> &str {
+        "renamed"
+    }
+
+    fn prefix_length(&self, key: &[u8]) -> Option<usize> {
+        (key.len() > 2).then_some(2)
+    }
+
+    fn determines_prefix(&self, start: &[u8]) -> bool {
+        start.len() > 2
+    }
+}
+
+#[test]
+fn a_missing_function_means_maybe_and_is_counted() {
+    let fs = Arc::new(MemoryFs::new());
+    let mut keys = 0;
+    let mut round = |functions: &[Arc<dyn PrefixFunction>], is_missing: bool| {
+        let with = functions.iter().cloned();
+        let db = with.fold(options(&fs), |options, function| options.prefix_function(function));
+        let db = db.open(FOLDER).unwrap();
+        let extractor = PrefixExtractor::Custom(Arc::new(TwoParts));
+        // An existing one keeps its options; only what `open` was told gives it a function.
+        let users = db.keyspace_with("users", &keyspace(Some(extractor))).unwrap();
+        check(&users, keys, "after opening");
+        write(&users, keys..keys + 300);
+        keys += 300;
+        users.compact().unwrap();
+        write(&users, keys..keys + 50);
+        keys += 50;
+        check(&users, keys, "after writing");
+        let [asked, unusable] =
+            [sum(&db, |level| level.prefix_probes), sum(&db, |level| level.prefix_unusable)];
+        assert_eq!((asked == 0, unusable > 0), (is_missing, is_missing), "{asked}, {unusable}");
+    };
+    round(&[Arc::new(TwoParts)], false);
+    round(&[Arc::new(Renamed)], true);
+    // Tables that were written meanwhile have no prefix filter at all.
+    round(&[Arc::new(Renamed), Arc::new(TwoParts)], false);
+}
+
+/// Counts the filters that were reported.
+#[derive(Debug, Default)]
+struct Reports(Mutex<usize>);
+
+impl EventListener for Reports {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::FilterUnusable { .. }) {
+            *self.0.lock().unwrap() += 1;
+        }
+    }
+}
+
+/// Where the prefix filter of a table lies: the list of the footer leads to it.
+fn prefix_filter(table: &[u8]) -> std::ops::Range<usize> {
+    let number = |at: usize| u64::from_le_bytes(table[at..at + 8].try_into().unwrap()) as usize;
+    let tail = table.len() - 64;
+    let list = number(tail)..tail;
+    let entry = list.step_by(18).find(|&at| table[at] == 4).expect("it has one");
+    number(entry + 2)..number(entry + 2) + number(entry + 10)
+}
+
+#[test]
+fn a_damaged_prefix_filter_means_maybe() {
+    let fs = Arc::new(MemoryFs::new());
+    let extractor = PrefixExtractor::FixedLength(4);
+    let db = open(&fs, Some(extractor.clone()));
+    write(&db, 0..100);
+    assert_eq!(db.stats().keyspaces[0].tables, 1);
+    drop(db);
+    let contents = fs.contents();
+    let path = contents.keys().find(|path| path.ends_with(".sst")).expect("there is a table");
+    let whole = contents[path].to_vec();
+    let filter = prefix_filter(&whole);
+    for at in filter {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        fs.replace(&**path, bytes).unwrap();
+        let reports = Arc::new(Reports::default());
+        let options = options(&fs).keyspace(keyspace(Some(extractor.clone())));
+        let db: Db = options.listener(reports.clone()).open(FOLDER).unwrap();
+        assert_eq!((db.stats().filters_unusable, *reports.0.lock().unwrap()), (1, 1), "byte {at}");
+        if at % 8 == 0 {
+            check(&db, 100, "damaged");
+        }
+        assert_eq!(db.prefix("9999").count(), 0);
+        assert!(sum(&db, |level| level.prefix_unusable) > 0, "byte {at}");
+        assert_eq!(sum(&db, |level| level.prefix_probes), 0, "byte {at}");
+        // Lookups have their own filter.
+        assert_eq!(sum(&db, |level| level.filter_unusable), 0, "byte {at}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Prefix filters: scans of one prefix find what they would find without, and read less.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod changed;
+mod equal;
+mod reads;
+
+use std::sync::Arc;
+
+use sievedb::{
+    Bytes, Db, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction, Range,
+    clock::ManualClock, fs::MemoryFs, stats::LevelStats,
+};
+
+const FOLDER: &str = "db";
+
+/// The two parts in front of the second slash, and the slashes.
+#[derive(Debug)]
+struct TwoParts;
+
+impl PrefixFunction for TwoParts {
+    fn name(&self) -> &str {
+        "two parts"
+    }
+
+    fn prefix_length(&self, key: &[u8]) -> Option<usize> {
+        let mut slashes = (0..key.len()).filter(|&at| key[at] == b'/');
+        slashes.nth(1).map(|at| at + 1)
+    }
+
+    fn determines_prefix(&self, start: &[u8]) -> bool {
+        self.prefix_length(start).is_some()
+    }
+}
+
+/// The first two bytes, but one byte if the second is a slash: prefixes of different lengths, and one
+/// that begins others.
+#[derive(Debug)]
+struct OneOrTwo;
+
+impl PrefixFunction for OneOrTwo {
+    fn name(&self) -> &str {
+        "one or two"
+    }
+
+    fn prefix_length(&self, key: &[u8]) -> Option<usize> {
+        match key {
+            [_] | [_, b'/', ..] => Some(1),
+            [_, _, ..] => Some(2),
+            [] => None,
+        }
+    }
+
+    fn determines_prefix(&self, start: &[u8]) -> bool {
+        start.len() >= 2
+    }
+}
+
+/// One of each kind.
+fn extractors() -> Vec<PrefixExtractor> {
+    vec![
+        PrefixExtractor::FixedLength(1),
+        PrefixExtractor::FixedLength(4),
+        PrefixExtractor::Separator(b'/'),
+        PrefixExtractor::Custom(Arc::new(TwoParts)),
+        PrefixExtractor::Custom(Arc::new(OneOrTwo)),
+    ]
+}
+
+fn keyspace(extractor: Option<PrefixExtractor>) -> KeyspaceOptions {
+    let options = KeyspaceOptions::new()
+        .memtable_bytes(16 << 10)
+        .table_bytes(8 << 10)
+        .base_level_bytes(16 << 10)
+        .block_bytes(1 << 10);
+    match extractor {
+        Some(extractor) => options.prefix_extractor(extractor),
+        None => options,
+    }
+}
+
+fn options(fs: &Arc<MemoryFs>) -> Options {
+    let options = Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()));
+    options.worker_threads(0).block_cache_bytes(0)
+}
+
+/// The store on `fs`, with that extractor from now on.
+fn open(fs: &Arc<MemoryFs>, extractor: Option<PrefixExtractor>) -> Db {
+    options(fs).keyspace(keyspace(extractor)).open(FOLDER).unwrap()
+}
+
+fn collect(range: Range) -> Vec<(Bytes, Bytes)> {
+    range.map(Result::unwrap).collect()
+}
+
+/// The sum over all levels.
+fn sum(db: &Db, of: impl Fn(&LevelStats) -> u64) -> u64 {
+    db.stats().levels.iter().map(of).sum()
+}
