@@ -7,8 +7,10 @@ use std::{
 
 use crate::{
     Error,
+    filter_policy::FilterPolicy,
     read::tree::Tree,
     store::filter_need::{DueFilter, TableFacts, due_filters},
+    store::filter_rebuild::Rebuilt,
     version::Version,
 };
 
@@ -27,8 +29,11 @@ pub(crate) struct FilterJobs {
 struct TreeJobs {
     /// The version that was looked through; a weak reference, so that its address is not used again.
     examined: Weak<Version>,
+    /// What was asked of its filters then.
+    policy: Option<FilterPolicy>,
     due: VecDeque<DueFilter>,
-    /// What was due, and is done: not to be done again if it is still not what was wanted.
+    /// What was due and made no difference, or brings the filter no nearer to the plan than it can come:
+    /// not to be done again.
     done: BTreeMap<u64, DueFilter>,
     /// Tables that could not be read, or whose filter could not be written.
     given_up: BTreeSet<u64>,
@@ -51,9 +56,10 @@ impl FilterJobs {
     }
 
     /// The claimed filter is in place, or not needed any more.
-    pub(crate) fn release(&mut self, tree: &Tree, due: &DueFilter) {
+    pub(crate) fn release(&mut self, tree: &Tree, due: &DueFilter, rebuilt: Rebuilt) {
         self.is_running = false;
-        if let Some(jobs) = self.trees.get_mut(&tree.id) {
+        let is_settled = rebuilt == Rebuilt::Installed && due.planned.is_none();
+        if let Some(jobs) = self.trees.get_mut(&tree.id).filter(|_| !is_settled) {
             jobs.done.insert(due.table_id, *due);
         }
     }
@@ -97,16 +103,21 @@ impl FilterJobs {
         for tree in trees {
             let view = tree.kept_view();
             let jobs = self.trees.entry(tree.id).or_default();
-            if jobs.examined.as_ptr() != Arc::as_ptr(&view.version) {
-                jobs.examine(tree, &view.version);
+            let policy = tree.options.filter_policy;
+            if jobs.policy != Some(policy) {
+                jobs.done.clear();
+            }
+            let is_new = jobs.examined.as_ptr() != Arc::as_ptr(&view.version);
+            if is_new || jobs.policy != Some(policy) {
+                jobs.examine(policy, &view.version);
             }
         }
     }
 }
 
 impl TreeJobs {
-    fn examine(&mut self, tree: &Tree, version: &Arc<Version>) {
-        self.examined = Arc::downgrade(version);
+    fn examine(&mut self, policy: FilterPolicy, version: &Arc<Version>) {
+        (self.examined, self.policy) = (Arc::downgrade(version), Some(policy));
         let metas = version.metas();
         let facts = version.tables().zip(&metas).map(|((_, _, live), meta)| {
             let filters = live.filters();
@@ -121,7 +132,7 @@ impl TreeJobs {
         let ids: BTreeSet<_> = metas.iter().map(|meta| meta.id).collect();
         self.done.retain(|id, _| ids.contains(id));
         self.given_up.retain(|id| ids.contains(id));
-        let due = due_filters(&tree.options.filter_policy, &facts).into_iter();
+        let due = due_filters(&policy, &facts).into_iter();
         let is_new = |due: &DueFilter| {
             !self.given_up.contains(&due.table_id) && self.done.get(&due.table_id) != Some(due)
         };

@@ -214,9 +214,12 @@ impl Store {
         due: &DueFilter,
         outcome: Result<Rebuilt>,
     ) -> bool {
-        let Err(error) = outcome else {
-            self.background.with_filters(|jobs| jobs.release(tree, due));
-            return true;
+        let error = match outcome {
+            Ok(rebuilt) => {
+                self.background.with_filters(|jobs| jobs.release(tree, due, rebuilt));
+                return true;
+            }
+            Err(error) => error,
         };
         if error.is_no_space() {
             let waiting = error.clone();

@@ -114,7 +114,7 @@ pub(crate) fn filter_place(bytes: &[u8]) -> Option<Range<usize>> {
     let tail = bytes.len() - TABLE_TAIL_BYTES;
     let list = number(bytes, tail) as usize;
     let mut entries = bytes[list..tail].chunks(FOOTER_ENTRY_BYTES);
-    let entry = entries.find(|entry| entry[0] == POINT_FILTER)?;
+    let entry = entries.find(|entry| entry[0] == *FILTERS.start())?;
     let start = number(entry, 2) as usize;
     Some(start..start + number(entry, 10) as usize)
 }
