@@ -172,10 +172,10 @@ fn others_may_write_meanwhile() {
                     let key = [b"w", &(number % 97).to_be_bytes()[..]].concat();
                     db.insert(key, [round as u8; 40]).unwrap();
                 }
-                if round % 3 == 0 {
-                    db.compact().unwrap()
+                if round.is_multiple_of(3) {
+                    db.compact().unwrap();
                 } else {
-                    db.flush().unwrap()
+                    db.flush().unwrap();
                 }
                 round += 1;
             }
