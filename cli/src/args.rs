@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    commands::{bench_misses, dump, get, put, rm, scan, stats},
+    commands::{bench_misses, dump, get, put, rm, scan, stats, verify},
     error::Result,
 };
 
@@ -31,6 +31,7 @@ enum Command {
     Scan(scan::Args),
     Stats(stats::Args),
     Dump(dump::Args),
+    Verify(verify::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,6 +50,7 @@ impl Args {
             Command::Scan(args) => args.run(out),
             Command::Stats(args) => args.run(out),
             Command::Dump(args) => args.run(out),
+            Command::Verify(args) => args.run(out),
         }
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Error {
     TooFewKeys { stored: u64, absent: u64, need: u64 },
     /// Answers or counters were wrong; the report names them.
     Faults { count: usize },
+    /// A store is not as it should be; the output lists how.
+    Problems { count: usize },
 }
 
 impl fmt::Display for Error {
@@ -42,6 +44,8 @@ impl fmt::Display for Error {
             Self::TooFewKeys { stored, absent, need } => {
                 write!(f, "{stored} keys to store and {absent} absent ones: {need} of each needed")
             }
+            Self::Problems { count: 1 } => write!(f, "the store has a problem"),
+            Self::Problems { count } => write!(f, "the store has {count} problems"),
             Self::Faults { count: 1 } => write!(f, "a result is wrong"),
             Self::Faults { count } => write!(f, "{count} results are wrong"),
         }

@@ -3,8 +3,11 @@
 use std::{ops::Deref, path::Path, sync::Arc};
 
 use crate::{
-    Batch, Durability, Keyspace, KeyspaceOptions, Options, Result, Snapshot,
-    keyspace_options::DEFAULT_KEYSPACE, stats::Stats, store::open_store::OpenStore,
+    Batch, Durability, Keyspace, KeyspaceOptions, Options, Result, Snapshot, VerifyProgress,
+    VerifyReport,
+    keyspace_options::DEFAULT_KEYSPACE,
+    stats::Stats,
+    store::{open_store::OpenStore, verify::verify_folder},
 };
 
 /// A store: ordered keys with values, in a folder.
@@ -159,12 +162,53 @@ impl Db {
         self.store().change_memory_budget(|budget| budget.filter_bytes_max = Some(bytes))
     }
 
+    /// Waits until there is nothing left to do in the background: no memtable waits for its flush, no
+    /// compaction is due, no filter is to be read back or built anew, and no obsolete file is left that
+    /// could go.
+    ///
+    /// Active memtables stay as they are: see [`flush`](Self::flush). While others write, new work may
+    /// come as fast as it is done, and the call may not return.
+    ///
+    /// # Errors
+    ///
+    /// Why some of it cannot be done: [`Error::Io`](crate::Error::Io) if the disk is full,
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). A filter that cannot be built is no error, see
+    /// [`Event::FilterNotRebuilt`](crate::Event::FilterNotRebuilt).
+    pub fn wait_for_background(&self) -> Result<()> {
+        self.store().wait_until_idle()
+    }
+
     /// What the store holds and what it did since it was opened.
     ///
     /// Adds up counters of all threads: about a microsecond for each, and for each table.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.store().stats()
+    }
+
+    /// Looks at every byte of the store, and lists everything that is not as it should be: the checksum
+    /// of each file and of each block, the order, bounds and counts of each table, whether the log can
+    /// be read, and whether each filter knows every key of its table.
+    ///
+    /// Reads all tables twice, past the block cache. Others may write meanwhile: the tables of this
+    /// moment are looked at, and the log up to here. While the log is read, at most
+    /// [`Options::log_bytes_max`], nothing else is recorded in the manifest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) if the folder cannot be listed. What is wrong with the files is
+    /// in the report.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(|_| ())
+    }
+
+    /// As [`verify`](Self::verify), and tells `on_progress` about every 256 KiB how far it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`verify`](Self::verify).
+    pub fn verify_with(&self, mut on_progress: impl FnMut(VerifyProgress)) -> Result<VerifyReport> {
+        self.store().verify(&mut on_progress)
     }
 
     fn store(&self) -> &crate::store::Store {
@@ -186,6 +230,24 @@ impl Options {
         let open = Arc::new(OpenStore::open(path.as_ref(), self)?);
         let tree = open.store().keyspace(DEFAULT_KEYSPACE, None)?;
         Ok(Db { default: Keyspace::new(open, tree) })
+    }
+}
+
+impl Options {
+    /// Looks at every byte of the store in the folder `path`, which is not open, as [`Db::verify`]
+    /// does. Goes on where an open would be refused, and writes nothing. Of the options the file system
+    /// counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Io`](crate::Error::Io)
+    /// if its folder cannot be listed or locked. What is wrong with the files is in the report.
+    pub fn verify(
+        &self,
+        path: impl AsRef<Path>,
+        mut on_progress: impl FnMut(VerifyProgress),
+    ) -> Result<VerifyReport> {
+        verify_folder(self, path.as_ref(), &mut on_progress)
     }
 }
 

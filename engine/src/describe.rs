@@ -15,8 +15,8 @@ use crate::{
     wal,
 };
 
-/// Describes the file `path` of a store field by field: a log segment, a manifest, a table or
-/// `CURRENT`, told apart by its name. Reads without a lock and writes nothing, so it may see the end
+/// Describes the file `path` of a store field by field: a log segment, a manifest, a table, a
+/// filter or `CURRENT`, told apart by its name. Reads without a lock and writes nothing, so it may see the end
 /// of a file that is being written. A damaged file is described up to the damage.
 ///
 /// # Errors
@@ -37,14 +37,22 @@ pub fn describe(path: &Path) -> Result<Annotation> {
             Ok(current.ok_or_else(missing)?.describe())
         }
         Some(FileName::Table(id)) => {
-            let files =
-                TableFiles::new(Arc::clone(&fs), ReadMode::Pread, 1, Arc::<Counters>::default());
-            Ok(sievedb_sstable::describe(&files.source(id, path.to_owned())?))
+            Ok(sievedb_sstable::describe(&table_files(&fs).source(id, path.to_owned())?))
+        }
+        Some(FileName::Filter(_)) => {
+            let source = table_files(&fs).source_once(path);
+            let source = source.map_err(|error| Error::io("open", path, error))?;
+            Ok(sievedb_sstable::describe_filter_file(&source))
         }
         Some(FileName::Lock | FileName::Temporary(_)) | None => {
             open()?;
-            let reason = "its name is not that of a table, log segment, manifest or CURRENT";
+            let reason =
+                "its name is not that of a table, filter, log segment, manifest or CURRENT";
             Err(Error::io("describe", path, io::Error::new(io::ErrorKind::InvalidInput, reason)))
         }
     }
+}
+
+fn table_files(fs: &Arc<dyn Fs>) -> TableFiles {
+    TableFiles::new(Arc::clone(fs), ReadMode::Pread, 1, Arc::<Counters>::default())
 }

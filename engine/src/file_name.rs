@@ -4,6 +4,7 @@
 //! |-------------------|---------------------------------------------------------------|
 //! | `000012.log`      | segment 12 of the write-ahead log                             |
 //! | `000012.sst`      | table 12                                                      |
+//! | `000012.filter`   | filter 12, of a table with another number                     |
 //! | `MANIFEST-000012` | manifest 12                                                   |
 //! | `CURRENT`         | names the manifest that counts                                |
 //! | `LOCK`            | held by the process that has the store open                   |
@@ -27,6 +28,8 @@ pub(crate) enum FileName<'a> {
     Log(u64),
     /// A table.
     Table(u64),
+    /// The filter of a table, in a file of its own.
+    Filter(u64),
     /// A manifest.
     Manifest(u64),
     /// The file that names the manifest.
@@ -47,6 +50,7 @@ impl<'a> FileName<'a> {
             _ if name.ends_with(".tmp") => Self::Temporary(name.strip_suffix(".tmp")?),
             _ if name.ends_with(".log") => Self::Log(id(name.strip_suffix(".log")?)?),
             _ if name.ends_with(".sst") => Self::Table(id(name.strip_suffix(".sst")?)?),
+            _ if name.ends_with(".filter") => Self::Filter(id(name.strip_suffix(".filter")?)?),
             _ => Self::Manifest(id(name.strip_prefix("MANIFEST-")?)?),
         };
         // A second spelling ("+12", "0000012") would name a file that nobody opens.
@@ -56,7 +60,7 @@ impl<'a> FileName<'a> {
     /// The number in the name, if it has one.
     pub(crate) const fn id(self) -> Option<u64> {
         match self {
-            Self::Log(id) | Self::Table(id) | Self::Manifest(id) => Some(id),
+            Self::Log(id) | Self::Table(id) | Self::Filter(id) | Self::Manifest(id) => Some(id),
             Self::Current | Self::Lock | Self::Temporary(_) => None,
         }
     }
@@ -72,6 +76,7 @@ impl fmt::Display for FileName<'_> {
         match self {
             Self::Log(id) => write!(f, "{id:06}.log"),
             Self::Table(id) => write!(f, "{id:06}.sst"),
+            Self::Filter(id) => write!(f, "{id:06}.filter"),
             Self::Manifest(id) => write!(f, "MANIFEST-{id:06}"),
             Self::Current => write!(f, "CURRENT"),
             Self::Lock => write!(f, "LOCK"),
@@ -89,6 +94,7 @@ mod tests {
         let cases = [
             (FileName::Log(12), "000012.log"),
             (FileName::Table(1_234_567), "1234567.sst"),
+            (FileName::Filter(7), "000007.filter"),
             (FileName::Manifest(ID_MAX), "MANIFEST-9223372036854775807"),
             (FileName::Current, "CURRENT"),
             (FileName::Lock, "LOCK"),
@@ -112,6 +118,8 @@ mod tests {
             "000012.log ",
             "00001a.sst",
             "-00012.sst",
+            "7.filter",
+            ".filter",
             ".log",
             "MANIFEST-",
             "MANIFEST-12",

@@ -66,6 +66,7 @@ pub mod stats;
 mod store;
 mod sync;
 mod table;
+mod verify_report;
 mod version;
 mod wal;
 
@@ -78,13 +79,14 @@ pub use error::{Error, Result};
 pub use filter_policy::{DEFAULT_FILTER_BITS_PER_KEY, FilterPolicy, FilterPolicyKind};
 pub use keyspace::Keyspace;
 pub use keyspace_options::{Compression, DEFAULT_KEYSPACE, KeyspaceOptions};
-pub use listener::{Event, EventListener};
+pub use listener::{Event, EventListener, FilterRebuildReason};
 pub use options::{Options, ReadMode};
 pub use range::{Keys, Range};
 pub use sievedb_format::{Annotation, Corruption, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
+pub use verify_report::{VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 
 /// The example of the README, tested.
 #[cfg(doctest)]

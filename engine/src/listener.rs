@@ -16,6 +16,11 @@ pub enum Event {
     TornTail { log_id: u64, offset: u64 },
     /// The filter of a table cannot be used, so every lookup in its range asks the table itself.
     FilterUnusable { keyspace: String, table_id: u64, reason: String },
+    /// The filter of a table was built anew, or removed if the policy wants none.
+    FilterRebuilt { keyspace: String, table_id: u64, reason: FilterRebuildReason },
+    /// The filter of a table was to be built anew, and that failed. It is not tried again before the
+    /// store is opened the next time, unless the table is compacted first.
+    FilterNotRebuilt { keyspace: String, table_id: u64, error: Error },
     /// A memtable became `bytes` bytes of tables on level 0.
     Flushed { keyspace: String, bytes: u64 },
     /// A compaction into `level` read `bytes_read` and wrote `bytes_written` bytes; both are 0 if
@@ -25,6 +30,18 @@ pub enum Event {
     NoSpace { error: Error },
     /// The store became read-only.
     ReadOnly { cause: Error },
+}
+
+/// Why a filter was built anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterRebuildReason {
+    /// It was damaged, missing, of an unknown kind, or made with another hash.
+    Unusable,
+    /// The table had none, and the policy wants one.
+    Missing,
+    /// It was another one than the policy wants.
+    OffPlan,
 }
 
 /// Receives the events of a store.

@@ -14,4 +14,8 @@ pub enum PlantedBug {
     DeleteOrphansEarly,
     /// A compaction drops tombstones that still hide older versions below.
     DropTombstoneEarly,
+    /// A filter is installed before its file is synced.
+    InstallFilterBeforeSync,
+    /// A filter that another one replaces is deleted before the manifest knows.
+    DeleteFilterEarly,
 }

@@ -32,10 +32,12 @@ pub enum FileKind {
     Table,
     /// The file that names the manifest.
     Current,
+    /// The filter of a table, in a file of its own.
+    Filter,
 }
 
 impl FileKind {
-    const ALL: [Self; 4] = [Self::Log, Self::Manifest, Self::Table, Self::Current];
+    const ALL: [Self; 5] = [Self::Log, Self::Manifest, Self::Table, Self::Current, Self::Filter];
 
     const fn magic(self) -> [u8; 8] {
         *match self {
@@ -43,6 +45,7 @@ impl FileKind {
             Self::Manifest => b"SieveMan",
             Self::Table => b"SieveSST",
             Self::Current => b"SieveCur",
+            Self::Filter => b"SieveFil",
         }
     }
 }

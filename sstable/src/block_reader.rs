@@ -30,6 +30,11 @@ impl BlockReader {
         Self { source, salt, place, content_bytes_max: 0 }
     }
 
+    /// What the table is read through.
+    pub(crate) fn source(&self) -> &dyn TableSource {
+        &*self.source
+    }
+
     /// No content of the table is longer.
     pub(crate) fn set_content_bytes_max(&mut self, bytes: u64) {
         self.content_bytes_max = bytes;

@@ -206,7 +206,13 @@ fn describe_trailer(bytes: u64, type_byte: u8, annotation: &mut Annotation) {
     annotation.field(type_at + 1..bytes, "checksum", "ok");
 }
 
-fn describe_filter(source: &dyn TableSource, offset: u64, bytes: u64, annotation: &mut Annotation) {
+/// Describes the filter block at `offset`, from where the annotation counts.
+pub(crate) fn describe_filter(
+    source: &dyn TableSource,
+    offset: u64,
+    bytes: u64,
+    annotation: &mut Annotation,
+) {
     let fits = offset.checked_add(bytes).is_some_and(|end| end <= source.len());
     let length = usize::try_from(bytes).ok().filter(|_| fits);
     match length.map(|length| source.read_at(offset, length)) {

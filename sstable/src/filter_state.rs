@@ -4,6 +4,7 @@ use std::{error, fmt, io};
 
 use bytes::Bytes;
 use sievedb_filter::{DecodeError, Expected, FilterArena, TableFilter, filter_block};
+use sievedb_format::Corruption;
 
 use crate::{identity::TableIdentity, source::TableSource};
 
@@ -79,7 +80,9 @@ impl FilterState {
 pub enum FilterUnusable {
     /// It could not be read.
     Io(io::Error),
-    /// It does not lie within the table, or not at a multiple of 64.
+    /// The header of its own file is damaged, or that of another file.
+    Header(Corruption),
+    /// It does not lie within its file, or not at a multiple of 64.
     Misplaced { offset: u64, bytes: u64 },
     /// Its checksum is `found`, and the manifest says `expected`: it is another filter.
     Replaced { expected: u32, found: u32 },
@@ -91,6 +94,7 @@ impl fmt::Display for FilterUnusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(_) => write!(f, "cannot read the filter"),
+            Self::Header(_) => write!(f, "the header of the filter's file was refused"),
             Self::Misplaced { offset, bytes } => {
                 write!(f, "a filter of {bytes} bytes cannot lie at byte {offset}")
             }
@@ -106,6 +110,7 @@ impl error::Error for FilterUnusable {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Io(source) => Some(source),
+            Self::Header(source) => Some(source),
             Self::Refused(source) => Some(source),
             Self::Misplaced { .. } | Self::Replaced { .. } => None,
         }

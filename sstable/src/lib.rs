@@ -13,6 +13,8 @@
 //! | [`cache`]      | which blocks are kept in memory, and what reading costs          |
 //! | [`filter_state`] | whether the filter can be used                                 |
 //! | [`stored_filter`] | the filter in the file, to be loaded whole or in part         |
+//! | [`filter_file`] | how a filter lies in a file of its own                         |
+//! | [`mod@verify`] | whether everything that a table holds is as it should be         |
 //! | [`properties`] | what a table says of itself as a whole                           |
 //! | [`block`], [`handle`], [`index`], [`footer`] | the bytes of the parts             |
 //! | [`mod@describe`] | the bytes and their meaning side by side                       |
@@ -44,6 +46,7 @@ pub mod cache;
 pub mod cursor;
 pub mod describe;
 pub mod error;
+pub mod filter_file;
 mod filter_keys;
 pub mod filter_state;
 pub mod footer;
@@ -59,6 +62,7 @@ mod range_filter;
 pub mod source;
 pub mod stored_filter;
 pub mod table;
+pub mod verify;
 pub mod writer;
 
 pub use block::FoundValue;
@@ -66,6 +70,7 @@ pub use cache::{BlockCache, BlockCounts, CacheUse};
 pub use cursor::TableCursor;
 pub use describe::describe;
 pub use error::ReadError;
+pub use filter_file::{describe_filter_file, write_filter_file};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
 pub use identity::TableIdentity;
 pub use options::{Compression, InvalidOption, TableOptions};
@@ -74,4 +79,5 @@ pub use properties::TableProperties;
 pub use source::{TableSink, TableSource};
 pub use stored_filter::StoredFilter;
 pub use table::Table;
+pub use verify::{Verified, file_checksum};
 pub use writer::{TableSummary, TableWriter};

@@ -8,6 +8,7 @@ use sievedb_filter::{
 };
 
 use crate::{
+    filter_file::check_header,
     filter_state::{FilterPlace, FilterUnusable},
     identity::TableIdentity,
     source::TableSource,
@@ -48,6 +49,22 @@ impl StoredFilter {
             trailer: trailer.map_err(FilterUnusable::Refused)?,
             arena: arena.clone(),
         })
+    }
+
+    /// The same for the file `file_id` that holds nothing but this filter.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterUnusable`].
+    pub fn open_file(
+        source: Arc<dyn TableSource>,
+        identity: &TableIdentity,
+        file_id: u64,
+        place: FilterPlace,
+        arena: &FilterArena,
+    ) -> Result<Self, FilterUnusable> {
+        check_header(&*source, identity.store_id, file_id)?;
+        Self::open(source, identity, place, arena)
     }
 
     /// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other

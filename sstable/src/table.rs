@@ -158,6 +158,11 @@ impl Table {
         self.properties.index_levels == 2
     }
 
+    /// Reads its blocks past the cache.
+    pub(crate) fn blocks(&self) -> &BlockReader {
+        &self.blocks
+    }
+
     /// The resident part of the index.
     pub(crate) fn top_index(&self) -> &Block {
         &self.top_index

@@ -7,7 +7,7 @@ use std::{
 };
 
 use sievedb::{
-    Durability, Options,
+    Db, Durability, Options,
     fs::{Loss, MemoryFs},
 };
 
@@ -77,6 +77,7 @@ pub fn check_state(
     guarded(|| {
         let options = opening(Arc::clone(disk));
         let mut recorder = Recorder::recover(Arc::clone(disk), options, history, cut.point())?;
+        check_filters(recorder.db())?;
         recorder.number_values_from(1 << 32);
         match cut.after() {
             After::Reopen => {}
@@ -86,6 +87,11 @@ pub fn check_state(
                 recorder.remove(DEFAULT, "b");
                 recorder.compact();
                 recorder.check();
+                recorder.wait_for_background();
+                let report = recorder.db().verify().map_err(|error| format!("{error:?}"))?;
+                if !report.is_good() {
+                    return Err(report.to_string());
+                }
             }
         }
         recorder.reopen();
@@ -94,10 +100,19 @@ pub fn check_state(
     })
 }
 
+/// No crash damages a filter: it is durable before the manifest names it, and as long as it does.
+fn check_filters(db: &Db) -> Result<(), String> {
+    match db.stats().filters_unusable {
+        0 => Ok(()),
+        count => Err(format!("{count} filters cannot be used")),
+    }
+}
+
 /// Opens the store on `disk`, reads it and closes it.
 fn read(opening: &Opening, disk: &Arc<MemoryFs>, history: &History) -> Result<Model, String> {
     let opened = opening(Arc::clone(disk)).open(FOLDER);
     let db = opened.map_err(|error| format!("the store cannot be opened: {error:?}"))?;
+    check_filters(&db)?;
     observe(&db, history.keys()).map_err(|error| error.to_string())
 }
 

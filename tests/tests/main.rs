@@ -4,6 +4,7 @@ mod corruption;
 mod crash;
 mod faults;
 mod filter_budget;
+mod filter_files;
 mod filter_plan;
 mod full_disk;
 mod lifetime;

@@ -4,12 +4,12 @@ use std::{io::Write, path::PathBuf};
 
 use crate::error::Result;
 
-/// Prints the bytes of a file of a store (table, log segment, manifest) with their meaning.
+/// Prints the bytes of a file of a store (table, filter, log segment, manifest) with their meaning.
 ///
 /// Shows what it can of a damaged file. The store may be open meanwhile.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A `.sst` or `.log` file, `MANIFEST-...` or `CURRENT`.
+    /// A `.sst`, `.filter` or `.log` file, `MANIFEST-...` or `CURRENT`.
     file: PathBuf,
 }
 

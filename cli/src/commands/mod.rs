@@ -7,6 +7,7 @@ pub(crate) mod put;
 pub(crate) mod rm;
 pub(crate) mod scan;
 pub(crate) mod stats;
+pub(crate) mod verify;
 
 use std::path::{Path, PathBuf};
 
@@ -48,8 +49,14 @@ impl KeyspaceArgs {
 
 /// Opens the store in the folder `path`, which must be there.
 fn open_store(path: &Path) -> Result<Db> {
-    if !path.join(CURRENT).exists() {
-        return Err(Error::NoStore { path: path.to_owned() });
-    }
+    check_store(path)?;
     Ok(Db::open(path)?)
+}
+
+/// Refuses a folder without a store.
+fn check_store(path: &Path) -> Result<()> {
+    if path.join(CURRENT).exists() {
+        return Ok(());
+    }
+    Err(Error::NoStore { path: path.to_owned() })
 }

@@ -32,7 +32,6 @@
 //! | [`rebuild`]  | which filters are far off that                   |
 //! | [`choice`]   | the filter of new tables                         |
 
-#![cfg_attr(not(test), expect(dead_code, unused_imports, reason = "no filter is rebuilt yet"))]
 
 mod choice;
 mod curve;

@@ -34,6 +34,7 @@ pub(crate) struct RunTarget {
 /// What should be in memory of a table's filter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TableTarget {
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests tell tables apart by it"))]
     pub(crate) id: u64,
     /// The very value of the shape if nothing is to be done.
     pub(crate) residence: Residence,
@@ -46,6 +47,7 @@ pub(crate) struct TableTarget {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rebuild {
     /// Index in the shape.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests tell keyspaces apart by it"))]
     pub(crate) keyspace: usize,
     pub(crate) table_id: u64,
     pub(crate) choice: FilterChoice,

@@ -5,10 +5,10 @@ use std::{path::PathBuf, sync::Arc};
 use sievedb_format::{Annotation, Corruption, annotation::printable};
 
 use super::edit::{
-    FLUSHED, HASH_SEED, KEYSPACE_CHANGED, KEYSPACE_CREATED, KEYSPACE_DROPPED, KeyspaceChanged,
-    KeyspaceCreated, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR, LOG_MARK, NEXT_FILE_ID,
-    NEXT_KEYSPACE_ID, STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED,
-    decode_keyspace, decode_keyspace_change, decode_table,
+    FILTER_REPLACED, FLUSHED, FilterReplaced, HASH_SEED, KEYSPACE_CHANGED, KEYSPACE_CREATED,
+    KEYSPACE_DROPPED, KeyspaceChanged, KeyspaceCreated, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR,
+    LOG_MARK, NEXT_FILE_ID, NEXT_KEYSPACE_ID, STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED,
+    TABLE_REMOVED, decode_filter, decode_keyspace, decode_keyspace_change, decode_table,
 };
 use crate::{
     Result,
@@ -83,6 +83,7 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
         LOG_MARK => {
             ("log_mark", pair("synced mark", |file, offset| format!("file {file} up to {offset}")))
         }
+        FILTER_REPLACED => ("filter_replaced", describe_filter(field)),
         _ => ("unknown", Ok(printable(field.value))),
     }
 }
@@ -97,18 +98,26 @@ fn describe_keyspace_change(field: &Field<'_>) -> Result<String, Corruption> {
     Ok(format!("{id} options {}", printable(&options)))
 }
 
+fn describe_filter(field: &Field<'_>) -> Result<String, Corruption> {
+    let FilterReplaced { keyspace, id, place } = decode_filter(field)?;
+    Ok(format!("keyspace {keyspace} table {id}, {}", filter_place("filter", place)))
+}
+
+fn filter_place(name: &str, place: Option<FilterPlace>) -> String {
+    place.map_or_else(
+        || format!("no {name}"),
+        |FilterPlace { file_id, offset, bytes, .. }| {
+            format!("{name} in {file_id} at {offset} of {bytes} bytes")
+        },
+    )
+}
+
 fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
     let (keyspace, table) = decode_table(field)?;
-    let say = |name: &str, place: FilterPlace| {
-        let FilterPlace { file_id, offset, bytes, .. } = place;
-        format!("{name} in {file_id} at {offset} of {bytes} bytes")
-    };
-    let mut filters = table.filter.map_or("no filter".to_owned(), |place| say("filter", place));
+    let mut filters = filter_place("filter", table.filter);
     let others = [("prefix filter", table.prefix_filter), ("range filter", table.range_filter)];
-    for (name, place) in others {
-        if let Some(place) = place {
-            filters = format!("{filters}, {}", say(name, place));
-        }
+    for (name, place) in others.into_iter().filter(|(_, place)| place.is_some()) {
+        filters = format!("{filters}, {}", filter_place(name, place));
     }
     Ok(format!(
         "keyspace {keyspace} table {} level {} run {}, {} bytes, checksum {:016x}, salt {:016x}, \

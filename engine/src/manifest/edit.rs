@@ -17,10 +17,11 @@
 //! | 13, required | keyspace, id, level, run varints; often | a table in another run              |
 //! | 14, required | keyspace, sequence varints; often | every entry up to there is in tables      |
 //! | 15, optional | two varints         | synced mark of the log: file id, offset                 |
+//! | 16, optional | keyspace, id varints, then the place as in [`super::table_field`], or nothing; often | a table has this point filter from now on, or none |
 //! | 17, required | id varint, options prefixed; often | other options of a keyspace             |
 //!
-//! They are applied in this order: keyspaces created and changed, tables removed, moved, added, flushes,
-//! keyspaces dropped, logs; whatever the order of their bytes.
+//! They are applied in this order: keyspaces created and changed, tables removed, moved, added, filters
+//! replaced, flushes, keyspaces dropped, logs; whatever the order of their bytes.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use crate::{
         Position,
         fields::{EncodeFields, Field, Fields, optional, required, set_once},
     },
-    table::TableMeta,
+    table::{FilterPlace, TableMeta},
 };
 
 pub(super) const STORE_ID: u64 = required(1);
@@ -50,6 +51,7 @@ pub(super) const TABLE_REMOVED: u64 = required(12);
 pub(super) const TABLE_MOVED: u64 = required(13);
 pub(super) const FLUSHED: u64 = required(14);
 pub(super) const LOG_MARK: u64 = optional(15);
+pub(super) const FILTER_REPLACED: u64 = optional(16);
 pub(super) const KEYSPACE_CHANGED: u64 = required(17);
 
 /// A change of the manifest's state, applied as a whole or not at all.
@@ -83,6 +85,8 @@ pub(crate) struct VersionEdit {
     pub(crate) tables_removed: Vec<(u64, u64)>,
     /// Tables that are in another run from now on.
     pub(crate) tables_moved: Vec<TableMoved>,
+    /// Tables that have another filter from now on.
+    pub(crate) filters_replaced: Vec<FilterReplaced>,
     /// Keyspaces all of whose entries up to a sequence number are in tables. Never falls.
     pub(crate) flushed: Vec<(u64, SequenceNumber)>,
     /// Up to where the log is known to be durable. A lower one changes nothing.
@@ -115,6 +119,16 @@ pub(crate) struct TableMoved {
     pub(crate) level: u8,
     /// The new run within the level.
     pub(crate) run: u64,
+}
+
+/// A table whose filter changes without the table being rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FilterReplaced {
+    pub(crate) keyspace: u64,
+    /// The table.
+    pub(crate) id: u64,
+    /// Where the new filter lies; `None` if the table has none any more.
+    pub(crate) place: Option<FilterPlace>,
 }
 
 impl VersionEdit {
@@ -170,6 +184,15 @@ impl VersionEdit {
         }
         for &TableMoved { keyspace, id, level, run } in &self.tables_moved {
             out.put_varints_field(TABLE_MOVED, &[keyspace, id, level.into(), run]);
+        }
+        for &FilterReplaced { keyspace, id, place } in &self.filters_replaced {
+            nested.clear();
+            nested.put_varint(keyspace);
+            nested.put_varint(id);
+            if let Some(place) = place {
+                table_field::encode_place(place, &mut nested);
+            }
+            out.put_field(FILTER_REPLACED, &nested);
         }
         for &(keyspace, sequence) in &self.flushed {
             out.put_varints_field(FLUSHED, &[keyspace, sequence]);
@@ -245,6 +268,10 @@ impl VersionEdit {
                 let [file_id, offset] = field.varints("synced mark")?;
                 set_once(&mut self.log_mark, Position { file_id, offset }, "synced mark")
             }
+            FILTER_REPLACED => {
+                self.filters_replaced.push(decode_filter(field)?);
+                Ok(())
+            }
             _ => field.skip("field of a version edit"),
         }
     }
@@ -285,5 +312,17 @@ pub(super) fn decode_table(field: &Field<'_>) -> Result<(u64, Arc<TableMeta>), C
         let keyspace = decoder.varint("keyspace id")?;
         let rest = decoder.take("table", decoder.rest().len())?;
         Ok((keyspace, Arc::new(table_field::decode(rest)?)))
+    })
+}
+
+/// Reads the value of a [`FILTER_REPLACED`] field.
+pub(super) fn decode_filter(field: &Field<'_>) -> Result<FilterReplaced, Corruption> {
+    field.read("replaced filter", |decoder| {
+        let keyspace = decoder.varint("keyspace id")?;
+        let id = decoder.varint("table id")?;
+        let has_place = !decoder.is_empty();
+        let what = "filter place";
+        let place = has_place.then(|| table_field::decode_place(decoder, what)).transpose()?;
+        Ok(FilterReplaced { keyspace, id, place })
     })
 }

@@ -23,7 +23,7 @@ mod table_field;
 mod tests;
 
 pub(crate) use current::Current;
-pub(crate) use edit::{KeyspaceChanged, KeyspaceCreated, TableMoved, VersionEdit};
+pub(crate) use edit::{FilterReplaced, KeyspaceChanged, KeyspaceCreated, TableMoved, VersionEdit};
 pub(crate) use file::ManifestFile;
 pub(crate) use load::load;
 pub(crate) use state::{KeyspaceState, ManifestState};

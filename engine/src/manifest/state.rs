@@ -7,7 +7,7 @@ use std::{
 
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
-use super::edit::{KeyspaceCreated, TableMoved, VersionEdit};
+use super::edit::{FilterReplaced, KeyspaceCreated, TableMoved, VersionEdit};
 use crate::{file_name::ID_MAX, log::Position, table::TableMeta, version::LEVELS};
 
 /// What a store remembers.
@@ -103,6 +103,9 @@ impl ManifestState {
                 return Err(Corruption::Order { what: "table that is there already" });
             }
         }
+        for &replaced in &edit.filters_replaced {
+            self.replace_filter(replaced)?;
+        }
         for &(keyspace, sequence) in &edit.flushed {
             let flushed = &mut self.keyspace(keyspace)?.flushed;
             if sequence < *flushed || sequence > SEQUENCE_MAX {
@@ -166,6 +169,17 @@ impl ManifestState {
             }
         }
         self.logs = self.logs.split_off(&self.log_floor);
+        Ok(())
+    }
+
+    fn replace_filter(&mut self, replaced: FilterReplaced) -> Result<(), Corruption> {
+        let FilterReplaced { keyspace, id, place } = replaced;
+        if let Some(place) = place {
+            self.check_file_id(place.file_id)?;
+        }
+        let table = self.keyspace(keyspace)?.tables.get_mut(&id);
+        let table = table.ok_or(Corruption::Missing { what: "table of a replaced filter" })?;
+        Arc::make_mut(table).filter = place;
         Ok(())
     }
 

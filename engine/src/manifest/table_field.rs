@@ -21,7 +21,7 @@
 //! 6, 7 and 12 to 15 may be missing. Without 6, 14 or 15 a table has no such filter, which costs reads
 //! and no answers.
 
-use sievedb_format::{Corruption, Encode, SEQUENCE_MAX};
+use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX};
 
 use crate::{
     log::fields::{EncodeFields, Field, Fields, optional, required, set_once},
@@ -70,24 +70,36 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
 }
 
 fn put_filter_place(tag: u64, place: Option<FilterPlace>, out: &mut Vec<u8>) {
-    if let Some(FilterPlace { file_id, offset, bytes, checksum }) = place {
-        let mut place = Vec::with_capacity(24);
-        place.put_varint(file_id);
-        place.put_varint(offset);
-        place.put_varint(bytes);
-        place.put_u32(checksum);
-        out.put_field(tag, &place);
+    if let Some(place) = place {
+        let mut bytes = Vec::with_capacity(24);
+        encode_place(place, &mut bytes);
+        out.put_field(tag, &bytes);
     }
 }
 
 fn read_filter_place(field: &Field<'_>, what: &'static str) -> Result<FilterPlace, Corruption> {
-    field.read(what, |decoder| {
-        Ok(FilterPlace {
-            file_id: decoder.varint(what)?,
-            offset: decoder.varint(what)?,
-            bytes: decoder.varint(what)?,
-            checksum: decoder.u32(what)?,
-        })
+    field.read(what, |decoder| decode_place(decoder, what))
+}
+
+/// Appends the place of a filter.
+pub(super) fn encode_place(place: FilterPlace, out: &mut Vec<u8>) {
+    let FilterPlace { file_id, offset, bytes, checksum } = place;
+    out.put_varint(file_id);
+    out.put_varint(offset);
+    out.put_varint(bytes);
+    out.put_u32(checksum);
+}
+
+/// Reads the place of a filter.
+pub(super) fn decode_place(
+    decoder: &mut Decoder<'_>,
+    what: &'static str,
+) -> Result<FilterPlace, Corruption> {
+    Ok(FilterPlace {
+        file_id: decoder.varint(what)?,
+        offset: decoder.varint(what)?,
+        bytes: decoder.varint(what)?,
+        checksum: decoder.u32(what)?,
     })
 }
 

@@ -29,7 +29,7 @@ pub struct Stats {
     pub filters_unusable: u64,
     /// Tables of whose filter only a part is in memory, or nothing, for want of room.
     pub filters_not_whole: u64,
-    /// Flushes, compactions and trivial moves done.
+    /// Flushes, compactions, trivial moves and filters rebuilt.
     pub background: BackgroundStats,
     /// Log segments that exist.
     pub log_segments: u64,
@@ -173,6 +173,8 @@ pub struct BackgroundStats {
     pub compactions: u64,
     /// Compactions that only moved tables to another level.
     pub trivial_moves: u64,
+    /// Filters built anew for tables that there were already, or removed.
+    pub filters_rebuilt: u64,
     /// Bytes of tables written by flushes.
     pub flush_bytes_written: u64,
     /// Bytes of tables read by compactions.

@@ -1,8 +1,8 @@
 //! Who does flushes and compactions, and when.
 //!
 //! Workers take one step at a time: unlink what is obsolete, else flush, else compact, else bring filters
-//! to their plan. Without
-//! workers the same steps are taken on the thread whose write made them necessary.
+//! to their plan, else build a filter anew. Without workers the same steps are taken on the thread whose
+//! write made them necessary.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,6 +20,8 @@ use crate::{
     stats::BackgroundStats,
     store::Store,
     store::compact::Chosen,
+    store::filter_jobs::FilterJobs,
+    store::filter_need::DueFilter,
     sync::{Condvar, Mutex, MutexGuard},
 };
 
@@ -74,6 +76,7 @@ struct State {
     whole: WholeRequests,
     /// Requests for that so far.
     whole_count: u64,
+    filters: FilterJobs,
     no_space: Option<Error>,
     done: BackgroundStats,
 }
@@ -85,6 +88,7 @@ enum Job {
     Flush(Arc<Tree>),
     Compact(Arc<Tree>, Compaction),
     FitFilters,
+    RebuildFilter(Arc<Tree>, DueFilter),
 }
 
 impl Background {
@@ -98,7 +102,10 @@ impl Background {
 
     /// There may be room again on a full disk: the next worker tries.
     pub(crate) fn retry(&self) {
-        self.state.lock().no_space = None;
+        let mut state = self.state.lock();
+        state.no_space = None;
+        state.filters.retry();
+        drop(state);
         self.room.notify_all();
         self.wake();
     }
@@ -108,6 +115,18 @@ impl Background {
         self.state.lock().shut_down = true;
         self.room.notify_all();
         self.wake();
+    }
+
+    /// Whether the store is about to close.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.state.lock().shut_down
+    }
+
+    /// Looks at the filters that are to be built anew. Whoever waits for them looks again.
+    pub(crate) fn with_filters<T>(&self, look: impl FnOnce(&mut FilterJobs) -> T) -> T {
+        let looked = look(&mut self.state.lock().filters);
+        self.progress.notify_all();
+        looked
     }
 
     /// The body of a worker thread.
@@ -129,6 +148,10 @@ impl Background {
                 // Whatever there is to do, and not for `work`: what a failed step leaves behind is
                 // unlinked, which wakes the others, and they would try the same at once.
                 background.room.wait_for(&mut state, NO_SPACE_RETRY);
+            } else if !worked && state.filters.why_put_off().is_some() {
+                // Flushes and compactions found room: they are not to wait for filters.
+                background.work.wait_for(&mut state, NO_SPACE_RETRY);
+                state.filters.retry();
             } else if !worked && seen == Some(state.wakes) {
                 match store.residency.wait_max() {
                     Some(most) => {
@@ -212,6 +235,10 @@ impl Store {
                 self.fit_filters();
                 Ok(())
             }
+            Job::RebuildFilter(tree, due) => {
+                let rebuilt = self.rebuild_filter(tree, due);
+                return self.release_filter(tree, due, rebuilt);
+            }
         };
         self.release(&job, outcome)
     }
@@ -239,7 +266,10 @@ impl Store {
             state.fitting = true;
             return Some(Job::FitFilters);
         }
-        job
+        job.or_else(|| {
+            let (tree, due) = state.filters.claim(&trees)?;
+            Some(Job::RebuildFilter(tree, due))
+        })
     }
 
     fn claim_compaction(
@@ -275,7 +305,8 @@ impl Store {
         }
         let mut state = self.background.state.lock();
         match job {
-            Job::Unlink => {}
+            // A filter is given back by `release_filter`.
+            Job::Unlink | Job::RebuildFilter(..) => {}
             Job::FitFilters => state.fitting = false,
             Job::Flush(tree) => {
                 state.flushing.remove(&tree.id);
@@ -329,6 +360,48 @@ impl Store {
             }
             self.background.progress.wait(&mut state);
         }
+    }
+
+    /// Waits until there is no background work that could be done now.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_for_work`](Self::wait_for_work).
+    pub(crate) fn wait_until_idle(&self) -> Result<()> {
+        self.background.retry();
+        self.run_inline();
+        let mut state = self.background.state.lock();
+        loop {
+            self.check_writable()?;
+            if self.is_idle(&mut state) {
+                break;
+            }
+            if state.shut_down {
+                return Err(Error::Closed);
+            }
+            if let Some(error) = state.no_space.as_ref().or(state.filters.why_put_off()) {
+                return Err(error.clone());
+            }
+            self.background.progress.wait(&mut state);
+        }
+        drop(state);
+        self.unlink_obsolete();
+        Ok(())
+    }
+
+    fn is_idle(&self, state: &mut State) -> bool {
+        let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        let is_busy = |tree: &Arc<Tree>| {
+            !tree.view().frozen.is_empty()
+                || !matches!(self.choose_compaction(tree, &[], None), Chosen::Nothing)
+        };
+        state.flushing.is_empty()
+            && state.running.is_empty()
+            && state.whole.is_empty()
+            && !trees.iter().any(is_busy)
+            && !state.fitting
+            && !self.filters_are_due()
+            && state.filters.is_idle(&trees)
     }
 
     /// Removes files that nothing needs. A failure is no harm: they are orphans when the store is

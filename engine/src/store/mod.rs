@@ -12,13 +12,20 @@
 //! | [`flush`]        | memtables become tables                                            |
 //! | [`compact`]      | compactions are chosen and carried out                             |
 //! | [`table_output`] | entries in order become tables                                     |
+//! | [`filter_need`]  | which tables should get another filter                             |
+//! | [`filter_jobs`]  | which of these filters are built next, and which not again         |
+//! | [`filter_rebuild`] | a filter is built anew and put in place                          |
 //! | [`install`]      | a change of tables becomes durable and then visible                |
 //! | [`residency`]    | filters are kept in memory as the plan says                        |
+//! | [`verify`], [`verify_table`] | every byte is looked at                                |
 //! | [`stats`]        | what the store holds                                               |
 
 pub(crate) mod background;
 mod commit;
 mod compact;
+mod filter_jobs;
+mod filter_need;
+mod filter_rebuild;
 mod flush;
 mod install;
 pub(crate) mod keyspace_set;
@@ -29,6 +36,8 @@ pub(crate) mod residency;
 mod stats;
 mod table_output;
 mod throttle;
+pub(crate) mod verify;
+mod verify_table;
 
 use std::{
     collections::BTreeMap,

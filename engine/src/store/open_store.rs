@@ -43,11 +43,7 @@ impl OpenStore {
         let absolute = options.fs.absolute(folder);
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
         create_folder(&*options.fs, folder)?;
-        let lock_path = FileName::Lock.path(folder);
-        let lock = options.fs.lock(&lock_path).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => Error::Locked { path: folder.to_owned() },
-            _ => Error::io("lock", lock_path, error),
-        })?;
+        let lock = lock_folder(&*options.fs, folder)?;
         let recovered = recovery::read(&options, folder)?;
         let early = options.has_bug(crate::planted::PlantedBug::DeleteOrphansEarly);
         let beginning = recovery::take_over(&options, folder, recovered, early)?;
@@ -92,6 +88,19 @@ impl Store {
         let edit = VersionEdit { log_mark: Some(end), ..VersionEdit::default() };
         self.edit_manifest(|_| Some(edit), |_| ())
     }
+}
+
+/// Locks the store in `folder`.
+///
+/// # Errors
+///
+/// [`Error::Locked`] if somebody has it open, [`Error::Io`].
+pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
+    let path = FileName::Lock.path(folder);
+    fs.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Locked { path: folder.to_owned() },
+        _ => Error::io("lock", path, error),
+    })
 }
 
 fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) -> Store {

@@ -358,12 +358,15 @@ fn delete_orphans(
     state: &ManifestState,
     manifest_id: u64,
 ) {
-    let live_tables: BTreeSet<_> =
-        state.keyspaces.values().flat_map(|keyspace| keyspace.tables.keys()).collect();
+    let tables = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    let live_tables: BTreeSet<_> = tables().map(|table| table.id).collect();
+    let live_filters: BTreeSet<_> =
+        tables().filter_map(|table| table.filter).map(|place| place.file_id).collect();
     for file in names.iter().filter_map(|name| FileName::parse(name)) {
         let is_orphan = match file {
             FileName::Log(id) => !state.logs.contains(&id),
             FileName::Table(id) => !live_tables.contains(&id),
+            FileName::Filter(id) => !live_filters.contains(&id),
             FileName::Manifest(id) => id != manifest_id,
             FileName::Temporary(stem) => stem == "CURRENT",
             FileName::Current | FileName::Lock => false,

@@ -1,6 +1,11 @@
 //! Table files as the table format reads them: opened when needed, every read counted.
 
-use std::{io, ops::Range, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use quick_cache::sync::Cache;
@@ -48,6 +53,40 @@ impl TableFiles {
         let (fs, open) = (Arc::clone(&self.fs), Arc::clone(&self.open));
         open.insert(id, file);
         Ok(Arc::new(TableFile { fs, id, path, bytes, open, counters }))
+    }
+}
+
+impl TableFiles {
+    /// The file `path`, to be read once.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
+    pub(crate) fn source_once(&self, path: &Path) -> io::Result<Arc<dyn TableSource>> {
+        let file = self.fs.open(path)?;
+        let bytes = file.len()?;
+        Ok(Arc::new(OpenFile { file, bytes, counters: Arc::clone(&self.counters) }))
+    }
+}
+
+/// A file that is open for as long as it is read.
+#[derive(Debug)]
+struct OpenFile {
+    file: Arc<dyn ReadFile>,
+    bytes: u64,
+    counters: Arc<Counters>,
+}
+
+impl TableSource for OpenFile {
+    fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
+        let mut buffer = vec![0; bytes];
+        self.file.read_at(&mut buffer, offset)?;
+        count_read(&self.counters, bytes);
+        Ok(buffer.into())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The filters of a table as they are in memory.
 
 use std::{
+    error::Error as _,
     ops::Deref,
     sync::{Arc, OnceLock},
 };
@@ -11,7 +12,10 @@ use sievedb_filter::{
 };
 use sievedb_sstable::{FilterState, FilterUnusable, StoredFilter};
 
-use crate::memory::{Charge, MemoryAccount, MemoryUse};
+use crate::{
+    memory::{Charge, MemoryAccount, MemoryUse},
+    table::FilterPlace,
+};
 
 /// The filters of a table as they are in memory. Never changed: others take their place, and these
 /// are freed when the last lookup that began with them is done.
@@ -19,6 +23,8 @@ use crate::memory::{Charge, MemoryAccount, MemoryUse};
 pub(crate) struct TableFilters {
     /// Knows the user key of every entry.
     pub(crate) point: ChargedFilter,
+    /// Where the point filter lies, as the manifest says; `None` if there is none.
+    pub(crate) place: Option<FilterPlace>,
     /// Knows the prefix of every user key that has one, by the extractor that the keyspace has now.
     pub(crate) prefix: Arc<ChargedFilter>,
     /// Answers for ranges of user keys.
@@ -67,6 +73,7 @@ impl<F> Deref for ChargedFilter<F> {
 impl TableFilters {
     /// These filters, and a point filter that is not in memory yet.
     pub(crate) fn point_not_resident(
+        place: Option<FilterPlace>,
         stored: Result<Option<StoredFilter>, FilterUnusable>,
         prefix: Arc<ChargedFilter>,
         range: Arc<ChargedFilter<RangeFilter>>,
@@ -80,14 +87,26 @@ impl TableFilters {
             Ok(None) => (None, FilterState::None),
             Err(reason) => (None, FilterState::Unusable(reason)),
         };
-        Self { point: ChargedFilter::new(state, memory), prefix, range, stored }
+        let point = ChargedFilter::new(state, memory);
+        Self { point, place, prefix, range, stored }
     }
 
     /// The same with another point filter in memory.
     fn with_point(&self, point: FilterState) -> Self {
         let point = ChargedFilter::new(point, self.point.charge.account());
         let (prefix, range) = (Arc::clone(&self.prefix), Arc::clone(&self.range));
-        Self { point, prefix, range, stored: self.stored.clone() }
+        Self { point, place: self.place, prefix, range, stored: self.stored.clone() }
+    }
+
+    /// The same with the point filter that a file has at `place`, and that is not in memory yet.
+    pub(crate) fn rebuilt(&self, place: FilterPlace, filter: StoredFilter) -> Self {
+        let stored = Some(Arc::new(Stored { filter, damage: OnceLock::new() }));
+        Self { place: Some(place), stored, ..self.dropped() }
+    }
+
+    /// The same without a point filter.
+    pub(crate) fn without_point(&self) -> Self {
+        Self { place: None, stored: None, ..self.with_point(FilterState::None) }
     }
 
     /// The same with nothing in memory.
@@ -181,8 +200,12 @@ impl TableFilters {
     /// Why a filter cannot be used, or not all of it.
     pub(crate) fn unusable(&self) -> Option<String> {
         let reason = reason(&self.point).or(reason(&self.prefix)).or(reason(&self.range));
-        let damage = || self.damage().map(str::to_owned);
-        reason.map(FilterUnusable::to_string).or_else(damage)
+        reason.map(with_cause).or_else(|| self.damage().map(str::to_owned))
+    }
+
+    /// Whether there is a point filter that cannot be used, or not all of it.
+    pub(crate) fn is_point_unusable(&self) -> bool {
+        matches!(*self.point, FilterState::Unusable(_)) || self.damage().is_some()
     }
 
     /// Why columns of the point filter could not be read from its file, if that was tried.
@@ -207,4 +230,9 @@ fn reason<F>(filter: &FilterState<F>) -> Option<&FilterUnusable> {
         FilterState::Unusable(reason) => Some(reason),
         FilterState::Resident(_) | FilterState::NotResident | FilterState::None => None,
     }
+}
+
+/// Why a filter cannot be used, with the cause.
+pub(crate) fn with_cause(reason: &FilterUnusable) -> String {
+    reason.source().map_or_else(|| reason.to_string(), |cause| format!("{reason}: {cause}"))
 }

@@ -15,6 +15,7 @@ use sievedb_sstable::{ReadError, Table};
 use super::{TableFilters, TableMeta, obsolete::ObsoleteFiles};
 use crate::{
     Error,
+    file_name::FileName,
     memory::{Charge, MemoryAccount, MemoryUse},
 };
 
@@ -67,7 +68,14 @@ impl LiveTable {
         self.set_filters(self.filters().all_dropped());
     }
 
-    /// The file is to be unlinked once the last reader lets go of the table.
+    /// The file with the point filter, if it is not the table's.
+    pub(crate) fn filter_path(&self) -> Option<PathBuf> {
+        let place = self.filters().place.filter(|place| place.file_id != self.meta.id)?;
+        let folder = self.path.parent().expect("a table lies in a folder");
+        Some(FileName::Filter(place.file_id).path(folder))
+    }
+
+    /// The files are to be unlinked once the last reader lets go of the table.
     ///
     /// Called only when the manifest that drops the table is durable.
     pub(crate) fn mark_obsolete(&self) {
@@ -87,6 +95,9 @@ impl Drop for LiveTable {
     fn drop(&mut self) {
         if *self.obsolete.get_mut() {
             // The last reader may be a lookup: it must not pay for the unlink.
+            if let Some(path) = self.filter_path() {
+                self.obsolete_files.push(path);
+            }
             self.obsolete_files.push(std::mem::take(&mut self.path));
         }
     }

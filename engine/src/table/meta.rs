@@ -1,6 +1,7 @@
 //! What the manifest knows of a table.
 
 use sievedb_format::SequenceNumber;
+use sievedb_sstable::TableIdentity;
 
 /// What the manifest knows of a table: enough to check the file and to choose it without opening it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,13 @@ pub(crate) struct TableMeta {
     pub(crate) oldest_expiry_ms: Option<u64>,
     /// Blob files that entries refer to.
     pub(crate) blob_files: Vec<u64>,
+}
+
+impl TableMeta {
+    /// What the bytes of the table, and of its filters, must repeat.
+    pub(crate) fn identity(&self, store_id: u128, hash_seed: u64) -> TableIdentity {
+        TableIdentity { store_id, file_id: self.id, salt: self.salt, hash_seed }
+    }
 }
 
 /// Where a filter lies. It may be rebuilt in a file of its own, so the table does not fix it.

@@ -10,7 +10,7 @@
 //! | [`obsolete`] | files that nothing needs, until a worker unlinks them                 |
 
 pub(crate) mod files;
-mod filters;
+pub(crate) mod filters;
 mod live;
 mod meta;
 pub(crate) mod obsolete;

@@ -9,11 +9,11 @@ use std::{
     },
 };
 
-use sievedb_filter::FilterArena;
+use sievedb_filter::{FilterArena, TableFilter};
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, PrefixExtractor, StoredFilter, Table, TableIdentity, TableSink,
-    TableSource, TableSummary, TableWriter,
+    BlockCache, FilterState, FilterUnusable, PrefixExtractor, StoredFilter, Table, TableIdentity,
+    TableSink, TableSource, TableSummary, TableWriter, write_filter_file,
 };
 
 use crate::{
@@ -35,10 +35,10 @@ use crate::{
 /// What a table writer buffers, in bytes, besides its blocks.
 const WRITER_BYTES: usize = 256 << 10;
 /// Entries whose share of the filter is charged at a time.
-const ENTRIES_CHARGED: u64 = 1 << 10;
+pub(crate) const ENTRIES_CHARGED: u64 = 1 << 10;
 /// What an entry takes until the filter is built: its hash in an array that may have an eighth to spare,
 /// and 20 bytes while a ribbon is built.
-const ENTRY_BYTES: usize = size_of::<u64>() * 9 / 8 + 20;
+pub(crate) const ENTRY_BYTES: usize = size_of::<u64>() * 9 / 8 + 20;
 
 /// Creates, opens and deletes the table files of a store; hands out file ids.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl TableStore {
         })?;
         let writer = TableWriter::new(
             FileSink(Arc::clone(&file)),
-            self.identity(id, salt),
+            TableIdentity { store_id: self.store_id, file_id: id, salt, hash_seed: self.hash_seed },
             options.table_options(filter),
         );
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
@@ -164,7 +164,7 @@ impl TableStore {
             return Err(Error::corrupt(path, 0, source));
         }
         let source = self.files.source(meta.id, path.clone())?;
-        let identity = self.identity(meta.id, meta.salt);
+        let identity = self.identity(&meta);
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
@@ -222,6 +222,65 @@ impl TableStore {
         Ok(live)
     }
 
+    /// The point filter of the table `meta` at `place`, in a file of its own. Reads its trailer.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterUnusable`].
+    pub(crate) fn open_filter_file(
+        &self,
+        meta: &TableMeta,
+        place: FilterPlace,
+    ) -> Result<StoredFilter, FilterUnusable> {
+        let path = FileName::Filter(place.file_id).path(&self.folder);
+        let source = self.files.source(place.file_id, path);
+        let source = source.map_err(|error| FilterUnusable::Io(io::Error::other(error)))?;
+        let (identity, at) = (self.identity(meta), place.into());
+        StoredFilter::open_file(source, &identity, place.file_id, at, &self.filter_arena)
+    }
+
+    /// The same in the file `source` of the table, or in a file of its own.
+    fn open_filter(
+        &self,
+        source: &Arc<dyn TableSource>,
+        meta: &TableMeta,
+        place: FilterPlace,
+    ) -> Result<StoredFilter, FilterUnusable> {
+        if place.file_id != meta.id {
+            return self.open_filter_file(meta, place);
+        }
+        let identity = self.identity(meta);
+        StoredFilter::open(Arc::clone(source), &identity, place.into(), &self.filter_arena)
+    }
+
+    /// Writes `filter`, of the table `meta`, into a file of its own. The data is durable at return,
+    /// the entry in the folder is not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]. What was written by then is obsolete.
+    pub(crate) fn write_filter(
+        &self,
+        meta: &TableMeta,
+        filter: &TableFilter,
+        sync: bool,
+    ) -> Result<FilterPlace> {
+        let file_id = self.new_file_id();
+        let path = FileName::Filter(file_id).path(&self.folder);
+        let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let mut unfinished =
+            Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
+        let path = &unfinished.path;
+        let mut sink = FileSink(Arc::clone(&file));
+        let written = write_filter_file(&mut sink, &self.identity(meta), file_id, filter);
+        let place = written.map_err(|error| Error::io("write", path, error))?;
+        if sync {
+            file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
+        }
+        unfinished.obsolete_files = None;
+        Ok(FilterPlace::in_file(file_id, place))
+    }
+
     /// Makes the entries of the folder durable.
     ///
     /// # Errors
@@ -275,14 +334,12 @@ impl TableStore {
             FilterState::NotResident
         };
         let range = Arc::new(ChargedFilter::of_ranges(range, memory));
-        let open = |place| {
-            StoredFilter::open(Arc::clone(source), identity, stored(place), &self.filter_arena)
-        };
-        TableFilters::point_not_resident(meta.filter.map(open).transpose(), prefix, range, memory)
+        let point = meta.filter.map(|place| self.open_filter(source, meta, place)).transpose();
+        TableFilters::point_not_resident(meta.filter, point, prefix, range, memory)
     }
 
-    fn identity(&self, file_id: u64, salt: u64) -> TableIdentity {
-        TableIdentity { store_id: self.store_id, file_id, salt, hash_seed: self.hash_seed }
+    fn identity(&self, meta: &TableMeta) -> TableIdentity {
+        meta.identity(self.store_id, self.hash_seed)
     }
 }
 

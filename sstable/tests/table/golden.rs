@@ -3,17 +3,21 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sievedb_format::RangeTombstone;
-use sievedb_sstable::{Compression, PrefixExtractor, TableOptions, TableSource, describe};
+use sievedb_filter::{FilterKind, TableFilter, key_hash};
+use sievedb_format::{Annotation, RangeTombstone};
+use sievedb_sstable::{
+    Compression, PrefixExtractor, TableOptions, TableSource, describe, describe_filter_file,
+    write_filter_file,
+};
 
-use crate::support::{Built, Entry, IDENTITY, build_as};
+use crate::support::{Entry, IDENTITY, build_as};
 
 #[expect(clippy::disallowed_methods, reason = "golden files belong to the source tree")]
-fn check_golden(name: &str, built: &Built) {
-    let source: Arc<dyn TableSource> = Arc::new(Bytes::from(built.bytes.clone()));
+fn check_golden(name: &str, bytes: &[u8], describe: fn(&Arc<dyn TableSource>) -> Annotation) {
+    let source: Arc<dyn TableSource> = Arc::new(Bytes::copy_from_slice(bytes));
     let mut text = describe(&source).to_string();
     text += "\n";
-    for (line, bytes) in built.bytes.chunks(32).enumerate() {
+    for (line, bytes) in bytes.chunks(32).enumerate() {
         let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         text += &format!("{:08x}  {}\n", line * 32, hex.join(" "));
     }
@@ -39,7 +43,7 @@ fn entries() -> Vec<Entry> {
 #[test]
 fn a_plain_table() {
     let options = TableOptions::new().compression(Compression::None).restart_interval(4);
-    check_golden("plain", &build_as(IDENTITY, &entries(), &[], options));
+    check_golden("plain", &build_as(IDENTITY, &entries(), &[], options).bytes, describe);
 }
 
 #[test]
@@ -55,10 +59,20 @@ fn a_table_with_every_part() {
         .index_partition_bytes(1 << 10)
         .prefix_filter(PrefixExtractor::Separator(b' '), 10.0);
     let tombstones = [RangeTombstone::new(b"b", b"d", 40), RangeTombstone::new(b"b", b"c", 50)];
-    check_golden("every_part", &build_as(IDENTITY, &entries, &tombstones, options));
+    check_golden("every_part", &build_as(IDENTITY, &entries, &tombstones, options).bytes, describe);
 }
 
 #[test]
 fn an_empty_table() {
-    check_golden("empty", &build_as(IDENTITY, &[], &[], TableOptions::new()));
+    check_golden("empty", &build_as(IDENTITY, &[], &[], TableOptions::new()).bytes, describe);
+}
+
+#[test]
+fn a_filter_in_a_file_of_its_own() {
+    let hashes: Vec<u64> =
+        entries().iter().map(|entry| key_hash(&entry.user_key, IDENTITY.hash_seed)).collect();
+    let filter = TableFilter::build(FilterKind::BlockedBloom, &hashes, 10.0).unwrap();
+    let mut bytes = Vec::new();
+    write_filter_file(&mut bytes, &IDENTITY, 43, &filter).unwrap();
+    check_golden("filter_file", &bytes, describe_filter_file);
 }

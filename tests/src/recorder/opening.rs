@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sievedb::{Durability, Options, fs::MemoryFs, stats::BackgroundStats};
+use sievedb::{Durability, FilterPolicy, Options, fs::MemoryFs, stats::BackgroundStats};
 
 use super::{Opened, Recorder};
 use crate::{
     history::{CrashPoint, History},
     model::Model,
     observe::{keyspace, observe},
-    settings::FOLDER,
+    settings::{FOLDER, small_keyspace},
 };
 
 impl Recorder {
@@ -60,6 +60,11 @@ impl Recorder {
     /// How the store is opened from the next time on.
     pub fn set_options(&mut self, options: Options) {
         self.options = options;
+    }
+
+    /// Which filters the tables of the default keyspace get from the next time on.
+    pub fn set_filter_policy(&mut self, policy: FilterPolicy) {
+        self.options = self.options.clone().keyspace(small_keyspace().filter_policy(policy));
     }
 
     /// Closes the store and opens it again.

@@ -194,6 +194,12 @@ impl Recorder {
         self.accept("compact", db.compact());
     }
 
+    /// Lets background work come to its end.
+    pub fn wait_for_background(&mut self) {
+        let Some(db) = self.db.clone() else { return };
+        self.accept("wait for background work", db.wait_for_background());
+    }
+
     /// Compacts one keyspace.
     pub fn compact_keyspace(&mut self, name: &str) {
         if let Some(handle) = self.handle(name).cloned() {

@@ -4,6 +4,7 @@
 //! that no sync covers multiplies the crashes.
 
 mod durability;
+mod filters;
 mod keyspaces;
 mod log;
 mod merges;
@@ -49,6 +50,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "drop-unflushed", run: keyspaces::drop_unflushed },
     Workload { name: "recreate", run: keyspaces::recreate },
     Workload { name: "many-keyspaces", run: keyspaces::many },
+    Workload { name: "filters-rebuilt", run: filters::rebuilt },
+    Workload { name: "filters-compacted", run: filters::rebuilt_and_compacted },
     Workload { name: "snapshots", run: reading::snapshots },
     Workload { name: "held-ranges", run: reading::held_ranges },
     Workload { name: "anything", run: reading::anything },

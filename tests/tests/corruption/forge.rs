@@ -14,7 +14,7 @@ const FILTERS: RangeInclusive<u8> = 3..=5;
 
 /// A part of a file with a checksum.
 #[derive(Debug, Clone)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// The header of a file.
     Header,
     /// A record of a log or manifest with this number.
@@ -35,7 +35,7 @@ fn put(bytes: &mut [u8], at: usize, checksum: u32) {
 
 impl Part {
     /// Where it lies.
-    pub(super) fn place(&self) -> Range<usize> {
+    pub(crate) fn place(&self) -> Range<usize> {
         match self {
             Self::Header => 0..HEADER_BYTES,
             Self::Record { place, .. } | Self::Block { place, .. } | Self::Footer(place) => {
@@ -45,7 +45,7 @@ impl Part {
     }
 
     /// Makes the checksums right.
-    pub(super) fn seal(&self, bytes: &mut [u8]) {
+    pub(crate) fn seal(&self, bytes: &mut [u8]) {
         match self {
             Self::Header => {
                 let checksum = checksum::crc32(&[&bytes[..HEADER_BYTES - 4]]);
@@ -75,7 +75,7 @@ impl Part {
 }
 
 /// The parts of a log or manifest. Padding is in none.
-pub(super) fn log_parts(bytes: &[u8]) -> Vec<Part> {
+pub(crate) fn log_parts(bytes: &[u8]) -> Vec<Part> {
     let mut parts = vec![Part::Header];
     let (file_id, mut at) = (number(bytes, 32), HEADER_BYTES);
     while at < bytes.len() {
@@ -90,7 +90,7 @@ pub(super) fn log_parts(bytes: &[u8]) -> Vec<Part> {
 /// The parts of a table.
 ///
 /// Data blocks are found by trying: a block ends where its checksum is right.
-pub(super) fn table_parts(bytes: &[u8]) -> Vec<Part> {
+pub(crate) fn table_parts(bytes: &[u8]) -> Vec<Part> {
     let tail = bytes.len() - TABLE_TAIL_BYTES;
     let (list, salt) = (number(bytes, tail) as usize, number(bytes, tail + 16));
     let mut parts = vec![Part::Header, Part::Footer(list..bytes.len())];
@@ -107,6 +107,16 @@ pub(super) fn table_parts(bytes: &[u8]) -> Vec<Part> {
         start = end;
     }
     parts
+}
+
+/// Where the filter of a table lies in its file.
+pub(crate) fn filter_place(bytes: &[u8]) -> Option<Range<usize>> {
+    let tail = bytes.len() - TABLE_TAIL_BYTES;
+    let list = number(bytes, tail) as usize;
+    let mut entries = bytes[list..tail].chunks(FOOTER_ENTRY_BYTES);
+    let entry = entries.find(|entry| entry[0] == *FILTERS.start())?;
+    let start = number(entry, 2) as usize;
+    Some(start..start + number(entry, 10) as usize)
 }
 
 fn is_block(bytes: &[u8], salt: u64, place: Range<usize>) -> bool {

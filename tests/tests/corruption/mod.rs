@@ -21,7 +21,7 @@ mod cases;
 mod current;
 mod files;
 mod filters;
-mod forge;
+pub(crate) mod forge;
 mod forged;
 mod log_record;
 mod logs;

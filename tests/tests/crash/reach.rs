@@ -9,6 +9,8 @@ struct Reached {
     manifests: usize,
     tables: usize,
     tables_unlinked: usize,
+    filters: usize,
+    filters_unlinked: usize,
     background: BackgroundStats,
 }
 
@@ -24,6 +26,10 @@ fn run(name: &str) -> Reached {
             Operation::Create { path } if path.ends_with(".sst") => reached.tables += 1,
             Operation::Create { path } if path.contains("MANIFEST-") => reached.manifests += 1,
             Operation::Unlink { path } if path.ends_with(".sst") => reached.tables_unlinked += 1,
+            Operation::Create { path } if path.ends_with(".filter") => reached.filters += 1,
+            Operation::Unlink { path } if path.ends_with(".filter") => {
+                reached.filters_unlinked += 1;
+            }
             _ => {}
         }
     }
@@ -33,7 +39,7 @@ fn run(name: &str) -> Reached {
 
 #[test]
 fn workloads_reach_what_they_are_named_for() {
-    let cases: [(&str, Holds); 11] = [
+    let cases: [(&str, Holds); 13] = [
         ("log-rotation", |reached| reached.logs >= 3),
         ("log-pinned", |reached| reached.logs >= 4 && reached.background.flushes >= 2),
         ("manifest-growth", |reached| reached.manifests >= 2),
@@ -44,6 +50,8 @@ fn workloads_reach_what_they_are_named_for() {
         ("trivial-moves", |reached| reached.background.trivial_moves >= 1),
         ("tombstones-above", |reached| reached.background.compactions >= 3),
         ("drop", |reached| reached.tables_unlinked >= 1),
+        ("filters-rebuilt", |reached| reached.filters >= 5 && reached.filters_unlinked >= 5),
+        ("filters-compacted", |reached| reached.filters >= 2 && reached.filters_unlinked >= 2),
         ("held-ranges", |reached| reached.tables_unlinked >= 3 && reached.tables >= 5),
     ];
     for (name, holds) in cases {

@@ -11,8 +11,16 @@ use sievedb_tests::{
 use sweep::{EIO, ENOSPC, Trial, calls_of, run};
 
 /// The workloads whose calls fail. Between them they write in every way there is.
-const WORKLOADS: [&str; 6] =
-    ["mixed", "log-rotation", "compaction", "recreate", "batches-memory", "held-ranges"];
+const WORKLOADS: [&str; 8] = [
+    "mixed",
+    "log-rotation",
+    "compaction",
+    "recreate",
+    "batches-memory",
+    "held-ranges",
+    "filters-rebuilt",
+    "filters-compacted",
+];
 
 /// What was acknowledged is there, nothing in part, and the store comes back.
 ///

@@ -65,6 +65,20 @@ fn a_tombstone_dropped_early_is_caught() {
     });
 }
 
+#[test]
+fn a_filter_installed_before_it_is_synced_is_caught() {
+    expect_caught("filter before sync", |disk| {
+        small_options(disk).planted_bug(PlantedBug::InstallFilterBeforeSync)
+    });
+}
+
+#[test]
+fn a_filter_deleted_before_the_manifest_knows_is_caught() {
+    expect_caught("filter deleted early", |disk| {
+        small_options(disk).planted_bug(PlantedBug::DeleteFilterEarly)
+    });
+}
+
 /// The model finds by chance what the enumeration finds by design.
 #[test]
 fn the_model_catches_planted_bugs() {

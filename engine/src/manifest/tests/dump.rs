@@ -16,7 +16,7 @@ fn the_bytes_of_a_manifest_are_pinned() {
     let fs = new_fs();
     let ends = small_manifest(&fs, 4);
     check_golden("manifest/manifest", &described(&fs));
-    let torn = with_file(&fs, &path(4), |bytes| bytes.truncate(ends[4] as usize - 1));
+    let torn = with_file(&fs, &path(4), |bytes| bytes.truncate(ends[5] as usize - 1));
     let text = described(&torn);
     assert!(text.lines().last().unwrap().contains("not a record"), "{text}");
 }

@@ -9,7 +9,8 @@ mod state;
 use std::{path::PathBuf, sync::Arc};
 
 use super::{
-    KeyspaceChanged, KeyspaceCreated, ManifestFile, ManifestState, TableMoved, VersionEdit,
+    FilterReplaced, KeyspaceChanged, KeyspaceCreated, ManifestFile, ManifestState, TableMoved,
+    VersionEdit,
     current::Current,
     load::{Loaded, load},
 };
@@ -72,6 +73,11 @@ fn table(id: u64, level: u8, first: &str, last: &str) -> Arc<TableMeta> {
     })
 }
 
+/// The place of a filter in the file `id`, which holds nothing else.
+fn own_place(id: u64) -> FilterPlace {
+    FilterPlace { file_id: id, offset: 64, bytes: 192, checksum: 0xfeed_beef }
+}
+
 /// The edits of a small store, in order.
 fn edits() -> Vec<VersionEdit> {
     let keyspace = |id, name: &str| KeyspaceCreated { id, name: name.into(), options: vec![1, 2] };
@@ -103,6 +109,14 @@ fn edits() -> Vec<VersionEdit> {
         VersionEdit {
             keyspaces_changed: vec![KeyspaceChanged { id: 1, options: vec![3, 4] }],
             keyspaces_dropped: vec![2],
+            ..VersionEdit::default()
+        },
+        VersionEdit {
+            tables_added: vec![(1, table(16, 1, "a", "b"))],
+            filters_replaced: vec![
+                FilterReplaced { keyspace: 1, id: 11, place: Some(own_place(17)) },
+                FilterReplaced { keyspace: 1, id: 16, place: None },
+            ],
             ..VersionEdit::default()
         },
     ]

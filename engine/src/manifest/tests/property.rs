@@ -22,19 +22,22 @@ fn check<S: Strategy>(strategy: S, test: impl Fn(S::Value) -> Result<(), TestCas
     }
 }
 
-fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
+fn any_place() -> impl Strategy<Value = FilterPlace> {
     let filter = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u32>());
-    let filter = filter.prop_map(|(file_id, offset, bytes, checksum)| FilterPlace {
+    filter.prop_map(|(file_id, offset, bytes, checksum)| FilterPlace {
         file_id,
         offset,
         bytes,
         checksum,
-    });
+    })
+}
+
+fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
     let ids = (any::<u64>(), any::<u8>(), any::<u64>(), any::<u64>());
     let sums = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
     let keys = [vec(any::<u8>(), 0..300), vec(any::<u8>(), 0..9)];
     let sequences = [0..=SEQUENCE_MAX, 0..=SEQUENCE_MAX];
-    let filters = [option::of(filter.clone()), option::of(filter.clone()), option::of(filter)];
+    let filters = [any_place(), any_place(), any_place()].map(option::of);
     let more = (filters, option::of(0..=SEQUENCE_MAX), option::of(any::<u64>()));
     let all = (ids, sums, keys, sequences, more, vec(any::<u64>(), 0..3));
     all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files)| {
@@ -75,9 +78,12 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
         .prop_map(|(id, options)| KeyspaceChanged { id, options });
     let moved = (any::<u64>(), any::<u64>(), any::<u8>(), any::<u64>())
         .prop_map(|(keyspace, id, level, run)| TableMoved { keyspace, id, level, run });
+    let replaced = (any::<u64>(), any::<u64>(), option::of(any_place()))
+        .prop_map(|(keyspace, id, place)| FilterReplaced { keyspace, id, place });
     let ids = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4));
     let tables = (vec((any::<u64>(), any_table()), 0..4), vec(pair(), 0..4), vec(moved, 0..4));
-    let rest = (option::of(any::<u128>()), vec(pair(), 0..4), option::of(pair()));
+    let rest =
+        (option::of(any::<u128>()), vec(pair(), 0..4), option::of(pair()), vec(replaced, 0..4));
     let keyspaces = (vec(keyspace, 0..4), vec(changed, 0..4));
     (numbers, ids, keyspaces, tables, rest).prop_map(|(numbers, ids, keyspaces, tables, rest)| {
         VersionEdit {
@@ -95,6 +101,7 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
             tables_added: tables.0,
             tables_removed: tables.1,
             tables_moved: tables.2,
+            filters_replaced: rest.3,
             flushed: rest.1,
             log_mark: rest.2.map(|(file_id, offset)| Position { file_id, offset }),
         }
@@ -178,11 +185,11 @@ fn damaged_edits_do_not_panic() {
 #[test]
 fn fields_that_a_later_release_adds_are_skipped_or_refused() {
     let edit = edits().swap_remove(1);
-    // Field 16 of an edit, first one that may be skipped, then one that must be known.
+    // Field 17 of an edit, first one that may be skipped, then one that must be known.
     let with = |tag: u8| [&edit.encode()[..], &[tag, 2, 7, 7]].concat();
-    assert_eq!(VersionEdit::decode(&with(32)), Ok(edit.clone()));
+    assert_eq!(VersionEdit::decode(&with(34)), Ok(edit.clone()));
     let what = "field of a version edit";
-    assert_eq!(VersionEdit::decode(&with(33)), Err(Corruption::Unsupported { what, value: 16 }));
+    assert_eq!(VersionEdit::decode(&with(35)), Err(Corruption::Unsupported { what, value: 17 }));
     let twice = [&edit.encode()[..], &[11, 1, 60]].concat();
     assert_eq!(
         VersionEdit::decode(&twice),

@@ -11,7 +11,7 @@ fn base() -> ManifestState {
 #[test]
 fn edits_add_up() {
     let states = states(1);
-    let [_, _, flushed, compacted, dropped] = &states[..] else { panic!("four edits") };
+    let [_, _, flushed, compacted, dropped, replaced] = &states[..] else { panic!("five edits") };
     assert_eq!((flushed.last_sequence, flushed.log_floor), (50, 13));
     assert_eq!(flushed.logs.iter().copied().collect::<Vec<_>>(), [13], "2 is obsolete");
     assert_eq!(compacted.keyspaces[&1].tables[&11].level, 6);
@@ -20,6 +20,9 @@ fn edits_add_up() {
     assert_eq!(dropped.keyspaces[&1].options, [3, 4]);
     assert_eq!(dropped.keyspaces.keys().copied().collect::<Vec<_>>(), [1]);
     assert_eq!(dropped.next_keyspace_id, 3, "ids are not used again");
+    let place = |state: &ManifestState, id| state.keyspaces[&1].tables[&id].filter;
+    assert_eq!(place(dropped, 11).map(|place| place.file_id), Some(11), "copies are apart");
+    assert_eq!((place(replaced, 11), place(replaced, 16)), (Some(own_place(17)), None));
 }
 
 #[test]
@@ -84,6 +87,26 @@ fn edits_that_do_not_fit_are_refused() {
             "moved, not there",
             VersionEdit { tables_moved: vec![TableMoved { id: 99, ..moved }], ..edit() },
             Missing { what: "moved table" },
+        ),
+        (
+            "filter of no table",
+            VersionEdit {
+                filters_replaced: vec![FilterReplaced { keyspace: 2, id: 11, place: None }],
+                ..edit()
+            },
+            Missing { what: "table of a replaced filter" },
+        ),
+        (
+            "id of a filter",
+            VersionEdit {
+                filters_replaced: vec![FilterReplaced {
+                    keyspace: 1,
+                    id: 11,
+                    place: Some(own_place(20)),
+                }],
+                ..edit()
+            },
+            OutOfRange { what: "file id", value: 20 },
         ),
         (
             "keyspace id",

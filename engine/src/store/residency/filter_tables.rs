@@ -159,7 +159,7 @@ fn run_shape(
 }
 
 /// What can be in memory at most.
-fn stored_filter(filters: &TableFilters) -> Option<StoredFilter> {
+pub(crate) fn stored_filter(filters: &TableFilters) -> Option<StoredFilter> {
     let (kind, columns) = filters.available()?;
     let whole_bytes = filters.memory_bytes_at(f64::INFINITY);
     Some(StoredFilter { kind, columns: columns.unwrap_or(0.0), whole_bytes })

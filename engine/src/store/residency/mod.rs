@@ -21,6 +21,7 @@ mod filter_tables;
 mod measured_use;
 mod tables;
 
+pub(crate) use filter_tables::stored_filter;
 pub(crate) use tables::load_filters;
 
 use std::time::Duration;
@@ -35,6 +36,7 @@ use crate::{
     listener::{Event, EventListener, tell},
     memory::MemoryUse,
     store::Store,
+    store::filter_jobs::FilterJobs,
     sync::{
         Mutex,
         atomic::{
@@ -140,6 +142,9 @@ impl Store {
 
     /// Tells of filters that could not be read.
     fn tell_unreadable(&self, tables: &FilterTables, unreadable: Vec<Unreadable>) {
+        if !unreadable.is_empty() {
+            self.background.with_filters(FilterJobs::look_again);
+        }
         if let Some(listener) = &self.options.listener {
             tell_unreadable(&**listener, tables, unreadable);
         }

@@ -3,6 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Changes, FilterTables, KeyspaceTables, Patience, Target, tell_unreadable};
+use sievedb_sstable::StoredFilter;
+
 use crate::{
     filter_plan,
     filter_policy::FilterPolicy,
@@ -12,7 +14,7 @@ use crate::{
     store::Store,
     store::residency::MeasuredUse,
     sync::atomic::Ordering::SeqCst,
-    table::{LiveTable, store::TableStore},
+    table::{FilterPlace, LiveTable, store::TableStore},
     version::Version,
 };
 
@@ -66,6 +68,35 @@ impl Store {
         self.note_partial(&tables);
         self.tell_unreadable(&tables, changes.unreadable);
         fits
+    }
+
+    /// Puts a point filter that was built anew, and lies in a file, in the place of that of `live`; none for
+    /// `None`. It enters memory if there is room, and as far as the plan says by the background job.
+    ///
+    /// No change of filters may be under way, or it would bring the old one back.
+    pub(crate) fn replace_filter(
+        &self,
+        tree: &Tree,
+        live: &LiveTable,
+        new: Option<(FilterPlace, StoredFilter)>,
+    ) {
+        let _change = self.residency.change.lock();
+        let memory = &self.tables.memory;
+        let filters = live.filters();
+        live.set_filters(match new {
+            None => filters.without_point(),
+            Some((place, stored)) => {
+                let bytes = stored.memory_bytes(f64::INFINITY);
+                let in_memory = memory.bytes(MemoryUse::Filters).saturating_add(bytes);
+                let has_room = tree.filter_policy().memory_bytes_max.is_none()
+                    && in_memory <= memory.limit(MemoryUse::Filters);
+                let rebuilt = filters.rebuilt(place, stored);
+                let loaded = if has_room { rebuilt.loaded(f64::INFINITY) } else { None };
+                loaded.unwrap_or(rebuilt)
+            }
+        });
+        tree.refresh_filters();
+        self.residency.is_due.store(true, SeqCst);
     }
 
     /// Tables have come and gone, so there may be room.

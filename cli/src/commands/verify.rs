@@ -1,0 +1,39 @@
+//! `sieve verify`.
+
+use std::{io::Write, path::PathBuf};
+
+use sievedb::Options;
+
+use super::check_store;
+use crate::{
+    bench::progress,
+    error::{Error, Result},
+};
+
+/// Looks at every byte of a store, and lists what is not as it should be; ends with 1 if anything is.
+///
+/// Checks each file and each block against its checksum, order, bounds and counts of each table,
+/// the log, and asks each filter for every key of its table. Writes nothing. The store must not be
+/// open; one that cannot be opened any more is looked at all the same.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder of the store.
+    store: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        check_store(&self.store)?;
+        let bar = progress::bar(0, "bytes", "looking at tables");
+        let report = Options::new().verify(&self.store, |progress| {
+            bar.set_length(progress.bytes_all);
+            bar.set_position(progress.bytes_done);
+        })?;
+        bar.finish_and_clear();
+        write!(out, "{report}")?;
+        match report.problems.len() {
+            0 => Ok(()),
+            count => Err(Error::Problems { count }),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Looks at every byte of a store: manifest, log, tables, filters.
+//!
+//! Reads past the block cache and writes nothing. It does not stop at the first problem: what can be
+//! read beside it is read.
+
+use std::{path::Path, sync::Arc};
+
+use sievedb_format::Corruption;
+
+use crate::{
+    Error, Options, Result, VerifyReport,
+    file_name::FileName,
+    fs::Fs,
+    manifest::{load, load::Loaded},
+    options::ReadMode,
+    read::view::KeptView,
+    stats::Counters,
+    store::{
+        Store,
+        open_store::lock_folder,
+        verify_table::{TableVerifier, not_there},
+    },
+    table::{TableMeta, files::TableFiles},
+    verify_report::VerifyProgress,
+    wal::{chain::Segments, replay::replay, segment::segment_ids},
+};
+
+impl Store {
+    /// Looks at every byte of the store as it is now. Others may go on writing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the folder cannot be listed. What is wrong with its files is in the report.
+    pub(crate) fn verify(
+        &self,
+        on_progress: &mut dyn FnMut(VerifyProgress),
+    ) -> Result<VerifyReport> {
+        // What is in memory only is no matter of this, and must not be kept there.
+        let versions: Vec<_> = self.trees.read().values().map(|tree| tree.kept_view()).collect();
+        let versions: Vec<_> =
+            versions.into_iter().map(|KeptView { version, .. }| version).collect();
+        let bytes = versions.iter().flat_map(|version| version.metas()).map(|meta| meta.bytes);
+        let bytes_all = 2 * bytes.sum::<u64>();
+        let mut report = VerifyReport::default();
+        self.verify_logs(&mut report)?;
+        let tables = &self.tables;
+        let counters = Arc::clone(&tables.counters);
+        let mut verifier = TableVerifier {
+            files: TableFiles::new(Arc::clone(&tables.fs), ReadMode::Pread, 1, counters),
+            folder: &tables.folder,
+            store_id: tables.store_id,
+            hash_seed: tables.hash_seed,
+            report,
+            bytes_all,
+            bytes_done: 0,
+            on_progress,
+        };
+        for (_, _, live) in versions.iter().flat_map(|version| version.tables()) {
+            let in_memory = live.filters();
+            let place = || live.filters().place;
+            verifier.table(&live.meta, &place, Some(&in_memory.point));
+        }
+        Ok(verifier.report)
+    }
+
+    /// Looks at the manifest and the log. Nobody changes the manifest meanwhile, so all files that it
+    /// names are there; the log may grow at its end.
+    fn verify_logs(&self, report: &mut VerifyReport) -> Result<()> {
+        let (fs, folder) = (&*self.tables.fs, &*self.tables.folder);
+        let manifest = self.manifest.lock();
+        let names = list(fs, folder)?;
+        match load(fs, folder) {
+            Ok(Some(loaded)) => {
+                // After a full disk the file may have an edit more.
+                if !manifest.needs_new_file() && loaded.state != *manifest.state() {
+                    let path = FileName::Manifest(loaded.end.file_id).path(folder);
+                    let source = Corruption::Order { what: "state that the manifest recreates" };
+                    report.error(&Error::corrupt(path, loaded.end.offset, source));
+                }
+                verify_log(fs, folder, &names, &loaded, report);
+            }
+            Ok(None) => report.error(&not_there(&FileName::Current.path(folder))),
+            Err(error) => report.error(&error),
+        }
+        Ok(())
+    }
+}
+
+/// Looks at every byte of the store in `folder`, which is not open, and locks it meanwhile.
+///
+/// # Errors
+///
+/// [`Error::Locked`]; [`Error::Io`] if the folder cannot be locked or listed.
+pub(crate) fn verify_folder(
+    options: &Options,
+    folder: &Path,
+    on_progress: &mut dyn FnMut(VerifyProgress),
+) -> Result<VerifyReport> {
+    let fs = &options.fs;
+    let _lock = lock_folder(&**fs, folder)?;
+    let names = list(&**fs, folder)?;
+    let mut report = VerifyReport::default();
+    let loaded = match load(&**fs, folder) {
+        Ok(Some(loaded)) => loaded,
+        Ok(None) => {
+            report.error(&not_there(&FileName::Current.path(folder)));
+            return Ok(report);
+        }
+        Err(error) => {
+            report.error(&error);
+            return Ok(report);
+        }
+    };
+    verify_log(&**fs, folder, &names, &loaded, &mut report);
+    let state = &loaded.state;
+    let metas = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    let bytes = metas().fold(0, |sum: u64, meta| sum.saturating_add(meta.bytes));
+    let counters = Arc::<Counters>::default();
+    let mut verifier = TableVerifier {
+        files: TableFiles::new(Arc::clone(fs), ReadMode::Pread, 1, counters),
+        folder,
+        store_id: state.store_id,
+        hash_seed: state.hash_seed,
+        report,
+        bytes_all: bytes.saturating_mul(2),
+        bytes_done: 0,
+        on_progress,
+    };
+    for meta in metas() {
+        let meta: &TableMeta = meta;
+        verifier.table(meta, &|| meta.filter, None);
+    }
+    Ok(verifier.report)
+}
+
+fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
+    fs.list(folder).map_err(|error| Error::io("list", folder, error))
+}
+
+/// Reads the log as recovery does. A torn tail is no problem: a crash, or a write under way, explains
+/// it.
+fn verify_log(
+    fs: &dyn Fs,
+    folder: &Path,
+    names: &[String],
+    loaded: &Loaded,
+    report: &mut VerifyReport,
+) {
+    let state = &loaded.state;
+    let named: Vec<_> = state.logs.iter().copied().collect();
+    let mut on_disk = segment_ids(names);
+    on_disk.retain(|&id| id >= state.log_floor);
+    let segments =
+        Segments { fs, folder, store_id: state.store_id, named: &named, on_disk: &on_disk };
+    let replayed = replay(&segments, state.log_mark, |replayed| {
+        let read = replayed.batch.into_iter().try_for_each(|entry| entry.map(drop));
+        read.map_err(|source| replayed.corrupt(source))
+    });
+    let checked = replayed.and_then(|replayed| {
+        report.log_batches += replayed.batches;
+        loaded.check_vouched(folder, replayed.manifest)
+    });
+    if let Err(error) = checked {
+        report.error(&error);
+    }
+}

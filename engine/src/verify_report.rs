@@ -1,0 +1,114 @@
+//! What a look at every byte of a store found.
+
+use std::{fmt, path::PathBuf};
+
+use crate::Error;
+
+/// What a look at every byte of a store found: see [`Db::verify`](crate::Db::verify).
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Everything that is not as it should be, in the order in which it was found.
+    pub problems: Vec<VerifyProblem>,
+    /// Tables looked at.
+    pub tables: u64,
+    /// Length of their files, in bytes.
+    pub table_bytes: u64,
+    /// Entries read from them, old versions and tombstones included.
+    pub entries: u64,
+    /// Filters looked at.
+    pub filters: u64,
+    /// Questions to filters: each was asked for every key of its table.
+    pub filter_probes: u64,
+    /// Batches in the log.
+    pub log_batches: u64,
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct VerifyProblem {
+    /// What it is.
+    pub kind: VerifyProblemKind,
+    /// The file.
+    pub path: PathBuf,
+    /// Near which byte of it; 0 if it is about the file as a whole.
+    pub offset: u64,
+    /// Which field, and what is wrong with it.
+    pub message: String,
+}
+
+/// What a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum VerifyProblemKind {
+    /// A file is missing or cannot be read.
+    Unreadable,
+    /// Bytes break their format, or contradict the place that names them. What they hold is lost,
+    /// unless it is a filter's.
+    Damaged,
+    /// A filter is missing, damaged, of an unknown kind, or made with another hash. Lookups do without
+    /// it, and the background job builds it anew.
+    FilterUnusable,
+    /// A filter that passes for a good one rules out keys that its table holds: they are not found.
+    FilterWrong,
+}
+
+/// How far a look at a store has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyProgress {
+    /// Bytes looked at. Each table counts twice: as a file, and block by block.
+    pub bytes_done: u64,
+    /// Bytes to look at in all.
+    pub bytes_all: u64,
+}
+
+impl VerifyReport {
+    /// Whether everything is as it should be.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Adds what went wrong.
+    pub(crate) fn error(&mut self, error: &Error) {
+        let (kind, path, offset, message) = match error {
+            Error::Corrupt { path, offset, source } => {
+                (VerifyProblemKind::Damaged, path.clone(), *offset, source.to_string())
+            }
+            Error::Io { op, path, source } => {
+                (VerifyProblemKind::Unreadable, path.clone(), 0, format!("cannot {op}: {source}"))
+            }
+            other => (VerifyProblemKind::Unreadable, PathBuf::new(), 0, other.to_string()),
+        };
+        self.problems.push(VerifyProblem { kind, path, offset, message });
+    }
+}
+
+impl fmt::Display for VerifyProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, offset, message, .. } = self;
+        write!(f, "{} near byte {offset}: {message}", path.display())
+    }
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in &self.problems {
+            writeln!(f, "{problem}")?;
+        }
+        writeln!(
+            f,
+            "{} tables of {} bytes with {} entries, {} filters asked for {} keys, {} batches in \
+             the log: {} problems",
+            self.tables,
+            self.table_bytes,
+            self.entries,
+            self.filters,
+            self.filter_probes,
+            self.log_batches,
+            self.problems.len()
+        )
+    }
+}

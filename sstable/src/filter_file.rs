@@ -1,0 +1,161 @@
+//! A filter in a file of its own.
+//!
+//! A table's filter is built anew without the table being written again. The checksum of the filter
+//! block covers salt and hash seed of the table that it belongs to, so that no other table can be
+//! answered from it; which file it is, the header says. `testdata/filter_file` pins these bytes.
+//!
+//! | offset | bytes | field    | meaning                                               |
+//! |--------|-------|----------|-------------------------------------------------------|
+//! | 0      | 64    | `header` | [`sievedb_format::file_header`], of kind `Filter`     |
+//! | 64     | n     | `filter` | [`sievedb_filter::filter_block`], up to the end       |
+
+use std::{io, sync::Arc};
+
+use sievedb_filter::{Expected, FilterArena, TableFilter, filter_block};
+use sievedb_format::{Annotation, FileHeader, FileKind, file_header::HEADER_BYTES};
+
+use crate::{
+    describe::describe_filter,
+    filter_state::{FilterPlace, FilterState, FilterUnusable, stored_checksum},
+    identity::TableIdentity,
+    source::{TableSink, TableSource},
+};
+
+/// Writes `filter`, of the table with this identity, as the file `file_id`. Returns where it lies.
+///
+/// Takes as much memory again as the filter has.
+///
+/// # Errors
+///
+/// Those of the sink, which is not synced.
+pub fn write_filter_file(
+    sink: &mut impl TableSink,
+    identity: &TableIdentity,
+    file_id: u64,
+    filter: &TableFilter,
+) -> io::Result<FilterPlace> {
+    let TableIdentity { store_id, hash_seed, salt, .. } = *identity;
+    sink.append(&FileHeader { kind: FileKind::Filter, store_id, file_id }.encode())?;
+    let block = filter_block::encode(filter, Expected { hash_seed, salt });
+    sink.append(&block)?;
+    let checksum = stored_checksum(&block).expect("a filter block ends with its trailer");
+    Ok(FilterPlace { offset: HEADER_BYTES as u64, bytes: block.len() as u64, checksum })
+}
+
+impl FilterState {
+    /// Loads the filter at `place` of `source`, the file `file_id` that holds nothing else, for the
+    /// table with this identity, into memory from `arena`. Never fails: a table is complete without its
+    /// filter.
+    #[must_use]
+    pub fn load_file(
+        source: &dyn TableSource,
+        identity: &TableIdentity,
+        file_id: u64,
+        place: FilterPlace,
+        arena: &FilterArena,
+    ) -> Self {
+        match check_header(source, identity.store_id, file_id) {
+            Ok(()) => Self::load(source, identity, Some(place), arena),
+            Err(reason) => Self::Unusable(reason),
+        }
+    }
+}
+
+pub(crate) fn check_header(
+    source: &dyn TableSource,
+    store_id: u128,
+    file_id: u64,
+) -> Result<(), FilterUnusable> {
+    let header = source.read_at(0, HEADER_BYTES).map_err(FilterUnusable::Io)?;
+    let expected = FileHeader { kind: FileKind::Filter, store_id, file_id };
+    expected.check(&header).map_err(FilterUnusable::Header)
+}
+
+/// Describes every field of a file that holds a filter, for people; also of a damaged one.
+#[must_use]
+pub fn describe_filter_file(source: &Arc<dyn TableSource>) -> Annotation {
+    let mut annotation = Annotation::new();
+    let header = HEADER_BYTES as u64;
+    let end = header.min(source.len());
+    match source.read_at(0, HEADER_BYTES).map(|bytes| FileHeader::decode(&bytes)) {
+        Ok(Ok(found)) => found.describe(&mut annotation),
+        Ok(Err(error)) => annotation.field(0..end, "header", format_args!("damaged: {error}")),
+        Err(error) => annotation.field(0..end, "header", format_args!("unreadable: {error}")),
+    }
+    annotation.rebase(header);
+    describe_filter(&**source, header, source.len().saturating_sub(header), &mut annotation);
+    annotation
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use sievedb_filter::{FilterKind, key_hash};
+
+    use super::*;
+
+    const IDENTITY: TableIdentity =
+        TableIdentity { store_id: 1 << 64, file_id: 2, salt: 3, hash_seed: 4 };
+
+    fn file(kind: FilterKind) -> (Vec<u8>, FilterPlace) {
+        let hashes: Vec<u64> =
+            (0..500_u32).map(|key| key_hash(&key.to_be_bytes(), IDENTITY.hash_seed)).collect();
+        let filter = TableFilter::build(kind, &hashes, 10.0).unwrap();
+        let mut bytes = Vec::new();
+        let place = write_filter_file(&mut bytes, &IDENTITY, 9, &filter).unwrap();
+        assert_eq!(place.offset + place.bytes, bytes.len() as u64);
+        assert!(place.offset.is_multiple_of(64));
+        (bytes, place)
+    }
+
+    #[test]
+    fn a_filter_returns_from_its_file() {
+        for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
+            let (bytes, place) = file(kind);
+            let state = FilterState::load_file(
+                &Bytes::from(bytes),
+                &IDENTITY,
+                9,
+                place,
+                &FilterArena::heap(),
+            );
+            let filter = state.resident().unwrap_or_else(|| panic!("{kind:?}: {state:?}"));
+            assert_eq!((filter.kind(), filter.key_count()), (kind, 500));
+            let holds = |key: u32| filter.may_contain_hash(key_hash(&key.to_be_bytes(), 4));
+            assert!((0..500).all(holds), "{kind:?}");
+            assert!((500..600).filter(|&key| holds(key)).count() < 20, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn no_damaged_byte_and_no_cut_is_passed_over() {
+        let (good, place) = file(FilterKind::Ribbon);
+        let load = |bytes: Vec<u8>| {
+            FilterState::load_file(&Bytes::from(bytes), &IDENTITY, 9, place, &FilterArena::heap())
+        };
+        for at in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1 << (at % 8);
+            assert!(matches!(load(bytes), FilterState::Unusable(_)), "flipped at {at}");
+            let cut = load(good[..at].to_vec());
+            assert!(matches!(cut, FilterState::Unusable(_)), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn the_file_of_another_table_or_store_is_refused() {
+        let (good, place) = file(FilterKind::BlockedBloom);
+        let cases = [
+            ("file", 8, IDENTITY),
+            ("salt", 9, TableIdentity { salt: 0, ..IDENTITY }),
+            ("seed", 9, TableIdentity { hash_seed: 0, ..IDENTITY }),
+            ("store", 9, TableIdentity { store_id: 0, ..IDENTITY }),
+        ];
+        for (name, file_id, identity) in cases {
+            let bytes = Bytes::from(good.clone());
+            let state =
+                FilterState::load_file(&bytes, &identity, file_id, place, &FilterArena::heap());
+            assert!(matches!(state, FilterState::Unusable(_)), "{name}");
+        }
+    }
+}

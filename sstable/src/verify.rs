@@ -1,0 +1,308 @@
+//! Reads all of a table, and lists everything that is not as it should be.
+//!
+//! For people and tools that look for damage: it goes on behind each problem, puts nothing into the
+//! cache and takes nothing from there.
+
+use std::{io, ops::ControlFlow};
+
+use sievedb_format::{Corruption, InternalKey, Kind};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::{
+    block::{Block, BlockCursor, BlockRole},
+    error::ReadError,
+    footer::{BlockKind, Footer},
+    handle::BlockHandle,
+    properties::TableProperties,
+    source::TableSource,
+    table::Table,
+};
+
+/// Bytes that are read at a time for the checksum of a file.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// What all of a table was found to be.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Verified {
+    /// What is wrong, in the order of the table. Behind a block that cannot be read the entries are
+    /// not counted, and so the counts of the properties are not compared.
+    pub problems: Vec<ReadError>,
+    /// Point entries that were read.
+    pub entries: u64,
+    /// Data blocks and index partitions that were read.
+    pub blocks: u64,
+}
+
+/// The xxh3_64 of a whole file, as the manifest has that of a table. Calls `on_bytes` with the number
+/// of bytes after each read; may be stopped by it.
+///
+/// # Errors
+///
+/// Those of the source; [`io::ErrorKind::Interrupted`] if it was stopped.
+pub fn file_checksum(
+    source: &dyn TableSource,
+    on_bytes: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> io::Result<u64> {
+    let (mut hasher, mut offset) = (Xxh3Default::new(), 0);
+    while offset < source.len() {
+        let bytes = (source.len() - offset).min(CHUNK_BYTES as u64);
+        // At most a chunk.
+        hasher.update(&source.read_at(offset, bytes as usize)?);
+        offset += bytes;
+        if on_bytes(bytes).is_break() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+    }
+    Ok(hasher.digest())
+}
+
+impl Table {
+    /// Reads every block: its checksum, the order of its entries, that they lie between the separators
+    /// of the index, and that all together are what the properties say. Calls `on_key` with each user
+    /// key of a point entry, ascending, each once.
+    pub fn verify(&self, on_key: &mut dyn FnMut(&[u8])) -> Verified {
+        let mut walk = Walk::new(self, on_key);
+        walk.index(self.top_index().clone(), self.has_partitions());
+        walk.finish()
+    }
+}
+
+/// A walk through all blocks of a table.
+struct Walk<'a> {
+    table: &'a Table,
+    on_key: &'a mut dyn FnMut(&[u8]),
+    verified: Verified,
+    /// What the entries add up to, in the form of properties.
+    found: TableProperties,
+    /// The last entry or separator.
+    last: Option<(Vec<u8>, sievedb_format::Trailer)>,
+    /// The user key of the last entry.
+    last_user_key: Option<Vec<u8>>,
+    is_complete: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new(table: &'a Table, on_key: &'a mut dyn FnMut(&[u8])) -> Self {
+        Self {
+            table,
+            on_key,
+            verified: Verified { problems: Vec::new(), entries: 0, blocks: 0 },
+            found: TableProperties::default(),
+            last: None,
+            last_user_key: None,
+            is_complete: true,
+        }
+    }
+
+    fn problem(&mut self, offset: u64, source: Corruption) {
+        self.verified.problems.push(ReadError::Corrupt { offset, source });
+    }
+
+    fn block(&mut self, handle: BlockHandle, role: BlockRole) -> Option<Block> {
+        match self.table.blocks().read_block(handle, role) {
+            Ok(block) => {
+                self.verified.blocks += 1;
+                Some(block)
+            }
+            Err(error) => {
+                self.is_complete = false;
+                self.verified.problems.push(error);
+                None
+            }
+        }
+    }
+
+    /// Walks through what an index block leads to.
+    fn index(&mut self, index: Block, has_partitions: bool) {
+        let mut cursor = BlockCursor::new(index);
+        cursor.seek_to_first();
+        while let (Some(separator), Some(handle)) = (cursor.key(), cursor.handle()) {
+            let role = if has_partitions { BlockRole::Index } else { BlockRole::Data };
+            if let Some(block) = self.block(handle, role) {
+                if has_partitions {
+                    self.found.index_partitions += 1;
+                    self.index(block, false);
+                } else {
+                    self.found.data_blocks += 1;
+                    self.data(block, handle.offset);
+                }
+            }
+            self.separator(separator, handle.offset);
+            cursor.next();
+        }
+    }
+
+    fn data(&mut self, block: Block, offset: u64) {
+        let mut cursor = BlockCursor::new(block);
+        cursor.seek_to_first();
+        while let Some(key) = cursor.key() {
+            if self.last().is_some_and(|last| last >= key) {
+                self.problem(offset, Corruption::Order { what: "entries across blocks" });
+            }
+            self.count(key, cursor.value().len());
+            self.set_last(key);
+            cursor.next();
+        }
+    }
+
+    /// All that was read so far lies at or before `separator`, and what follows behind it.
+    fn separator(&mut self, separator: InternalKey<'_>, offset: u64) {
+        if self.last().is_some_and(|last| last > separator) {
+            self.problem(offset, Corruption::Order { what: "separator of a block" });
+        } else {
+            self.set_last(separator);
+        }
+    }
+
+    fn last(&self) -> Option<InternalKey<'_>> {
+        self.last.as_ref().map(|(user_key, trailer)| InternalKey::new(user_key, *trailer))
+    }
+
+    fn set_last(&mut self, key: InternalKey<'_>) {
+        let (user_key, trailer) = self.last.get_or_insert_with(|| (Vec::new(), key.trailer));
+        user_key.clear();
+        user_key.extend_from_slice(key.user_key);
+        *trailer = key.trailer;
+    }
+
+    fn count(&mut self, key: InternalKey<'_>, value_bytes: usize) {
+        let (sequence, kind) = (key.trailer.sequence(), key.trailer.kind());
+        let is_first = self.verified.entries == 0;
+        self.verified.entries += 1;
+        let found = &mut self.found;
+        *found.count_mut(kind) += 1;
+        found.key_bytes += key.user_key.len() as u64;
+        found.value_bytes += value_bytes as u64;
+        found.largest_sequence = found.largest_sequence.max(sequence);
+        found.smallest_sequence =
+            if is_first { sequence } else { found.smallest_sequence.min(sequence) };
+        if is_first {
+            found.smallest = key.user_key.into();
+        }
+        if self.last_user_key.as_deref() != Some(key.user_key) {
+            found.user_keys += 1;
+            let last = self.last_user_key.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key.user_key);
+            (self.on_key)(key.user_key);
+        }
+    }
+
+    /// Compares what was counted with the properties.
+    fn finish(mut self) -> Verified {
+        if self.is_complete {
+            let footer = Footer::read(self.table.blocks().source());
+            let place = footer.ok().and_then(|footer| footer.block(BlockKind::Properties));
+            let offset = place.map_or(0, |block| block.offset);
+            for source in self.differences() {
+                self.problem(offset, source);
+            }
+        }
+        self.verified
+    }
+
+    fn differences(&self) -> Vec<Corruption> {
+        let (said, found) = (self.table.properties(), &self.found);
+        let mut numbers = vec![
+            ("user_keys", said.user_keys, found.user_keys),
+            ("key_bytes", said.key_bytes, found.key_bytes),
+            ("value_bytes", said.value_bytes, found.value_bytes),
+            ("data_blocks", said.data_blocks, found.data_blocks),
+            ("index_partitions", said.index_partitions, found.index_partitions),
+        ];
+        let points = Kind::ALL.into_iter().filter(|&kind| kind != Kind::RangeTombstone);
+        numbers.extend(points.map(|kind| ("counts", said.count(kind), found.count(kind))));
+        let mut differences: Vec<_> = numbers
+            .into_iter()
+            .filter(|(_, said, found)| said != found)
+            .map(|(what, expected, found)| Corruption::Mismatch { what, expected, found })
+            .collect();
+        // Range tombstones may lie farther out.
+        let largest = self.last_user_key.as_deref().unwrap_or_default();
+        let is_within =
+            found.user_keys == 0 || said.smallest <= found.smallest && largest <= &*said.largest;
+        if !is_within {
+            differences.push(Corruption::Order { what: "bounds of the properties" });
+        }
+        let sequences = said.smallest_sequence..=said.largest_sequence;
+        let is_within = found.user_keys == 0
+            || sequences.contains(&found.smallest_sequence)
+                && sequences.contains(&found.largest_sequence);
+        if !is_within {
+            differences.push(Corruption::Order { what: "sequence numbers of the properties" });
+        }
+        differences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use sievedb_format::Trailer;
+
+    use super::*;
+    use crate::{BlockCache, TableIdentity, TableOptions, TableWriter};
+
+    const IDENTITY: TableIdentity =
+        TableIdentity { store_id: 1, file_id: 2, salt: 3, hash_seed: 4 };
+
+    /// A table with two levels of index, and its file.
+    fn table() -> (Vec<u8>, u64) {
+        let options = TableOptions::new().block_bytes(1 << 10).index_partition_bytes(1 << 10);
+        let mut writer = TableWriter::new(Vec::new(), IDENTITY, options).unwrap();
+        for number in 0..3_000_u32 {
+            for sequence in [number * 2 + 2, number * 2 + 1] {
+                let trailer = Trailer::new(sequence.into(), Kind::Put);
+                let user_key = [&[7; 40][..], &number.to_be_bytes()].concat();
+                let value = number.wrapping_mul(0x9e37_79b9).to_le_bytes();
+                writer.add(InternalKey::new(&user_key, trailer), &value).unwrap();
+            }
+        }
+        let (bytes, summary) = writer.finish().unwrap();
+        (bytes, summary.checksum)
+    }
+
+    fn open(bytes: &[u8]) -> Result<Table, ReadError> {
+        let (source, cache) = (Bytes::copy_from_slice(bytes), Arc::new(BlockCache::new(0)));
+        Table::open(Arc::new(source), IDENTITY, bytes.len() as u64, cache)
+    }
+
+    #[test]
+    fn a_good_table_has_no_problem() {
+        let (bytes, checksum) = table();
+        let (mut keys, mut seen) = (0_u32, 0);
+        let verified = open(&bytes).unwrap().verify(&mut |key| {
+            assert_eq!(key[40..], keys.to_be_bytes());
+            keys += 1;
+        });
+        assert!(verified.problems.is_empty(), "{:?}", verified.problems);
+        assert_eq!((keys, verified.entries), (3_000, 6_000));
+        assert!(verified.blocks > 30, "{}", verified.blocks);
+        let found = file_checksum(&Bytes::from(bytes.clone()), &mut |bytes| {
+            seen += bytes;
+            ControlFlow::Continue(())
+        });
+        assert_eq!((found.unwrap(), seen), (checksum, bytes.len() as u64));
+    }
+
+    #[test]
+    fn every_damaged_block_is_listed() {
+        let (mut bytes, _) = table();
+        let table = open(&bytes).unwrap();
+        let mut offsets = vec![64, 5_000, 20_000];
+        for &at in &offsets {
+            bytes[at + 3] ^= 1;
+        }
+        drop(table);
+        let verified = open(&bytes).unwrap().verify(&mut |_| ());
+        assert_eq!(verified.problems.len(), 3, "{:?}", verified.problems);
+        for problem in verified.problems {
+            let ReadError::Corrupt { offset, .. } = problem else { panic!("{problem:?}") };
+            let damaged = offsets.remove(0) as u64;
+            assert!(offset <= damaged + 3 && damaged < offset + 2_000, "{offset} for {damaged}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Filters that are built anew, in files of their own.
+
+use sievedb::{
+    Durability::{Disk, OsBuffer},
+    FilterPolicy, FilterPolicyKind,
+};
+
+use super::key;
+use crate::{model::DEFAULT, recorder::Recorder};
+
+fn table(r: &mut Recorder, from: usize) {
+    for number in from..from + 4 {
+        r.insert_with(DEFAULT, key(number * 2), 60, OsBuffer);
+    }
+    r.flush();
+}
+
+fn reopen_with(r: &mut Recorder, kind: FilterPolicyKind, bits_per_key: f64) {
+    r.set_filter_policy(FilterPolicy::new(kind).bits_per_key(bits_per_key));
+    r.reopen();
+    r.wait_for_background();
+}
+
+/// A filter takes the place of none, of one in its table, and of one in a file of its own; at the end
+/// there is none again.
+pub(super) fn rebuilt(r: &mut Recorder) {
+    r.set_filter_policy(FilterPolicy::new(FilterPolicyKind::None));
+    r.reopen();
+    table(r, 0);
+    reopen_with(r, FilterPolicyKind::Bloom, 10.0);
+    table(r, 2);
+    reopen_with(r, FilterPolicyKind::Ribbon, 12.0);
+    r.check();
+    r.insert_with(DEFAULT, key(3), 60, Disk);
+    reopen_with(r, FilterPolicyKind::Fuse, 9.0);
+    reopen_with(r, FilterPolicyKind::None, 0.0);
+    r.insert_with(DEFAULT, key(5), 60, Disk);
+}
+
+/// Tables that have their filters in files of their own are compacted away, and dropped with their
+/// keyspace.
+pub(super) fn rebuilt_and_compacted(r: &mut Recorder) {
+    r.set_filter_policy(FilterPolicy::new(FilterPolicyKind::None));
+    r.reopen();
+    r.create("other");
+    table(r, 0);
+    r.insert("other", key(1), 60);
+    r.flush();
+    reopen_with(r, FilterPolicyKind::Bloom, 10.0);
+    r.compact();
+    table(r, 1);
+    reopen_with(r, FilterPolicyKind::Ribbon, 10.0);
+    r.drop_keyspace("other");
+    r.compact();
+    r.insert_with(DEFAULT, key(3), 60, Disk);
+}

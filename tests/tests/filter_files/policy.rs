@@ -1,0 +1,53 @@
+//! An existing store that is opened with another policy gets the filters of that policy.
+
+use sievedb::{
+    FilterPolicy,
+    FilterPolicyKind::{Auto, Bloom, Fuse, None as Off, Ribbon},
+    FilterRebuildReason::{Missing, OffPlan},
+};
+
+use super::fixture::{FOLDER, KEYS, Listener, check, filled, options, paths, ruled_out};
+
+#[test]
+fn each_policy_takes_the_place_of_the_one_before() {
+    let fs = filled(FilterPolicy::new(Off));
+    let absent = KEYS as usize / 4;
+    // Policy, the only reason for a new filter, and how many absent keys memory rules out at least.
+    let cases = [
+        (Bloom, 10.0, Some(Missing), absent * 9 / 10),
+        (Ribbon, 16.0, Some(OffPlan), absent * 99 / 100),
+        (Ribbon, 16.0, None, absent * 99 / 100),
+        (Fuse, 9.0, Some(OffPlan), absent * 95 / 100),
+        (Off, 10.0, Some(OffPlan), 0),
+        (Auto, 10.0, Some(Missing), absent * 9 / 10),
+        (Auto, 0.0, Some(OffPlan), 0),
+    ];
+    for (kind, bits, reason, least) in cases {
+        let policy = FilterPolicy::new(kind).bits_per_key(bits);
+        let name = format!("{kind:?}, {bits} bits");
+        let listener = std::sync::Arc::<Listener>::default();
+        let open = || options(fs.clone(), policy, 0).listener(listener.clone()).open(FOLDER);
+        let db = open().unwrap();
+        db.keyspace("other").unwrap();
+        db.wait_for_background().unwrap();
+        check(&db);
+        let told = listener.take();
+        // The other keyspace keeps the policy that it was created with.
+        assert!(told.rebuilt.iter().all(|(_, found)| Some(*found) == reason), "{name}: {told:?}");
+        assert_eq!(told.rebuilt.is_empty(), reason.is_none(), "{name}: {told:?}");
+        assert_eq!(db.stats().background.filters_rebuilt, told.rebuilt.len() as u64, "{name}");
+        let found = ruled_out(&db);
+        // Some lie in no table's bounds.
+        assert!(found >= least && (least > 0 || found < 10), "{name}: {found} of {absent}");
+        // What was replaced is gone, also the files.
+        let filters = if least > 0 { db.stats().keyspaces[0].tables as usize } else { 0 };
+        assert_eq!(paths(&fs, ".filter").len(), filters, "{name}");
+        assert!(db.verify().unwrap().is_good(), "{name}: {}", db.verify().unwrap());
+        drop(db);
+        let db = open().unwrap();
+        assert_eq!(ruled_out(&db), found, "{name}, opened again");
+        db.wait_for_background().unwrap();
+        assert_eq!(listener.take(), Default::default(), "{name}: the work was done");
+        check(&db);
+    }
+}

@@ -1,0 +1,190 @@
+//! `verify` finds each planted damage, and none in a good store.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use sievedb::{
+    FilterPolicy, Options,
+    VerifyProblemKind::{self, Damaged, FilterUnusable, FilterWrong, Unreadable},
+    VerifyReport,
+    fs::{Fs, Loss, MemoryFs},
+};
+
+use super::{
+    fixture::{FOLDER, KEYS, bloom, change, check, filled, options, paths},
+    forge::{Forged, forge},
+    rebuild::with_filter_files,
+};
+use crate::corruption::forge::filter_place;
+
+fn copy(fs: &MemoryFs) -> Arc<MemoryFs> {
+    Arc::new(fs.crash(fs.operations(), &Loss::Nothing))
+}
+
+/// What is found in a store that is not open.
+fn verify(fs: &Arc<MemoryFs>) -> VerifyReport {
+    Options::new().fs(fs.clone()).verify(FOLDER, |_| ()).unwrap()
+}
+
+/// The kinds of all problems, as text: they have no order.
+fn kinds(report: &VerifyReport) -> BTreeSet<String> {
+    report.problems.iter().map(|found| format!("{:?}", found.kind)).collect()
+}
+
+#[test]
+fn a_good_store_has_no_problem() {
+    for policy in [FilterPolicy::default(), bloom()] {
+        let fs = filled(policy);
+        let (mut last, mut calls) = (0, 0);
+        let report = Options::new().fs(fs.clone()).verify(FOLDER, |progress| {
+            assert!(progress.bytes_done >= last && progress.bytes_done <= progress.bytes_all);
+            (last, calls) = (progress.bytes_done, calls + 1);
+        });
+        let report = report.unwrap();
+        assert!(report.is_good(), "{report}");
+        assert_eq!(last, 2 * report.table_bytes);
+        assert!(calls > 10);
+        let db = options(fs, policy, 0).open(FOLDER).unwrap();
+        let before = db.stats().memory.block_cache_bytes;
+        let open = db.verify().unwrap();
+        assert!(open.is_good(), "{open}");
+        assert_eq!(db.stats().memory.block_cache_bytes, before, "nothing enters the cache");
+        assert_eq!((open.tables, open.entries), (report.tables, report.entries));
+        // In an open store those in memory are asked, too.
+        assert_eq!(open.filter_probes, 2 * report.filter_probes);
+        let keys = u64::from(KEYS / 4 * 3);
+        assert!(report.filter_probes >= keys && report.filters == report.tables, "{report}");
+    }
+    let report = verify(&with_filter_files());
+    let only_old = report.problems.iter().all(|found| found.message.contains("whole table"));
+    assert!(only_old, "only the damaged filters in the tables, which nobody uses: {report}");
+}
+
+#[test]
+fn each_forged_filter_is_found() {
+    let good = with_filter_files();
+    for forged in Forged::ALL {
+        let fs = copy(&good);
+        let path = &paths(&fs, ".filter")[2];
+        forge(&fs, path, forged);
+        let kind = if forged == Forged::LacksAKey { FilterWrong } else { FilterUnusable };
+        let report = verify(&fs);
+        let problems: Vec<_> = report.problems.iter().filter(|found| found.kind == kind).collect();
+        assert_eq!(problems.len(), 1, "{forged:?}: {report}");
+        assert_eq!(&problems[0].path, path, "{forged:?}");
+        assert_eq!(problems[0].offset, 64, "{forged:?}");
+        let others = report.problems.iter().filter(|found| found.kind != kind);
+        assert!(others.clone().all(|found| found.message.contains("whole table")), "{report}");
+        // The same in an open store, before and after the background job.
+        let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
+        let count = |report: &VerifyReport| {
+            report.problems.iter().filter(|found| found.kind == kind).count()
+        };
+        let open = db.verify().unwrap();
+        // One that passes for good is asked twice: as its file has it, and in memory.
+        assert_eq!(count(&open), 1 + usize::from(kind == FilterWrong), "{forged:?}: {open}");
+        db.wait_for_background().unwrap();
+        let open = db.verify().unwrap();
+        assert_eq!(count(&open) > 0, kind == FilterWrong, "{forged:?}: {open}");
+    }
+}
+
+#[test]
+fn damage_to_any_file_is_found_with_its_place() {
+    let good = filled(bloom());
+    let tables = paths(&good, ".sst");
+    type Damage = fn(&mut Vec<u8>);
+    let cases: [(&str, Damage, &[VerifyProblemKind]); 6] = [
+        ("a data block", |bytes| bytes[100] ^= 1, &[Damaged]),
+        ("the header", |bytes| bytes[20] ^= 1, &[Damaged]),
+        ("the footer", |bytes| *bytes.last_mut().unwrap() ^= 1, &[Damaged]),
+        ("cut", |bytes| bytes.truncate(700), &[Damaged, FilterUnusable]),
+        ("longer", |bytes| bytes.push(0), &[Damaged]),
+        (
+            "the filter",
+            |bytes| {
+                let place = filter_place(bytes).unwrap();
+                bytes[place.start] ^= 1;
+            },
+            &[Damaged, FilterUnusable],
+        ),
+    ];
+    for (name, damage, expected) in cases {
+        for table in &tables {
+            let fs = copy(&good);
+            change(&fs, table, damage);
+            let report = verify(&fs);
+            let want: BTreeSet<_> = expected.iter().map(|kind| format!("{kind:?}")).collect();
+            assert_eq!(kinds(&report), want, "{name}: {report}");
+            assert!(report.problems.iter().all(|found| found.path == *table), "{name}: {report}");
+            assert_eq!(report.tables as usize, tables.len(), "it goes on behind {name}");
+        }
+    }
+    let others = [("CURRENT", Damaged), ("MANIFEST-", Damaged), (".log", Damaged)];
+    for (file, kind) in others {
+        let fs = copy(&good);
+        let Some(path) = paths(&fs, file).pop() else { panic!("no {file}") };
+        change(&fs, &path, |bytes| bytes[70] ^= 1);
+        let report = verify(&fs);
+        assert_eq!(report.problems.len(), 1, "{file}: {report}");
+        assert_eq!((report.problems[0].kind, &report.problems[0].path), (kind, &path), "{file}");
+    }
+}
+
+#[test]
+fn all_problems_are_listed() {
+    let fs = filled(FilterPolicy::default());
+    let tables = paths(&fs, ".sst");
+    fs.unlink(&tables[0]).unwrap();
+    for table in &tables[1..] {
+        change(&fs, table, |bytes| {
+            bytes[100] ^= 1;
+            bytes[1_500] ^= 1;
+        });
+    }
+    let report = verify(&fs);
+    assert_eq!(report.problems[0].kind, Unreadable, "{report}");
+    for table in &tables[1..] {
+        let of_table: Vec<_> =
+            report.problems.iter().filter(|found| found.path == *table).collect();
+        assert_eq!(of_table.len(), 3, "the file and two blocks of {}: {report}", table.display());
+        assert!(of_table[1].offset <= 100 && of_table[2].offset <= 1_500, "{report}");
+        assert!(of_table[2].offset > 100, "{report}");
+    }
+}
+
+#[test]
+fn others_may_write_meanwhile() {
+    let fs = filled(FilterPolicy::default());
+    let db = options(fs, FilterPolicy::default(), 2).open(FOLDER).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut round = 0_u32;
+            while !stop.load(Relaxed) {
+                for number in 0..300_u32 {
+                    let key = [b"w", &(number % 97).to_be_bytes()[..]].concat();
+                    db.insert(key, [round as u8; 40]).unwrap();
+                }
+                if round.is_multiple_of(3) {
+                    db.compact().unwrap();
+                } else {
+                    db.flush().unwrap();
+                }
+                round += 1;
+            }
+        });
+        for _ in 0..40 {
+            let report = db.verify().unwrap();
+            assert!(report.is_good(), "{report}");
+        }
+        stop.store(true, Relaxed);
+    });
+    check(&db);
+}
