@@ -185,11 +185,11 @@ fn damaged_edits_do_not_panic() {
 #[test]
 fn fields_that_a_later_release_adds_are_skipped_or_refused() {
     let edit = edits().swap_remove(1);
-    // Field 17 of an edit, first one that may be skipped, then one that must be known.
+    // Field 18 of an edit, first one that may be skipped, then one that must be known.
     let with = |tag: u8| [&edit.encode()[..], &[tag, 2, 7, 7]].concat();
-    assert_eq!(VersionEdit::decode(&with(34)), Ok(edit.clone()));
+    assert_eq!(VersionEdit::decode(&with(36)), Ok(edit.clone()));
     let what = "field of a version edit";
-    assert_eq!(VersionEdit::decode(&with(35)), Err(Corruption::Unsupported { what, value: 17 }));
+    assert_eq!(VersionEdit::decode(&with(37)), Err(Corruption::Unsupported { what, value: 18 }));
     let twice = [&edit.encode()[..], &[11, 1, 60]].concat();
     assert_eq!(
         VersionEdit::decode(&twice),
