@@ -11,6 +11,9 @@ use crate::{
     settings::Settings,
 };
 
+/// Memtables for which there is room: one that is written to, others on their way into tables.
+const MEMTABLES: u64 = 3;
+
 /// An open store.
 #[derive(Debug)]
 pub(crate) struct SieveDb {
@@ -23,7 +26,10 @@ impl Engine for SieveDb {
     fn open(path: &Path, _: Tuning, settings: &Settings) -> Result<Self> {
         let keyspace =
             KeyspaceOptions::new().memtable_bytes(usize::try_from(settings.write_buffer_bytes)?);
-        let options = Options::new().keyspace(keyspace).block_cache_bytes(settings.cache_bytes);
+        let options = Options::new()
+            .keyspace(keyspace)
+            .memtable_bytes_max(MEMTABLES * settings.write_buffer_bytes)
+            .block_cache_bytes(settings.cache_bytes);
         Ok(Self { db: options.open(path)? })
     }
 
