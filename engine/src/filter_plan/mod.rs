@@ -32,7 +32,6 @@
 //! | [`rebuild`]  | which filters are far off that                   |
 //! | [`choice`]   | the filter of new tables                         |
 
-
 mod choice;
 mod curve;
 mod division;

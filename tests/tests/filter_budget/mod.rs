@@ -52,7 +52,8 @@ fn grown(fs: &Arc<MemoryFs>) -> Db {
     for numbers in [0..KEYS - 4_000, KEYS - 4_000..KEYS - 1_000, KEYS - 1_000..KEYS] {
         fill(&db, numbers);
     }
-    // What came step by step is not the same as what a plan for all loads.
+    // What came step by step is not the same as what a plan for all builds and loads.
+    db.wait_for_background().unwrap();
     db.set_filter_bytes_max(0).unwrap();
     db.set_filter_bytes_max(u64::MAX).unwrap();
     db

@@ -57,9 +57,9 @@ fn a_budget_that_is_cut_and_raised_gives_a_curve() {
         assert!((up - down).abs() <= 0.25 * down + 0.001, "{percent} %: {down} and then {up}");
     }
     db.set_filter_bytes_max(u64::MAX).unwrap();
-    // Less than a quarter of a column is not read again.
+    // Less than a quarter of a column is not read again, and small filters may have been built anew.
     let (bytes, end) = (filter_bytes(&db), needless_reads(&db, LOOKUPS));
-    assert!((whole * 99 / 100..=whole).contains(&bytes), "{bytes} of {whole} bytes");
+    assert!((whole * 99 / 100..=whole * 101 / 100).contains(&bytes), "{bytes} of {whole} bytes");
     assert!((end - beginning).abs() <= 0.1 * beginning + 0.0003, "{beginning}, then {end}");
     assert_all_readable(&db, 0..KEYS);
 }
@@ -86,7 +86,8 @@ fn a_policy_bounds_one_keyspace() {
     assert!(filter_bytes(&db) <= whole + (both - whole) / 2, "{}", filter_bytes(&db));
     let other = db.keyspace("other").unwrap();
     other.set_filter_policy(FilterPolicy::default()).unwrap();
-    assert_eq!(filter_bytes(&db), both);
+    let again = filter_bytes(&db);
+    assert!((both * 99 / 100..=both * 101 / 100).contains(&again), "{again} of {both} bytes");
     let invalid = other.set_filter_policy(FilterPolicy::default().bits_per_key(41.0));
     assert!(matches!(invalid, Err(sievedb::Error::InvalidOption { .. })), "{invalid:?}");
 }

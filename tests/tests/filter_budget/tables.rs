@@ -63,6 +63,7 @@ fn tables_come_and_go_within_the_bound() {
                 is_over.store(true, Relaxed);
                 drop(held);
             });
+            db.wait_for_background().unwrap();
             // The smallest part of a filter is larger than the smallest bound.
             let least = if bytes_max > 1_000 { bytes_max * 7 / 10 } else { 0 };
             assert!(filter_bytes(&db) >= least, "{} bytes of {bytes_max}", filter_bytes(&db));

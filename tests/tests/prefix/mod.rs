@@ -70,7 +70,7 @@ fn extractors() -> Vec<PrefixExtractor> {
 
 fn keyspace(extractor: Option<PrefixExtractor>) -> KeyspaceOptions {
     let options = KeyspaceOptions::new()
-        .memtable_bytes(16 << 10)
+        .memtable_bytes(32 << 10)
         .table_bytes(8 << 10)
         .base_level_bytes(16 << 10)
         .block_bytes(1 << 10);
