@@ -13,10 +13,6 @@ use crate::{
     version::Version,
 };
 
-/// What a filter rounds up, at most: whole lines, and the layers of a ribbon. It matters to tables of some
-/// hundred keys, which would have no filter for it.
-const ROUNDING_BYTES: f64 = 128.0;
-
 /// All tables whose filters share a budget.
 #[derive(Debug, Default)]
 pub(super) struct FilterTables {
@@ -76,17 +72,6 @@ impl KeyspaceTables {
         self.runs.iter().flat_map(|(_, tables)| tables)
     }
 
-    /// The policy with as many bits per key more as filters of these tables need for what they round up.
-    fn rounded_policy(&self) -> FilterPolicy {
-        let keys: u64 = self.tables().map(|live| live.meta.entries).sum();
-        let bits = self.policy.bits_per_key;
-        if bits == 0.0 || keys == 0 {
-            return self.policy;
-        }
-        let rounding = self.tables().count() as f64 * ROUNDING_BYTES * 8.0;
-        self.policy.bits_per_key(bits + rounding / keys as f64)
-    }
-
     /// Bytes that prefix and range filters take.
     fn other_bytes(&self) -> u64 {
         self.tables().map(|live| live.filters().other_bytes() as u64).sum()
@@ -113,7 +98,7 @@ impl FilterTables {
     /// What the planner is told.
     pub(super) fn shape(&self, filter_bytes_max: u64, measured: &MeasuredUse) -> StoreShape {
         let keyspaces = self.keyspaces.iter().map(|keyspace| KeyspaceShape {
-            policy: keyspace.rounded_policy(),
+            policy: keyspace.policy,
             filter_bytes_max: keyspace.point_bytes_max(),
             lookups: measured.lookups(keyspace.id),
             runs: keyspace.runs.iter().map(|run| run_shape(keyspace.id, run, measured)).collect(),
