@@ -9,7 +9,7 @@ use crate::{
     compaction::{
         bottom::DeeperLevels,
         choice::{Compaction, LevelInputs},
-        levels::Levels,
+        levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::RetainStream,
     },
@@ -59,7 +59,7 @@ impl Store {
         if cfg!(debug_assertions) {
             levels.check_invariants();
         }
-        let options = tree.options.levels();
+        let options = LevelOptions::of(&tree.options);
         tree.set_compaction_debt(levels.debt(&options).bytes);
         let oldest_snapshot = self.snapshots.oldest();
         let picker = Picker { levels: &levels, options: &options, oldest_snapshot };
