@@ -21,6 +21,7 @@ use crate::{
     store::Store,
     store::background::WholeRequest,
     store::install::{Change, Move},
+    store::residency::choose_filter,
     store::table_output::write_tables,
     table::TableMeta,
     table::store::TablePlace,
@@ -135,9 +136,8 @@ impl Store {
         let place = TablePlace { level: *output_level, run: DEEPER_RUN };
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
         let gone = metas.iter().filter(|table| is_gone(table.id));
-        let filter =
-            self.choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
-        write_tables(&self.tables, &tree.options, filter, place, &mut kept)
+        let filter = choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
+        write_tables(&self.tables, &tree.present_options(), filter, place, &mut kept)
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.

@@ -21,6 +21,7 @@ mod filter_tables;
 mod measured_use;
 mod tables;
 
+pub(super) use choice::choose_filter;
 pub(crate) use filter_tables::stored_filter;
 pub(crate) use tables::load_filters;
 
