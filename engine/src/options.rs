@@ -118,10 +118,10 @@ impl Options {
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     ///
     /// From [`MEMORY_BUDGET_MIN`], and [`MEMORY_BUDGET_PER_WORKER_MIN`] for each worker thread; default
-    /// [`DEFAULT_MEMORY_BUDGET`], or what the parts need that are set by hand. A quarter of it is for memtables, a quarter for filters, an eighth for
-    /// buffers, and the rest for the block cache; the next three set parts by hand. What callers hold,
-    /// such as values and iterators, and a batch before it is committed, comes on top: see
-    /// [`MemoryStats`](crate::stats::MemoryStats).
+    /// [`DEFAULT_MEMORY_BUDGET`], or what the parts need that are set by hand. A quarter of it is for
+    /// memtables, a quarter for filters, an eighth for buffers, and the rest for the block cache; the next
+    /// three set parts by hand. What callers hold, such as values and iterators, and a batch before it is
+    /// committed, comes on top: see [`MemoryStats`](crate::stats::MemoryStats).
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.memory.bytes = Some(bytes);
         self
@@ -138,6 +138,11 @@ impl Options {
     }
 
     /// Memory for the filters of tables, of all keyspaces together, in bytes.
+    ///
+    /// What does not fit is in memory in part or not at all, where that costs the fewest reads: an absent
+    /// key then reads more, never wrongly. May be changed while the store is open:
+    /// [`Db::set_filter_bytes_max`](crate::Db::set_filter_bytes_max). For one keyspace:
+    /// [`FilterPolicy::memory_bytes_max`](crate::FilterPolicy::memory_bytes_max).
     ///
     /// From 0; default a quarter of [`memory_budget`](Self::memory_budget).
     pub fn filter_bytes_max(mut self, bytes: u64) -> Self {
@@ -183,7 +188,7 @@ impl Options {
         self
     }
 
-    /// Threads for flushes and compactions.
+    /// Threads for flushes, compactions, and filters that are read back or built anew.
     ///
     /// From 0 to 64; default [`DEFAULT_WORKER_THREADS`]. With 0 the work is done on the writing
     /// thread right after the write that made it necessary: slow, but deterministic, for tests.
@@ -201,7 +206,8 @@ impl Options {
     /// Options of the default keyspace, and of keyspaces that are created without any.
     ///
     /// An existing keyspace keeps what it was created with, except for what `open` is told here
-    /// for the default one: it takes effect from now on and for new tables.
+    /// for the default one: it takes effect from now on and for new tables; what is asked of point filters,
+    /// in the background, for old ones too.
     pub fn keyspace(mut self, options: KeyspaceOptions) -> Self {
         self.keyspace = options;
         self

@@ -27,7 +27,8 @@ pub struct Stats {
     pub false_positives_planned: f64,
     /// Tables whose filter cannot be used at present, or not all of it.
     pub filters_unusable: u64,
-    /// Tables of whose filter only a part is in memory, or nothing, for want of room.
+    /// Tables of whose filter only a part is in memory, or nothing: for want of room, or because newer tables
+    /// need the bits of the policy more.
     pub filters_not_whole: u64,
     /// Flushes, compactions, trivial moves and filters rebuilt.
     pub background: BackgroundStats,

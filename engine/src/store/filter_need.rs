@@ -28,7 +28,7 @@ pub(crate) struct TableFacts<'a> {
     pub(crate) user_keys: u64,
     /// There is a filter, and it cannot be used.
     pub(crate) is_unusable: bool,
-    /// The filter as its file has it, if it is in memory.
+    /// The filter as its file has it, if it can be used.
     pub(crate) stored: Option<StoredFilter>,
 }
 
