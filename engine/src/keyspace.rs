@@ -76,8 +76,8 @@ impl Keyspace {
     /// Stores `value` under `key` unless the key has a value; tells whether it did. Of concurrent
     /// calls for the same key exactly one does.
     ///
-    /// A new key costs no read, but for false positives of filters. Other writes go on meanwhile,
-    /// but for the look at a key that seems to be new.
+    /// A new key costs no read, but for false positives of filters and for tables whose filter memory has
+    /// no room for. Other writes go on meanwhile, but for the look at a key that seems to be new.
     ///
     /// # Errors
     ///
@@ -119,8 +119,9 @@ impl Keyspace {
         self.find(key.as_ref())
     }
 
-    /// Whether `key` has a value. An absent key costs no read, but for false positives of filters. Of a
-    /// present one the value is not looked at; its block is read, if it is not in the cache.
+    /// Whether `key` has a value. An absent key costs no read, but for false positives of filters and for
+    /// tables whose filter memory has no room for. Of a present one the value is not looked at; its block
+    /// is read, if it is not in the cache.
     ///
     /// # Errors
     ///
