@@ -120,9 +120,10 @@ impl Options {
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     ///
     /// From [`MEMORY_BUDGET_MIN`], and [`MEMORY_BUDGET_PER_WORKER_MIN`] for each worker thread; default
-    /// [`DEFAULT_MEMORY_BUDGET`], or what the parts need that are set by hand. A quarter of it is for memtables, a quarter for filters, an eighth for
-    /// buffers, and the rest for the block cache; the next three set parts by hand. What callers hold,
-    /// such as values and iterators, and a batch before it is committed, comes on top: see
+    /// [`DEFAULT_MEMORY_BUDGET`], or what the parts need that are set by hand. A quarter of it is for
+    /// memtables, a quarter for filters, an eighth for buffers, and the rest for the block cache; the
+    /// next three set parts by hand. What callers hold, such as values and iterators, and a batch before
+    /// it is committed, comes on top: see
     /// [`MemoryStats`](crate::stats::MemoryStats).
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.memory.bytes = Some(bytes);
