@@ -233,7 +233,9 @@ fn a_broken_promise_fails_the_run() {
     assert_eq!(output.status.code(), Some(1), "{out}{err}");
     assert!(out.contains("WRONG: uniform Bloom, all in cache, absent keys: "), "{out}{err}");
     assert!(out.contains("WRONG: Auto, all in cache, absent keys: "), "{out}{err}");
-    assert!(err.contains("2 results are wrong"), "{out}{err}");
+    // One for each kind of filters.
+    assert!(out.contains("WRONG: uniform Ribbon, all in cache, absent keys: "), "{out}{err}");
+    assert!(err.contains("3 results are wrong"), "{out}{err}");
     // The stores are kept, and not overwritten.
     assert_eq!(failure(&["get", text(&kept.join("off")), "a"]), "");
     assert!(failure(&args).contains("cannot create"));

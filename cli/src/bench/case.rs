@@ -144,12 +144,13 @@ impl Case {
 
     /// Everything that is wrong with the answers and counters; empty if all is well.
     pub(crate) fn faults(&self) -> Vec<String> {
-        let rate = self.wrong_rate().map(|fault| format!("{}: {fault}", self.kind));
-        self.count_faults().into_iter().chain(rate).collect()
+        let more = self.wrong_filters().into_iter().chain(self.wrong_rate());
+        let more = more.map(|fault| format!("{}: {fault}", self.kind));
+        self.count_faults().into_iter().chain(more).collect()
     }
 
-    /// The same without the rate of the filters: what a level expects is not what its runs do where some
-    /// have filters and others have not.
+    /// The same where only some runs have filters, or none has: what a level expects is not what its runs
+    /// do.
     pub(crate) fn count_faults(&self) -> Vec<String> {
         let faults = self.wrong_answers().into_iter().chain(self.wrong_counters());
         faults.map(|fault| format!("{}: {fault}", self.kind)).collect()
@@ -164,6 +165,12 @@ impl Case {
         ))
     }
 
+    fn wrong_filters(&self) -> Option<String> {
+        let bytes: u64 = self.levels.iter().map(|level| level.filter_memory_bytes).sum();
+        let is_right = (bytes > 0) == (self.kind.filters != Filters::Off);
+        (!is_right).then(|| format!("the filters have {bytes} bytes"))
+    }
+
     fn wrong_counters(&self) -> Vec<String> {
         let counters = self.counters();
         let lookups = self.answers.lookups;
@@ -171,7 +178,6 @@ impl Case {
         let found = if self.kind.asked == Asked::Present { lookups } else { 0 };
         let requests = counters.data_block_requests + counters.index_block_requests;
         let searched = counters.searched();
-        let filter_bytes: u64 = self.levels.iter().map(|level| level.filter_memory_bytes).sum();
         let rows = [
             (runs >= RUNS_MIN, format!("{runs} sorted runs are fewer than {RUNS_MIN}")),
             (self.gets == lookups, format!("{} gets counted for {lookups} lookups", self.gets)),
@@ -181,10 +187,6 @@ impl Case {
                     "{} candidate tables are not {} skipped and {searched} searched",
                     counters.candidates, counters.negatives
                 ),
-            ),
-            (
-                (filter_bytes > 0) == (self.kind.filters != Filters::Off),
-                format!("the filters have {filter_bytes} bytes"),
             ),
             (
                 counters.filter_unusable == 0,

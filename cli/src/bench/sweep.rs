@@ -98,7 +98,7 @@ impl Step {
             ),
             (found > without, format!("{found:.5} data-block requests, {without:.5} without")),
             (
-                self.cpu_ns > without_ns,
+                *filter_memory_bytes > 0 && self.cpu_ns > without_ns,
                 format!("{:.0} ns of CPU time, {without_ns:.0} ns without filters", self.cpu_ns),
             ),
         ];

@@ -179,15 +179,16 @@ impl<'a> Changes<'a> {
                 is_all = false;
                 break;
             }
-            let filters = target.live.filters();
-            let columns = if self.make_room(target.keyspace, bytes, Self::room) {
+            let columns = if self.make_room(target.keyspace, bytes, Self::room)
+                || self.makes_room_itself(target, bytes)
+            {
                 Some(columns)
             } else {
                 self.is_stuck = true;
-                fitting(&filters, columns, self.room(target.keyspace))
+                fitting(&target.live.filters(), columns, self.room(target.keyspace))
             };
             if let Some(columns) = columns {
-                self.load_table(target, &filters, columns);
+                self.load_table(target, columns);
             }
         }
         self.refresh();
@@ -221,7 +222,21 @@ impl<'a> Changes<'a> {
         }
     }
 
-    fn load_table(&mut self, target: &Target, filters: &Arc<TableFilters>, columns: f64) {
+    /// Takes the filter of `target` from memory if that makes room for so many bytes: one that is larger
+    /// than what is left over has to go before its successor is made. Whether there is room.
+    fn makes_room_itself(&mut self, target: &Target, bytes: u64) -> bool {
+        let filters = target.live.filters();
+        let found = filters.point.memory_bytes() as u64;
+        if found == 0 || self.room(target.keyspace) + found < bytes {
+            return false;
+        }
+        self.replace(target, &filters, filters.dropped());
+        drop(filters);
+        self.make_room(target.keyspace, bytes, Self::room)
+    }
+
+    fn load_table(&mut self, target: &Target, columns: f64) {
+        let filters = &target.live.filters();
         if let Some(loaded) = filters.loaded(columns) {
             self.bytes_loaded += loaded.memory_bytes() as u64;
             self.replace(target, filters, loaded);
