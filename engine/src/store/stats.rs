@@ -78,9 +78,11 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     }
     for (level, _, live) in view.version.tables() {
         let meta = &live.meta;
-        let filters = live.filters();
-        stats.filters_unusable += u64::from(filters.unusable().is_some());
-        stats.filters_not_whole += u64::from(!filters.is_whole());
+        let (filters, scan_filters) = (live.filters(), live.scan_filters());
+        let is_unusable = filters.unusable().is_some() || scan_filters.unusable().is_some();
+        stats.filters_unusable += u64::from(is_unusable);
+        let is_whole = filters.is_whole() && scan_filters.is_whole();
+        stats.filters_not_whole += u64::from(!is_whole);
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;
@@ -89,11 +91,12 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         level.bytes += meta.bytes;
         level.entries += meta.entries;
         level.tombstones += meta.tombstones;
-        level.filter_bytes += filters.memory_bytes() as u64;
-        level.filter_bytes_whole +=
-            filters.memory_bytes_at(f64::INFINITY) + filters.other_bytes() as u64;
-        level.filters_unusable += u64::from(filters.unusable().is_some());
-        level.filters_not_whole += u64::from(!filters.is_whole());
+        level.filter_bytes += (filters.memory_bytes() + scan_filters.memory_bytes()) as u64;
+        level.filter_bytes_whole += filters.memory_bytes_at(f64::INFINITY)
+            + scan_filters.prefix_bytes()
+            + scan_filters.range_bytes();
+        level.filters_unusable += u64::from(is_unusable);
+        level.filters_not_whole += u64::from(!is_whole);
     }
     stats.keyspaces.push(keyspace);
 }
