@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    commands::{bench_misses, dump, get, put, rm, scan, stats, verify},
+    commands::{bench_misses, dump, explain, get, put, rm, scan, stats, verify},
     error::Result,
 };
 
@@ -25,6 +25,7 @@ enum Command {
     /// Measures.
     #[command(subcommand)]
     Bench(Bench),
+    Explain(explain::Args),
     Get(get::Args),
     Put(put::Args),
     Rm(rm::Args),
@@ -44,6 +45,7 @@ impl Args {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         match self.command {
             Command::Bench(Bench::Misses(args)) => args.run(out),
+            Command::Explain(args) => args.run(out),
             Command::Get(args) => args.run(out),
             Command::Put(args) => args.run(),
             Command::Rm(args) => args.run(),

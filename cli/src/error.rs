@@ -16,6 +16,8 @@ pub(crate) enum Error {
     Output(io::Error),
     /// There is no store at `path`. Commands that only read make none.
     NoStore { path: PathBuf },
+    /// The store at `path` writes no statistics for other processes.
+    NoStatsFile { path: PathBuf },
     /// The store has no keyspace `name`.
     NoKeyspace { name: String },
     /// `text` of the command line does not stand for a key or value.
@@ -38,6 +40,12 @@ impl fmt::Display for Error {
             Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
             Self::Output(_) => write!(f, "cannot write the output"),
             Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
+            Self::NoStatsFile { path } => write!(
+                f,
+                "the store in {} writes no statistics: its process must open it with \
+                 Options::stats_file_interval",
+                path.display()
+            ),
             Self::NoKeyspace { name } => write!(f, "the store has no keyspace {name:?}"),
             Self::BadText { text, reason } => write!(f, "cannot read {text:?}: {reason}"),
             Self::KeyNotFound => write!(f, "the key is not there"),

@@ -3,6 +3,8 @@
 use std::{
     path::Path,
     process::{Command, Output, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -165,6 +167,96 @@ fn verify_lists_every_problem() {
         assert_eq!(named.count(), 2, "whole file and footer of {}: {out}", table.display());
     }
     assert!(err.contains("the store has 4 problems"), "{err}");
+}
+
+#[test]
+fn a_lookup_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    assert!(failure(&["explain", store, "a"]).contains("there is no store"));
+    output(&["put", store, "c", "3"]);
+    output(&["put", store, "a", "12"]);
+    output(&["rm", store, "c"]);
+    let cases: [(&str, &str, &[&str]); 3] = [
+        (
+            "present",
+            "a",
+            &["level 0, run ", "filter: ", "data block at byte", "a value of 2 bytes"],
+        ),
+        ("removed", "c", &["found a tombstone with sequence 4", "absent, removed: "]),
+        ("absent", "b", &["key \"b\" of keyspace \"default\"", "absent: 0 table filters"]),
+    ];
+    for (name, key, parts) in cases {
+        let walk = output(&["explain", store, key]);
+        for part in parts {
+            assert!(walk.contains(part), "{name}: {part}: {walk}");
+        }
+    }
+    let in_hex = output(&["explain", store, "--hex", "61"]);
+    assert!(in_hex.contains("key \"a\""), "{in_hex}");
+    assert!(failure(&["explain", store, "a", "--keyspace", "other"]).contains("no keyspace"));
+}
+
+#[test]
+fn a_store_that_is_open_elsewhere_can_be_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    assert!(failure(&["stats", store, "--watch"]).contains("there is no store"));
+    output(&["put", store, "a", "1"]);
+    assert!(failure(&["stats", store, "--watch"]).contains("Options::stats_file_interval"));
+
+    let plain = sievedb::Db::open(&path).unwrap();
+    assert!(failure(&["stats", store]).contains("sieve: "), "it is locked");
+    drop(plain);
+    let options = sievedb::Options::new().stats_file_interval(Duration::from_millis(20));
+    let db = options.open(&path).unwrap();
+    db.flush().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                db.contains_key("aa").unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        // The first look is at the figures so far, each other one at what came since.
+        let watched = sieve(&["stats", store, "--watch", "1", "--count", "2"]);
+        let now = sieve(&["stats", store]);
+        stop.store(true, Relaxed);
+        let (out, err) =
+            (String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&watched.stderr));
+        let (first, second) = out.split_once("\nin the last ").expect("two looks");
+        assert!(first.starts_with("since the store was opened: "), "{out}{err}");
+        let lookups = second.split_once("lookups: ").expect("they are counted").1;
+        let lookups: u64 = lookups.split(',').next().unwrap().parse().unwrap();
+        assert!((1..=1_100).contains(&lookups), "in about a second: {out}");
+        assert!(now.status.success(), "by the file: {now:?}");
+    });
+    drop(db);
+    let last = output(&["stats", store, "--watch", "--count", "1"]);
+    assert!(last.contains("lookups: "), "a closed store shows its last figures: {last}");
+}
+
+#[test]
+fn statistics_name_levels_and_totals() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    for key in ["a", "b", "c"] {
+        output(&["put", store, key, "1"]);
+    }
+    let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
+    let (level, total) = (&stats["levels"][0], &stats["total"]);
+    assert_eq!((&level["level"], &level["tables"]), (&0.into(), &3.into()), "{stats}");
+    assert_eq!(level["filters"], *total, "there is one level: {stats}");
+    assert!(total["bytes"].as_u64().unwrap() > 0 && total["bytes"] == total["bytes_whole"]);
+    for number in ["probes", "negatives", "false_positives", "reads_saved"] {
+        assert_eq!(total[number], 0, "{number}: {stats}");
+    }
+    let text = output(&["stats", store]);
+    assert!(text.lines().any(|line| line.starts_with("total")), "{text}");
 }
 
 #[test]

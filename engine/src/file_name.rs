@@ -8,6 +8,7 @@
 //! | `MANIFEST-000012` | manifest 12                                                   |
 //! | `CURRENT`         | names the manifest that counts                                |
 //! | `LOCK`            | held by the process that has the store open                   |
+//! | `STATS`           | what the store counts, for other processes                    |
 //! | `*.tmp`           | not finished: to be renamed, or left behind by a crash        |
 //!
 //! Numbers come from one counter and are never used twice. They have at least six digits, so that
@@ -36,6 +37,8 @@ pub(crate) enum FileName<'a> {
     Current,
     /// The file that is locked.
     Lock,
+    /// The statistics.
+    Stats,
     /// A file that is not finished; the name without `.tmp`.
     Temporary(&'a str),
 }
@@ -47,6 +50,7 @@ impl<'a> FileName<'a> {
         let parsed = match name {
             "CURRENT" => Self::Current,
             "LOCK" => Self::Lock,
+            "STATS" => Self::Stats,
             _ if name.ends_with(".tmp") => Self::Temporary(name.strip_suffix(".tmp")?),
             _ if name.ends_with(".log") => Self::Log(id(name.strip_suffix(".log")?)?),
             _ if name.ends_with(".sst") => Self::Table(id(name.strip_suffix(".sst")?)?),
@@ -61,7 +65,7 @@ impl<'a> FileName<'a> {
     pub(crate) const fn id(self) -> Option<u64> {
         match self {
             Self::Log(id) | Self::Table(id) | Self::Filter(id) | Self::Manifest(id) => Some(id),
-            Self::Current | Self::Lock | Self::Temporary(_) => None,
+            Self::Current | Self::Lock | Self::Stats | Self::Temporary(_) => None,
         }
     }
 
@@ -80,6 +84,7 @@ impl fmt::Display for FileName<'_> {
             Self::Manifest(id) => write!(f, "MANIFEST-{id:06}"),
             Self::Current => write!(f, "CURRENT"),
             Self::Lock => write!(f, "LOCK"),
+            Self::Stats => write!(f, "STATS"),
             Self::Temporary(stem) => write!(f, "{stem}.tmp"),
         }
     }
@@ -98,6 +103,7 @@ mod tests {
             (FileName::Manifest(ID_MAX), "MANIFEST-9223372036854775807"),
             (FileName::Current, "CURRENT"),
             (FileName::Lock, "LOCK"),
+            (FileName::Stats, "STATS"),
             (FileName::Temporary("CURRENT"), "CURRENT.tmp"),
         ];
         for (name, text) in cases {

@@ -7,7 +7,7 @@ use sievedb_filter::hash::key_hash;
 use sievedb_format::SequenceNumber;
 
 use crate::{
-    FilterPolicy, Range, Result,
+    Explanation, FilterPolicy, Range, Result,
     batch::WriteEncoder,
     commit::{Always, Placed, Validate, Verdict},
     iter::bounds::KeyBounds,
@@ -166,6 +166,47 @@ impl Keyspace {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<bool>> {
         self.find_many(keys.into_iter(), |found: Option<()>| found.is_some())
+    }
+
+    /// What a lookup of `key` does now: where it looks, what each filter says, which blocks it asks for,
+    /// and what it finds. Made by the lookup itself.
+    ///
+    /// Reads the blocks that [`get`](Self::get) reads, which are in the cache afterwards and count in
+    /// [`Stats::table_reads`](crate::Stats::table_reads). It counts in no other figure of the statistics.
+    /// Costs a few allocations a step.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// db.insert("anna", "7")?;
+    /// db.insert("carl", "8")?;
+    /// db.flush()?;
+    /// let explanation = db.explain("bert")?;
+    /// assert_eq!(explanation.tables.len(), 1);
+    /// print!("{explanation}");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        let view = self.tree.view();
+        self.tree.check()?;
+        // After the view, as in `find`.
+        let sequence = self.open.store().publish.visible();
+        self.explain_in(&view, sequence, key.as_ref())
+    }
+
+    /// What a lookup of `key` in `view` does at `sequence`.
+    pub(crate) fn explain_in(
+        &self,
+        view: &ReadView,
+        sequence: SequenceNumber,
+        key: &[u8],
+    ) -> Result<Explanation> {
+        let hash = key_hash(key, self.open.store().hash_seed);
+        Lookup { key, hash, sequence }.explain(self.name(), view)
     }
 
     fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {

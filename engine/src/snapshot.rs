@@ -11,7 +11,7 @@ use sievedb_filter::hash::key_hash;
 use sievedb_format::SequenceNumber;
 
 use crate::{
-    Error, Keyspace, Range, Result, iter::bounds::KeyBounds, read::answer::Answer,
+    Error, Explanation, Keyspace, Range, Result, iter::bounds::KeyBounds, read::answer::Answer,
     read::lookup::Lookup, store::open_store::OpenStore,
 };
 
@@ -121,6 +121,17 @@ impl KeyspaceSnapshot {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<bool>> {
         self.find_many(keys.into_iter(), |found: Option<()>| found.is_some())
+    }
+
+    /// What a lookup of `key` does at this moment. As [`Keyspace::explain`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::get`].
+    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        let view = self.keyspace.tree().view();
+        self.keyspace.tree().check()?;
+        self.keyspace.explain_in(&view, self.held.sequence, key.as_ref())
     }
 
     fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {

@@ -151,6 +151,26 @@ pub enum CacheUse {
     Bypass,
 }
 
+/// Who is told of each block that a lookup asks for.
+pub trait BlockWatch {
+    /// A block was asked of the cache.
+    fn requested(&mut self, block: BlockRequest);
+
+    /// The block that was asked for last was not in the cache: so many bytes were read from the source.
+    fn read(&mut self, bytes: u64);
+}
+
+/// A block that a lookup asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockRequest {
+    /// Where it starts in the table.
+    pub offset: u64,
+    /// Its length in the table.
+    pub bytes: u64,
+    /// Whether it is an index partition, and not a data block.
+    pub is_index: bool,
+}
+
 /// What lookups asked for and what they really read. The caller's: nothing here is shared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlockCounts {
@@ -162,4 +182,16 @@ pub struct BlockCounts {
     pub blocks_read: u64,
     /// Bytes read from the source.
     pub bytes_read: u64,
+}
+
+impl BlockWatch for BlockCounts {
+    fn requested(&mut self, block: BlockRequest) {
+        self.data_block_requests += u64::from(!block.is_index);
+        self.index_block_requests += u64::from(block.is_index);
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.blocks_read += 1;
+        self.bytes_read += bytes;
+    }
 }

@@ -66,7 +66,7 @@ pub mod verify;
 pub mod writer;
 
 pub use block::FoundValue;
-pub use cache::{BlockCache, BlockCounts, CacheUse};
+pub use cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse};
 pub use cursor::TableCursor;
 pub use describe::describe;
 pub use error::ReadError;

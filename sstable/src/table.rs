@@ -18,7 +18,7 @@ use sievedb_format::{
 use crate::{
     block::{Block, BlockRole, FoundValue},
     block_reader::BlockReader,
-    cache::{BlockCache, BlockCounts, CacheUse},
+    cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse},
     cursor::TableCursor,
     error::ReadError,
     footer::{BlockKind, Footer, FooterBlock},
@@ -131,19 +131,19 @@ impl Table {
         &self,
         user_key: &[u8],
         sequence: SequenceNumber,
-        counts: &mut BlockCounts,
+        blocks: &mut impl BlockWatch,
         take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
     ) -> Result<Option<T>, ReadError> {
         let target = InternalKey::seek(user_key, sequence);
         let mut handle = self.top_index.handle_for(target);
         if let Some(partition) = handle.filter(|_| self.has_partitions()) {
-            let partition = self.block(partition, BlockRole::Index, CacheUse::Fill, counts)?;
+            let partition = self.block(partition, BlockRole::Index, CacheUse::Fill, blocks)?;
             handle = partition.handle_for(target);
         }
         let Some(handle) = handle else {
             return Ok(None);
         };
-        let block = self.block(handle, BlockRole::Data, CacheUse::Fill, counts)?;
+        let block = self.block(handle, BlockRole::Data, CacheUse::Fill, blocks)?;
         Ok(block.get_with(target, take))
     }
 
@@ -175,16 +175,14 @@ impl Table {
         handle: BlockHandle,
         role: BlockRole,
         cache_use: CacheUse,
-        counts: &mut BlockCounts,
+        blocks: &mut impl BlockWatch,
     ) -> Result<Block, ReadError> {
-        match role {
-            BlockRole::Data => counts.data_block_requests += 1,
-            BlockRole::Index => counts.index_block_requests += 1,
-        }
+        let BlockHandle { offset, bytes } = handle;
+        blocks.requested(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
         match self.cache.get(self.number, handle.offset, cache_use) {
             // A damaged index could lead to a block that was checked as something else.
             Some(block) if block.role() == role => Ok(block),
-            Some(_) | None => self.read_block(handle, role, cache_use, counts),
+            Some(_) | None => self.read_block(handle, role, cache_use, blocks),
         }
     }
 
@@ -206,15 +204,14 @@ impl Table {
         handle: BlockHandle,
         role: BlockRole,
         cache_use: CacheUse,
-        counts: &mut BlockCounts,
+        blocks: &mut impl BlockWatch,
     ) -> Result<Block, ReadError> {
         let mut content = self.blocks.read_content(handle)?;
         if cache_use == CacheUse::Fill {
             content = self.cache.counted(content);
         }
         let block = Block::decode(content, role).map_err(ReadError::corrupt(handle.offset))?;
-        counts.blocks_read += 1;
-        counts.bytes_read += handle.bytes;
+        blocks.read(handle.bytes);
         if cache_use == CacheUse::Fill {
             self.cache.insert(self.number, handle.offset, block.clone());
         }

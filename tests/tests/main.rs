@@ -7,6 +7,7 @@ mod filter_budget;
 mod filter_files;
 mod filter_plan;
 mod full_disk;
+mod insight;
 mod lifetime;
 mod limits;
 mod listening;

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench_misses;
 pub(crate) mod dump;
+pub(crate) mod explain;
 pub(crate) mod get;
 pub(crate) mod put;
 pub(crate) mod rm;

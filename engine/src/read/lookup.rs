@@ -7,29 +7,20 @@
 
 use sievedb_filter::many::{self, Asked};
 use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
-use sievedb_sstable::{BlockCounts, FilterState};
+use sievedb_sstable::FilterState;
 use smallvec::SmallVec;
 
 use crate::{
     Error, Result,
     read::answer::Answer,
     read::view::{KeptView, ReadView},
+    read::witness::{Candidate, CountBlocks as _, Nobody, Witness},
     stats::{LevelCounters, ThreadCounters},
     table::{LiveTable, TableFilters},
-    version::Run,
 };
 
 /// Candidate tables that fit on the stack: level 0 rarely has more, each deeper level has one.
 const CANDIDATES_INLINE: usize = 24;
-
-/// A table that may hold the key. Nothing of the table itself was looked at yet.
-#[derive(Debug, Clone, Copy)]
-struct Candidate<'v> {
-    run: &'v Run,
-    /// Of the table in the run.
-    index: usize,
-    filters: &'v TableFilters,
-}
 
 type Candidates<'v> = SmallVec<[Candidate<'v>; CANDIDATES_INLINE]>;
 
@@ -50,17 +41,29 @@ impl Lookup<'_> {
         view: &ReadView,
         counters: &ThreadCounters,
     ) -> Result<Option<A>> {
+        self.find_before(view, counters, &mut Nobody)
+    }
+
+    /// As [`find`](Self::find), with a witness.
+    #[inline]
+    pub(crate) fn find_before<A: Answer>(
+        self,
+        view: &ReadView,
+        counters: &ThreadCounters,
+        witness: &mut impl Witness<A>,
+    ) -> Result<Option<A>> {
         counters.lookups.add(1);
         let asked = Asked::new(self.hash);
         let mut candidates = Candidates::new();
         self.prefetch_memtables(view);
         self.collect(asked, view, &mut candidates);
         self.sample(view, &candidates, counters);
-        let version = if let Some(found) = self.in_memtables::<A>(view, counters) {
+        witness.candidates(&candidates);
+        let version = if let Some(found) = self.in_memtables(view, counters, witness) {
             counters.found_in_memtables.add(1);
             Some(found)
         } else {
-            self.in_tables::<A>(asked, &candidates, counters)?
+            self.in_tables(asked, &candidates, counters, witness)?
         };
         let Some((trailer, answer)) = version else { return Ok(None) };
         Ok(shows(view, self.key, self.sequence, trailer).then_some(answer))
@@ -73,7 +76,7 @@ impl Lookup<'_> {
         counters: &ThreadCounters,
     ) -> Option<A> {
         counters.lookups.add(1);
-        let (trailer, answer) = self.in_memtables(view, counters)?;
+        let (trailer, answer) = self.in_memtables(view, counters, &mut Nobody)?;
         counters.found_in_memtables.add(1);
         shows(view, self.key, self.sequence, trailer).then_some(answer)
     }
@@ -86,7 +89,7 @@ impl Lookup<'_> {
         self.prefetch_memtables(view);
         self.collect(asked, view, &mut candidates);
         self.sample(view, &candidates, counters);
-        if let Some((trailer, ())) = self.in_memtables(view, counters) {
+        if let Some((trailer, ())) = self.in_memtables(view, counters, &mut Nobody) {
             counters.found_in_memtables.add(1);
             return trailer.kind() == Kind::Put;
         }
@@ -102,15 +105,18 @@ impl Lookup<'_> {
         self,
         view: &KeptView,
         counters: &ThreadCounters,
+        witness: &mut impl Witness<A>,
     ) -> Option<(Trailer, A)> {
-        for memtable in view.memtables_at(self.sequence) {
+        for (number, memtable) in view.memtables_at(self.sequence).enumerate() {
             if !memtable.may_contain_hash(self.hash) {
                 counters.memtable_negatives.add(1);
+                witness.memtable(number, false, None);
                 continue;
             }
             counters.memtable_positives.add(1);
             let take = |trailer, value: &_| (trailer, A::of_memtable(value));
             let found = memtable.get_with(self.key, self.sequence, take);
+            witness.memtable(number, true, found.as_ref());
             if found.is_some() {
                 return found;
             }
@@ -152,11 +158,14 @@ impl Lookup<'_> {
         asked: Asked,
         candidates: &[Candidate<'_>],
         counters: &ThreadCounters,
+        witness: &mut impl Witness<A>,
     ) -> Result<Option<(Trailer, A)>> {
-        for Candidate { run, index, filters } in candidates {
-            let counters = &counters.levels[usize::from(run.level)];
-            if passes(filters, asked, counters) {
-                let found = self.in_table(&run.tables()[*index], counters)?;
+        for (number, candidate) in candidates.iter().enumerate() {
+            let counters = &counters.levels[usize::from(candidate.run.level)];
+            let passes = passes(candidate.filters, asked, counters);
+            witness.filter(number, passes);
+            if passes {
+                let found = self.in_table(number, candidate, counters, witness)?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -167,23 +176,25 @@ impl Lookup<'_> {
 
     /// Not inlined: most lookups of absent keys come to no table.
     #[inline(never)]
-    fn in_table<A: Answer>(
+    fn in_table<A: Answer, W: Witness<A>>(
         self,
-        live: &LiveTable,
+        number: usize,
+        candidate: &Candidate<'_>,
         counters: &LevelCounters,
+        witness: &mut W,
     ) -> Result<Option<(Trailer, A)>> {
-        let mut blocks = BlockCounts::default();
+        let live = &*candidate.run.tables()[candidate.index];
+        let mut blocks = W::Blocks::default();
         let found = live.table.get_with(self.key, self.sequence, &mut blocks, |trailer, value| {
             (trailer, A::of_block(&value))
         });
-        counters.add_blocks(blocks);
+        counters.add_blocks(blocks.counts());
         let found = found.map_err(|error| live.error(error))?;
-        match &found {
-            Some((trailer, _)) => {
-                counters.true_positives.add(1);
-                check_kind(live, *trailer)?;
-            }
-            None => counters.false_positives.add(1),
+        let is_found = u64::from(found.is_some());
+        counters.add_searches(is_found, 1 - is_found, candidate.filters.point.expected_fpr);
+        witness.searched(number, blocks, found.as_ref());
+        if let Some((trailer, _)) = &found {
+            check_kind(live, *trailer)?;
         }
         Ok(found)
     }
@@ -208,7 +219,7 @@ fn passes(filters: &TableFilters, asked: Asked, counters: &LevelCounters) -> boo
         FilterState::Resident(filter) => {
             let maybe = many::may_contain(filter, asked);
             if !maybe {
-                counters.filter_negatives.add(1);
+                counters.add_negatives(1, filters.point.expected_fpr.unwrap_or(1.0));
             }
             maybe
         }

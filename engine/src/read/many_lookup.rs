@@ -160,7 +160,7 @@ impl<'v> ManyLookup<'v> {
         self.buffers.ask(filters, counters);
         let mut found_any = false;
         for at in 0..self.buffers.groups.len() {
-            found_any |= self.in_group(run, at, counters, chunk)?;
+            found_any |= self.in_group(run, filters, at, counters, chunk)?;
         }
         if found_any {
             self.buffers.drop_found();
@@ -172,6 +172,7 @@ impl<'v> ManyLookup<'v> {
     fn in_group<A: Answer>(
         &mut self,
         run: &Run,
+        filters: &[Arc<TableFilters>],
         group: usize,
         counters: &LevelCounters,
         chunk: &mut Chunk<'_, '_, A>,
@@ -202,9 +203,9 @@ impl<'v> ManyLookup<'v> {
             }
         });
         counters.add_blocks(blocks);
-        counters.true_positives.add(count);
+        let in_vain = if read.is_ok() { passed.len() as u64 - count } else { 0 };
+        counters.add_searches(count, in_vain, filters[table].point.expected_fpr);
         read.map_err(|error| live.error(error))?;
-        counters.false_positives.add(passed.len() as u64 - count);
         checked?;
         Ok(count > 0)
     }
@@ -243,7 +244,6 @@ impl Buffers {
         found.resize(open.len(), false);
         // Outside of all groups nobody looks.
         maybe.resize(open.len(), true);
-        let (mut asked, mut positives) = (0, 0);
         for &Group { table, first, end } in &*groups {
             let (hashes, maybe) = (&hashes[first..end], &mut maybe[first..end]);
             let keys = hashes.len();
@@ -256,8 +256,9 @@ impl Buffers {
                     } else {
                         filter.may_contain_hashes(hashes, maybe);
                     }
-                    asked += keys;
-                    positives += maybe.iter().filter(|maybe| **maybe).count();
+                    let negatives = maybe.iter().filter(|maybe| !**maybe).count();
+                    let expected_fpr = filters[table].point.expected_fpr.unwrap_or(1.0);
+                    counters.add_negatives(negatives as u64, expected_fpr);
                 }
                 FilterState::Unusable(_) => {
                     maybe.fill(true);
@@ -270,7 +271,6 @@ impl Buffers {
                 FilterState::None => maybe.fill(true),
             }
         }
-        counters.filter_negatives.add((asked - positives) as u64);
     }
 
     /// Closes the keys that were found.

@@ -6,6 +6,7 @@
 //! | [`view`]          | what a reader sees: memtables and a version                      |
 //! | [`filter_set`]    | the filters of all its tables, side by side                      |
 //! | [`lookup`]        | the way of a point lookup: memtables, filters, tables            |
+//! | [`witness`], [`explainer`] | who sees what a lookup does, and one who tells it       |
 //! | [`scan_question`] | what a scan asks the filters of tables                           |
 //! | [`many`]          | many of them by one call, and [`many_lookup`] a chunk of them    |
 //! | [`key_order`]     | the keys of a chunk in order                                     |
@@ -14,6 +15,7 @@
 //! | [`snapshot_list`] | at which sequence numbers snapshots read                         |
 
 pub(crate) mod answer;
+pub(crate) mod explainer;
 pub(crate) mod filter_set;
 mod key_order;
 pub(crate) mod lookup;
@@ -24,3 +26,4 @@ pub(crate) mod snapshot_list;
 pub(crate) mod source;
 pub(crate) mod tree;
 pub(crate) mod view;
+pub(crate) mod witness;

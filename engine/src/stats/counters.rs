@@ -33,10 +33,29 @@ impl Counter {
     }
 }
 
+/// A sum with one writer and any number of readers.
+#[derive(Debug, Default)]
+pub(crate) struct Sum(AtomicU64);
+
+impl Sum {
+    /// Adds `x`. As [`Counter::add`], only by the owning thread.
+    pub(crate) fn add(&self, x: f64) {
+        self.0.store((self.get() + x).to_bits(), Relaxed);
+    }
+
+    fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+}
+
 /// What lookups did on one level.
 #[derive(Debug, Default)]
 pub(crate) struct LevelCounters {
     pub(crate) filter_negatives: Counter,
+    /// Expected rates, added up over the probes whose table did not have the key.
+    pub(crate) false_positives_expected: Sum,
+    pub(crate) filter_true_positives: Counter,
+    pub(crate) filter_false_positives: Counter,
     pub(crate) true_positives: Counter,
     pub(crate) false_positives: Counter,
     pub(crate) filter_unusable: Counter,
@@ -54,6 +73,25 @@ pub(crate) struct LevelCounters {
 }
 
 impl LevelCounters {
+    /// So many probes of a filter with this expected rate said that the key is not there.
+    #[inline]
+    pub(crate) fn add_negatives(&self, count: u64, expected_fpr: f64) {
+        self.filter_negatives.add(count);
+        self.false_positives_expected.add(count as f64 * expected_fpr);
+    }
+
+    /// So many searches of a table found the key, and so many did not. `expected_fpr` is that of its
+    /// filter, which had passed them; `None` if there was none to ask.
+    pub(crate) fn add_searches(&self, found: u64, in_vain: u64, expected_fpr: Option<f64>) {
+        self.true_positives.add(found);
+        self.false_positives.add(in_vain);
+        if let Some(rate) = expected_fpr {
+            self.filter_true_positives.add(found);
+            self.filter_false_positives.add(in_vain);
+            self.false_positives_expected.add(in_vain as f64 * rate);
+        }
+    }
+
     pub(crate) fn add_blocks(&self, counts: BlockCounts) {
         self.data_block_requests.add(counts.data_block_requests);
         self.index_block_requests.add(counts.index_block_requests);
@@ -66,6 +104,9 @@ impl LevelCounters {
         let (found, in_vain) = (self.true_positives.get(), self.false_positives.get());
         sum.candidates += negatives + found + in_vain;
         sum.filter_negatives += negatives;
+        sum.filter_true_positives += self.filter_true_positives.get();
+        sum.filter_false_positives += self.filter_false_positives.get();
+        sum.false_positives_expected += self.false_positives_expected.get();
         sum.true_positives += found;
         sum.false_positives += in_vain;
         sum.filter_unusable += self.filter_unusable.get();
@@ -98,6 +139,11 @@ pub(crate) struct ThreadCounters {
 }
 
 impl ThreadCounters {
+    /// Counters that no store adds up.
+    pub(crate) fn aside() -> Self {
+        Self::new(&Arc::default())
+    }
+
     fn new(epoch: &Arc<AtomicU64>) -> Self {
         Self {
             sample: LookupSample::new(epoch),

@@ -1,17 +1,25 @@
 //! What a store holds and what it did.
 
 mod counters;
+mod difference;
+pub(crate) mod file;
+mod level;
 mod lookup_sample;
+mod text;
 
-use std::fmt;
+use std::time::Duration;
 
 pub(crate) use counters::{Counters, LevelCounters, ThreadCounters};
+pub use file::read_stats_file;
+pub use level::LevelStats;
 pub(crate) use lookup_sample::Sampled;
 
 /// What a store holds and what it did since it was opened.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Stats {
+    /// Time since the store was opened, by its clock.
+    pub open_for: Duration,
     /// The newest sequence number that readers see.
     pub last_sequence: u64,
     /// Point lookups, over all keyspaces.
@@ -56,71 +64,6 @@ pub struct LookupStats {
     pub memtable_probes: u64,
     /// Memtable filters that said no.
     pub memtable_negatives: u64,
-}
-
-/// What a level holds, and what lookups did there.
-///
-/// `candidates` is the sum of `filter_negatives`, `true_positives` and `false_positives`, where a
-/// table without a usable filter counts as a positive.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-#[non_exhaustive]
-pub struct LevelStats {
-    /// Sorted runs at present.
-    pub runs: u64,
-    /// Tables at present.
-    pub tables: u64,
-    /// Length of the tables, in bytes.
-    pub bytes: u64,
-    /// Entries in the tables, tombstones and old versions included.
-    pub entries: u64,
-    /// Tombstones in the tables.
-    pub tombstones: u64,
-    /// Memory of the filters, in bytes.
-    pub filter_bytes: u64,
-    /// Expected false-positive rate of the filters: the mean over tables by their keys, from 0 to 1.
-    pub filter_fpr_expected: f64,
-    /// Tables whose range held the key looked up.
-    pub candidates: u64,
-    /// Candidates that their filter ruled out.
-    pub filter_negatives: u64,
-    /// Candidates asked that had the key.
-    pub true_positives: u64,
-    /// Candidates asked in vain.
-    pub false_positives: u64,
-    /// Candidates asked because their filter could not be used.
-    pub filter_unusable: u64,
-    /// Candidates asked because memory had no room for their filter.
-    pub filter_not_resident: u64,
-    /// Prefix filters that scans asked.
-    pub prefix_probes: u64,
-    /// Tables that their prefix filter ruled out for a scan.
-    pub prefix_negatives: u64,
-    /// Tables that a scan could not ask because their prefix filter could not be used: damaged, of
-    /// another extractor than the present one, or of one whose function is missing.
-    pub prefix_unusable: u64,
-    /// Range filters that scans asked: of tables with keys on both sides of the bounds.
-    pub range_probes: u64,
-    /// Tables that their range filter ruled out for a scan.
-    pub range_negatives: u64,
-    /// Tables that a scan could not ask because their range filter is damaged.
-    pub range_unusable: u64,
-    /// Data blocks that lookups asked the cache for.
-    pub data_block_requests: u64,
-    /// Index partitions that lookups asked the cache for.
-    pub index_block_requests: u64,
-    /// Blocks that the cache did not have, so that they were read from the file.
-    pub blocks_read: u64,
-    /// Length of those blocks in the file, in bytes.
-    pub bytes_read: u64,
-}
-
-impl LevelStats {
-    /// Measured false-positive rate: false positives over all absent answers, from 0 to 1.
-    #[must_use]
-    pub fn filter_fpr_measured(&self) -> f64 {
-        let absent = self.filter_negatives + self.false_positives;
-        if absent == 0 { 0.0 } else { self.false_positives as f64 / absent as f64 }
-    }
 }
 
 /// Calls to the file system and the bytes they moved.
@@ -202,84 +145,4 @@ pub struct KeyspaceStats {
     pub table_bytes: u64,
     /// Entries in tables, tombstones and old versions included.
     pub entries: u64,
-}
-
-impl fmt::Display for Stats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "sequence {}, {} log segments of {} bytes",
-            self.last_sequence, self.log_segments, self.log_bytes
-        )?;
-        let memory = &self.memory;
-        writeln!(
-            f,
-            "memory: memtables {} of {} bytes, filters {} of {}, indexes {}, block cache {} of {}, \
-             writing {} of {}; pinned by readers {}",
-            memory.memtable_bytes,
-            memory.memtable_bytes_max,
-            memory.filter_bytes,
-            memory.filter_bytes_max,
-            memory.index_bytes,
-            memory.block_cache_bytes,
-            memory.block_cache_bytes_max,
-            memory.writing_bytes,
-            memory.writing_bytes_max,
-            memory.pinned_bytes
-        )?;
-        for (level, stats) in self.levels.iter().enumerate().filter(|(_, l)| l.tables > 0) {
-            writeln!(
-                f,
-                "level {level}: {} runs, {} tables, {} bytes, {} entries; {} candidates, \
-                 {} ruled out, {} found, {} false positives ({:.3} %, {:.3} % expected)",
-                stats.runs,
-                stats.tables,
-                stats.bytes,
-                stats.entries,
-                stats.candidates,
-                stats.filter_negatives,
-                stats.true_positives,
-                stats.false_positives,
-                stats.filter_fpr_measured() * 100.0,
-                stats.filter_fpr_expected * 100.0
-            )?;
-            if stats.range_probes + stats.range_unusable > 0 {
-                writeln!(
-                    f,
-                    "level {level}: {} range filters asked by scans, {} tables ruled out, {} filters \
-                     of no use",
-                    stats.range_probes, stats.range_negatives, stats.range_unusable
-                )?;
-            }
-            if stats.prefix_probes + stats.prefix_unusable > 0 {
-                writeln!(
-                    f,
-                    "level {level}: {} prefix filters asked by scans, {} tables ruled out, {} filters \
-                     of no use",
-                    stats.prefix_probes, stats.prefix_negatives, stats.prefix_unusable
-                )?;
-            }
-        }
-        for keyspace in &self.keyspaces {
-            writeln!(
-                f,
-                "keyspace {:?}: {} runs, {} tables, {} bytes, {} entries",
-                keyspace.name,
-                keyspace.runs,
-                keyspace.tables,
-                keyspace.table_bytes,
-                keyspace.entries
-            )?;
-        }
-        if self.filters_unusable > 0 {
-            writeln!(f, "{} filters cannot be used", self.filters_unusable)?;
-        }
-        if self.filters_not_whole > 0 {
-            writeln!(f, "{} filters are not whole in memory", self.filters_not_whole)?;
-        }
-        if let Some(cause) = &self.read_only {
-            writeln!(f, "read-only: {cause}")?;
-        }
-        Ok(())
-    }
 }

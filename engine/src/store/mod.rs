@@ -19,6 +19,7 @@
 //! | [`residency`]    | filters are kept in memory as the plan says                        |
 //! | [`verify`], [`verify_table`] | every byte is looked at                                |
 //! | [`stats`]        | what the store holds                                               |
+//! | [`stats_file`]   | tells other processes what it holds                                |
 
 pub(crate) mod background;
 mod commit;
@@ -34,6 +35,7 @@ pub(crate) mod open_store;
 mod recovery;
 pub(crate) mod residency;
 mod stats;
+mod stats_file;
 mod table_output;
 mod throttle;
 pub(crate) mod verify;

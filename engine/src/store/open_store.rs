@@ -19,6 +19,7 @@ use crate::{
     store::background::Background,
     store::recovery::{self, Beginning},
     store::residency::Residency,
+    store::stats_file::StatsWriter,
     sync::{
         Mutex, RwLock,
         atomic::AtomicU64,
@@ -31,6 +32,7 @@ use crate::{
 pub(crate) struct OpenStore {
     store: Arc<Store>,
     workers: Vec<JoinHandle<()>>,
+    stats_writer: Option<StatsWriter>,
 }
 
 impl OpenStore {
@@ -49,10 +51,11 @@ impl OpenStore {
         let beginning = recovery::take_over(&options, folder, recovered, early)?;
         let store = Arc::new(new_store(options, beginning, lock));
         // Before the workers: if one cannot be started, the drop ends those that were.
-        let mut open = Self { store, workers: Vec::new() };
+        let mut open = Self { store, workers: Vec::new(), stats_writer: None };
         for number in 0..open.store.options.worker_threads {
             open.workers.push(start_worker(&open.store, number)?);
         }
+        open.stats_writer = StatsWriter::start(&open.store)?;
         Ok(open)
     }
 
@@ -75,6 +78,9 @@ impl Drop for OpenStore {
             // Nobody is there to be told of an error, and nothing more was promised than the
             // writes got when they were acknowledged.
             let _ = self.store.close();
+            if let Some(writer) = self.stats_writer.take() {
+                writer.finish(&self.store);
+            }
             self.store.unlink_obsolete();
         }
     }

@@ -366,7 +366,9 @@ fn delete_orphans(
             FileName::Table(id) => !live_tables.contains(&id),
             FileName::Filter(id) => !live_filters.contains(&id),
             FileName::Manifest(id) => id != manifest_id,
-            FileName::Temporary(stem) => stem == "CURRENT",
+            FileName::Temporary(stem) => stem == "CURRENT" || stem == "STATS",
+            // Of the process before: nobody is to take them for what is now.
+            FileName::Stats => true,
             FileName::Current | FileName::Lock => false,
         };
         if is_orphan {

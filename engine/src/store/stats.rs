@@ -6,8 +6,8 @@ use super::Store;
 use crate::{
     memory::MemoryUse,
     read::tree::Tree,
-    stats::{KeyspaceStats, LevelStats, MemoryStats, Stats},
-    version::LEVELS,
+    stats::{KeyspaceStats, MemoryStats, Stats},
+    version::{LEVELS, Run},
 };
 
 impl Store {
@@ -16,6 +16,7 @@ impl Store {
         let counters = &self.tables.counters;
         let trees: Vec<_> = self.trees.read().values().cloned().collect();
         let mut stats = Stats {
+            open_for: self.options.clock.now().saturating_sub(self.opened_at),
             last_sequence: self.publish.visible(),
             lookups: counters.lookups(),
             levels: (0..LEVELS).map(|level| counters.level(level)).collect(),
@@ -31,8 +32,8 @@ impl Store {
             add_tree(&mut stats, tree);
         }
         for level in &mut stats.levels {
-            // So far the sum over tables, each weighed by its entries.
-            level.filter_fpr_expected /= (level.entries as f64).max(1.0);
+            // So far the sum over the runs.
+            level.filter_fpr_expected /= (level.runs as f64).max(1.0);
         }
         stats.write_delay_us = trees.iter().map(Tree::write_delay_us).max().unwrap_or(0);
         stats
@@ -71,7 +72,9 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         ..KeyspaceStats::default()
     };
     for run in view.version.runs() {
-        stats.levels[usize::from(run.level)].runs += 1;
+        let level = &mut stats.levels[usize::from(run.level)];
+        level.runs += 1;
+        level.filter_fpr_expected += fpr_expected(run);
     }
     for (level, _, live) in view.version.tables() {
         let meta = &live.meta;
@@ -83,15 +86,29 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;
-        let LevelStats { tables, bytes, entries, tombstones, filter_bytes, .. } =
-            &mut stats.levels[usize::from(level)];
-        *tables += 1;
-        *bytes += meta.bytes;
-        *entries += meta.entries;
-        *tombstones += meta.tombstones;
-        *filter_bytes += (filters.memory_bytes() + scan_filters.memory_bytes()) as u64;
-        let fpr = filters.point.resident().map_or(1.0, |filter| filter.expected_fpr());
-        stats.levels[usize::from(level)].filter_fpr_expected += fpr * meta.entries as f64;
+        let level = &mut stats.levels[usize::from(level)];
+        level.tables += 1;
+        level.bytes += meta.bytes;
+        level.entries += meta.entries;
+        level.tombstones += meta.tombstones;
+        level.filter_bytes += (filters.memory_bytes() + scan_filters.memory_bytes()) as u64;
+        level.filter_bytes_whole += filters.memory_bytes_at(f64::INFINITY)
+            + scan_filters.prefix_bytes()
+            + scan_filters.range_bytes();
+        level.filters_unusable += u64::from(is_unusable);
+        level.filters_not_whole += u64::from(!is_whole);
     }
     stats.keyspaces.push(keyspace);
+}
+
+/// Expected false-positive rate of a filter that a lookup asks in this run: of tables with as many keys
+/// as many lookups ask. A table without a filter in memory counts as 1.
+fn fpr_expected(run: &Run) -> f64 {
+    let (mut rates, mut entries) = (0.0, 0.0);
+    for live in &**run.tables() {
+        let of_table = live.meta.entries as f64;
+        rates += of_table * live.filters().point.expected_fpr.unwrap_or(1.0);
+        entries += of_table;
+    }
+    rates / f64::max(entries, 1.0)
 }

@@ -42,19 +42,23 @@ struct Stored {
 pub(crate) struct ChargedFilter<F = TableFilter> {
     state: FilterState<F>,
     charge: Charge,
+    /// Expected false-positive rate of a point filter, from 0 to 1; `None` if it is not in memory. Kept,
+    /// because each probe counts it and some filters compute it.
+    pub(crate) expected_fpr: Option<f64>,
 }
 
 impl ChargedFilter {
     pub(crate) fn new(state: FilterState, memory: &Arc<MemoryAccount>) -> Self {
         let charge = memory.charge(MemoryUse::Filters, state.memory_bytes());
-        Self { state, charge }
+        let expected_fpr = state.resident().map(TableFilter::expected_fpr);
+        Self { state, charge, expected_fpr }
     }
 }
 
 impl ChargedFilter<RangeFilter> {
     pub(crate) fn of_ranges(state: FilterState<RangeFilter>, memory: &Arc<MemoryAccount>) -> Self {
         let charge = memory.charge(MemoryUse::Filters, state.range_memory_bytes());
-        Self { state, charge }
+        Self { state, charge, expected_fpr: None }
     }
 }
 

@@ -26,6 +26,18 @@ pub struct FoundValue<'b> {
 }
 
 impl FoundValue<'_> {
+    /// Length of the value, in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.place.len()
+    }
+
+    /// Whether the value has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.place.is_empty()
+    }
+
     /// The value, which shares the memory of its block.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {

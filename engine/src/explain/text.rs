@@ -1,0 +1,157 @@
+//! The walk of a lookup as text.
+
+use std::fmt;
+
+use super::{
+    BlockStep, ExplainedAnswer, Explanation, FilterStep, FilterVerdict, FoundVersion, LookupCost,
+    MemtableStep, TableStep,
+};
+
+/// Longer keys are cut.
+const KEY_BYTES_SHOWN: usize = 40;
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { keyspace, sequence, runs, .. } = self;
+        writeln!(f, "key {} of keyspace {keyspace:?} at sequence {sequence}", Key(&self.key))?;
+        for memtable in &self.memtables {
+            writeln!(f, "{memtable}")?;
+        }
+        for table in &self.tables {
+            write!(f, "{table}")?;
+        }
+        let elsewhere = runs.saturating_sub(self.tables.len() as u64);
+        if elsewhere > 0 {
+            writeln!(
+                f,
+                "{elsewhere} of {runs} sorted runs have no table with the key in its bounds"
+            )?;
+        }
+        if let Some(sequence) = self.range_tombstone {
+            writeln!(f, "a range tombstone with sequence {sequence} covers the key")?;
+        }
+        writeln!(f, "{}: {}", self.answer, self.cost)
+    }
+}
+
+impl fmt::Display for ExplainedAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Present { value_bytes } => write!(f, "present, a value of {value_bytes} bytes"),
+            Self::Removed => write!(f, "absent, removed"),
+            Self::Absent => write!(f, "absent"),
+        }
+    }
+}
+
+impl fmt::Display for LookupCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { filters_asked, tables_searched, data_block_requests, .. } = self;
+        write!(
+            f,
+            "{filters_asked} table filters asked, {tables_searched} tables searched, \
+             {data_block_requests} data blocks and {} index partitions asked for, {} read ({} bytes)",
+            self.index_block_requests, self.blocks_read, self.bytes_read
+        )
+    }
+}
+
+impl fmt::Display for MemtableStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.is_frozen { "frozen memtable" } else { "memtable" };
+        write!(f, "{name}, {} entries: ", self.entries)?;
+        match (self.may_contain, &self.found) {
+            (None, _) => write!(f, "not asked, the key was found"),
+            (Some(false), _) => write!(f, "its filter says no"),
+            (Some(true), None) => write!(f, "its filter says maybe; not found"),
+            (Some(true), Some(found)) => write!(f, "its filter says maybe; found {found}"),
+        }
+    }
+}
+
+impl fmt::Display for FoundVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sequence, value_bytes, .. } = self;
+        if self.is_tombstone {
+            write!(f, "a tombstone with sequence {sequence}")
+        } else {
+            write!(f, "sequence {sequence} with a value of {value_bytes} bytes")
+        }
+    }
+}
+
+/// A line for the table, one for its filter, one for each block, and one for what was found.
+impl fmt::Display for TableStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { level, run, table_id, entries, .. } = self;
+        write!(f, "level {level}, run {run}: table {table_id} from ")?;
+        write!(f, "{} to {}, {entries} entries", Key(&self.smallest), Key(&self.largest))?;
+        if self.is_skipped {
+            return writeln!(f, ": not asked, the key was found");
+        }
+        writeln!(f, "\n  filter: {}", self.filter)?;
+        for block in &self.blocks {
+            writeln!(f, "  {block}")?;
+        }
+        match &self.found {
+            _ if self.filter.verdict == FilterVerdict::Absent => Ok(()),
+            None => writeln!(f, "  searched, not found"),
+            Some(found) => writeln!(f, "  found {found}"),
+        }
+    }
+}
+
+impl fmt::Display for FilterStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(kind) = self.kind {
+            write!(f, "{kind}, ")?;
+            match (self.columns, self.columns_stored) {
+                (Some(columns), Some(stored)) => {
+                    write!(f, "{columns:.2} of {stored:.2} columns in memory, ")?;
+                }
+                (None, Some(stored)) => write!(f, "none of {stored:.2} columns in memory, ")?,
+                _ => {}
+            }
+            let Self { bits_per_key, bits_per_key_stored, .. } = self;
+            write!(f, "{bits_per_key:.2} of {bits_per_key_stored:.2} bits a key, ")?;
+            write!(f, "expected to err for {:.4} % of absent keys: ", self.fpr_expected * 100.0)?;
+        }
+        write!(f, "{}", self.verdict)
+    }
+}
+
+impl fmt::Display for FilterVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAsked => write!(f, "not asked"),
+            Self::Absent => write!(f, "no"),
+            Self::Maybe => write!(f, "maybe"),
+            Self::NotResident => write!(f, "not in memory, which counts as maybe"),
+            Self::Unusable { reason } => write!(f, "unusable, which counts as maybe: {reason}"),
+            Self::NoFilter => write!(f, "none, which counts as maybe"),
+        }
+    }
+}
+
+impl fmt::Display for BlockStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, bytes, .. } = self;
+        let name = if self.is_index { "index partition" } else { "data block" };
+        let from = if self.is_read { "read from the file" } else { "from the cache" };
+        write!(f, "{name} at byte {offset}, {bytes} bytes, {from}")
+    }
+}
+
+/// A key as text: what is not ASCII is escaped.
+struct Key<'a>(&'a [u8]);
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.get(..KEY_BYTES_SHOWN) {
+            Some(start) if start.len() < self.0.len() => {
+                write!(f, "\"{}\"... ({} bytes)", start.escape_ascii(), self.0.len())
+            }
+            _ => write!(f, "\"{}\"", self.0.escape_ascii()),
+        }
+    }
+}

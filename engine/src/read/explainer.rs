@@ -1,0 +1,221 @@
+//! A lookup that tells what it does.
+
+use bytes::Bytes;
+use sievedb_filter::FilterKind;
+use sievedb_format::{Kind, Trailer};
+use sievedb_sstable::{BlockCounts, BlockRequest, BlockWatch, FilterState, FoundValue};
+
+use crate::{
+    Result,
+    explain::{
+        BlockStep, ExplainedAnswer, Explanation, FilterStep, FilterVerdict, FoundVersion,
+        LookupCost, MemtableStep, TableStep,
+    },
+    read::answer::Answer,
+    read::lookup::Lookup,
+    read::view::ReadView,
+    read::witness::{Candidate, CountBlocks, Witness},
+    stats::ThreadCounters,
+    table::TableFilters,
+    table::filters::with_cause,
+};
+
+/// Of a value its length.
+#[derive(Debug, Clone, Copy)]
+struct ValueBytes(u64);
+
+impl Answer for ValueBytes {
+    fn of_memtable(value: &Bytes) -> Self {
+        Self(value.len() as u64)
+    }
+
+    fn of_block(value: &FoundValue<'_>) -> Self {
+        Self(value.len() as u64)
+    }
+}
+
+/// Remembers the blocks that a table was asked for.
+#[derive(Debug, Default)]
+struct BlockSteps {
+    counts: BlockCounts,
+    steps: Vec<BlockStep>,
+}
+
+impl BlockWatch for BlockSteps {
+    fn requested(&mut self, block: BlockRequest) {
+        self.counts.requested(block);
+        let BlockRequest { offset, bytes, is_index } = block;
+        self.steps.push(BlockStep { offset, bytes, is_index, is_read: false });
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.counts.read(bytes);
+        if let Some(step) = self.steps.last_mut() {
+            step.is_read = true;
+        }
+    }
+}
+
+impl CountBlocks for BlockSteps {
+    fn counts(&self) -> BlockCounts {
+        self.counts
+    }
+}
+
+/// Writes down what it sees of a lookup.
+#[derive(Debug)]
+struct Scribe {
+    memtables: Vec<MemtableStep>,
+    tables: Vec<TableStep>,
+    cost: LookupCost,
+}
+
+impl Witness<ValueBytes> for Scribe {
+    type Blocks = BlockSteps;
+
+    fn memtable(
+        &mut self,
+        number: usize,
+        may_contain: bool,
+        found: Option<&(Trailer, ValueBytes)>,
+    ) {
+        let step = &mut self.memtables[number];
+        step.may_contain = Some(may_contain);
+        step.found = found.map(version);
+    }
+
+    fn candidates(&mut self, candidates: &[Candidate<'_>]) {
+        self.tables = candidates.iter().map(table_step).collect();
+    }
+
+    fn filter(&mut self, number: usize, may_contain: bool) {
+        let step = &mut self.tables[number];
+        step.is_skipped = false;
+        if let FilterVerdict::NotAsked = step.filter.verdict {
+            self.cost.filters_asked += 1;
+            step.filter.verdict =
+                if may_contain { FilterVerdict::Maybe } else { FilterVerdict::Absent };
+        }
+        self.cost.tables_searched += u64::from(may_contain);
+    }
+
+    fn searched(
+        &mut self,
+        number: usize,
+        blocks: BlockSteps,
+        found: Option<&(Trailer, ValueBytes)>,
+    ) {
+        let BlockSteps { counts, steps } = blocks;
+        self.cost.data_block_requests += counts.data_block_requests;
+        self.cost.index_block_requests += counts.index_block_requests;
+        self.cost.blocks_read += counts.blocks_read;
+        self.cost.bytes_read += counts.bytes_read;
+        self.tables[number].blocks = steps;
+        self.tables[number].found = found.map(version);
+    }
+}
+
+impl Lookup<'_> {
+    /// Looks the key up in `view`, of the keyspace with this name, and tells how. Counts nothing in
+    /// the statistics of lookups.
+    pub(crate) fn explain(self, keyspace: &str, view: &ReadView) -> Result<Explanation> {
+        let memtables = view.placed_memtables().zip(0..).filter_map(|(placed, number)| {
+            // As `KeptView::memtables_at` tells the lookup.
+            placed.first_sequence().filter(|&first| first <= self.sequence)?;
+            Some(MemtableStep {
+                is_frozen: number > 0,
+                entries: placed.memtable.entries() as u64,
+                may_contain: None,
+                found: None,
+            })
+        });
+        let mut scribe = Scribe {
+            memtables: memtables.collect(),
+            tables: Vec::new(),
+            cost: LookupCost::default(),
+        };
+        let value = self.find_before(view, &ThreadCounters::aside(), &mut scribe)?;
+        let Scribe { memtables, mut tables, cost } = scribe;
+        for table in tables.iter_mut().filter(|table| table.is_skipped) {
+            table.filter.verdict = FilterVerdict::NotAsked;
+        }
+        let found = |step: Option<FoundVersion>| step.is_some();
+        let is_found = memtables.iter().any(|step| found(step.found))
+            || tables.iter().any(|step| found(step.found));
+        let answer = match value {
+            Some(ValueBytes(value_bytes)) => ExplainedAnswer::Present { value_bytes },
+            None if is_found => ExplainedAnswer::Removed,
+            None => ExplainedAnswer::Absent,
+        };
+        let cover = view.newest_cover(self.key, self.sequence);
+        Ok(Explanation {
+            keyspace: keyspace.to_owned(),
+            key: self.key.into(),
+            sequence: self.sequence,
+            memtables,
+            runs: view.version.runs().len() as u64,
+            tables,
+            range_tombstone: (cover > 0).then_some(cover),
+            answer,
+            cost,
+        })
+    }
+}
+
+fn version((trailer, ValueBytes(bytes)): &(Trailer, ValueBytes)) -> FoundVersion {
+    let is_tombstone = trailer.kind() == Kind::Tombstone;
+    FoundVersion {
+        sequence: trailer.sequence(),
+        is_tombstone,
+        value_bytes: if is_tombstone { 0 } else { *bytes },
+    }
+}
+
+/// A table before anybody asked it.
+fn table_step(candidate: &Candidate<'_>) -> TableStep {
+    let Candidate { run, index, filters } = *candidate;
+    let meta = &run.tables()[index].meta;
+    TableStep {
+        level: run.level,
+        run: run.id,
+        table_id: meta.id,
+        smallest: meta.smallest.clone(),
+        largest: meta.largest.clone(),
+        entries: meta.entries,
+        filter: filter_step(filters, meta.entries),
+        is_skipped: true,
+        blocks: Vec::new(),
+        found: None,
+    }
+}
+
+/// The filter of a table before anybody asked it, with why nobody can if that is so.
+fn filter_step(filters: &TableFilters, entries: u64) -> FilterStep {
+    let verdict = match &*filters.point {
+        FilterState::Resident(_) => FilterVerdict::NotAsked,
+        FilterState::NotResident => FilterVerdict::NotResident,
+        FilterState::Unusable(reason) => FilterVerdict::Unusable { reason: with_cause(reason) },
+        FilterState::None => FilterVerdict::NoFilter,
+    };
+    let (kind, columns_stored) = filters.available().unzip();
+    let bits_per_key = |bytes: u64| bytes as f64 * 8.0 / entries.max(1) as f64;
+    FilterStep {
+        verdict,
+        kind: kind.map(kind_name),
+        bits_per_key: bits_per_key(filters.point.memory_bytes() as u64),
+        bits_per_key_stored: bits_per_key(filters.memory_bytes_at(f64::INFINITY)),
+        columns: filters.resident_columns(),
+        columns_stored: columns_stored.flatten(),
+        fpr_expected: filters.point.expected_fpr.unwrap_or(1.0),
+    }
+}
+
+fn kind_name(kind: FilterKind) -> &'static str {
+    match kind {
+        FilterKind::BlockedBloom => "blocked Bloom filter",
+        FilterKind::Ribbon => "ribbon filter",
+        FilterKind::BinaryFuse => "binary fuse filter",
+        // No table has another one for its keys.
+        _ => "filter",
+    }
+}

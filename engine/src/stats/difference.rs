@@ -1,0 +1,104 @@
+//! Totals of statistics, and what happened between two looks at them.
+
+use super::{LevelStats, Stats};
+
+impl Stats {
+    /// All levels together.
+    #[must_use]
+    pub fn total(&self) -> LevelStats {
+        self.levels.iter().copied().fold(LevelStats::default(), LevelStats::plus)
+    }
+
+    /// What happened since `earlier`, an older look at the same store while it was open: what is counted is
+    /// the difference, and [`open_for`](Self::open_for) the time between them; what is held is as now.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let (mut now, mut earlier) = (self.clone(), earlier.clone());
+        now.open_for = now.open_for.saturating_sub(earlier.open_for);
+        for ((_, now), (_, earlier)) in now.counted_mut().into_iter().zip(earlier.counted_mut()) {
+            *now = now.saturating_sub(*earlier);
+        }
+        for (now, earlier) in now.levels.iter_mut().zip(&mut earlier.levels) {
+            for ((_, now), (_, earlier)) in now.counted_mut().into_iter().zip(earlier.counted_mut())
+            {
+                *now = now.saturating_sub(*earlier);
+            }
+            let expected = now.false_positives_expected - earlier.false_positives_expected;
+            now.false_positives_expected = expected.max(0.0);
+        }
+        now
+    }
+
+    /// What is counted and belongs to no level, by name.
+    pub(super) fn counted_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
+        let Self { lookups, table_reads, background, .. } = self;
+        vec![
+            ("lookups", &mut lookups.lookups),
+            ("found_in_memtables", &mut lookups.found_in_memtables),
+            ("memtable_probes", &mut lookups.memtable_probes),
+            ("memtable_negatives", &mut lookups.memtable_negatives),
+            ("table_read_calls", &mut table_reads.calls),
+            ("table_read_bytes", &mut table_reads.bytes),
+            ("flushes", &mut background.flushes),
+            ("compactions", &mut background.compactions),
+            ("trivial_moves", &mut background.trivial_moves),
+            ("filters_rebuilt", &mut background.filters_rebuilt),
+            ("flush_bytes_written", &mut background.flush_bytes_written),
+            ("compaction_bytes_read", &mut background.compaction_bytes_read),
+            ("compaction_bytes_written", &mut background.compaction_bytes_written),
+        ]
+    }
+
+    /// What is held and belongs to no level, by name.
+    pub(super) fn held_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
+        let memory = &mut self.memory;
+        vec![
+            ("last_sequence", &mut self.last_sequence),
+            ("log_segments", &mut self.log_segments),
+            ("log_bytes", &mut self.log_bytes),
+            ("write_delay_us", &mut self.write_delay_us),
+            ("filters_unusable", &mut self.filters_unusable),
+            ("filters_not_whole", &mut self.filters_not_whole),
+            ("memory.memtable_bytes", &mut memory.memtable_bytes),
+            ("memory.memtable_bytes_max", &mut memory.memtable_bytes_max),
+            ("memory.filter_bytes", &mut memory.filter_bytes),
+            ("memory.filter_bytes_max", &mut memory.filter_bytes_max),
+            ("memory.index_bytes", &mut memory.index_bytes),
+            ("memory.writing_bytes", &mut memory.writing_bytes),
+            ("memory.writing_bytes_max", &mut memory.writing_bytes_max),
+            ("memory.block_cache_bytes", &mut memory.block_cache_bytes),
+            ("memory.block_cache_bytes_max", &mut memory.block_cache_bytes_max),
+            ("memory.pinned_bytes", &mut memory.pinned_bytes),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_difference_is_of_what_is_counted() {
+        let look = |seconds, lookups, held, negatives, expected| {
+            let mut stats = Stats { open_for: Duration::from_secs(seconds), ..Stats::default() };
+            stats.lookups.lookups = lookups;
+            stats.memory.filter_bytes = held;
+            stats.levels = vec![LevelStats {
+                tables: held,
+                filter_negatives: negatives,
+                false_positives_expected: expected,
+                ..LevelStats::default()
+            }];
+            stats
+        };
+        let difference = look(12, 150, 7, 90, 2.5).since(&look(10, 100, 5, 60, 2.0));
+        let want = look(2, 50, 7, 30, 0.5);
+        assert_eq!(difference.open_for, want.open_for);
+        assert_eq!(difference.lookups, want.lookups);
+        assert_eq!(difference.memory, want.memory);
+        assert_eq!(difference.levels, want.levels);
+        assert_eq!(difference.total(), want.levels[0]);
+    }
+}

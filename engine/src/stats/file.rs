@@ -1,0 +1,166 @@
+//! The file `STATS`: the statistics of a store for other processes.
+//!
+//! Lines of a name, a space and a number; the first tells the format, the last is `end`. A name that a
+//! reader does not know is passed over, and one that is missing is 0. Nothing depends on the file: it is
+//! never synced, and after a crash it may be missing, empty or cut.
+//!
+//! | name               | what it is                                                              |
+//! |--------------------|-------------------------------------------------------------------------|
+//! | `open_us`          | [`Stats::open_for`], in microseconds                                    |
+//! | `level.N.FIELD`    | a field of [`LevelStats`]                                               |
+//! | `memory.FIELD`     | a field of [`MemoryStats`](super::MemoryStats)                          |
+//! | others             | the field of [`Stats`] or of one of its parts with this name            |
+
+use std::{collections::BTreeMap, fmt::Write as _, path::Path, str::FromStr, time::Duration};
+
+use sievedb_format::Corruption;
+
+use super::{LevelStats, Stats};
+use crate::{Error, Result, file_name::FileName, fs::Fs, version::LEVELS};
+
+const FIRST_LINE: &str = "sievedb statistics 1";
+const LAST_LINE: &str = "end";
+/// No file of ours is longer.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads the statistics that the store in `folder` wrote last, without its lock: see
+/// [`Options::stats_file_interval`](crate::Options::stats_file_interval). `None` if there are none.
+/// Keyspaces and the cause of being read-only are not among them.
+///
+/// # Errors
+///
+/// [`Error::Io`]; [`Error::Corrupt`] if the file is not whole.
+pub fn read_stats_file(fs: &dyn Fs, folder: &Path) -> Result<Option<Stats>> {
+    let path = FileName::Stats.path(folder);
+    let io = |error| Error::io("read", &path, error);
+    if !fs.exists(&path).map_err(io)? {
+        return Ok(None);
+    }
+    let file = fs.open(&path).map_err(io)?;
+    let length = file.len().map_err(io)?;
+    let corrupt = |source| Error::corrupt(&path, 0, source);
+    if length > FILE_BYTES_MAX {
+        let what = "bytes of the statistics";
+        return Err(corrupt(Corruption::OutOfRange { what, value: length }));
+    }
+    let mut bytes = vec![0; length as usize];
+    file.read_at(&mut bytes, 0).map_err(io)?;
+    let stats = str::from_utf8(&bytes).ok().and_then(decode);
+    stats.map(Some).ok_or_else(|| corrupt(Corruption::Missing { what: "end of the statistics" }))
+}
+
+/// The content of the file.
+pub(crate) fn encode(stats: &Stats) -> String {
+    let mut stats = stats.clone();
+    let mut text = format!("{FIRST_LINE}\nopen_us {}\n", stats.open_for.as_micros());
+    let mut line = |name: &str, number: &dyn std::fmt::Display| {
+        writeln!(text, "{name} {number}").expect("a string takes everything");
+    };
+    line("false_positives_planned", &stats.false_positives_planned);
+    for of in [Stats::held_mut, Stats::counted_mut] {
+        for (name, number) in of(&mut stats) {
+            line(name, number);
+        }
+    }
+    for (at, level) in stats.levels.iter_mut().enumerate() {
+        let name = |field: &str| format!("level.{at}.{field}");
+        line(&name("filter_fpr_expected"), &level.filter_fpr_expected);
+        line(&name("false_positives_expected"), &level.false_positives_expected);
+        for of in [LevelStats::held_mut, LevelStats::counted_mut] {
+            for (field, number) in of(level) {
+                line(&name(field), number);
+            }
+        }
+    }
+    text + LAST_LINE + "\n"
+}
+
+/// The statistics in `text`; `None` if it is not whole.
+fn decode(text: &str) -> Option<Stats> {
+    let lines = text.strip_prefix(FIRST_LINE)?.strip_prefix('\n')?;
+    let lines = lines.strip_suffix('\n')?.strip_suffix(LAST_LINE)?;
+    let pairs: Option<BTreeMap<&str, &str>> =
+        lines.lines().map(|line| line.split_once(' ')).collect();
+    let numbers = Numbers(pairs?);
+    let mut stats = Stats {
+        open_for: Duration::from_micros(numbers.get("open_us")?),
+        false_positives_planned: numbers.get("false_positives_planned")?,
+        levels: vec![LevelStats::default(); LEVELS],
+        ..Stats::default()
+    };
+    for of in [Stats::held_mut, Stats::counted_mut] {
+        for (name, number) in of(&mut stats) {
+            *number = numbers.get(name)?;
+        }
+    }
+    for (at, level) in stats.levels.iter_mut().enumerate() {
+        let name = |field: &str| format!("level.{at}.{field}");
+        level.filter_fpr_expected = numbers.get(&name("filter_fpr_expected"))?;
+        level.false_positives_expected = numbers.get(&name("false_positives_expected"))?;
+        for of in [LevelStats::held_mut, LevelStats::counted_mut] {
+            for (field, number) in of(level) {
+                *number = numbers.get(&name(field))?;
+            }
+        }
+    }
+    Some(stats)
+}
+
+struct Numbers<'t>(BTreeMap<&'t str, &'t str>);
+
+impl Numbers<'_> {
+    /// The number with this name, 0 if there is none; `None` if it is no number.
+    fn get<N: FromStr + Default>(&self, name: &str) -> Option<N> {
+        self.0.get(name).map_or_else(|| Some(N::default()), |text| text.parse().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Statistics in which every number is another one.
+    fn sample() -> Stats {
+        let levels = vec![LevelStats::default(); LEVELS];
+        let mut stats = Stats { open_for: Duration::from_micros(77), levels, ..Stats::default() };
+        let mut next = 1;
+        let mut number = |place: &mut u64| {
+            *place = next;
+            next += 1;
+        };
+        for of in [Stats::held_mut, Stats::counted_mut] {
+            of(&mut stats).into_iter().for_each(|(_, place)| number(place));
+        }
+        for level in &mut stats.levels {
+            for of in [LevelStats::held_mut, LevelStats::counted_mut] {
+                of(level).into_iter().for_each(|(_, place)| number(place));
+            }
+            level.filter_fpr_expected = 1.0 / level.runs as f64;
+            level.false_positives_expected = 0.1 + level.runs as f64;
+        }
+        stats
+    }
+
+    #[test]
+    fn statistics_return() {
+        let stats = sample();
+        let text = encode(&stats);
+        assert_eq!(format!("{:?}", decode(&text).unwrap()), format!("{stats:?}"));
+        let names: BTreeSet<_> = text.lines().filter_map(|line| line.split_once(' ')).collect();
+        assert_eq!(names.len(), text.lines().count() - 1, "a name stands twice:\n{text}");
+    }
+
+    #[test]
+    fn other_releases_are_understood_and_cut_files_are_not() {
+        let text = encode(&sample());
+        let newer = text.replace("lookups ", "lookups_of_old ");
+        assert_eq!(decode(&newer).unwrap().lookups.lookups, 0);
+        for length in 0..text.len() {
+            assert!(decode(&text[..length]).is_none(), "{length} bytes");
+        }
+        assert!(decode(&text.replace("lookups 1", "lookups x")).is_none());
+        assert!(decode(&text.replace("statistics 1", "statistics 2")).is_none());
+    }
+}

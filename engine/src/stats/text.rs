@@ -1,0 +1,198 @@
+//! Statistics as text.
+
+use std::fmt;
+
+use super::{LevelStats, MemoryStats, Stats};
+
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:.1} s, sequence {}, {} log segments of {} bytes",
+            self.open_for.as_secs_f64(),
+            self.last_sequence,
+            self.log_segments,
+            self.log_bytes
+        )?;
+        writeln!(f, "memory: {}", self.memory)?;
+        let lookups = &self.lookups;
+        writeln!(
+            f,
+            "lookups: {}, {} found in memtables, {} memtable filters asked, {} said no; {} reads of \
+             tables ({} bytes)",
+            lookups.lookups,
+            lookups.found_in_memtables,
+            lookups.memtable_probes,
+            lookups.memtable_negatives,
+            self.table_reads.calls,
+            self.table_reads.bytes
+        )?;
+        self.fmt_levels(f)?;
+        for keyspace in &self.keyspaces {
+            writeln!(
+                f,
+                "keyspace {:?}: {} runs, {} tables, {} bytes, {} entries",
+                keyspace.name,
+                keyspace.runs,
+                keyspace.tables,
+                keyspace.table_bytes,
+                keyspace.entries
+            )?;
+        }
+        if self.filters_unusable > 0 {
+            writeln!(f, "{} filters cannot be used", self.filters_unusable)?;
+        }
+        if self.filters_not_whole > 0 {
+            writeln!(f, "{} filters are not whole in memory", self.filters_not_whole)?;
+        }
+        if let Some(cause) = &self.read_only {
+            writeln!(f, "read-only: {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Stats {
+    /// A table of what each level holds, one of what lookups did there, and one of scans if there were
+    /// any that asked filters.
+    fn fmt_levels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbered = self.levels.iter().enumerate();
+        let mut rows: Vec<(String, LevelStats)> = numbered
+            .filter(|(_, level)| level.tables > 0 || level.candidates > 0)
+            .map(|(number, level)| (number.to_string(), *level))
+            .collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        rows.push(("total".to_owned(), self.total()));
+        table(f, &rows, &HELD)?;
+        table(f, &rows, &LOOKUPS)?;
+        if rows.iter().any(|(_, level)| asked_by_scans(level)) {
+            table(f, &rows, &SCANS)?;
+        }
+        Ok(())
+    }
+}
+
+fn asked_by_scans(level: &LevelStats) -> bool {
+    level.prefix_probes + level.prefix_unusable + level.range_probes + level.range_unusable > 0
+}
+
+/// A column: its head, and how a level is written in it.
+type Column = (&'static str, fn(&LevelStats) -> String);
+
+const HELD: [Column; 8] = [
+    ("runs", |level| level.runs.to_string()),
+    ("tables", |level| level.tables.to_string()),
+    ("bytes", |level| level.bytes.to_string()),
+    ("entries", |level| level.entries.to_string()),
+    ("filter bytes", |level| level.filter_bytes.to_string()),
+    ("of whole", |level| level.filter_bytes_whole.to_string()),
+    ("not whole", |level| level.filters_not_whole.to_string()),
+    ("unusable", |level| level.filters_unusable.to_string()),
+];
+
+const LOOKUPS: [Column; 11] = [
+    ("candidates", |level| level.candidates.to_string()),
+    ("probes", |level| level.filter_probes().to_string()),
+    ("negatives", |level| level.filter_negatives.to_string()),
+    ("true pos.", |level| level.filter_true_positives.to_string()),
+    ("false pos.", |level| level.filter_false_positives.to_string()),
+    ("measured", |level| percent(level.filter_fpr_measured())),
+    ("expected", |level| percent(level.filter_fpr_expected_of_probes())),
+    ("reads saved", |level| level.reads_saved().to_string()),
+    ("unusable", |level| level.filter_unusable.to_string()),
+    ("not resident", |level| level.filter_not_resident.to_string()),
+    ("data blocks", |level| level.data_block_requests.to_string()),
+];
+
+const SCANS: [Column; 6] = [
+    ("prefix probes", |level| level.prefix_probes.to_string()),
+    ("negatives", |level| level.prefix_negatives.to_string()),
+    ("unusable", |level| level.prefix_unusable.to_string()),
+    ("range probes", |level| level.range_probes.to_string()),
+    ("negatives", |level| level.range_negatives.to_string()),
+    ("unusable", |level| level.range_unusable.to_string()),
+];
+
+fn percent(rate: f64) -> String {
+    format!("{:.4} %", rate * 100.0)
+}
+
+/// Writes rows under the heads of their columns, all flush right.
+fn table(
+    f: &mut fmt::Formatter<'_>,
+    rows: &[(String, LevelStats)],
+    columns: &[Column],
+) -> fmt::Result {
+    let cells: Vec<Vec<String>> = columns
+        .iter()
+        .map(|(_, cell)| rows.iter().map(|(_, level)| cell(level)).collect())
+        .collect();
+    let width_of = |((head, _), cells): (&Column, &Vec<String>)| {
+        cells.iter().map(String::len).max().unwrap_or(0).max(head.len())
+    };
+    let widths: Vec<usize> = columns.iter().zip(&cells).map(width_of).collect();
+    write!(f, "level")?;
+    for ((head, _), width) in columns.iter().zip(&widths) {
+        write!(f, "  {head:>width$}")?;
+    }
+    writeln!(f)?;
+    for (at, (name, _)) in rows.iter().enumerate() {
+        write!(f, "{name:>5}")?;
+        for (cells, width) in cells.iter().zip(&widths) {
+            write!(f, "  {:>width$}", cells[at])?;
+        }
+        writeln!(f)?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for MemoryStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "memtables {} of {} bytes, filters {} of {}, indexes {}, block cache {} of {}, \
+             writing {} of {}; pinned by readers {}",
+            self.memtable_bytes,
+            self.memtable_bytes_max,
+            self.filter_bytes,
+            self.filter_bytes_max,
+            self.index_bytes,
+            self.block_cache_bytes,
+            self.block_cache_bytes_max,
+            self.writing_bytes,
+            self.writing_bytes_max,
+            self.pinned_bytes
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_stand_in_columns() {
+        let level = |tables, negatives| LevelStats {
+            runs: 1,
+            tables,
+            filter_negatives: negatives,
+            candidates: negatives,
+            ..LevelStats::default()
+        };
+        let levels = vec![level(2, 900), LevelStats::default(), level(30, 1_000_000)];
+        let stats = Stats { levels, ..Stats::default() };
+        let text = stats.to_string();
+        let lines: Vec<&str> = text.lines().skip(3).collect();
+        assert_eq!(lines.len(), 8, "{text}");
+        for (at, start) in
+            [(0, "level  runs"), (1, "    0     1"), (2, "    2     1"), (3, "total     2")]
+        {
+            assert!(lines[at].starts_with(start), "{text}");
+            assert_eq!(lines[at].len(), lines[0].len(), "{text}");
+        }
+        assert!(lines[7].contains("  1000900  "), "{text}");
+        assert!(!text.contains("prefix"), "{text}");
+    }
+}

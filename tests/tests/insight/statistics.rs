@@ -1,0 +1,140 @@
+//! What filters did: per level and in total, measured against what is expected.
+
+use std::sync::Arc;
+
+use sievedb::{
+    Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, fs::MemoryFs, stats::LevelStats,
+};
+use sievedb_tests::settings::{FOLDER, report, small_options};
+
+use super::{KEYS, fill, grown, key};
+
+fn ask_absent(db: &Db, lookups: u64) {
+    for number in KEYS * 10..KEYS * 10 + lookups {
+        assert_eq!(db.get(key(number)).unwrap(), None);
+    }
+}
+
+/// False positives are what a coin of the expected rate gives, within five deviations.
+fn assert_as_expected(level: &LevelStats, what: &str) {
+    let (found, expected) = (level.filter_false_positives as f64, level.false_positives_expected);
+    let bound = 5.0 * expected.max(1.0).sqrt();
+    assert!((found - expected).abs() <= bound, "{what}: {found} against {expected}: {level:?}");
+}
+
+#[test]
+fn measured_and_expected_rates_agree_level_by_level() {
+    let db = grown(&Arc::new(MemoryFs::new()));
+    ask_absent(&db, 50_000);
+    let stats = db.stats();
+    let used: Vec<_> = stats.levels.iter().filter(|level| level.tables > 0).collect();
+    assert!(used.len() >= 2, "{stats}");
+    for level in &used {
+        assert_eq!(level.candidates, level.filter_negatives + level.false_positives, "{stats}");
+        assert_eq!(level.filter_probes(), level.candidates, "all filters are in memory");
+        assert!(level.filter_bytes <= level.filter_bytes_whole, "{stats}");
+        assert_as_expected(level, "a level");
+        let (shape, probes) = (level.filter_fpr_expected, level.filter_fpr_expected_of_probes());
+        assert!(
+            (probes / shape - 1.0).abs() < 0.2,
+            "{shape} by shape, {probes} by probes: {stats}"
+        );
+    }
+    let total = stats.total();
+    assert_as_expected(&total, "in total");
+    assert_eq!(total.tables, stats.keyspaces.iter().map(|keyspace| keyspace.tables).sum::<u64>());
+    report(&format!(
+        "statistics: {:.5} measured, {:.5} expected",
+        total.filter_fpr_measured(),
+        total.filter_fpr_expected_of_probes()
+    ));
+}
+
+/// The expectation is that of the filters as they were when they were asked.
+#[test]
+fn expectations_follow_a_budget_that_changes() {
+    let db = grown(&Arc::new(MemoryFs::new()));
+    let whole = db.stats().memory.filter_bytes;
+    for share in [10, 5, 8, 2, 0, 10] {
+        db.set_filter_bytes_max(whole * share / 10).unwrap();
+        let before = db.stats();
+        ask_absent(&db, 5_000);
+        let since = db.stats().since(&before);
+        assert_as_expected(&since.total(), &format!("with {share} tenths"));
+        if share == 0 {
+            let total = since.total();
+            assert_eq!((total.filter_probes(), total.filter_fpr_measured()), (0, 0.0));
+            assert_eq!(total.filter_not_resident, total.candidates);
+        }
+    }
+    assert_as_expected(&db.stats().total(), "all together");
+}
+
+/// Two runs of one level, of which only one has filters: the rates are those of the filters, and the
+/// other one's searches count apart, however many keys each has.
+#[test]
+fn a_run_without_filters_does_not_blur_the_rate_of_the_others() {
+    let fs = Arc::new(MemoryFs::new());
+    let open = |kind| {
+        let policy = FilterPolicy::new(kind).bits_per_key(8.0);
+        let keyspace = KeyspaceOptions::new().filter_policy(policy);
+        // One flush each.
+        let options = small_options(fs.clone()).log_segment_bytes(16 << 20).log_bytes_max(64 << 20);
+        options.block_cache_bytes(8 << 20).keyspace(keyspace).open(FOLDER).unwrap()
+    };
+    let db = open(FilterPolicyKind::None);
+    fill(&db, 0..2_000);
+    db.flush().unwrap();
+    // The rebuilding of what is far off the plan would give the first run a filter, too.
+    let other = db.keyspace_with("filtered", &KeyspaceOptions::new()).unwrap();
+    for number in 0..500 {
+        other.insert(key(number), "").unwrap();
+    }
+    other.flush().unwrap();
+    let absent = 20_000;
+    for number in KEYS..KEYS + absent {
+        assert!(
+            !db.contains_key(key(number)).unwrap() && !other.contains_key(key(number)).unwrap()
+        );
+    }
+    let keys: Vec<_> = (KEYS..KEYS + absent).map(key).collect();
+    db.contains_many(&keys).unwrap();
+    other.contains_many(&keys).unwrap();
+    let stats = db.stats();
+    let level = stats.levels[0];
+    assert_eq!(level.runs, 2, "{stats}");
+    assert_as_expected(&level, "the filtered run");
+    let unfiltered = level.false_positives - level.filter_false_positives;
+    assert!(unfiltered > absent, "the run without filters is searched: {stats}");
+    let (measured, expected) = (level.filter_fpr_measured(), level.filter_fpr_expected_of_probes());
+    assert!(measured < 0.1 && expected < 0.1, "{measured} and {expected}: {stats}");
+    // By shape each run is asked once: half of the lookups' searches are certain.
+    assert!((0.5..0.55).contains(&level.filter_fpr_expected), "{stats}");
+}
+
+/// What filters save is what lookups ask for without them.
+#[test]
+fn reads_saved_are_those_that_come_without_filters() {
+    let db = grown(&Arc::new(MemoryFs::new()));
+    let lookups = 3_000;
+    let asked = |db: &Db| {
+        let before = db.stats();
+        ask_absent(db, lookups);
+        for number in 0..KEYS / 10 {
+            assert!(db.contains_key(key(number * 10)).unwrap());
+        }
+        db.stats().since(&before).total()
+    };
+    let with = asked(&db);
+    db.set_filter_bytes_max(0).unwrap();
+    let without = asked(&db);
+    assert!(with.reads_saved() > lookups, "{with:?}");
+    assert_eq!(with.data_block_requests + with.reads_saved(), without.data_block_requests);
+    assert_eq!((without.reads_saved(), without.filter_true_positives), (0, 0));
+    assert_eq!(with.true_positives, with.filter_true_positives);
+    let text = db.stats().to_string();
+    for head in ["level", "probes", "measured", "expected", "reads saved", "not resident", "total"]
+    {
+        assert!(text.contains(head), "{head}: {text}");
+    }
+}

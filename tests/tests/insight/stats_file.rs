@@ -1,0 +1,96 @@
+//! The file `STATS`, by which other processes see what a store does.
+
+use std::{path::Path, sync::Arc, thread, time::Duration};
+
+use sievedb::{
+    Db, Stats,
+    fs::{Fs as _, Loss, MemoryFs},
+    stats::read_stats_file,
+};
+use sievedb_tests::settings::FOLDER;
+
+use super::{KEYS, fill, grown, key, options};
+
+/// No test lasts so long: the file is written when the store is opened and closed, and not between.
+const NEVER: Duration = Duration::from_secs(86_400);
+
+fn read(fs: &MemoryFs) -> Option<Stats> {
+    read_stats_file(fs, Path::new(FOLDER)).unwrap()
+}
+
+fn open(fs: &Arc<MemoryFs>, interval: Duration) -> Db {
+    options(fs.clone()).stats_file_interval(interval).open(FOLDER).unwrap()
+}
+
+fn names(fs: &MemoryFs) -> Vec<String> {
+    let names = fs.list(Path::new(FOLDER)).unwrap();
+    names.into_iter().filter(|name| name.contains("STATS")).collect()
+}
+
+#[test]
+fn a_closed_store_shows_its_last_figures_until_it_is_opened() {
+    let fs = Arc::new(MemoryFs::new());
+    drop(grown(&fs));
+    assert!(read(&fs).is_none(), "nobody asked for the file");
+    let db = open(&fs, NEVER);
+    assert_eq!(read(&fs).unwrap().lookups.lookups, 0);
+    for number in 0..KEYS / 10 {
+        assert!(db.contains_key(key(number)).unwrap());
+        assert!(!db.contains_key(key(KEYS + number)).unwrap());
+    }
+    let mut stats = db.stats();
+    drop(db);
+    let written = read(&fs).unwrap();
+    assert_eq!(written.lookups, stats.lookups);
+    assert_eq!(written.levels, stats.levels);
+    stats.keyspaces.clear();
+    let (by_file, by_store) = (written.to_string(), stats.to_string());
+    let levels = |text: &str| text.split_once("level").unwrap().1.to_owned();
+    assert_eq!(levels(&by_file), levels(&by_store));
+
+    // Another process must not take old figures for present ones.
+    fs.create(&Path::new(FOLDER).join("STATS.tmp")).unwrap().append(b"x").unwrap();
+    drop(options(fs.clone()).open(FOLDER).unwrap());
+    assert_eq!(names(&fs), [""; 0]);
+}
+
+#[test]
+fn the_file_lives_while_the_store_is_open() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = open(&fs, Duration::from_millis(10));
+    fill(&db, 0..2_000);
+    for round in 1..=3 {
+        assert_eq!(db.get(key(KEYS)).unwrap(), None);
+        // Until a slow machine has come to it.
+        while read(&fs).unwrap().lookups.lookups < round {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert_eq!(names(&fs), ["STATS"]);
+}
+
+/// Wherever a crash comes, the store opens, and the file is whole, cut or missing, and gone or new
+/// after that.
+#[test]
+fn a_crash_leaves_nothing_that_matters() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = open(&fs, NEVER);
+    fill(&db, 0..50);
+    drop(db);
+    let operations = fs.operations();
+    for at in 0..=operations {
+        for loss in [Loss::Nothing, Loss::Everything] {
+            let fs = Arc::new(fs.crash(at, &loss));
+            if fs.exists(Path::new(FOLDER)).unwrap() {
+                // A file that is cut is an error, and nothing else.
+                let _ = read_stats_file(&*fs, Path::new(FOLDER));
+            }
+            let db = options(fs.clone()).open(FOLDER).unwrap();
+            assert_eq!(names(&fs), [""; 0], "after {at} operations");
+            drop(db);
+            drop(open(&fs, NEVER));
+            assert_eq!(names(&fs), ["STATS"], "after {at} operations");
+            assert!(read(&fs).is_some(), "after {at} operations");
+        }
+    }
+}
