@@ -152,7 +152,9 @@ impl Db {
     /// [`Options::filter_bytes_max`]. Not kept when the store is closed.
     ///
     /// At return the filters are within it: ribbons have given up columns in memory, and those that profit
-    /// least are gone. What more room allows is read back in the background.
+    /// least are gone. Prefix and range filters give way, too, those of the largest tables first. What more
+    /// room allows is read back in the background. Only a filter that a lookup holds for longer than some
+    /// seconds may be there beyond the bound, until that lookup is done.
     ///
     /// # Errors
     ///

@@ -90,7 +90,7 @@ impl<'a> ScanQuestion<'a> {
         if is_above(smallest, lower) || is_below(largest, upper) {
             return true;
         }
-        match &**live.filters().range {
+        match &**live.scan_filters().range {
             FilterState::NotResident | FilterState::None => true,
             FilterState::Unusable(_) => {
                 counters.range_unusable.add(1);
@@ -114,7 +114,7 @@ impl<'a> ScanQuestion<'a> {
             }
             PrefixQuestion::Hash(hash) => hash,
         };
-        let filters = live.filters();
+        let filters = live.scan_filters();
         let Some(filter) = filters.prefix.resident() else {
             // There may be one that is damaged, or of another extractor; or memory has no room for it.
             let is_unusable = live.meta.prefix_filter.is_some()

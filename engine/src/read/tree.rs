@@ -161,7 +161,6 @@ impl Tree {
         let view = self.kept_view();
         for (_, _, live) in view.version.tables() {
             live.mark_obsolete();
-            live.let_go_of_filters();
         }
         let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());

@@ -119,7 +119,6 @@ fn let_go_of_removed(old: &Version, change: &Change) {
     let removed: BTreeSet<_> = change.removed.iter().copied().collect();
     for (_, _, live) in old.tables().filter(|(_, _, live)| removed.contains(&live.meta.id)) {
         live.mark_obsolete();
-        live.let_go_of_filters();
     }
 }
 

@@ -75,9 +75,11 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     }
     for (level, _, live) in view.version.tables() {
         let meta = &live.meta;
-        let filters = live.filters();
-        stats.filters_unusable += u64::from(filters.unusable().is_some());
-        stats.filters_not_whole += u64::from(!filters.is_whole());
+        let (filters, scan_filters) = (live.filters(), live.scan_filters());
+        let is_unusable = filters.unusable().is_some() || scan_filters.unusable().is_some();
+        stats.filters_unusable += u64::from(is_unusable);
+        let is_whole = filters.is_whole() && scan_filters.is_whole();
+        stats.filters_not_whole += u64::from(!is_whole);
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;
@@ -87,7 +89,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         *bytes += meta.bytes;
         *entries += meta.entries;
         *tombstones += meta.tombstones;
-        *filter_bytes += filters.memory_bytes() as u64;
+        *filter_bytes += (filters.memory_bytes() + scan_filters.memory_bytes()) as u64;
         let fpr = filters.point.resident().map_or(1.0, |filter| filter.expected_fpr());
         stats.levels[usize::from(level)].filter_fpr_expected += fpr * meta.entries as f64;
     }

@@ -1,4 +1,4 @@
-//! The filters of a table as they are in memory.
+//! The filter of a table that lookups ask, as it is in memory.
 
 use std::{
     error::Error as _,
@@ -17,7 +17,7 @@ use crate::{
     table::FilterPlace,
 };
 
-/// The filters of a table as they are in memory. Never changed: others take their place, and these
+/// What lookups ask of a table, as it is in memory. Never changed: others take their place, and these
 /// are freed when the last lookup that began with them is done.
 #[derive(Debug)]
 pub(crate) struct TableFilters {
@@ -25,10 +25,6 @@ pub(crate) struct TableFilters {
     pub(crate) point: ChargedFilter,
     /// Where the point filter lies, as the manifest says; `None` if there is none.
     pub(crate) place: Option<FilterPlace>,
-    /// Knows the prefix of every user key that has one, by the extractor that the keyspace has now.
-    pub(crate) prefix: Arc<ChargedFilter>,
-    /// Answers for ranges of user keys.
-    pub(crate) range: Arc<ChargedFilter<RangeFilter>>,
     /// The point filter in its file; `None` if there is none, or its trailer is damaged.
     stored: Option<Arc<Stored>>,
 }
@@ -71,12 +67,10 @@ impl<F> Deref for ChargedFilter<F> {
 }
 
 impl TableFilters {
-    /// These filters, and a point filter that is not in memory yet.
+    /// A point filter that is not in memory yet.
     pub(crate) fn point_not_resident(
         place: Option<FilterPlace>,
         stored: Result<Option<StoredFilter>, FilterUnusable>,
-        prefix: Arc<ChargedFilter>,
-        range: Arc<ChargedFilter<RangeFilter>>,
         memory: &Arc<MemoryAccount>,
     ) -> Self {
         let (stored, state) = match stored {
@@ -88,14 +82,13 @@ impl TableFilters {
             Err(reason) => (None, FilterState::Unusable(reason)),
         };
         let point = ChargedFilter::new(state, memory);
-        Self { point, place, prefix, range, stored }
+        Self { point, place, stored }
     }
 
     /// The same with another point filter in memory.
     fn with_point(&self, point: FilterState) -> Self {
         let point = ChargedFilter::new(point, self.point.charge.account());
-        let (prefix, range) = (Arc::clone(&self.prefix), Arc::clone(&self.range));
-        Self { point, place: self.place, prefix, range, stored: self.stored.clone() }
+        Self { point, place: self.place, stored: self.stored.clone() }
     }
 
     /// The same with the point filter that a file has at `place`, and that is not in memory yet.
@@ -107,14 +100,6 @@ impl TableFilters {
     /// The same without a point filter.
     pub(crate) fn without_point(&self) -> Self {
         Self { place: None, stored: None, ..self.with_point(FilterState::None) }
-    }
-
-    /// The same with nothing in memory.
-    pub(crate) fn all_dropped(&self) -> Self {
-        let memory = self.point.charge.account();
-        let prefix = Arc::new(ChargedFilter::new(FilterState::NotResident, memory));
-        let range = Arc::new(ChargedFilter::of_ranges(FilterState::NotResident, memory));
-        Self { prefix, range, ..self.dropped() }
     }
 
     /// The same without a point filter in memory.
@@ -197,10 +182,10 @@ impl TableFilters {
         }
     }
 
-    /// Why a filter cannot be used, or not all of it.
+    /// Why the point filter cannot be used, or not all of it.
     pub(crate) fn unusable(&self) -> Option<String> {
-        let reason = reason(&self.point).or(reason(&self.prefix)).or(reason(&self.range));
-        reason.map(with_cause).or_else(|| self.damage().map(str::to_owned))
+        let reason = reason(&self.point).map(with_cause);
+        reason.or_else(|| self.damage().map(str::to_owned))
     }
 
     /// Whether there is a point filter that cannot be used, or not all of it.
@@ -213,19 +198,14 @@ impl TableFilters {
         self.stored.as_ref().and_then(|stored| stored.damage.get()).map(|reason| &**reason)
     }
 
-    /// Bytes of memory that the filters take.
+    /// Bytes of memory that the point filter takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.point.memory_bytes() + self.other_bytes()
-    }
-
-    /// Bytes of memory that the prefix filter and the range filter take.
-    pub(crate) fn other_bytes(&self) -> usize {
-        self.prefix.memory_bytes() + self.range.range_memory_bytes()
+        self.point.memory_bytes()
     }
 }
 
 /// Why a filter cannot be used, if it cannot.
-fn reason<F>(filter: &FilterState<F>) -> Option<&FilterUnusable> {
+pub(crate) fn reason<F>(filter: &FilterState<F>) -> Option<&FilterUnusable> {
     match filter {
         FilterState::Unusable(reason) => Some(reason),
         FilterState::Resident(_) | FilterState::NotResident | FilterState::None => None,

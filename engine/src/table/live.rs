@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_sstable::{ReadError, Table};
 
-use super::{TableFilters, TableMeta, obsolete::ObsoleteFiles};
+use super::{ScanFilters, TableFilters, TableMeta, obsolete::ObsoleteFiles, scan_filters::Wanted};
 use crate::{
     Error,
     file_name::FileName,
@@ -27,6 +27,7 @@ pub(crate) struct LiveTable {
     pub(crate) table: Arc<Table>,
     pub(crate) path: PathBuf,
     filters: ArcSwap<TableFilters>,
+    scan_filters: ArcSwap<ScanFilters>,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
     _charge: Charge,
@@ -36,15 +37,23 @@ impl LiveTable {
     pub(crate) fn new(
         meta: Arc<TableMeta>,
         table: Table,
-        filters: TableFilters,
+        (filters, scan_filters): (TableFilters, ScanFilters),
         path: PathBuf,
         obsolete_files: Arc<ObsoleteFiles>,
         memory: &Arc<MemoryAccount>,
     ) -> Self {
         let obsolete = AtomicBool::new(false);
         let charge = memory.charge(MemoryUse::Indexes, table.memory_bytes());
-        let (table, filters) = (Arc::new(table), ArcSwap::from_pointee(filters));
-        Self { meta, table, path, filters, obsolete, obsolete_files, _charge: charge }
+        Self {
+            meta,
+            table: Arc::new(table),
+            path,
+            filters: ArcSwap::from_pointee(filters),
+            scan_filters: ArcSwap::from_pointee(scan_filters),
+            obsolete,
+            obsolete_files,
+            _charge: charge,
+        }
     }
 
     /// Adds the file to what the table reported.
@@ -52,20 +61,44 @@ impl LiveTable {
         table_error(&self.path, error)
     }
 
-    /// The filters at present. Lookups find them in their view, which costs less.
+    /// The point filter at present. Lookups find them in their view, which costs less.
     pub(crate) fn filters(&self) -> Arc<TableFilters> {
         self.filters.load_full()
     }
 
-    /// Puts other filters of this table in place. Lookups use them from the next view on: see
+    /// Puts another point filter of this table in place. Lookups use them from the next view on: see
     /// [`Tree::refresh_filters`](crate::read::tree::Tree::refresh_filters).
     pub(crate) fn set_filters(&self, filters: TableFilters) {
         self.filters.store(Arc::new(filters));
+        self.keep_no_filters_if_obsolete();
+    }
+
+    /// The filters that scans ask, at present.
+    pub(crate) fn scan_filters(&self) -> Arc<ScanFilters> {
+        self.scan_filters.load_full()
+    }
+
+    /// Puts other filters in place for the scans from now on.
+    pub(crate) fn set_scan_filters(&self, filters: ScanFilters) {
+        self.scan_filters.store(Arc::new(filters));
+        self.keep_no_filters_if_obsolete();
     }
 
     /// The table is part of no version any more: an iterator that keeps it needs no filters.
-    pub(crate) fn let_go_of_filters(&self) {
-        self.set_filters(self.filters().all_dropped());
+    fn let_go_of_filters(&self) {
+        self.filters.store(Arc::new(self.filters().dropped()));
+        let none = Wanted { prefix: false, range: false };
+        if let Some(without) = self.scan_filters().without_unwanted(none) {
+            self.scan_filters.store(Arc::new(without));
+        }
+    }
+
+    /// Who changes filters may not know yet that the table left its version. One of both sides sees what
+    /// the other one did: no filter stays in memory for an iterator.
+    fn keep_no_filters_if_obsolete(&self) {
+        if self.obsolete.load(Ordering::SeqCst) {
+            self.let_go_of_filters();
+        }
     }
 
     /// The file with the point filter, if it is not the table's.
@@ -75,11 +108,13 @@ impl LiveTable {
         Some(FileName::Filter(place.file_id).path(folder))
     }
 
-    /// The files are to be unlinked once the last reader lets go of the table.
+    /// The files are to be unlinked once the last reader lets go of the table, the filters are to be freed
+    /// when the last lookup lets go of them.
     ///
     /// Called only when the manifest that drops the table is durable.
     pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        self.obsolete.store(true, Ordering::SeqCst);
+        self.let_go_of_filters();
     }
 }
 

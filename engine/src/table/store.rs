@@ -12,8 +12,8 @@ use std::{
 use sievedb_filter::{FilterArena, TableFilter};
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, FilterState, FilterUnusable, PrefixExtractor, StoredFilter, Table, TableIdentity,
-    TableSink, TableSource, TableSummary, TableWriter, write_filter_file,
+    BlockCache, FilterUnusable, PrefixExtractor, StoredFilter, Table, TableIdentity, TableSink,
+    TableSource, TableSummary, TableWriter, write_filter_file,
 };
 
 use crate::{
@@ -29,7 +29,8 @@ use crate::{
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
-    table::{ChargedFilter, FilterPlace, LiveTable, TableFilters, TableMeta, table_error},
+    table::scan_filters::{ScanFilterFiles, StoredWhole},
+    table::{FilterPlace, LiveTable, ScanFilters, TableFilters, TableMeta, table_error},
 };
 
 /// What a table writer buffers, in bytes, besides its blocks.
@@ -145,7 +146,7 @@ impl TableStore {
     }
 
     /// Opens a table that the manifest names, or is about to name, of a keyspace with these options. Its
-    /// point filter is not resident yet.
+    /// filters are not resident yet.
     ///
     /// # Errors
     ///
@@ -172,7 +173,7 @@ impl TableStore {
         let stored = table.properties().prefix_filter.as_ref().map(|(_, name)| &**name);
         let extractor = options.prefix_extractor.present();
         let extractor = extractor.filter(|extractor| stored == Some(&*extractor.name()));
-        let filters = self.open_filters(&source, &identity, &meta, extractor);
+        let filters = self.open_filters(&source, &meta, extractor);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
@@ -296,46 +297,30 @@ impl TableStore {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
     }
 
-    /// The filters of a table. That for prefixes, if it was built with `extractor`, and that for ranges
-    /// are loaded if there is room; the point filter is not.
+    /// The filters of a table, none of which is in memory yet. That for prefixes only if it was built with
+    /// `extractor`.
     fn open_filters(
         &self,
         source: &Arc<dyn TableSource>,
-        identity: &TableIdentity,
-        meta: &TableMeta,
+        meta: &Arc<TableMeta>,
         extractor: Option<&PrefixExtractor>,
-    ) -> TableFilters {
-        let memory = &self.memory;
-        let has_room = |place: &Option<FilterPlace>| {
-            let bytes = place.map_or(0, |place| place.bytes);
-            let in_memory = memory.bytes(MemoryUse::Filters);
-            bytes == 0 || in_memory.saturating_add(bytes) <= memory.limit(MemoryUse::Filters)
+    ) -> (TableFilters, ScanFilters) {
+        let identity = self.identity(meta);
+        let stored = |place: FilterPlace, identity| {
+            StoredWhole::new(Arc::clone(source), identity, place.into())
         };
-        let stored = |place: FilterPlace| sievedb_sstable::FilterPlace::from(place);
-        let prefix = match extractor {
-            Some(_) if !has_room(&meta.prefix_filter) => FilterState::NotResident,
-            Some(extractor) => {
-                let hash_seed = extractor.hash_seed(self.hash_seed);
-                let identity = TableIdentity { hash_seed, ..*identity };
-                FilterState::load(
-                    &**source,
-                    &identity,
-                    meta.prefix_filter.map(stored),
-                    &self.filter_arena,
-                )
-            }
-            None => FilterState::None,
-        };
-        let prefix = Arc::new(ChargedFilter::new(prefix, memory));
-        let bounds = (&*meta.smallest, &*meta.largest);
-        let range = if has_room(&meta.range_filter) {
-            FilterState::load_range(&**source, identity, meta.range_filter.map(stored), bounds)
-        } else {
-            FilterState::NotResident
-        };
-        let range = Arc::new(ChargedFilter::of_ranges(range, memory));
+        let prefix = extractor.zip(meta.prefix_filter).map(|(extractor, place)| {
+            let hash_seed = extractor.hash_seed(self.hash_seed);
+            stored(place, TableIdentity { hash_seed, ..identity })
+        });
+        let range = meta.range_filter.map(|place| stored(place, identity));
+        let arena = self.filter_arena.clone();
+        let files = ScanFilterFiles { prefix, range, meta: Arc::clone(meta), arena };
         let point = meta.filter.map(|place| self.open_filter(source, meta, place)).transpose();
-        TableFilters::point_not_resident(meta.filter, point, prefix, range, memory)
+        (
+            TableFilters::point_not_resident(meta.filter, point, &self.memory),
+            ScanFilters::not_resident(files, &self.memory),
+        )
     }
 
     fn identity(&self, meta: &TableMeta) -> TableIdentity {

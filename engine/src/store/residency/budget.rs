@@ -1,6 +1,6 @@
 //! What happens to filters when the budget, a policy, or the use of tables changes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Changes, LOAD_BYTES_MAX, Patience, change::LOOK_INTERVAL};
 use crate::{
@@ -12,6 +12,11 @@ use crate::{
     store::Store,
     sync::{atomic::Ordering::SeqCst, thread},
 };
+
+/// How often is looked at most whether filters are within a budget that was cut...
+const CUT_LOOKS: u32 = 2_000;
+/// ...and how long to wait in between.
+const CUT_INTERVAL: Duration = LOOK_INTERVAL.saturating_mul(20);
 
 impl Store {
     /// The background job: brings filters to what the plan says, as far as there is room.
@@ -33,17 +38,18 @@ impl Store {
     }
 
     /// Takes from memory what the present budget and policies leave no room for. At return the filters
-    /// are within them.
+    /// are within them, but for what a lookup holds that lasts longer than some seconds: no wait is
+    /// without end, since that lookup may be the caller's, or a listener may keep a table from its version.
     fn cut_filters(&self) {
         let memory = &self.tables.memory;
-        loop {
+        for _ in 0..CUT_LOOKS {
             let mut measured = self.residency.change.lock();
             let tables = self.filter_tables();
             let goal = self.residency.bytes_max.load(SeqCst);
             let targets = self.plan_filters(&mut measured, &tables, goal);
             // Until they fit, what was allowed before bounds the copies.
             let before = memory.limit(MemoryUse::Filters);
-            let mut changes = Changes::new(&tables, memory, before, Patience::Endless);
+            let mut changes = Changes::new(&tables, memory, before, Patience::Long);
             changes.give_up(&targets);
             changes.drop_beyond(&targets, goal);
             if memory.bytes(MemoryUse::Filters) <= goal {
@@ -57,11 +63,15 @@ impl Store {
             drop(measured);
             // The rest is that of tables which are about to enter a version, or which a reader has not
             // let go of yet.
-            thread::sleep(20 * LOOK_INTERVAL);
+            thread::sleep(CUT_INTERVAL);
         }
+        // All that there is fits: what is held goes when it is let go of, and nothing comes before that.
+        let _change = self.residency.change.lock();
+        memory.set_limit(MemoryUse::Filters, self.residency.bytes_max.load(SeqCst));
     }
 
-    /// Bounds the filters of all keyspaces together. At return they are within the bound.
+    /// Bounds the filters of all keyspaces together. At return they are within the bound, but for what
+    /// [`cut_filters`](Self::cut_filters) could not wait for.
     pub(in crate::store) fn set_filter_bytes_max(&self, bytes_max: u64) {
         let memory = &self.tables.memory;
         self.residency.bytes_max.store(bytes_max, SeqCst);
@@ -69,7 +79,8 @@ impl Store {
             self.cut_filters();
         } else {
             let _change = self.residency.change.lock();
-            memory.set_limit(MemoryUse::Filters, bytes_max);
+            // Not `bytes_max`: another thread may have cut it since.
+            memory.set_limit(MemoryUse::Filters, self.residency.bytes_max.load(SeqCst));
         }
         self.look_at_filters();
     }

@@ -12,7 +12,7 @@ use crate::{
     memory::{MemoryAccount, MemoryUse},
     read::tree::Tree,
     sync::thread,
-    table::{LiveTable, TableFilters},
+    table::{LiveTable, ScanFilters, TableFilters, scan_filters::Wanted},
 };
 
 /// How often is looked whether a filter is freed.
@@ -21,17 +21,19 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_micros(50);
 /// How long to wait for a lookup that holds a filter whose room is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Some milliseconds: lookups last that long if they read from a disk.
+    /// Some milliseconds each time: lookups last that long if they read from a disk.
     Short,
-    /// Until it is done.
-    Endless,
+    /// Some seconds in all. Not for ever: the lookup may be that of the caller, whose closure is still to
+    /// return.
+    Long,
 }
 
 impl Patience {
-    fn looks(self) -> u64 {
+    /// How often to look, each time and in all.
+    fn looks(self) -> (u64, u64) {
         match self {
-            Self::Short => 200,
-            Self::Endless => u64::MAX,
+            Self::Short => (200, u64::MAX),
+            Self::Long => (20_000, 20_000),
         }
     }
 }
@@ -62,7 +64,10 @@ pub(super) struct Changes<'a> {
     memory: &'a MemoryAccount,
     /// For the filters of the store, in bytes. More may be there already.
     bytes_max: u64,
-    patience: Patience,
+    /// How often to look for lookups that let go, each time.
+    looks_max: u64,
+    /// The same in all, from now on.
+    looks_left: u64,
     keyspaces: Vec<Held<'a>>,
     /// Filters that were replaced, until no lookup holds them: keyspace and bytes.
     replaced: Vec<(usize, u64, Weak<TableFilters>)>,
@@ -102,10 +107,12 @@ impl<'a> Changes<'a> {
                 is_stale: false,
             }
         });
+        let (looks_max, looks_left) = patience.looks();
         Self {
             memory,
             bytes_max,
-            patience,
+            looks_max,
+            looks_left,
             keyspaces: held.collect(),
             replaced: Vec::new(),
             bytes_loaded: 0,
@@ -120,6 +127,11 @@ impl<'a> Changes<'a> {
     pub(super) fn give_up(&mut self, targets: &[Target]) {
         let mut shrinks = Vec::new();
         for target in targets {
+            let scan_filters = target.live.scan_filters();
+            if let Some(without) = scan_filters.without_unwanted(target.wanted) {
+                self.replace_scan_filters(target, &scan_filters, without);
+            }
+            drop(scan_filters);
             let filters = target.live.filters();
             match step(&filters, target.residence) {
                 Step::Drop => self.replace(target, &filters, filters.dropped()),
@@ -150,14 +162,18 @@ impl<'a> Changes<'a> {
         bytes_max: u64,
     ) -> bool {
         let mut loads = Vec::new();
+        let mut is_all = true;
         for target in targets {
+            is_all &= self.bytes_loaded < bytes_max;
+            if is_all {
+                self.load_scan_filters(target);
+            }
             let filters = target.live.filters();
             if let Step::Load(columns) = step(&filters, target.residence) {
                 loads.push((filters.memory_bytes_at(columns), columns, target));
             }
         }
         loads.sort_by_key(|&(bytes, _, target)| (bytes, target.live.meta.id));
-        let mut is_all = true;
         for (bytes, columns, target) in loads {
             if self.bytes_loaded >= bytes_max {
                 is_all = false;
@@ -179,13 +195,23 @@ impl<'a> Changes<'a> {
     }
 
     /// Takes filters from memory, the last ones first, until all that these targets have is `bytes_max`
-    /// or less: a plan knows their bytes but nearly.
+    /// or less, once lookups have let go of what was replaced: a plan knows their bytes but nearly.
     pub(super) fn drop_beyond(&mut self, targets: &[Target], bytes_max: u64) {
-        let held = |changes: &Self| changes.keyspaces.iter().map(|held| held.bytes).sum::<u64>();
+        let held = |changes: &Self| {
+            let all: u64 = changes.keyspaces.iter().map(|held| held.bytes).sum();
+            let replaced: u64 = changes.replaced.iter().map(|&(_, bytes, _)| bytes).sum();
+            all - replaced
+        };
         for target in targets.iter().rev() {
             if held(self) <= bytes_max {
                 break;
             }
+            let scan_filters = target.live.scan_filters();
+            let none = Wanted { prefix: false, range: false };
+            if let Some(without) = scan_filters.without_unwanted(none) {
+                self.replace_scan_filters(target, &scan_filters, without);
+            }
+            drop(scan_filters);
             let filters = target.live.filters();
             if filters.point.resident().is_some() {
                 self.replace(target, &filters, filters.dropped());
@@ -205,6 +231,33 @@ impl<'a> Changes<'a> {
             let reason = reason.to_owned();
             self.unreadable.push(Unreadable { keyspace, table_id, reason });
         }
+    }
+
+    /// Loads the filters that scans ask, as far as the target wants them and there is room.
+    fn load_scan_filters(&mut self, target: &Target) {
+        let filters = target.live.scan_filters();
+        let mut asked_bytes = 0;
+        let (loaded, is_all) = filters.loaded(target.wanted, |bytes| {
+            // Those of one table come together.
+            let has_room = self.make_room(target.keyspace, asked_bytes + bytes, Self::room);
+            asked_bytes += if has_room { bytes } else { 0 };
+            has_room
+        });
+        self.is_stuck |= !is_all;
+        let Some(loaded) = loaded else { return };
+        self.bytes_loaded += (loaded.memory_bytes() - filters.memory_bytes()) as u64;
+        if let Some(reason) = loaded.unusable() {
+            let (keyspace, table_id) = (target.keyspace, target.live.meta.id);
+            self.unreadable.push(Unreadable { keyspace, table_id, reason });
+        }
+        self.replace_scan_filters(target, &filters, loaded);
+    }
+
+    /// No view holds them: the old ones are free when the scans that ask them now have their answers.
+    fn replace_scan_filters(&mut self, target: &Target, old: &ScanFilters, new: ScanFilters) {
+        let held = &mut self.keyspaces[target.keyspace];
+        held.bytes = held.bytes + new.memory_bytes() as u64 - old.memory_bytes() as u64;
+        target.live.set_scan_filters(new);
     }
 
     fn replace(&mut self, target: &Target, old: &Arc<TableFilters>, new: TableFilters) {
@@ -252,7 +305,7 @@ impl<'a> Changes<'a> {
     /// Lets lookups use what is there now, and waits until those under way have let go of the rest.
     pub(super) fn release(&mut self) {
         self.refresh();
-        for look in 0..self.patience.looks() {
+        for look in 0..self.looks_max {
             let keyspaces = &mut self.keyspaces;
             self.replaced.retain(|(keyspace, bytes, filters)| {
                 let is_held = filters.strong_count() > 0;
@@ -264,6 +317,10 @@ impl<'a> Changes<'a> {
             if self.replaced.is_empty() {
                 return;
             }
+            if self.looks_left == 0 {
+                return;
+            }
+            self.looks_left -= 1;
             // Most lookups are done at once.
             if look < 10 { thread::yield_now() } else { thread::sleep(LOOK_INTERVAL) }
         }

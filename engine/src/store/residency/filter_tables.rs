@@ -2,14 +2,17 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use super::measured_use::MeasuredUse;
+use super::{
+    measured_use::MeasuredUse,
+    scan_choice::{Bound, Candidate, choose},
+};
 use crate::{
     filter_plan::{
-        FilterPlan, KeyspaceShape, Residence, RunShape, StoreShape, StoredFilter, TableShape,
+        self, FilterPlan, KeyspaceShape, Residence, RunShape, StoreShape, StoredFilter, TableShape,
     },
     filter_policy::FilterPolicy,
     read::tree::Tree,
-    table::{LiveTable, TableFilters, store::TablePlace},
+    table::{LiveTable, TableFilters, scan_filters::Wanted, store::TablePlace},
     version::Version,
 };
 
@@ -31,13 +34,16 @@ pub(super) struct KeyspaceTables {
     runs: Vec<(TablePlace, Vec<Arc<LiveTable>>)>,
 }
 
-/// What should be in memory of a table's filter.
+/// What should be in memory of a table's filters.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     /// Index in [`FilterTables::keyspaces`].
     pub(super) keyspace: usize,
     pub(super) live: Arc<LiveTable>,
+    /// Of the point filter.
     pub(super) residence: Residence,
+    /// Of the filters that scans ask.
+    pub(super) wanted: Wanted,
 }
 
 impl KeyspaceTables {
@@ -72,19 +78,17 @@ impl KeyspaceTables {
         self.runs.iter().flat_map(|(_, tables)| tables)
     }
 
-    /// Bytes that prefix and range filters take.
-    fn other_bytes(&self) -> u64 {
-        self.tables().map(|live| live.filters().other_bytes() as u64).sum()
-    }
-
-    /// What the policy leaves to point filters.
-    fn point_bytes_max(&self) -> Option<u64> {
-        self.policy.memory_bytes_max.map(|bytes| bytes.saturating_sub(self.other_bytes()))
+    /// Bytes of all point filters, if they were whole.
+    fn point_bytes(&self) -> u64 {
+        self.tables().map(|live| live.filters().memory_bytes_at(f64::INFINITY)).sum()
     }
 
     /// Bytes that the filters take.
     pub(super) fn filter_bytes(&self) -> u64 {
-        self.tables().map(|live| live.filters().memory_bytes() as u64).sum()
+        let bytes_of = |live: &Arc<LiveTable>| {
+            live.filters().memory_bytes() + live.scan_filters().memory_bytes()
+        };
+        self.tables().map(|live| bytes_of(live) as u64).sum()
     }
 }
 
@@ -95,34 +99,106 @@ impl FilterTables {
         self.keyspaces.iter().map(|keyspace| (keyspace.id, ids(keyspace))).collect()
     }
 
-    /// What the planner is told.
+    /// The plan for a budget of so many bytes, and what it wants of each table.
+    pub(super) fn plan(
+        &self,
+        filter_bytes_max: u64,
+        measured: &MeasuredUse,
+    ) -> (FilterPlan, Vec<Target>) {
+        let wanted = self.wanted(filter_bytes_max);
+        let plan = filter_plan::plan(&self.shape_beside(filter_bytes_max, measured, &wanted));
+        let targets = self.targets(&plan, wanted);
+        (plan, targets)
+    }
+
+    /// What should be in memory of the filters that scans ask, for each table of each keyspace.
+    fn wanted(&self, filter_bytes_max: u64) -> Vec<Vec<Wanted>> {
+        let bound = |bytes_max, point_bytes| Bound { bytes_max, point_bytes };
+        let bounds: Vec<_> = self
+            .keyspaces
+            .iter()
+            .map(|it| bound(it.policy.memory_bytes_max.unwrap_or(u64::MAX), it.point_bytes()))
+            .collect();
+        let point_bytes = bounds.iter().map(|bound| bound.point_bytes).sum();
+        let mut candidates = Vec::new();
+        for (keyspace, tables) in self.keyspaces.iter().enumerate() {
+            for live in tables.tables() {
+                let filters = live.scan_filters();
+                for bytes in [filters.prefix_bytes(), filters.range_bytes()] {
+                    candidates.push(Candidate { keyspace, bytes });
+                }
+            }
+        }
+        let chosen = choose(&candidates, bound(filter_bytes_max, point_bytes), &bounds);
+        let mut pairs =
+            chosen.as_chunks().0.iter().map(|&[prefix, range]| Wanted { prefix, range });
+        let mut of_tables =
+            |it: &KeyspaceTables| pairs.by_ref().take(it.tables().count()).collect();
+        self.keyspaces.iter().map(&mut of_tables).collect()
+    }
+
+    /// What the planner is told. Filters that scans ask are not its, only what they leave.
     pub(super) fn shape(&self, filter_bytes_max: u64, measured: &MeasuredUse) -> StoreShape {
-        let keyspaces = self.keyspaces.iter().map(|keyspace| KeyspaceShape {
-            policy: keyspace.policy,
-            filter_bytes_max: keyspace.point_bytes_max(),
-            lookups: measured.lookups(keyspace.id),
-            runs: keyspace.runs.iter().map(|run| run_shape(keyspace.id, run, measured)).collect(),
+        self.shape_beside(filter_bytes_max, measured, &self.wanted(filter_bytes_max))
+    }
+
+    /// The same beside the filters that scans ask and that are wanted.
+    fn shape_beside(
+        &self,
+        filter_bytes_max: u64,
+        measured: &MeasuredUse,
+        wanted: &[Vec<Wanted>],
+    ) -> StoreShape {
+        let scan_bytes: Vec<_> = self
+            .keyspaces
+            .iter()
+            .zip(wanted)
+            .map(|(tables, wanted)| scan_bytes(tables, wanted))
+            .collect();
+        let keyspaces = self.keyspaces.iter().zip(&scan_bytes).map(|(keyspace, &bytes)| {
+            let bytes_max = keyspace.policy.memory_bytes_max;
+            KeyspaceShape {
+                policy: keyspace.policy,
+                filter_bytes_max: bytes_max.map(|bytes_max| bytes_max.saturating_sub(bytes)),
+                lookups: measured.lookups(keyspace.id),
+                runs: keyspace
+                    .runs
+                    .iter()
+                    .map(|run| run_shape(keyspace.id, run, measured))
+                    .collect(),
+            }
         });
-        // What prefix and range filters take is not the planner's.
         let filter_bytes_max = Some(filter_bytes_max).filter(|&bytes| bytes < u64::MAX);
-        let others = self.keyspaces.iter().map(KeyspaceTables::other_bytes).sum();
-        let filter_bytes_max = filter_bytes_max.map(|bytes| bytes.saturating_sub(others));
+        let filter_bytes_max =
+            filter_bytes_max.map(|bytes| bytes.saturating_sub(scan_bytes.iter().sum()));
         StoreShape { filter_bytes_max, keyspaces: keyspaces.collect() }
     }
 
     /// What `plan`, made from the shape of these tables, wants of each of them.
-    pub(super) fn targets(&self, plan: &FilterPlan) -> Vec<Target> {
+    fn targets(&self, plan: &FilterPlan, wanted: Vec<Vec<Wanted>>) -> Vec<Target> {
         let mut targets = Vec::new();
-        for ((index, tables), planned) in (0..).zip(&self.keyspaces).zip(&plan.keyspaces) {
-            let planned = planned.runs.iter().flat_map(|run| &run.tables);
-            targets.extend(tables.tables().zip(planned).map(|(live, target)| Target {
-                keyspace: index,
+        let planned = self.keyspaces.iter().zip(&plan.keyspaces).zip(wanted);
+        for (keyspace, ((tables, planned), wanted)) in planned.enumerate() {
+            let planned = planned.runs.iter().flat_map(|run| &run.tables).zip(wanted);
+            targets.extend(tables.tables().zip(planned).map(|(live, (target, wanted))| Target {
+                keyspace,
                 live: Arc::clone(live),
                 residence: target.residence,
+                wanted,
             }));
         }
         targets
     }
+}
+
+/// Bytes of the filters that scans ask and that are wanted.
+fn scan_bytes(tables: &KeyspaceTables, wanted: &[Wanted]) -> u64 {
+    let bytes = |(live, wanted): (&Arc<LiveTable>, &Wanted)| {
+        let filters = live.scan_filters();
+        let prefix = if wanted.prefix { filters.prefix_bytes() } else { 0 };
+        prefix + if wanted.range { filters.range_bytes() } else { 0 }
+    };
+    tables.tables().zip(wanted).map(bytes).sum()
 }
 
 fn run_shape(

@@ -11,6 +11,7 @@
 //! | [`measured_use`]   | how often lookups come to each                                |
 //! | [`change`]         | how filters take the place of others without exceeding a bound |
 //! | [`budget`]         | when the budget, a policy or the use changes                  |
+//! | [`scan_choice`]    | which prefix and range filters there is room for               |
 //! | [`choice`]         | which filter new tables get                                   |
 //! | [`tables`]         | when tables come, and when the store is opened                |
 
@@ -19,8 +20,10 @@ mod change;
 mod choice;
 mod filter_tables;
 mod measured_use;
+mod scan_choice;
 mod tables;
 
+pub(super) use choice::choose_filter;
 pub(crate) use filter_tables::stored_filter;
 pub(crate) use tables::load_filters;
 
@@ -32,7 +35,6 @@ use self::{
     measured_use::MeasuredUse,
 };
 use crate::{
-    filter_plan,
     listener::{Event, EventListener, tell},
     memory::MemoryUse,
     store::Store,
@@ -122,9 +124,9 @@ impl Store {
         measured.add(&self.tables.counters.take_sample(), &tables.ids());
         let now_ms = self.options.clock.now().as_millis();
         self.residency.planned_at_ms.store(u64::try_from(now_ms).unwrap_or(u64::MAX), Relaxed);
-        let plan = filter_plan::plan(&tables.shape(bytes_max, measured));
+        let (plan, targets) = tables.plan(bytes_max, measured);
         self.residency.predicted_bits.store(plan.false_positives.to_bits(), Relaxed);
-        tables.targets(&plan)
+        targets
     }
 
     /// What is planned for, and never exceeded by what is loaded.
@@ -136,7 +138,8 @@ impl Store {
     /// Notes whether all filters of `tables` are whole.
     fn note_partial(&self, tables: &FilterTables) {
         let mut filters = tables.keyspaces.iter().flat_map(KeyspaceTables::tables);
-        let is_partial = filters.any(|live| !live.filters().is_whole());
+        let is_partial =
+            filters.any(|live| !(live.filters().is_whole() && live.scan_filters().is_whole()));
         self.residency.is_partial.store(is_partial, Relaxed);
     }
 

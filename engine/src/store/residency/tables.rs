@@ -6,7 +6,6 @@ use super::{Changes, FilterTables, KeyspaceTables, Patience, Target, tell_unread
 use sievedb_sstable::StoredFilter;
 
 use crate::{
-    filter_plan,
     filter_policy::FilterPolicy,
     listener::EventListener,
     memory::MemoryUse,
@@ -31,9 +30,9 @@ pub(crate) fn load_filters<'a>(
     });
     let tables = FilterTables { keyspaces: keyspaces.collect() };
     let bytes_max = store.memory.limit(MemoryUse::Filters);
-    let plan = filter_plan::plan(&tables.shape(bytes_max, &MeasuredUse::default()));
+    let (_, targets) = tables.plan(bytes_max, &MeasuredUse::default());
     let mut changes = Changes::new(&tables, &store.memory, bytes_max, Patience::Short);
-    changes.load(&tables.targets(&plan), u64::MAX);
+    changes.load(&targets, u64::MAX);
     if let Some(listener) = listener {
         tell_unreadable(listener, &tables, changes.unreadable);
     }

@@ -1,0 +1,169 @@
+//! Prefix and range filters give way to a budget, too, and a cut returns whoever reads meanwhile.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use sievedb::{
+    Db, FilterPolicy, Options, PrefixExtractor,
+    fs::{Fs, MemoryFs},
+};
+use sievedb_tests::{rng::Rng, settings::seed};
+
+use super::{FOLDER, KEYS, fill, filter_bytes, key, keyspace};
+
+/// All three filters, those that scans ask with far more bytes than those that lookups ask.
+fn options(fs: Arc<dyn Fs>, workers: usize) -> Options {
+    let keyspace = keyspace(FilterPolicy::default().bits_per_key(4.0))
+        .prefix_extractor(PrefixExtractor::FixedLength(3))
+        .range_filter_bits_per_key(16.0);
+    super::options(fs, FilterPolicy::default()).worker_threads(workers).keyspace(keyspace)
+}
+
+fn grown(workers: usize) -> Db {
+    let db = options(Arc::new(MemoryFs::new()), workers).open(FOLDER).unwrap();
+    fill(&db, 0..KEYS / 2);
+    db.wait_for_background().unwrap();
+    db
+}
+
+/// Every key is found, by itself, by its prefix and by a range.
+fn check(db: &Db) {
+    for number in (0..KEYS / 2).step_by(97) {
+        let key = key(number);
+        assert!(db.contains_key(key).unwrap(), "{number} is lost");
+        let mut found = db.prefix(&key[..3]).keys();
+        assert!(found.any(|found| *found.unwrap() == key), "{number} is not among its prefix");
+        let next = (u64::from_be_bytes(key) + 1).to_be_bytes();
+        assert_eq!(db.range(key..next).count(), 1, "{number} is not in its range");
+    }
+}
+
+/// Tables that prefix and range filters rule out, of some thousand scans without an answer.
+fn ruled_out(db: &Db) -> (u64, u64) {
+    let count = || {
+        let levels = db.stats().levels;
+        let prefix: u64 = levels.iter().map(|level| level.prefix_negatives).sum();
+        let range: u64 = levels.iter().map(|level| level.range_negatives).sum();
+        (prefix, range)
+    };
+    let before = count();
+    for number in KEYS * 10..KEYS * 10 + 1_000 {
+        let key = key(number);
+        assert!(db.prefix(&key[..3]).keys().all(|found| *found.unwrap() != key));
+        let next = (u64::from_be_bytes(key) + 1).to_be_bytes();
+        assert_eq!(db.range(key..next).count(), 0);
+    }
+    let after = count();
+    (after.0 - before.0, after.1 - before.1)
+}
+
+#[test]
+fn they_give_way_and_come_back() {
+    let db = grown(0);
+    let whole = filter_bytes(&db);
+    let ruled_out_by_all = ruled_out(&db);
+    assert!(ruled_out_by_all.0 > 0 && ruled_out_by_all.1 > 1_000, "{ruled_out_by_all:?}");
+    let iterator_then = db.iter();
+    let snapshot = db.snapshot();
+    for share in [100, 90, 50, 20, 5, 1, 0, 30, 0, 100] {
+        let bytes_max = whole * share / 100;
+        // A second iterator holds the tables as they are now.
+        let iterator = db.iter();
+        db.set_filter_bytes_max(bytes_max).unwrap();
+        let found = filter_bytes(&db);
+        assert!(found <= bytes_max, "{found} bytes at {share} %");
+        assert!(share > 0 || ruled_out(&db) == (0, 0));
+        drop(iterator);
+        check(&db);
+        db.wait_for_background().unwrap();
+        let found = filter_bytes(&db);
+        assert!(found <= bytes_max, "{found} bytes at {share} %, later");
+        // Point filters have their part beside those that cannot shrink.
+        assert!(found >= bytes_max / 4, "{found} bytes only at {share} %");
+    }
+    db.set_filter_bytes_max(u64::MAX).unwrap();
+    db.wait_for_background().unwrap();
+    assert_eq!((filter_bytes(&db), db.stats().filters_not_whole), (whole, 0));
+    assert_eq!(ruled_out(&db), ruled_out_by_all);
+    assert_eq!(iterator_then.count() as u64, KEYS / 2);
+    drop(snapshot);
+}
+
+#[test]
+fn a_bound_of_the_keyspace_holds_for_them() {
+    let db = grown(0);
+    let whole = filter_bytes(&db);
+    for bytes_max in [whole / 2, whole / 10, 0, whole] {
+        let policy = FilterPolicy::default().bits_per_key(4.0).memory_bytes_max(bytes_max);
+        db.set_filter_policy(policy).unwrap();
+        let found = filter_bytes(&db);
+        assert!(found <= bytes_max, "{found} bytes, {bytes_max} are allowed");
+        db.wait_for_background().unwrap();
+        let found = filter_bytes(&db);
+        assert!(found <= bytes_max && found >= bytes_max / 4, "{found} bytes of {bytes_max}");
+        check(&db);
+    }
+}
+
+#[test]
+fn a_store_is_opened_within_the_budget() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = options(fs.clone(), 0).open(FOLDER).unwrap();
+    fill(&db, 0..KEYS / 2);
+    let whole = filter_bytes(&db);
+    drop(db);
+    for share in [0, 10, 60, 100] {
+        let bytes_max = whole * share / 100;
+        let db = options(fs.clone(), 0).filter_bytes_max(bytes_max).open(FOLDER).unwrap();
+        let found = filter_bytes(&db);
+        assert!(found <= bytes_max && found >= bytes_max / 4, "{found} bytes at {share} %");
+        check(&db);
+    }
+}
+
+#[test]
+fn cuts_from_two_threads_during_compactions_return() {
+    let db = grown(2);
+    let whole = filter_bytes(&db);
+    let is_over = AtomicBool::new(false);
+    let seed = seed("scan filter budget", 1);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut held = Vec::new();
+            for round in (0..).take_while(|_| !is_over.load(Relaxed)) {
+                // Tables that are gone meanwhile stay readable.
+                held.push(db.iter());
+                held.drain(..held.len().saturating_sub(3));
+                fill(&db, KEYS + round % 7 * 1_000..KEYS + (round % 7 + 1) * 1_000);
+                db.remove(key(KEYS)).unwrap();
+            }
+        });
+        let cutters = [1, 2].map(|number| {
+            let db = &db;
+            scope.spawn(move || {
+                let mut rng = Rng::new(seed + number);
+                let iterator = db.iter();
+                for _ in 0..40 {
+                    let bytes_max = if rng.number() % 4 == 0 { 0 } else { rng.number() % whole };
+                    db.set_filter_bytes_max(bytes_max).unwrap();
+                }
+                assert!(iterator.count() as u64 >= KEYS / 2);
+            })
+        });
+        for cutter in cutters {
+            cutter.join().unwrap();
+        }
+        db.set_filter_bytes_max(whole / 3).unwrap();
+        let found = filter_bytes(&db);
+        assert!(found <= whole / 3, "{found} bytes, {} are allowed", whole / 3);
+        db.set_filter_bytes_max(0).unwrap();
+        assert_eq!(filter_bytes(&db), 0);
+        is_over.store(true, Relaxed);
+    });
+    check(&db);
+}
