@@ -10,7 +10,7 @@ use super::{
     forge::{Part, log_parts, table_parts},
     reading::read_all,
     sample::{FOLDER, Sample, disk, open},
-    script::{End, sample},
+    script::{End, rebuilt_filters, sample},
 };
 
 /// How often a forgery was taken for good.
@@ -95,12 +95,16 @@ fn forged_logs_do_no_harm_to_the_process() {
 
 #[test]
 fn forged_manifests_do_no_harm_to_the_process() {
-    for end in [End::PowerCut, End::Closed] {
-        let sample = sample(end);
+    let samples = [
+        ("power cut", sample(End::PowerCut)),
+        ("closed", sample(End::Closed)),
+        ("rebuilt filters", rebuilt_filters(End::PowerCut)),
+    ];
+    for (title, sample) in samples {
         let (mut cases, mut tally) = (Cases::new(), Tally::default());
         let name = sample.names("MANIFEST-", "").pop().expect("a manifest");
         tally.forge(&mut cases, &sample, &name, &log_parts(&sample.files[&name]));
-        println!("manifest, forged, {end:?}: {} cases, {tally:?}", cases.count());
+        println!("manifest, forged, {title}: {} cases, {tally:?}", cases.count());
         assert!(tally.refused > 500 && tally.opened > 50, "{tally:?}");
         cases.finish(2000);
     }

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sievedb::{Batch, Db, Durability, Keyspace, ReadMode, fs::MemoryFs};
+use sievedb::{
+    Batch, Db, Durability, FilterPolicy, FilterPolicyKind, Keyspace, ReadMode, fs::MemoryFs,
+};
 
 use super::sample::{FOLDER, KEYSPACES, LogPosition, Sample, State, file_id, files, open};
 
@@ -35,6 +37,20 @@ pub(super) fn sample(end: End) -> Sample {
     let mut script = Script::begin();
     script.tables();
     script.logs();
+    script.end(end)
+}
+
+/// The same tables, with filters that were dropped and built anew in files of their own; the manifest has
+/// every step of it.
+pub(super) fn rebuilt_filters(end: End) -> Sample {
+    let mut script = Script::begin();
+    script.tables();
+    for kind in [FilterPolicyKind::None, FilterPolicyKind::Bloom] {
+        for keyspace in &script.keyspaces {
+            keyspace.set_filter_policy(FilterPolicy::new(kind)).unwrap();
+        }
+        script.db.wait_for_background().unwrap();
+    }
     script.end(end)
 }
 
@@ -172,5 +188,7 @@ fn a_sample_has_what_it_is_to_show() {
         assert_eq!(sample.files.len(), 9, "{end:?}: {:?} in {FOLDER}", sample.files.keys());
         let bytes: usize = sample.files.values().map(bytes::Bytes::len).sum();
         assert!(bytes < 32 << 10, "{end:?}: {bytes} bytes are too many to damage each");
+        let rebuilt = rebuilt_filters(end);
+        assert_eq!(rebuilt.names("", ".filter").len(), 4, "{end:?}: filters");
     }
 }
