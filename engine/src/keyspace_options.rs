@@ -28,7 +28,6 @@ use sievedb_sstable::{PrefixExtractor, PrefixFunction, TableOptions};
 
 use crate::{
     Error, Result,
-    compaction::levels::LevelOptions,
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
     prefix_extractor::NamedExtractor,
 };
@@ -124,7 +123,9 @@ impl KeyspaceOptions {
     }
 
     /// Which filters the tables get, and how large they are; by default
-    /// [`FilterPolicyKind::Auto`] with 10 bits per key on average. Affects new tables only.
+    /// [`FilterPolicyKind::Auto`] with 10 bits per key on average. The filters of older tables follow in
+    /// the background; [`Keyspace::set_filter_policy`](crate::Keyspace::set_filter_policy) changes it while
+    /// the store is open.
     pub fn filter_policy(mut self, policy: FilterPolicy) -> Self {
         self.filter_policy = policy;
         self
@@ -223,11 +224,6 @@ impl KeyspaceOptions {
             }
             _ => options,
         }
-    }
-
-    /// When a level is due.
-    pub(crate) fn levels(&self) -> LevelOptions {
-        LevelOptions { base_level_bytes_max: self.base_level_bytes, ..LevelOptions::default() }
     }
 
     /// As the manifest stores them.

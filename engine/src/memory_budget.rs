@@ -11,7 +11,12 @@
 //! has less or more. If the block cache is set by hand too, the rest is used for nothing. A budget that
 //! is not set grows with parts that are.
 
-use crate::{Error, Result, options::DEFAULT_MEMORY_BUDGET};
+use crate::{Error, Result};
+
+/// Default of [`Options::memory_budget`](crate::Options::memory_budget): enough for 50 million keys at 10
+/// bits of filter each, two memtables of the default size and a block cache of some 20,000 blocks; little
+/// on any machine of today that runs a store.
+pub const DEFAULT_MEMORY_BUDGET: u64 = 256 << 20;
 
 /// Least part for writing, for each worker: its buffers, and the hashes of some 10,000 entries.
 const WRITING_BYTES_MIN: u64 = 512 << 10;

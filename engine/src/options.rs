@@ -12,12 +12,10 @@ use crate::{
 };
 use sievedb_sstable::PrefixFunction;
 
-pub use crate::memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN};
+pub use crate::memory_budget::{
+    DEFAULT_MEMORY_BUDGET, MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN,
+};
 
-/// Default of [`Options::memory_budget`]: enough for 50 million keys at 10 bits of filter each, two
-/// memtables of the default size and a block cache of some 20,000 blocks; little on any machine of
-/// today that runs a store.
-pub const DEFAULT_MEMORY_BUDGET: u64 = 256 << 20;
 /// Default of [`Options::log_segment_bytes`].
 pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
 /// Default of [`Options::log_bytes_max`].

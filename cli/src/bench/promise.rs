@@ -5,8 +5,11 @@ use super::{
     report::{Setup, Store},
 };
 
-/// Most data-block requests per lookup of an absent key, with Bloom filters of [`BITS_PER_KEY`] bits.
+/// Most data-block requests per lookup of an absent key, with Bloom filters of [`BITS_PER_KEY`] bits...
 const REQUESTS_BLOOM_MAX: f64 = 0.04;
+
+/// ...or so many for each table that may have the key, if that is more.
+const REQUESTS_BLOOM_EACH_MAX: f64 = 0.012;
 
 /// The same with ribbons of as many bits per key everywhere.
 const REQUESTS_RIBBON_MAX: f64 = 0.01;
@@ -56,11 +59,12 @@ pub(crate) fn with_chance(expected: f64, lookups: u64) -> f64 {
     expected + 4.0 * (expected / lookups.max(1) as f64).sqrt()
 }
 
-/// Most data-block requests per lookup of an absent key with filters of [`BITS_PER_KEY`] bits or more.
-fn requests_max(filters: Filters) -> f64 {
+/// Most data-block requests per lookup of an absent key with filters of [`BITS_PER_KEY`] bits or more, when
+/// so many tables may have it.
+fn requests_max(filters: Filters, candidates: f64) -> f64 {
     match filters {
         Filters::Off => f64::INFINITY,
-        Filters::Bloom => REQUESTS_BLOOM_MAX,
+        Filters::Bloom => REQUESTS_BLOOM_MAX.max(REQUESTS_BLOOM_EACH_MAX * candidates),
         Filters::Ribbon => REQUESTS_RIBBON_MAX,
         Filters::Auto => REQUESTS_AUTO_MAX,
     }
@@ -71,6 +75,7 @@ fn broken_by(setup: &Setup, case: &Case) -> Option<String> {
         return None;
     }
     let requests = case.per_lookup(case.counters().data_block_requests);
+    let candidates = case.per_lookup(case.counters().candidates);
     let cpu_ns = case.times.cpu_ns;
     let fault = match (case.kind.filters, case.kind.cache) {
         (Filters::Off, _) if setup.stored >= KEYS && requests < REQUESTS_UNFILTERED_MIN => {
@@ -81,9 +86,9 @@ fn broken_by(setup: &Setup, case: &Case) -> Option<String> {
         (filters, _)
             if setup.stored >= KEYS
                 && setup.bits_per_key >= BITS_PER_KEY
-                && requests > requests_max(filters) =>
+                && requests > requests_max(filters, candidates) =>
         {
-            let max = requests_max(filters);
+            let max = requests_max(filters, candidates);
             format!("{requests:.4} data-block requests per lookup are above {max}")
         }
         (Filters::Auto, _)

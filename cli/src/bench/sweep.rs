@@ -188,7 +188,7 @@ mod tests {
         let step = Step::new(50, 1 << 20, 0.0125, &case(1_250, 90.0), &[900, 100]);
         assert!((step.ideal - 0.0054).abs() < 0.0001, "{}", step.ideal);
         let table = table(&[step]);
-        assert!(table.contains("| 50 % | 1.0 MiB |"), "{table}");
+        assert!(table.contains(" 50 % | 1.0 MiB |"), "{table}");
         assert!(table.contains("0.01250 |   0.01250 |"), "{table}");
     }
 }

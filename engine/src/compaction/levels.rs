@@ -18,7 +18,7 @@
 use std::{collections::HashSet, fmt};
 
 use super::choice::Compaction;
-use crate::table::TableMeta;
+use crate::{keyspace_options::KeyspaceOptions, table::TableMeta};
 
 /// The deepest level of a keyspace.
 pub(crate) const LAST_LEVEL: u8 = 6;
@@ -40,6 +40,13 @@ pub(crate) struct LevelOptions {
 impl Default for LevelOptions {
     fn default() -> Self {
         Self { level0_runs: 4, base_level_bytes_max: 256 << 20, fan_out: 10 }
+    }
+}
+
+impl LevelOptions {
+    /// When a level of a keyspace is due.
+    pub(crate) fn of(options: &KeyspaceOptions) -> Self {
+        Self { base_level_bytes_max: options.base_level_bytes, ..Self::default() }
     }
 }
 

@@ -27,6 +27,10 @@ const HEADROOM_PART: u64 = 16;
 /// rounds up is no reason to take a column from it as soon as it is written.
 const AVERAGE_SLACK: f64 = 1.005;
 
+/// And by so many bytes for each table of few keys. Its Bloom filter cannot give up bits where smaller
+/// runs, written later, take more than the average: it would go as a whole.
+const SMALL_TABLE_SLACK_BYTES: f64 = 128.0;
+
 /// A ribbon in memory gets a fraction of a column in parts of this size.
 const COLUMN_PART: f64 = 1.0 / 8.0;
 
@@ -46,7 +50,11 @@ const COLUMN_ROUNDING: f64 = 1.0 / 32.0;
 /// costs more than a quarter of what another table would save with the bytes.
 pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
     let buyers = stored_buyers(store);
-    let spent = spend(&buyers, store_bytes(store), &keyspace_bytes(store, AVERAGE_SLACK));
+    let spent = spend(
+        &buyers,
+        store_bytes(store),
+        &keyspace_bytes(store, AVERAGE_SLACK, SMALL_TABLE_SLACK_BYTES),
+    );
     let mut next = buyers.iter().zip(spent.sizes);
     let mut plan = FilterPlan::default();
     for (keyspace, weight) in store.keyspaces.iter().zip(keyspace_weights(store)) {
@@ -102,7 +110,8 @@ pub(super) fn ideal(store: &StoreShape) -> Ideal {
             }
         }
     }
-    let Spent { sizes, worths } = spend(&buyers, store_bytes(store), &keyspace_bytes(store, 1.0));
+    let Spent { sizes, worths } =
+        spend(&buyers, store_bytes(store), &keyspace_bytes(store, 1.0, 0.0));
     let choices = kinds.into_iter().zip(sizes).map(|(kind, bits)| rounded(kind, bits)).collect();
     Ideal { buyers, choices, worths }
 }
@@ -193,18 +202,20 @@ fn store_bytes(store: &StoreShape) -> f64 {
 }
 
 /// What the filters of each keyspace may take: its bound, and with `Auto` the average of its policy
-/// times `slack`.
-fn keyspace_bytes(store: &StoreShape, slack: f64) -> Vec<f64> {
+/// times `slack`, and `small_slack_bytes` for each table of few keys.
+fn keyspace_bytes(store: &StoreShape, slack: f64, small_slack_bytes: f64) -> Vec<f64> {
     let bytes = store.keyspaces.iter().map(|keyspace| {
         let bound = without_headroom(keyspace.filter_bytes_max, keyspace.largest_bytes());
         match keyspace.policy.kind {
             FilterPolicyKind::Auto => {
-                // In whole lines: a table of few keys has one, too.
-                let lines = |table: &TableShape| {
-                    (table.keys as f64 * keyspace.policy.bits_per_key / 8.0 / LINE_BYTES).ceil()
+                let average = |table: &TableShape| {
+                    // In whole lines: a table of few keys has one, too.
+                    let bytes = table.keys as f64 * keyspace.policy.bits_per_key / 8.0;
+                    let bytes = (bytes / LINE_BYTES).ceil() * LINE_BYTES * slack;
+                    bytes + if table.keys < RIBBON_KEYS_MIN { small_slack_bytes } else { 0.0 }
                 };
                 let tables = keyspace.runs.iter().flat_map(|run| &run.tables);
-                bound.min(tables.map(lines).sum::<f64>() * LINE_BYTES * slack)
+                bound.min(tables.map(average).sum())
             }
             _ => bound,
         }

@@ -86,8 +86,8 @@ pub(crate) struct TableUse {
 }
 
 impl StoreShape {
-    /// A store that has one keyspace: what these tables say without being opened, which is all that
-    /// [`choose`](super::choose) needs of them.
+    /// A store that has one keyspace, without a bound: what these tables say without being opened. That is
+    /// all that counts for a filter in a file, which is as large as the policy says.
     pub(crate) fn of_tables<'a>(
         policy: FilterPolicy,
         tables: impl IntoIterator<Item = &'a TableMeta>,
@@ -102,14 +102,8 @@ impl StoreShape {
             tables,
         });
         let runs = runs.collect();
-        let keyspace =
-            KeyspaceShape { policy, filter_bytes_max: policy.memory_bytes_max, lookups: 0.0, runs };
+        let keyspace = KeyspaceShape { policy, filter_bytes_max: None, lookups: 0.0, runs };
         Self { filter_bytes_max: None, keyspaces: vec![keyspace] }
-    }
-
-    /// The same store with this bound for all filters.
-    pub(crate) fn bounded(self, filter_bytes_max: u64) -> Self {
-        Self { filter_bytes_max: Some(filter_bytes_max), ..self }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     compaction::{
         bottom::DeeperLevels,
         choice::{Compaction, LevelInputs},
-        levels::Levels,
+        levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::RetainStream,
     },
@@ -21,6 +21,7 @@ use crate::{
     store::Store,
     store::background::WholeRequest,
     store::install::{Change, Move},
+    store::residency::choose_filter,
     store::table_output::write_tables,
     table::TableMeta,
     table::store::TablePlace,
@@ -59,7 +60,7 @@ impl Store {
         if cfg!(debug_assertions) {
             levels.check_invariants();
         }
-        let options = tree.options.levels();
+        let options = LevelOptions::of(&tree.options);
         tree.set_compaction_debt(levels.debt(&options).bytes);
         let oldest_snapshot = self.snapshots.oldest();
         let picker = Picker { levels: &levels, options: &options, oldest_snapshot };
@@ -135,9 +136,8 @@ impl Store {
         let place = TablePlace { level: *output_level, run: DEEPER_RUN };
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
         let gone = metas.iter().filter(|table| is_gone(table.id));
-        let filter =
-            self.choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
-        write_tables(&self.tables, &tree.options, filter, place, &mut kept)
+        let filter = choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
+        write_tables(&self.tables, &tree.present_options(), filter, place, &mut kept)
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.

@@ -18,6 +18,7 @@ use crate::{
     read::view::PlacedMemtable,
     store::Store,
     store::install::{Change, Flushed},
+    store::residency::choose_filter,
     store::table_output::write_tables,
     table::TableMeta,
     table::store::{TablePlace, TableStore},
@@ -87,7 +88,7 @@ impl Store {
         let tables = write_memtables(
             &self.tables,
             &tree.present_options(),
-            |place, entries| self.choose_filter(tree, |_| false, place, entries),
+            |place, entries| choose_filter(tree, |_| false, place, entries),
             &view.frozen,
             snapshots,
             is_bottom,

@@ -248,13 +248,11 @@ pub(crate) fn take_over(
         let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
         let known = state.keyspaces.get(&keyspace);
         let beside = known.iter().flat_map(|known| known.tables.values().map(|table| &**table));
-        let bytes_max = tables.memory.limit(MemoryUse::Filters);
         let metas = write_memtables(
             &tables,
             &keyspace_options,
             |place, entries| {
                 let shape = StoreShape::of_tables(keyspace_options.filter_policy, beside);
-                let shape = shape.bounded(bytes_max);
                 filter_plan::choose(shape, 0, place, entries)
             },
             std::slice::from_ref(placed),

@@ -240,7 +240,7 @@ fn short_numbers_behind_a_long_prefix_are_resolved() {
             !filter.may_contain_keys(&start, Bound::Included(&*start), upper)
         };
         let found = (0..999).filter(empty).count();
-        assert!(found > 950, "{found} of 999 empty ranges, {:?}", filter);
+        assert!(found > 950, "{found} of 999 empty ranges, {filter:?}");
     }
 }
 

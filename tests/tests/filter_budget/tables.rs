@@ -70,3 +70,25 @@ fn tables_come_and_go_within_the_bound() {
         }
     }
 }
+
+/// In their files filters are as large as the policy says: no table is read again to build another one
+/// because the bound is small, or is raised.
+#[test]
+fn a_small_budget_has_no_filter_built_anew() {
+    let rebuilt = [u64::MAX, 40_000, 5_000, 0].map(|bytes_max| {
+        let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
+        let db = options.filter_bytes_max(bytes_max).open(FOLDER).unwrap();
+        for part in 0..6 {
+            fill(&db, part * KEYS / 6..(part + 1) * KEYS / 6);
+        }
+        db.wait_for_background().unwrap();
+        db.set_filter_bytes_max(u64::MAX).unwrap();
+        db.wait_for_background().unwrap();
+        let stats = db.stats();
+        assert!(stats.memory.filter_bytes > KEYS, "{bytes_max}: {:?}", stats.memory);
+        stats.background.filters_rebuilt
+    });
+    // Some that were written when the store was small are off the plan in the end, whatever the bound.
+    let [without, bounded @ ..] = rebuilt;
+    assert!(bounded.iter().all(|&count| count <= without + 3), "{rebuilt:?}");
+}

@@ -1,39 +1,29 @@
 //! Which filter new tables get.
 
-use super::MeasuredUse;
+use std::borrow::Cow;
+
 use crate::{
     filter_plan::{self, StoreShape},
     filter_policy::FilterChoice,
     read::tree::Tree,
-    store::Store,
     table::store::TablePlace,
 };
 
-impl Store {
-    /// The filter of new tables of `tree` at `place` with at most `new_keys` keys in all, beside all tables
-    /// of the store but those that `is_gone` names.
-    ///
-    /// What was measured is left out: it says nothing of new tables, and flushes would wait for those who
-    /// change filters.
-    pub(crate) fn choose_filter(
-        &self,
-        tree: &Tree,
-        is_gone: impl Fn(u64) -> bool,
-        place: TablePlace,
-        new_keys: u64,
-    ) -> FilterChoice {
-        let tables = self.filter_tables();
-        let goal = self.filter_bytes_goal();
-        let keyspace = tables.keyspaces.iter().position(|tables| tables.is_of(tree));
-        let Some(keyspace) = keyspace else {
-            // It was dropped meanwhile.
-            let shape = StoreShape::of_tables(tree.filter_policy(), []).bounded(goal);
-            return filter_plan::choose(shape, 0, place, new_keys);
-        };
-        let mut shape = tables.shape(goal, &MeasuredUse::default());
-        for run in &mut shape.keyspaces[keyspace].runs {
-            run.tables.retain(|table| !is_gone(table.id));
-        }
-        filter_plan::choose(shape, keyspace, place, new_keys)
-    }
+/// The filter of new tables of `tree` at `place` with at most `new_keys` keys in all, beside all tables of
+/// the keyspace but those that `is_gone` names.
+///
+/// As large as the policy says, whatever memory has room for: what does not fit is left in the file, and
+/// read when it does. A smaller one would have to be built anew for that, from all keys of the table.
+/// What was measured is left out: it says nothing of new tables.
+pub(in crate::store) fn choose_filter(
+    tree: &Tree,
+    is_gone: impl Fn(u64) -> bool,
+    place: TablePlace,
+    new_keys: u64,
+) -> FilterChoice {
+    let version = tree.kept_view().version;
+    let metas = version.metas();
+    let beside = metas.iter().map(Cow::as_ref).filter(|table| !is_gone(table.id));
+    let shape = StoreShape::of_tables(tree.filter_policy(), beside);
+    filter_plan::choose(shape, 0, place, new_keys)
 }

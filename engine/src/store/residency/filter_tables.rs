@@ -16,10 +16,6 @@ use crate::{
     version::Version,
 };
 
-/// What a filter rounds up, at most: whole lines, and the layers of a ribbon. It matters to tables of some
-/// hundred keys, which would have no filter for it.
-const ROUNDING_BYTES: f64 = 128.0;
-
 /// All tables whose filters share a budget.
 #[derive(Debug, Default)]
 pub(super) struct FilterTables {
@@ -80,17 +76,6 @@ impl KeyspaceTables {
 
     pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<LiveTable>> {
         self.runs.iter().flat_map(|(_, tables)| tables)
-    }
-
-    /// The policy with as many bits per key more as filters of these tables need for what they round up.
-    fn rounded_policy(&self) -> FilterPolicy {
-        let keys: u64 = self.tables().map(|live| live.meta.entries).sum();
-        let bits = self.policy.bits_per_key;
-        if bits == 0.0 || keys == 0 {
-            return self.policy;
-        }
-        let rounding = self.tables().count() as f64 * ROUNDING_BYTES * 8.0;
-        self.policy.bits_per_key(bits + rounding / keys as f64)
     }
 
     /// Bytes of all point filters, if they were whole.
@@ -173,7 +158,7 @@ impl FilterTables {
         let keyspaces = self.keyspaces.iter().zip(&scan_bytes).map(|(keyspace, &bytes)| {
             let bytes_max = keyspace.policy.memory_bytes_max;
             KeyspaceShape {
-                policy: keyspace.rounded_policy(),
+                policy: keyspace.policy,
                 filter_bytes_max: bytes_max.map(|bytes_max| bytes_max.saturating_sub(bytes)),
                 lookups: measured.lookups(keyspace.id),
                 runs: keyspace

@@ -23,6 +23,7 @@ mod measured_use;
 mod scan_choice;
 mod tables;
 
+pub(super) use choice::choose_filter;
 pub(crate) use filter_tables::stored_filter;
 pub(crate) use tables::load_filters;
 
