@@ -33,7 +33,7 @@ impl ManyReader<'_> {
         mut take: impl FnMut(Option<A>),
     ) -> Result<()> {
         let Self { tree, view, sequence, hash_seed, counters } = *self;
-        let mut lookup = ManyLookup::new(view, sequence, hash_seed, counters);
+        let mut lookup = ManyLookup::new(tree.id, view, sequence, hash_seed, counters);
         let mut keys = keys.fuse();
         let mut chunk = Vec::with_capacity(keys.size_hint().0.min(CHUNK_KEYS));
         let mut answers = Vec::with_capacity(chunk.capacity());

@@ -40,6 +40,7 @@ const GROUP_KEYS_MIN: usize = 16;
 /// Reads a keyspace at one sequence number, chunk by chunk.
 #[derive(Debug)]
 pub(crate) struct ManyLookup<'v> {
+    pub(crate) keyspace_id: u64,
     pub(crate) view: &'v KeptView,
     pub(crate) sequence: SequenceNumber,
     pub(crate) hash_seed: u64,
@@ -81,12 +82,13 @@ struct Chunk<'c, 'k, A> {
 
 impl<'v> ManyLookup<'v> {
     pub(crate) fn new(
+        keyspace_id: u64,
         view: &'v KeptView,
         sequence: SequenceNumber,
         hash_seed: u64,
         counters: &'v ThreadCounters,
     ) -> Self {
-        Self { view, sequence, hash_seed, counters, buffers: Buffers::default() }
+        Self { keyspace_id, view, sequence, hash_seed, counters, buffers: Buffers::default() }
     }
 
     /// Puts into `answers`, all `None` now, what each of `keys` has. At most [`CHUNK_KEYS`] keys.
@@ -117,6 +119,14 @@ impl<'v> ManyLookup<'v> {
         let Buffers { open, hashes, .. } = &mut self.buffers;
         hashes.clear();
         hashes.extend(chunk.keys.iter().map(|key| key_hash(key, self.hash_seed)));
+        for (key, &hash) in chunk.keys.iter().zip(&*hashes) {
+            if counters.sample.is_due(hash) {
+                let runs = self.view.version.runs().iter();
+                let tables =
+                    runs.filter_map(|run| Some(run.tables()[run.find_index(key)?].meta.id));
+                counters.sample.note(self.keyspace_id, tables);
+            }
+        }
         open.clear();
         // A chunk has fewer keys than 2^16.
         open.extend((0..chunk.keys.len()).map(|place| place as u16));

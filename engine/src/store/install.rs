@@ -106,7 +106,9 @@ impl Store {
         drop(opened);
         if !fits {
             self.fit_filters();
-        } else if !change.removed.is_empty() {
+        }
+        // Also if that has just looked: lookups may not have let go of the filters before by then.
+        if !change.removed.is_empty() {
             self.filters_have_room();
         }
         edited

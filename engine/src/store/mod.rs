@@ -17,7 +17,7 @@
 //! | [`filter_rebuild`] | a filter is built anew and put in place                          |
 //! | [`install`]      | a change of tables becomes durable and then visible                |
 //! | [`residency`]    | filters are kept in memory as the plan says                        |
-//! | [`verify`], [`verify_table`] | every byte is looked at                                |
+//! | [`verify`], [`verify_table`], [`verify_scan_filters`] | every byte is looked at         |
 //! | [`stats`]        | what the store holds                                               |
 //! | [`stats_file`]   | tells other processes what it holds                                |
 
@@ -39,6 +39,7 @@ mod stats_file;
 mod table_output;
 mod throttle;
 pub(crate) mod verify;
+mod verify_scan_filters;
 mod verify_table;
 
 use std::{

@@ -1,14 +1,17 @@
-//! Looks at every byte of a table and of its filter.
+//! Looks at every byte of a table and of its filters.
 
 use std::{io, ops::ControlFlow, path::Path, sync::Arc};
 
 use sievedb_filter::{FilterArena, TableFilter, key_hash};
 use sievedb_format::{Corruption, annotation::printable};
-use sievedb_sstable::{BlockCache, FilterState, FilterUnusable, Table, TableSource, file_checksum};
+use sievedb_sstable::{
+    BlockCache, FilterState, FilterUnusable, PrefixFunction, Table, TableSource, file_checksum,
+};
 
 use crate::{
     Error, VerifyReport,
     file_name::FileName,
+    store::verify_scan_filters::ScanFilterCheck,
     table::{FilterPlace, TableMeta, files::TableFiles, filters::with_cause, table_error},
     verify_report::{VerifyProblem, VerifyProblemKind, VerifyProgress},
 };
@@ -19,6 +22,8 @@ pub(crate) struct TableVerifier<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) store_id: u128,
     pub(crate) hash_seed: u64,
+    /// Of the extractors that prefix filters were built with.
+    pub(crate) prefix_functions: &'a [Arc<dyn PrefixFunction>],
     pub(crate) report: VerifyReport,
     pub(crate) bytes_all: u64,
     pub(crate) bytes_done: u64,
@@ -69,7 +74,7 @@ impl TableVerifier<'_> {
             .flatten()
             .filter_map(|state| state.resident().map(Asked::new))
             .collect();
-        self.blocks(meta, &path, source, &mut asked);
+        self.blocks(meta, &path, &source, &mut asked);
         for Asked { missing, first, .. } in asked {
             if let Some(first) = first {
                 let place = place();
@@ -164,12 +169,12 @@ impl TableVerifier<'_> {
         &mut self,
         meta: &TableMeta,
         path: &Path,
-        source: Arc<dyn TableSource>,
+        source: &Arc<dyn TableSource>,
         asked: &mut [Asked<'_>],
     ) {
         let identity = meta.identity(self.store_id, self.hash_seed);
         let nothing_kept = Arc::new(BlockCache::new(0));
-        let table = match Table::open(source, identity, meta.bytes, nothing_kept) {
+        let table = match Table::open(Arc::clone(source), identity, meta.bytes, nothing_kept) {
             Ok(table) => table,
             Err(error) => return self.report.error(&table_error(path, error)),
         };
@@ -177,11 +182,15 @@ impl TableVerifier<'_> {
             self.report.error(&Error::corrupt(path, 0, source));
         }
         let (seed, mut probes) = (self.hash_seed, 0);
+        let (file, functions) = ((&**source, identity), self.prefix_functions);
+        let mut scans = ScanFilterCheck::new(meta, path, file, &table, functions, &mut self.report);
         let verified = table.verify(&mut |key| {
             let hash = key_hash(key, seed);
             probes += asked.len() as u64;
             asked.iter_mut().for_each(|asked| asked.ask(key, hash));
+            probes += scans.ask(key);
         });
+        scans.finish(&mut self.report);
         self.report.filter_probes += probes;
         self.report.entries += verified.entries;
         for problem in verified.problems {

@@ -109,14 +109,20 @@ pub(crate) fn table_parts(bytes: &[u8]) -> Vec<Part> {
     parts
 }
 
-/// Where the filter of a table lies in its file.
+/// Where the point filter of a table lies in its file.
 pub(crate) fn filter_place(bytes: &[u8]) -> Option<Range<usize>> {
+    filter_places(bytes).find(|(kind, _)| kind == FILTERS.start()).map(|(_, place)| place)
+}
+
+/// Where the filters of a table lie in its file, each with the kind of its block.
+pub(crate) fn filter_places(bytes: &[u8]) -> impl Iterator<Item = (u8, Range<usize>)> {
     let tail = bytes.len() - TABLE_TAIL_BYTES;
     let list = number(bytes, tail) as usize;
-    let mut entries = bytes[list..tail].chunks(FOOTER_ENTRY_BYTES);
-    let entry = entries.find(|entry| entry[0] == *FILTERS.start())?;
-    let start = number(entry, 2) as usize;
-    Some(start..start + number(entry, 10) as usize)
+    let entries = bytes[list..tail].chunks(FOOTER_ENTRY_BYTES);
+    entries.filter(|entry| FILTERS.contains(&entry[0])).map(|entry| {
+        let start = number(entry, 2) as usize;
+        (entry[0], start..start + number(entry, 10) as usize)
+    })
 }
 
 fn is_block(bytes: &[u8], salt: u64, place: Range<usize>) -> bool {

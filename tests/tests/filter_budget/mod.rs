@@ -8,6 +8,7 @@ mod scan_filters;
 mod sweep;
 mod tables;
 mod threads;
+mod use_of_tables;
 
 use std::sync::Arc;
 

@@ -67,7 +67,7 @@ fn they_give_way_and_come_back() {
     let db = grown(0);
     let whole = filter_bytes(&db);
     let ruled_out_by_all = ruled_out(&db);
-    assert!(ruled_out_by_all.0 > 0 && ruled_out_by_all.1 > 1_000, "{ruled_out_by_all:?}");
+    assert!(ruled_out_by_all.0 > 1_000 && ruled_out_by_all.1 > 100, "{ruled_out_by_all:?}");
     let iterator_then = db.iter();
     let snapshot = db.snapshot();
     for share in [100, 90, 50, 20, 5, 1, 0, 30, 0, 100] {
@@ -88,7 +88,7 @@ fn they_give_way_and_come_back() {
     }
     db.set_filter_bytes_max(u64::MAX).unwrap();
     db.wait_for_background().unwrap();
-    assert_eq!((filter_bytes(&db), db.stats().filters_not_whole), (whole, 0));
+    assert_eq!(filter_bytes(&db), whole);
     assert_eq!(ruled_out(&db), ruled_out_by_all);
     assert_eq!(iterator_then.count() as u64, KEYS / 2);
     drop(snapshot);

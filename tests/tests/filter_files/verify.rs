@@ -10,7 +10,7 @@ use std::{
 };
 
 use sievedb::{
-    FilterPolicy, Options,
+    FilterPolicy, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction,
     VerifyProblemKind::{self, Damaged, FilterUnusable, FilterWrong, Unreadable},
     VerifyReport,
     fs::{Fs, Loss, MemoryFs},
@@ -21,7 +21,7 @@ use super::{
     forge::{Forged, forge},
     rebuild::with_filter_files,
 };
-use crate::corruption::forge::filter_place;
+use crate::corruption::forge::{filter_place, filter_places};
 
 fn copy(fs: &MemoryFs) -> Arc<MemoryFs> {
     Arc::new(fs.crash(fs.operations(), &Loss::Nothing))
@@ -134,6 +134,72 @@ fn damage_to_any_file_is_found_with_its_place() {
         let report = verify(&fs);
         assert_eq!(report.problems.len(), 1, "{file}: {report}");
         assert_eq!((report.problems[0].kind, &report.problems[0].path), (kind, &path), "{file}");
+    }
+}
+
+/// A prefix as long as it is told to be, always by the same name.
+#[derive(Debug)]
+struct SameName(usize);
+
+impl PrefixFunction for SameName {
+    fn name(&self) -> &str {
+        "same"
+    }
+
+    fn prefix_length(&self, _: &[u8]) -> Option<usize> {
+        Some(self.0)
+    }
+
+    fn determines_prefix(&self, start: &[u8]) -> bool {
+        start.len() >= self.0
+    }
+}
+
+#[test]
+fn damage_to_filters_that_scans_ask_is_found() {
+    let fs = Arc::new(MemoryFs::new());
+    let verify = |fs: &Arc<MemoryFs>, function: Option<usize>| {
+        let options = Options::new().fs(fs.clone());
+        let options = match function {
+            Some(bytes) => options.prefix_function(Arc::new(SameName(bytes))),
+            None => options,
+        };
+        options.verify(FOLDER, |_| ()).unwrap()
+    };
+    let keyspace = KeyspaceOptions::new()
+        .prefix_extractor(PrefixExtractor::Custom(Arc::new(SameName(3))))
+        .range_filter_bits_per_key(10.0);
+    let options = Options::new().fs(fs.clone()).worker_threads(0).keyspace(keyspace);
+    let db = options.prefix_function(Arc::new(SameName(3))).open(FOLDER).unwrap();
+    for number in 0..900_u32 {
+        db.insert(super::fixture::key(number), "value").unwrap();
+    }
+    db.flush().unwrap();
+    let open = db.verify().unwrap();
+    assert!(open.is_good() && open.filters == 3, "{open}");
+    // The point filter is asked as its file has it, and as it is in memory.
+    assert_eq!(open.filter_probes, 4 * 900);
+    drop(db);
+    let good = verify(&fs, Some(3));
+    assert!(good.is_good() && good.filter_probes == 3 * 900, "{good}");
+    let unknown = verify(&fs, None);
+    assert!(unknown.is_good() && unknown.filters == 2, "not asked without its function: {unknown}");
+    let other = verify(&fs, Some(2));
+    assert_eq!(kinds(&other), BTreeSet::from(["FilterWrong".to_owned()]), "{other}");
+    assert!(other.problems[0].message.contains("prefix filter rules out "), "{other}");
+    let table = &paths(&fs, ".sst")[0];
+    let places: Vec<_> = filter_places(&super::fixture::read(&fs, table)).collect();
+    assert_eq!(places.len(), 3);
+    for (kind, place) in places {
+        for at in [place.start, usize::midpoint(place.start, place.end), place.end - 1] {
+            let fs = copy(&fs);
+            change(&fs, table, |bytes| bytes[at] ^= 1);
+            let report = verify(&fs, Some(3));
+            let unusable: Vec<_> =
+                report.problems.iter().filter(|found| found.kind == FilterUnusable).collect();
+            assert_eq!(unusable.len(), 1, "{kind} at {at}: {report}");
+            assert_eq!(unusable[0].offset, place.start as u64, "{kind} at {at}: {report}");
+        }
     }
 }
 
