@@ -21,7 +21,9 @@ fn together(db: &Db, keys: &[[u8; 8]]) {
 
 #[test]
 fn tables_that_are_asked_keep_their_filters() {
-    for (name, ask) in [("one by one", one_by_one as fn(&Db, &[_])), ("together", together)] {
+    type Ask = fn(&Db, &[[u8; 8]]);
+    let ways: [(&str, Ask); 2] = [("one by one", one_by_one), ("together", together)];
+    for (name, ask) in ways {
         let db = grown(&Arc::new(MemoryFs::new()));
         let whole = filter_bytes(&db);
         let needless = |hot| {
