@@ -88,6 +88,27 @@ impl Range {
         Self(State::Open(Box::new(range::Range::new(source, sequence, bounds))))
     }
 
+    /// Whether there is no key. Reads no value, and no table whose filters rule it out: see
+    /// [`range_filter_bits_per_key`](crate::KeyspaceOptions::range_filter_bits_per_key) and
+    /// [`prefix_extractor`](crate::KeyspaceOptions::prefix_extractor).
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// db.insert("2026-11-21", "rain")?;
+    /// assert!(!db.range("2026-11-01".."2026-12-01").is_empty()?);
+    /// assert!(db.range("2027-01-01"..).is_empty()?);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As the range itself would yield them.
+    #[expect(clippy::wrong_self_convention, reason = "to look at a range is to go through it")]
+    pub fn is_empty(self) -> Result<bool> {
+        Ok(self.keys().next().transpose()?.is_none())
+    }
+
     /// The keys alone.
     #[must_use]
     pub fn keys(self) -> Keys {
