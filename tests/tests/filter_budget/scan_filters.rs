@@ -149,7 +149,8 @@ fn cuts_from_two_threads_during_compactions_return() {
                 let mut rng = Rng::new(seed + number);
                 let iterator = db.iter();
                 for _ in 0..40 {
-                    let bytes_max = if rng.number() % 4 == 0 { 0 } else { rng.number() % whole };
+                    let bytes_max =
+                        if rng.number().is_multiple_of(4) { 0 } else { rng.number() % whole };
                     db.set_filter_bytes_max(bytes_max).unwrap();
                 }
                 assert!(iterator.count() as u64 >= KEYS / 2);

@@ -106,7 +106,7 @@ impl FilterTables {
         measured: &MeasuredUse,
     ) -> (FilterPlan, Vec<Target>) {
         let wanted = self.wanted(filter_bytes_max);
-        let plan = filter_plan::plan(&self.shape_beside(filter_bytes_max, measured, &wanted));
+        let plan = filter_plan::plan(&self.shape(filter_bytes_max, measured, &wanted));
         let targets = self.targets(&plan, wanted);
         (plan, targets)
     }
@@ -137,13 +137,9 @@ impl FilterTables {
         self.keyspaces.iter().map(&mut of_tables).collect()
     }
 
-    /// What the planner is told. Filters that scans ask are not its, only what they leave.
-    pub(super) fn shape(&self, filter_bytes_max: u64, measured: &MeasuredUse) -> StoreShape {
-        self.shape_beside(filter_bytes_max, measured, &self.wanted(filter_bytes_max))
-    }
-
-    /// The same beside the filters that scans ask and that are wanted.
-    fn shape_beside(
+    /// What the planner is told, beside the filters that scans ask and that are wanted: they are not its,
+    /// only what they leave.
+    fn shape(
         &self,
         filter_bytes_max: u64,
         measured: &MeasuredUse,
