@@ -368,6 +368,8 @@ impl Store {
     ///
     /// As [`wait_for_work`](Self::wait_for_work).
     pub(crate) fn wait_until_idle(&self) -> Result<()> {
+        // A lookup may have held a filter for so long that the job let its room be.
+        self.filters_have_room();
         self.background.retry();
         self.run_inline();
         let mut state = self.background.state.lock();
