@@ -71,7 +71,7 @@ mod tests {
                 [(69, 0), (ALL, 0)],
                 [false, true, true, true],
             ),
-            ("both bounds", (60, 100), [(ALL, 0), (20, 0)], [false, true, true, false]),
+            ("both bounds", (80, 100), [(ALL, 0), (20, 0)], [false, true, true, false]),
         ];
         let bound = |(bytes_max, point_bytes)| Bound { bytes_max, point_bytes };
         for (name, store, keyspaces, want) in cases {
