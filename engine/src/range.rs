@@ -104,7 +104,6 @@ impl Range {
     /// # Errors
     ///
     /// As the range itself would yield them.
-    #[expect(clippy::wrong_self_convention, reason = "to look at a range is to go through it")]
     pub fn is_empty(self) -> Result<bool> {
         Ok(self.keys().next().transpose()?.is_none())
     }
