@@ -88,7 +88,9 @@ fn they_give_way_and_come_back() {
     }
     db.set_filter_bytes_max(u64::MAX).unwrap();
     db.wait_for_background().unwrap();
-    assert_eq!(filter_bytes(&db), whole);
+    // Less than a quarter of a column of a point filter is not read again.
+    let again = filter_bytes(&db);
+    assert!((whole * 99 / 100..=whole * 101 / 100).contains(&again), "{again} of {whole} bytes");
     assert_eq!(ruled_out(&db), ruled_out_by_all);
     assert_eq!(iterator_then.count() as u64, KEYS / 2);
     drop(snapshot);
