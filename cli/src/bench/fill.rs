@@ -29,7 +29,7 @@ const FLUSH_BYTES_MAX: u64 = 8 << 20;
 pub(crate) const KEYS_MIN: u64 = FLUSHES + 1;
 
 /// What an entry takes in a memtable besides key and value, at most; and what is left free.
-const NODE_BYTES: u64 = 128;
+const NODE_BYTES: u64 = 192;
 
 /// Keys of a flush that the default memtable takes need no larger one.
 const FLUSH_MEMTABLE_BYTES: usize = 32 << 20;
@@ -124,7 +124,11 @@ impl Filling<'_> {
         let keyspace = KeyspaceOptions::new().filter_policy(policy);
         match usize::try_from(bytes) {
             Ok(bytes) if bytes > FLUSH_MEMTABLE_BYTES => {
-                Options::new().keyspace(keyspace.memtable_bytes(bytes))
+                // A memtable is frozen early when it takes half of what all may take.
+                let bytes_max = 3 * bytes as u64;
+                Options::new()
+                    .memtable_bytes_max(bytes_max)
+                    .keyspace(keyspace.memtable_bytes(bytes))
             }
             _ => Options::new().keyspace(keyspace),
         }
