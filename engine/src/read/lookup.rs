@@ -93,10 +93,11 @@ impl Lookup<'_> {
             counters.found_in_memtables.add(1);
             return trailer.kind() == Kind::Put;
         }
-        // Nobody looks whether a positive is true, so it counts neither way.
-        candidates.iter().any(|candidate| {
-            let counters = &counters.levels[usize::from(candidate.run.level)];
-            passes(candidate.filters, asked, counters)
+        // Nobody looks whether a positive is true: what filters say here is not counted, or the measured
+        // rate would be that of negatives alone.
+        candidates.iter().any(|candidate| match &*candidate.filters.point {
+            FilterState::Resident(filter) => many::may_contain(filter, asked),
+            FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
         })
     }
 

@@ -4,8 +4,8 @@
 ///
 /// `candidates` is the sum of `filter_negatives`, `true_positives` and `false_positives`, where a
 /// table without a usable filter counts as a positive. Filters were asked of
-/// [`filter_probes`](Self::filter_probes) of them. What [`may_contain`](crate::Keyspace::may_contain)
-/// finds positive counts neither way, because nobody looks whether it is.
+/// [`filter_probes`](Self::filter_probes) of them. What filters tell
+/// [`may_contain`](crate::Keyspace::may_contain) is not counted: nobody looks whether a positive is true.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LevelStats {
@@ -100,8 +100,7 @@ impl LevelStats {
     }
 
     /// Data blocks that lookups would have asked for without filters, and did not: one for each table ruled
-    /// out. Some of them would have been in the cache. `may_contain`, which never reads, counts as if it
-    /// would.
+    /// out. Some of them would have been in the cache.
     #[must_use]
     pub fn reads_saved(&self) -> u64 {
         self.filter_negatives
