@@ -1,7 +1,7 @@
 //! Which tables lookups come to: each thread takes a sample of its own.
 //!
-//! A lookup that is not in the sample counts down, in memory of its own thread, and writes nothing else:
-//! 0.3 ns. Who reads the sample begins the next one by a new epoch, and each thread then forgets
+//! A lookup that is not in the sample counts down, in memory of its own thread, and writes nothing else.
+//! Who reads the sample begins the next one by a new epoch, and each thread then forgets
 //! what it had.
 
 use std::sync::{
