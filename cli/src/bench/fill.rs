@@ -8,7 +8,10 @@
 use std::{ops::Range, path::Path, str::FromStr};
 
 use indicatif::ProgressBar;
-use sievedb::{Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, Result};
+use sievedb::{
+    Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, Result,
+    keyspace_options::DEFAULT_BASE_LEVEL_BYTES,
+};
 use sievedb_workload::{Keys, VALUE_BYTES, value_of};
 
 use super::{case::Filters, levels::levels, progress};
@@ -83,7 +86,18 @@ pub(crate) struct Filling<'a> {
 impl Filling<'_> {
     /// How a store with these filters is opened.
     pub(crate) fn options(&self, filters: Filters) -> Options {
-        Options::new().keyspace(KeyspaceOptions::new().filter_policy(self.policy(filters)))
+        Options::new().keyspace(self.keyspace(filters))
+    }
+
+    /// With a base level large enough that no compaction of level 0 is due: the runs stay as they are.
+    fn keyspace(&self, filters: Filters) -> KeyspaceOptions {
+        let flushed: u64 = self.runs[1..].iter().sum();
+        let level0_bytes = flushed * self.entry_bytes();
+        let keyspace = KeyspaceOptions::new().filter_policy(self.policy(filters));
+        if level0_bytes < DEFAULT_BASE_LEVEL_BYTES / 2 {
+            return keyspace;
+        }
+        keyspace.base_level_bytes(4 * level0_bytes)
     }
 
     fn policy(&self, filters: Filters) -> FilterPolicy {
@@ -120,8 +134,7 @@ impl Filling<'_> {
     fn fill_options(&self, filters: Filters) -> Options {
         let largest = self.runs[1..].iter().max().expect("runs of level 0");
         let bytes = largest * (self.entry_bytes() + NODE_BYTES);
-        let policy = self.policy(filters);
-        let keyspace = KeyspaceOptions::new().filter_policy(policy);
+        let keyspace = self.keyspace(filters);
         match usize::try_from(bytes) {
             Ok(bytes) if bytes > FLUSH_MEMTABLE_BYTES => {
                 // A memtable is frozen early when it takes half of what all may take.
