@@ -16,17 +16,22 @@ use crate::{
     case::{Family, Fit},
     contestant::Contestant,
     failure::Result,
-    report::{Median, Report, time},
+    report::{Median, Report, ratio_text, time},
 };
 
 const WIDTH: u32 = 1000;
+
+/// Bars end here: what is so much faster than SieveDB, or slower, would leave no room for the others.
+const RATIO_MIN: f64 = 0.05;
+const RATIO_MAX: f64 = 100.0;
 
 /// Height of a bar, and of the gap between two cases.
 const BAR: u32 = 17;
 const GAP: u32 = 10;
 
 /// Room for captions at the sides.
-const LEFT: u32 = 270;
+const LEFT: u32 = 260;
+const RIGHT: u32 = 190;
 const TOP: u32 = 40;
 const AXIS: u32 = 46;
 
@@ -92,7 +97,7 @@ fn svg(caption: &str, cases: &[&[Median]]) -> Result<String> {
         area.draw(&Text::new(title, (16, 12), ("sans-serif", 18).into_font()))?;
         let mut chart = ChartBuilder::on(&area)
             .margin_top(TOP)
-            .margin_right(120)
+            .margin_right(RIGHT)
             .set_label_area_size(plotters::chart::LabelAreaPosition::Left, LEFT)
             .set_label_area_size(plotters::chart::LabelAreaPosition::Bottom, AXIS)
             // From top to bottom.
@@ -111,16 +116,19 @@ fn svg(caption: &str, cases: &[&[Median]]) -> Result<String> {
             case_name(&area, &rows[0].case.to_string(), TOP + middle)?;
             for row in *rows {
                 let ratio = row.ratio.unwrap_or(1.0);
+                let end = ratio.clamp(low, high);
                 let style = colour(row.contestant).filled();
-                chart.draw_series([Rectangle::new(
-                    [(1.0, top + 1), (ratio, top + BAR - 1)],
-                    style,
-                )])?;
-                let name =
-                    format!("{} {ratio:.2} × ({})", row.contestant.title(), time(row.cost_ns()));
+                chart
+                    .draw_series([Rectangle::new([(1.0, top + 1), (end, top + BAR - 1)], style)])?;
+                let name = format!(
+                    "{} {} × ({})",
+                    row.contestant.title(),
+                    ratio_text(ratio),
+                    time(row.cost_ns())
+                );
                 let text = TextStyle::from(("sans-serif", 12).into_font())
                     .pos(Pos::new(HPos::Left, VPos::Center));
-                let right = ratio.max(1.0) * 1.02;
+                let right = end.max(1.0) * 1.02;
                 chart.draw_series([Text::new(name, (right, top + BAR / 2), text)])?;
                 top += BAR;
             }
@@ -145,12 +153,13 @@ fn case_name(
     Ok(area.draw(&Text::new(name.to_owned(), place, style))?)
 }
 
-/// The ratios of the axis: room for all bars and their names.
+/// The ratios of the axis: room for all bars.
 fn bounds(cases: &[&[Median]]) -> (f64, f64) {
     let ratios = cases.iter().flat_map(|rows| rows.iter()).filter_map(|row| row.ratio);
-    let (low, high) = ratios
-        .fold((1.0_f64, 1.0_f64), |(low, high), ratio| (low.min(ratio.max(1e-3)), high.max(ratio)));
-    (low * 0.8, (high * 1.5).max(2.0))
+    let (low, high) = ratios.fold((1.0_f64, 1.0_f64), |(low, high), ratio| {
+        (low.min(ratio.max(RATIO_MIN)), high.max(ratio.min(RATIO_MAX)))
+    });
+    (low * 0.9, (high * 1.1).max(2.0))
 }
 
 #[cfg(test)]

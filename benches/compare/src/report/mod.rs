@@ -171,7 +171,7 @@ impl Report {
             let mut cells = vec![format!("{case}{mark}"), ours.unwrap_or_else(none)];
             cells.extend(others().map(|other| {
                 let ratio = row(other).and_then(|row| row.ratio);
-                ratio.map_or_else(none, |ratio| format!("{ratio:.2}"))
+                ratio.map_or_else(none, ratio_text)
             }));
             line(&mut text, &cells);
         }
@@ -200,6 +200,15 @@ pub(crate) fn line(text: &mut String, cells: &[String]) {
 
 pub(crate) fn mib(bytes: f64) -> String {
     format!("{:.0} MiB", bytes / f64::from(1 << 20))
+}
+
+/// A ratio with two decimals, or with two digits if it is small.
+pub(crate) fn ratio_text(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio >= 0.095 => format!("{ratio:.2}"),
+        ratio if ratio >= 0.0095 => format!("{ratio:.3}"),
+        ratio => format!("{ratio:.4}"),
+    }
 }
 
 /// A time with three digits and its unit.
@@ -254,6 +263,14 @@ pub(crate) mod tests {
             let case = Case::cached(workload);
             let of = medians(&[measurement(Contestant::Sievedb, case, 0, figures.clone())]);
             assert_eq!(of[0].cost_ns(), want, "{workload:?}");
+        }
+    }
+
+    #[test]
+    fn small_ratios_keep_their_digits() {
+        let cases = [(12.345, "12.35"), (0.1, "0.10"), (0.0123, "0.012"), (0.00214, "0.0021")];
+        for (ratio, want) in cases {
+            assert_eq!(ratio_text(ratio), want);
         }
     }
 

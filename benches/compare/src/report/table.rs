@@ -1,6 +1,6 @@
 //! The table of one case.
 
-use super::{Median, head, line, mib, none};
+use super::{Median, head, line, mib, none, ratio_text};
 use crate::{
     case::{Family, Fit, Workload},
     workload::{
@@ -35,7 +35,7 @@ fn columns(row: &Median) -> Vec<Column> {
     let (workload, operation) = (row.case.workload, row.case.workload.operation());
     let mut columns: Vec<Column> = vec![
         (format!("CPU ns per {operation}"), |row| format!("{:.0}", row.figures.cpu_ns)),
-        ("× SieveDB".to_owned(), |row| row.ratio.map_or_else(none, |ratio| format!("{ratio:.2}"))),
+        ("× SieveDB".to_owned(), |row| row.ratio.map_or_else(none, ratio_text)),
         (format!("ns per {operation}"), |row| format!("{:.0}", row.figures.ns)),
         ("other threads' CPU ns".to_owned(), |row| format!("{:.0}", row.figures.background_cpu_ns)),
         ("p50 µs".to_owned(), |row| micro(row.figures.p50_ns)),
