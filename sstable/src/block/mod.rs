@@ -28,6 +28,7 @@ mod content;
 mod cursor;
 mod entry;
 mod reader;
+mod residence;
 mod restart_keys;
 pub mod stored;
 #[cfg(test)]
@@ -37,8 +38,8 @@ pub(crate) use builder::BlockBuilder;
 pub(crate) use content::BlockRole;
 pub(crate) use cursor::BlockCursor;
 pub(crate) use entry::Entry;
-pub(crate) use reader::Block;
 pub use reader::FoundValue;
+pub(crate) use reader::{Block, BlockInner, HeldBlock};
 
 use content::Content;
 

@@ -54,6 +54,11 @@ impl RestartKeys {
         start..start + equal
     }
 
+    /// Where the words lie.
+    pub(super) fn address(&self) -> usize {
+        self.words.as_ptr().addr()
+    }
+
     /// Bytes of memory behind the pointer.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words)

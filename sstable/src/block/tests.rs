@@ -15,6 +15,9 @@ use crate::handle::BlockHandle;
 /// User key and sequence number; the value follows from them.
 type Version = (Vec<u8>, u64);
 
+/// Where the blocks of these tests would lie.
+const PLACE: BlockHandle = BlockHandle { offset: 64, bytes: 4096 };
+
 fn key((user_key, sequence): &Version) -> InternalKey<'_> {
     InternalKey::new(user_key, Trailer::new(*sequence, Kind::Put))
 }
@@ -37,7 +40,7 @@ fn content(versions: &[Version], restart_interval: usize) -> Vec<u8> {
 }
 
 fn block(versions: &[Version], restart_interval: usize) -> Block {
-    Block::decode(content(versions, restart_interval).into(), BlockRole::Data).unwrap()
+    Block::decode(content(versions, restart_interval).into(), BlockRole::Data, PLACE).unwrap()
 }
 
 fn get(block: &Block, target: InternalKey<'_>) -> Option<(Trailer, Bytes)> {
@@ -148,7 +151,7 @@ proptest! {
 
 /// Content that passes the checks must hold together, whoever wrote it.
 fn check_hostile(content: Vec<u8>, role: BlockRole) {
-    let Ok(block) = Block::decode(content.into(), role) else {
+    let Ok(block) = Block::decode(content.into(), role, PLACE) else {
         return;
     };
     let mut cursor = BlockCursor::new(block.clone());
@@ -245,12 +248,15 @@ fn decode_refuses_malformed_blocks() {
         ("a shared part too short", raw(&[(0, b"ab", 1), (0, b"ac", 1)], &[0], 1), order),
     ];
     for (name, content, want) in cases {
-        let found = Block::decode(content, BlockRole::Data).map(drop);
+        let found = Block::decode(content, BlockRole::Data, PLACE).map(drop);
         assert_eq!(found, Err(want), "{name}");
     }
-    assert!(Block::decode(raw(&many[1..], &[0], 1), BlockRole::Data).is_err(), "first shares");
+    assert!(
+        Block::decode(raw(&many[1..], &[0], 1), BlockRole::Data, PLACE).is_err(),
+        "first shares"
+    );
     let two = raw(&[(0, b"ab", 1), (0, b"ac", 1)], &[0, 7], 2);
-    assert!(Block::decode(two, BlockRole::Data).is_ok(), "a restart shares nothing");
+    assert!(Block::decode(two, BlockRole::Data, PLACE).is_ok(), "a restart shares nothing");
 }
 
 #[test]
@@ -258,7 +264,7 @@ fn an_index_holds_handles() {
     let block = |value: &[u8]| {
         let mut builder = BlockBuilder::new(1);
         builder.add(InternalKey::new(b"k", Trailer::OLDEST), value);
-        Block::decode(builder.finish().to_vec().into(), BlockRole::Index)
+        Block::decode(builder.finish().to_vec().into(), BlockRole::Index, PLACE)
     };
     let handle = BlockHandle { offset: 64, bytes: 100 };
     let mut bytes = Vec::new();
