@@ -11,11 +11,15 @@ use bytes::Bytes;
 use sievedb_format::{Corruption, InternalKey, Trailer};
 
 use super::{
-    BlockRole, Content, Entry, common_prefix,
+    BlockRole, Content, Entry,
     residence::{self, Residence, Slot},
-    restart_keys::RestartKeys,
+    search::Search,
 };
 use crate::handle::BlockHandle;
+
+/// Entries that a lookup compares because of their tags before it searches: more have the tag only if
+/// the key has many versions, or if somebody chose keys so.
+const TAGGED_COMPARED_MAX: usize = 8;
 
 /// A block in memory. A clone shares it.
 #[derive(Debug, Clone)]
@@ -24,7 +28,7 @@ pub(crate) struct Block(Arc<BlockInner>);
 /// What the clones of a block share.
 #[derive(Debug)]
 pub(crate) struct BlockInner {
-    restart_keys: RestartKeys,
+    search: Search,
     content: Content,
     residence: Residence,
     /// Where it lies in the table.
@@ -103,20 +107,11 @@ impl FoundValue<'_> {
     }
 }
 
-/// Where [`Block::lower_bound`] found its entry.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// The restart interval that holds the entry.
-    pub(super) restart: usize,
-    pub(super) entry: Entry,
-    /// Whether the entry is a version of the user key that was looked for.
-    is_same_user_key: bool,
-}
-
 impl Block {
     /// A block without entries.
     pub(crate) fn empty(role: BlockRole) -> Self {
-        Self::new(Content::empty(role), BlockHandle { offset: 0, bytes: 0 })
+        let nowhere = BlockHandle { offset: 0, bytes: 0 };
+        Self::new(Content::empty(role), Search::default(), nowhere)
     }
 
     /// Checks the content of the block that lies at `handle`; nothing later fails.
@@ -129,20 +124,15 @@ impl Block {
         role: BlockRole,
         handle: BlockHandle,
     ) -> Result<Self, Corruption> {
-        Content::decode(content, role).map(|content| Self::new(content, handle))
+        let (content, search) = Content::decode(content, role)?;
+        Ok(Self::new(content, search, handle))
     }
 
-    fn new(content: Content, handle: BlockHandle) -> Self {
-        let restart_keys = RestartKeys::new((0..content.restart_count()).map(|index| {
-            let entry = Entry::read(content.bytes(), content.restart(index));
-            &content.bytes()[entry.suffix]
-        }));
-        let slots = match content.role() {
-            BlockRole::Index => (0..content.restart_count()).map(|_| Slot::default()).collect(),
-            BlockRole::Data => Box::default(),
-        };
+    fn new(content: Content, search: Search, handle: BlockHandle) -> Self {
+        let below = if content.role() == BlockRole::Index { content.entries() } else { 0 };
+        let slots = (0..below).map(|_| Slot::default()).collect();
         let residence = Residence::default();
-        Self(Arc::new(BlockInner { restart_keys, content, residence, handle, slots }))
+        Self(Arc::new(BlockInner { search, content, residence, handle, slots }))
     }
 
     /// Lets lookups that come from `index` find the block in slot `at`, as long as the cache keeps it.
@@ -184,8 +174,7 @@ impl BlockInner {
 
     /// What a lookup reads first, but for the fields of the block itself.
     pub(super) fn first_read(&self) -> [usize; 2] {
-        let tail = &self.content.bytes()[self.content.entries_end()..];
-        [self.restart_keys.address(), tail.as_ptr().addr()]
+        [self.search.address(), self.content.bytes().as_ptr().addr()]
     }
 
     /// Where it lies in the table.
@@ -216,10 +205,26 @@ impl BlockInner {
         self.content().bytes().len()
     }
 
+    /// Where prefix, ends of entries, and entries start in the content.
+    pub(crate) fn places(&self) -> [usize; 3] {
+        self.content().layout().places()
+    }
+
+    /// What all user keys begin with.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        self.content().prefix()
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub(crate) fn entries(&self) -> usize {
+        self.content().entries()
+    }
+
     /// Bytes of memory that the block takes, a map's pages included.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<BlockInner>()
-            + self.restart_keys.memory_bytes()
+            + self.search.memory_bytes()
             + size_of_val(&*self.slots)
             + self.content_bytes()
     }
@@ -230,9 +235,9 @@ impl BlockInner {
         target: InternalKey<'_>,
         take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
     ) -> Option<T> {
-        let found = self.lower_bound(target).filter(|found| found.is_same_user_key)?;
-        let value = FoundValue { content: &self.content, place: found.entry.value.clone() };
-        Some(take(found.entry.trailer(), value))
+        let entry = self.find(target)?;
+        let value = FoundValue { content: &self.content, place: entry.value };
+        Some(take(entry.trailer, value))
     }
 
     /// The handle of the block below that holds the first entry at or behind `target`, if any.
@@ -242,102 +247,76 @@ impl BlockInner {
         self.position(target).map(|at| self.handle_at(at))
     }
 
-    /// Number of the entry of the block below that holds the first entry at or behind `target`, if any.
+    /// Number of the entry whose block below holds the first entry at or behind `target`, if any.
     ///
-    /// Only for indexes, each entry of which is a restart.
+    /// Only for indexes.
     #[inline]
     pub(crate) fn position(&self, target: InternalKey<'_>) -> Option<usize> {
         debug_assert_eq!(self.role(), BlockRole::Index);
-        let bytes = self.content.bytes();
-        let Range { start: mut before, end: mut behind } =
-            self.restart_keys.narrow(target.user_key);
-        while before < behind {
-            let middle = before.midpoint(behind);
-            let entry = Entry::read(bytes, self.content.restart(middle));
-            if is_before(&bytes[entry.suffix.clone()], &entry, target) {
-                before = middle + 1;
-            } else {
-                behind = middle;
-            }
-        }
-        (before < self.slots.len()).then_some(before)
+        Some(self.lower_bound(target)).filter(|at| *at < self.entries())
     }
 
     /// The handle of the block below entry `at` of an index.
     pub(crate) fn handle_at(&self, at: usize) -> BlockHandle {
-        let entry = Entry::read(self.content.bytes(), self.content.restart(at));
-        BlockHandle::decode(&self.content.bytes()[entry.value]).expect("decode checked the handles")
+        let value = self.content.entry(at).value;
+        BlockHandle::decode(&self.content.bytes()[value]).expect("decode checked the handles")
     }
 
-    /// The first entry at or behind `target`.
-    ///
-    /// Copies nothing. Within an interval, keys are not even put together: while all entries so
-    /// far are before the target, `matched`, the length of the last one's common prefix with the
-    /// target, tells by `shared` alone how most of the next ones compare.
+    /// The newest version of the target's user key at or behind the target.
     #[inline]
-    pub(super) fn lower_bound(&self, target: InternalKey<'_>) -> Option<Found> {
-        let Self { restart_keys, content, .. } = self;
-        let bytes = content.bytes();
-        let Range { start: mut before, end: mut behind } = restart_keys.narrow(target.user_key);
+    fn find(&self, target: InternalKey<'_>) -> Option<Entry> {
+        let Self { search, content, .. } = self;
+        let suffix = self.suffix(target.user_key).ok()?;
+        let is_same = |entry: &Entry| content.bytes()[entry.suffix.clone()] == *suffix;
+        let is_visible = |entry: &Entry| entry.trailer <= target.trailer;
+        if search.has_tags() {
+            let mut tagged = search.tagged(suffix).take_while(|index| *index < content.entries());
+            for index in tagged.by_ref().take(TAGGED_COMPARED_MAX) {
+                let entry = content.entry(index);
+                if is_same(&entry) && is_visible(&entry) {
+                    return Some(entry);
+                }
+            }
+            tagged.next()?;
+        }
+        let index = self.lower_bound(target);
+        let entry = (index < content.entries()).then(|| content.entry(index))?;
+        is_same(&entry).then_some(entry)
+    }
+
+    /// Number of the first entry at or behind `target`: that of entries if there is none.
+    #[inline]
+    pub(super) fn lower_bound(&self, target: InternalKey<'_>) -> usize {
+        let Self { search, content, .. } = self;
+        let suffix = match self.suffix(target.user_key) {
+            Ok(suffix) => suffix,
+            Err(Ordering::Greater) => return content.entries(),
+            Err(_) => return 0,
+        };
+        let Range { start: mut before, end: mut behind } = search.narrow(suffix, content.entries());
         while before < behind {
             let middle = before.midpoint(behind);
-            let entry = Entry::read(bytes, content.restart(middle));
-            if is_before(&bytes[entry.suffix.clone()], &entry, target) {
+            let entry = content.entry(middle);
+            let is_before = match content.bytes()[entry.suffix].cmp(suffix) {
+                Ordering::Less => true,
+                Ordering::Equal => entry.trailer > target.trailer,
+                Ordering::Greater => false,
+            };
+            if is_before {
                 before = middle + 1;
             } else {
                 behind = middle;
             }
         }
-        // `before` is now the number of restarts before the target.
-        if before > 0 {
-            let (restart, mut matched) = (before - 1, 0);
-            let mut offset = content.restart(restart);
-            let end = content.interval_end(restart);
-            while offset < end {
-                let entry = Entry::read(bytes, offset);
-                let is_behind = |is_same_user_key| {
-                    Some(Found { restart, entry: entry.clone(), is_same_user_key })
-                };
-                match entry.shared.cmp(&matched) {
-                    // It differs from the target where the one before does.
-                    Ordering::Greater => {}
-                    // It is above the one before within the prefix of the target.
-                    Ordering::Less => return is_behind(false),
-                    Ordering::Equal => {
-                        let suffix = &bytes[entry.suffix.clone()];
-                        let rest = &target.user_key[matched..];
-                        let common = common_prefix(suffix, rest);
-                        if common == rest.len() {
-                            if common < suffix.len() {
-                                return is_behind(false);
-                            }
-                            if entry.trailer() <= target.trailer {
-                                return is_behind(true);
-                            }
-                        } else if common < suffix.len() && suffix[common] > rest[common] {
-                            return is_behind(false);
-                        }
-                        matched += common;
-                    }
-                }
-                offset = entry.value.end;
-            }
-        }
-        if before == content.restart_count() {
-            return None;
-        }
-        let entry = Entry::read(bytes, content.restart(before));
-        let is_same_user_key = bytes[entry.suffix.clone()] == *target.user_key;
-        Some(Found { restart: before, entry, is_same_user_key })
+        before
     }
-}
 
-/// Whether an entry at a restart, whose `suffix` is its user key, is before `target`.
-#[inline]
-fn is_before(suffix: &[u8], entry: &Entry, target: InternalKey<'_>) -> bool {
-    match suffix.cmp(target.user_key) {
-        Ordering::Less => true,
-        Ordering::Equal => entry.trailer() > target.trailer,
-        Ordering::Greater => false,
+    /// What follows the prefix of all entries in a user key, or how one compares with all entries.
+    #[inline]
+    fn suffix<'k>(&self, user_key: &'k [u8]) -> Result<&'k [u8], Ordering> {
+        let Self { search, content, .. } = self;
+        let prefix = search.prefix().unwrap_or_else(|| content.prefix());
+        // A user key that ends within the prefix is before all that go on.
+        user_key.strip_prefix(prefix).ok_or_else(|| user_key.cmp(prefix))
     }
 }
