@@ -87,6 +87,13 @@ impl Trailer {
         Self(sequence << 8 | kind as u64)
     }
 
+    /// The trailer that is this number: `sequence << 8 | kind`. For fields that were checked.
+    #[inline]
+    #[must_use]
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
     /// Sorts before every version that a reader at `sequence` may see, and behind all newer ones.
     ///
     /// For comparison only: it has no [`kind`](Self::kind).

@@ -171,12 +171,14 @@ fn describe_block(
         BlockRole::Data => "entry",
         BlockRole::Index => "separator",
     };
-    let content_bytes = block.content_bytes() as u64;
+    let [prefix_at, ends_at, entries_at] = block.places().map(|at| at as u64);
+    annotation.field(place(0..prefix_at), "entries", block.entries());
+    annotation.field(place(prefix_at..ends_at), "prefix", printable(block.prefix()));
+    annotation.field(place(ends_at..entries_at), "ends", "");
     let mut cursor = BlockCursor::new(block);
     cursor.seek_to_first();
-    let mut from = 0;
     while let Some(key) = cursor.key() {
-        let to = cursor.entry_end() as u64;
+        let Range { start, end } = cursor.place();
         let value = match cursor.role() {
             BlockRole::Data => printable(&cursor.value()),
             BlockRole::Index => cursor.handle().map_or_else(String::new, |it| it.to_string()),
@@ -186,11 +188,9 @@ fn describe_block(
             trailer => format!("@{} {:?}", trailer.sequence(), trailer.kind()),
         };
         let meaning = format!("{} {version} -> {value}", printable(key.user_key));
-        annotation.field(place(from..to), name, meaning);
-        from = to;
+        annotation.field(place(start as u64..end as u64), name, meaning);
         cursor.next();
     }
-    annotation.field(place(from..content_bytes), "restarts", cursor.restarts());
     describe_trailer(bytes, type_byte, annotation);
 }
 

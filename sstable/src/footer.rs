@@ -12,7 +12,7 @@
 //! | 16     | 8     | `salt`        | random number that each block checksum covers             |
 //! | 24     | 8     | `file_id`     | number in the file's name                                 |
 //! | 32     | 16    | `store_id`    | random number of the store                                |
-//! | 48     | 4     | `version`     | version of the table format, 1                            |
+//! | 48     | 4     | `version`     | version of the table format, 2                            |
 //! | 52     | 4     | `checksum`    | CRC-32 of the list and the 52 bytes before this           |
 //! | 56     | 8     | `magic`       | `SieveEnd`                                                |
 //!
@@ -49,7 +49,7 @@ const ENTRY_BYTES: usize = 18;
 /// Every kind once: caps what is read before its checksum is known.
 const LIST_BYTES_MAX: usize = ENTRY_BYTES * u8::MAX as usize;
 const CHECKED_TAIL_BYTES: usize = 52;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"SieveEnd";
 const FLAG_REQUIRED: u8 = 1;
 
@@ -384,12 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_refused() {
-        let mut bytes = file(&footer());
-        let at = bytes.len() - TAIL_BYTES + 48;
-        bytes[at] = 2;
-        let what = "version of the table format";
-        let want = Corruption::Unsupported { what, value: 2 };
-        assert_eq!(cause(Footer::read(&sealed(bytes))), want);
+    fn another_version_is_refused() {
+        for other in [VERSION - 1, VERSION + 1] {
+            let mut bytes = file(&footer());
+            let at = bytes.len() - TAIL_BYTES + 48;
+            bytes[at] = other as u8;
+            let what = "version of the table format";
+            let want = Corruption::Unsupported { what, value: other.into() };
+            assert_eq!(cause(Footer::read(&sealed(bytes))), want);
+        }
     }
 }

@@ -22,8 +22,7 @@
 //! separator of a partition's last entry. A table with one partition has no second level: that
 //! partition is its top index. The properties tell the number of levels, 1 or 2.
 //!
-//! Every index entry is a restart, because a search needs few more than the logarithm of them, and
-//! index blocks are not compressed, because they are read more often than all others.
+//! Index blocks are not compressed, because they are read more often than all others.
 
 use std::io;
 
@@ -34,8 +33,6 @@ use crate::{
     handle::BlockHandle,
 };
 
-const RESTART_INTERVAL: usize = 1;
-
 /// Collects the entries of an index.
 #[derive(Debug)]
 pub(crate) struct IndexBuilder {
@@ -43,9 +40,22 @@ pub(crate) struct IndexBuilder {
     partition: BlockBuilder,
     top: BlockBuilder,
     partitions: u64,
-    separator: Vec<u8>,
-    separator_trailer: Trailer,
+    /// Of the last entry of the partition.
+    separator: Separator,
     handle: Vec<u8>,
+}
+
+/// What is at or behind all keys of a block and before all of the next.
+#[derive(Debug)]
+struct Separator {
+    user_key: Vec<u8>,
+    trailer: Trailer,
+}
+
+impl Separator {
+    fn key(&self) -> InternalKey<'_> {
+        InternalKey::new(&self.user_key, self.trailer)
+    }
 }
 
 impl IndexBuilder {
@@ -53,11 +63,10 @@ impl IndexBuilder {
     pub(crate) fn new(partition_bytes: usize) -> Self {
         Self {
             partition_bytes,
-            partition: BlockBuilder::new(RESTART_INTERVAL),
-            top: BlockBuilder::new(RESTART_INTERVAL),
+            partition: BlockBuilder::new(),
+            top: BlockBuilder::new(),
             partitions: 0,
-            separator: Vec::new(),
-            separator_trailer: Trailer::OLDEST,
+            separator: Separator { user_key: Vec::new(), trailer: Trailer::OLDEST },
             handle: Vec::new(),
         }
     }
@@ -78,15 +87,15 @@ impl IndexBuilder {
     ) -> io::Result<()> {
         self.handle.clear();
         handle.encode(&mut self.handle);
-        let with_this = self.partition.content_bytes_with(last, &self.handle);
+        let separator = separate(last, next);
+        let with_this = self.partition.content_bytes_max_with(separator.key(), &self.handle);
         if !self.partition.is_empty() && with_this > self.partition_bytes {
             self.end_partition(write)?;
             self.handle.clear();
             handle.encode(&mut self.handle);
         }
-        self.separator_trailer = separate(last, next, &mut self.separator);
-        let separator = InternalKey::new(&self.separator, self.separator_trailer);
-        self.partition.add(separator, &self.handle);
+        self.partition.add(separator.key(), &self.handle);
+        self.separator = separator;
         Ok(())
     }
 
@@ -96,8 +105,8 @@ impl IndexBuilder {
     ) -> io::Result<()> {
         self.handle.clear();
         write(self.partition.finish())?.encode(&mut self.handle);
-        let separator = InternalKey::new(&self.separator, self.separator_trailer);
-        if u32::try_from(self.top.content_bytes_with(separator, &self.handle)).is_err() {
+        let separator = self.separator.key();
+        if u32::try_from(self.top.content_bytes_max_with(separator, &self.handle)).is_err() {
             // Takes gigabytes of keys of the greatest length.
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the index is too long"));
         }
@@ -130,27 +139,21 @@ impl IndexBuilder {
 
     /// Bytes that [`finish`](Self::finish) would write now, about.
     pub(crate) fn pending_bytes(&self) -> usize {
-        self.partition.content_bytes() + self.top.content_bytes()
+        self.partition.content_bytes_max() + self.top.content_bytes_max()
     }
 }
 
-/// Puts the user key of the separator between `last` and `next` into `separator`, and returns the
-/// trailer.
-fn separate(
-    last: InternalKey<'_>,
-    next: Option<InternalKey<'_>>,
-    separator: &mut Vec<u8>,
-) -> Trailer {
-    separator.clear();
-    separator.extend_from_slice(last.user_key);
-    let Some(next) = next else {
-        return Trailer::OLDEST;
-    };
-    if last.user_key == next.user_key {
-        return last.trailer;
+/// The separator between `last` and `next`.
+fn separate(last: InternalKey<'_>, next: Option<InternalKey<'_>>) -> Separator {
+    let mut user_key = last.user_key.to_vec();
+    match next {
+        Some(next) if last.user_key == next.user_key => {
+            return Separator { user_key, trailer: last.trailer };
+        }
+        Some(next) => shorten(&mut user_key, next.user_key),
+        None => {}
     }
-    shorten(separator, next.user_key);
-    Trailer::OLDEST
+    Separator { user_key, trailer: Trailer::OLDEST }
 }
 
 /// Replaces `key` by the shortest user key that is at or behind it and before `next`.
@@ -214,7 +217,6 @@ mod tests {
             );
         }
         let trailers = [9, 5].map(|sequence| Trailer::new(sequence, Kind::Put));
-        let mut separator = Vec::new();
         let pairs = keys.iter().flat_map(|last| keys.iter().map(move |next| (last, next)));
         for (last, next) in pairs {
             let [newer, older] = trailers;
@@ -222,8 +224,8 @@ mod tests {
             if last >= next {
                 continue;
             }
-            let trailer = separate(last, Some(next), &mut separator);
-            let separator = InternalKey::new(&separator, trailer);
+            let separator = separate(last, Some(next));
+            let separator = separator.key();
             assert!(last <= separator && separator < next, "{last:?} {separator:?} {next:?}");
             assert!(separator.user_key.len() <= last.user_key.len().max(next.user_key.len()));
         }

@@ -4,12 +4,10 @@ use std::{error, fmt, ops::RangeInclusive};
 
 use sievedb_filter::{FilterKind, range_filter::BITS_PER_KEY_MIN};
 
-use crate::{block::RESTART_INTERVAL_MAX, prefix_extractor::PrefixExtractor};
+use crate::prefix_extractor::PrefixExtractor;
 
 /// Default of [`TableOptions::block_bytes`]: 4 KiB, a page.
 pub const DEFAULT_BLOCK_BYTES: usize = 4 << 10;
-/// Default of [`TableOptions::restart_interval`].
-pub const DEFAULT_RESTART_INTERVAL: usize = 16;
 /// Default of [`TableOptions::filter_bits_per_key`]: about 1 % of false positives.
 pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 /// Default of [`TableOptions::index_partition_bytes`]: 16 KiB.
@@ -34,7 +32,6 @@ pub enum Compression {
 #[must_use]
 pub struct TableOptions {
     pub(crate) block_bytes: usize,
-    pub(crate) restart_interval: usize,
     pub(crate) compression: Compression,
     pub(crate) filter_kind: FilterKind,
     pub(crate) filter_bits_per_key: f64,
@@ -48,7 +45,6 @@ impl Default for TableOptions {
     fn default() -> Self {
         Self {
             block_bytes: DEFAULT_BLOCK_BYTES,
-            restart_interval: DEFAULT_RESTART_INTERVAL,
             compression: Compression::default(),
             filter_kind: FilterKind::BlockedBloom,
             filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
@@ -74,17 +70,6 @@ impl TableOptions {
     /// From 1 KiB to 1 MiB; default [`DEFAULT_BLOCK_BYTES`].
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
-        self
-    }
-
-    /// Every how many entries of a data block one is stored with its whole key.
-    ///
-    /// A lookup decodes half as many entries on average; a larger interval saves bytes where
-    /// neighbouring keys begin alike.
-    ///
-    /// From 1 to [`RESTART_INTERVAL_MAX`]; default [`DEFAULT_RESTART_INTERVAL`].
-    pub fn restart_interval(mut self, entries: usize) -> Self {
-        self.restart_interval = entries;
         self
     }
 
@@ -160,11 +145,6 @@ impl TableOptions {
         let (size, bits) = ("from 1 KiB to 1 MiB", "0, or from 0.001 to 40");
         let checks = [
             (BLOCK_BYTES.contains(&self.block_bytes), "block_bytes", size),
-            (
-                (1..=RESTART_INTERVAL_MAX).contains(&self.restart_interval),
-                "restart_interval",
-                "from 1 to 256",
-            ),
             (bits_ok(self.filter_bits_per_key), "filter_bits_per_key", bits),
             (bits_ok(self.prefix_filter_bits_per_key), "prefix_filter_bits_per_key", bits),
             (range_bits_ok, "range_filter_bits_per_key", "0, or from 4 to 40"),
@@ -211,8 +191,8 @@ mod tests {
         let new = TableOptions::new;
         assert_eq!(new().validate(), Ok(()));
         let ends = [
-            new().block_bytes(1 << 10).restart_interval(1).filter_bits_per_key(0.0),
-            new().block_bytes(1 << 20).restart_interval(256).filter_bits_per_key(40.0),
+            new().block_bytes(1 << 10).filter_bits_per_key(0.0),
+            new().block_bytes(1 << 20).filter_bits_per_key(40.0),
         ];
         for options in ends {
             assert_eq!(options.validate(), Ok(()), "{options:?}");
@@ -220,8 +200,6 @@ mod tests {
         let cases = [
             ("block_bytes", new().block_bytes(1023)),
             ("block_bytes", new().block_bytes((1 << 20) + 1)),
-            ("restart_interval", new().restart_interval(0)),
-            ("restart_interval", new().restart_interval(257)),
             ("filter_bits_per_key", new().filter_bits_per_key(-1.0)),
             ("filter_bits_per_key", new().filter_bits_per_key(0.0001)),
             ("filter_bits_per_key", new().filter_bits_per_key(40.1)),

@@ -23,7 +23,7 @@
 //! | 14     | `data_blocks`           | varint                                                   |
 //! | 15     | `index_partitions`      | varint; 0 if the index has one level                     |
 //! | 16     | `block_bytes`           | varint; option that the table was built with             |
-//! | 17     | `restart_interval`      | varint; option                                           |
+//! | 17     | `content_bytes`         | varint; contents of all data blocks, before compression  |
 //! | 18     | `compression`           | 1 byte; option: 0 none, 1 LZ4                            |
 //! | 19     | `filter_millibits`      | varint; option: thousandths of a bit per key             |
 //! | 20     | `index_partition_bytes` | varint; option                                           |
@@ -68,7 +68,7 @@ const NAMES: [&str; 22] = [
     "data_blocks",
     "index_partitions",
     "block_bytes",
-    "restart_interval",
+    "content_bytes",
     "compression",
     "filter_millibits",
     "index_partition_bytes",
@@ -114,8 +114,8 @@ pub struct TableProperties {
     pub index_partitions: u64,
     /// [`TableOptions::block_bytes`] of the writer.
     pub block_bytes: u64,
-    /// [`TableOptions::restart_interval`] of the writer.
-    pub restart_interval: u64,
+    /// Bytes of the contents of all data blocks, before compression.
+    pub content_bytes: u64,
     /// [`TableOptions::compression`] of the writer, as its byte: 0 none, 1 LZ4.
     pub compression: u8,
     /// [`TableOptions::filter_bits_per_key`] of the writer, in thousandths.
@@ -154,7 +154,6 @@ impl TableProperties {
     pub(crate) fn new(options: &TableOptions) -> Self {
         Self {
             block_bytes: options.block_bytes as u64,
-            restart_interval: options.restart_interval as u64,
             compression: match options.compression {
                 Compression::None => 0,
                 Compression::Lz4 => 1,
@@ -237,7 +236,7 @@ impl TableProperties {
             Some(Field::varint(14, self.data_blocks)),
             Some(Field::varint(15, self.index_partitions)),
             Some(Field::varint(16, self.block_bytes)),
-            Some(Field::varint(17, self.restart_interval)),
+            Some(Field::varint(17, self.content_bytes)),
             Some(Field::varint(18, self.compression.into())),
             Some(Field::varint(19, self.filter_millibits)),
             Some(Field::varint(20, self.index_partition_bytes)),
@@ -326,7 +325,7 @@ impl TableProperties {
             14 => self.data_blocks = field.varint(what)?,
             15 => self.index_partitions = field.varint(what)?,
             16 => self.block_bytes = field.varint(what)?,
-            17 => self.restart_interval = field.varint(what)?,
+            17 => self.content_bytes = field.varint(what)?,
             18 => self.compression = field.u8(what)?,
             19 => self.filter_millibits = field.varint(what)?,
             20 => self.index_partition_bytes = field.varint(what)?,

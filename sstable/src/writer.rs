@@ -105,7 +105,7 @@ impl<S: TableSink> TableWriter<S> {
             out,
             identity,
             sealer: Sealer::new(salt, options.compression),
-            data: BlockBuilder::new(options.restart_interval),
+            data: BlockBuilder::new(),
             index: IndexBuilder::new(options.index_partition_bytes),
             last: None,
             filter_keys: FilterKeys::new(&options, &identity),
@@ -138,7 +138,7 @@ impl<S: TableSink> TableWriter<S> {
             }
             None => true,
         };
-        let is_full = self.data.content_bytes_with(key, value) > self.options.block_bytes;
+        let is_full = self.data.content_bytes_max_with(key, value) > self.options.block_bytes;
         if is_full && !self.data.is_empty() {
             self.end_data_block(Some(key))?;
         }
@@ -198,7 +198,7 @@ impl<S: TableSink> TableWriter<S> {
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         let filter_bits = self.filter_keys.filter_bits();
-        let pending = self.data.content_bytes() + self.index.pending_bytes() + TAIL_BYTES;
+        let pending = self.data.content_bytes_max() + self.index.pending_bytes() + TAIL_BYTES;
         self.out.offset() + pending as u64 + (filter_bits / 8.0).ceil() as u64
     }
 
@@ -273,6 +273,7 @@ impl<S: TableSink> TableWriter<S> {
         let Self { out, sealer, data, index, properties, last, .. } = self;
         let content = data.finish();
         properties.data_blocks += 1;
+        properties.content_bytes += content.len() as u64;
         note_content(properties, content);
         let offset = out.offset();
         let (stored, trailer) = sealer.seal(offset, content);

@@ -97,4 +97,8 @@ impl Fs for NoFolderSync {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.disk.lock(path)
     }
+
+    fn random_u64(&self) -> io::Result<u64> {
+        self.disk.random_u64()
+    }
 }

@@ -54,8 +54,8 @@ struct Kill<'a> {
 impl Kill<'_> {
     /// The number of states that were checked; 0 if the workload ends before the kill.
     fn run(&self) -> Result<usize, String> {
-        let disk = Arc::new(MemoryFs::new());
         let Self { workload, call, seed } = self;
+        let disk = Arc::new(MemoryFs::with_seed(*seed));
         guarded(|| self.story(&disk)).map_err(|text| {
             let trace = disk.trace(disk.operations(), &Loss::Nothing);
             format!(

@@ -15,6 +15,9 @@ pub(crate) const PERCENTS: [u64; 4] = [100, 50, 25, 10];
 /// Most data-block requests over those that the planner predicts.
 const PREDICTION_FACTOR: f64 = 1.1;
 
+/// Fewest lookups whose CPU times are compared: those of fewer say as much of what else the machine does.
+const LOOKUPS_TIMED: u64 = 100_000;
+
 /// The store is at rest when nothing has changed for so long.
 const REST: Duration = Duration::from_millis(300);
 
@@ -98,7 +101,9 @@ impl Step {
             ),
             (found > without, format!("{found:.5} data-block requests, {without:.5} without")),
             (
-                *filter_memory_bytes > 0 && self.cpu_ns > without_ns,
+                *filter_memory_bytes > 0
+                    && self.lookups >= LOOKUPS_TIMED
+                    && self.cpu_ns > without_ns,
                 format!("{:.0} ns of CPU time, {without_ns:.0} ns without filters", self.cpu_ns),
             ),
         ];

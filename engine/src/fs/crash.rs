@@ -23,6 +23,7 @@ use super::{
     disk::{Disk, NameId, Node, ROOT},
     image::{Fate, Image},
     journal::{Change, Record},
+    random::SplitMix64,
 };
 
 /// Which of the operations that no sync covers a crash takes.
@@ -177,7 +178,7 @@ fn enter<'a>(nodes: &mut [Option<&'a Node>], change: &'a Change) {
 
 /// A fresh disk with what the names reach.
 fn rebuild(old: &Disk, nodes: &[Option<&Node>], images: &mut [Image]) -> Disk {
-    let mut disk = Disk::with_capacity(1 + nodes.iter().flatten().count());
+    let mut disk = Disk::with_capacity(1 + nodes.iter().flatten().count(), old.random.clone());
     let mut new_names: Vec<Option<NameId>> = vec![None; nodes.len()];
     new_names[ROOT] = Some(ROOT);
     // A folder comes before what is in it, so its fate is known by then.
@@ -193,25 +194,4 @@ fn rebuild(old: &Disk, nodes: &[Option<&Node>], images: &mut [Image]) -> Disk {
         new_names[name] = Some(disk.add_base(path.clone(), folder, node));
     }
     disk
-}
-
-/// A small generator of random numbers: each crash needs a few hundred, and the same ones again.
-///
-/// Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
-pub(super) struct SplitMix64(pub(super) u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`, which is not 0.
-    pub(super) fn below(&mut self, bound: usize) -> usize {
-        // The remainder is below `bound`, so it fits; its bias does not matter here.
-        (self.next() % bound as u64) as usize
-    }
 }

@@ -13,6 +13,7 @@ use super::{
     Operation,
     disk_file::File,
     journal::{Change, Record},
+    random::SplitMix64,
 };
 
 /// Index into [`Disk::names`]; a parent's is smaller than its child's.
@@ -53,17 +54,12 @@ pub(super) struct Disk {
     pub(super) journal: Vec<Record>,
     /// Number of files that ever were, each of which has a number below it.
     pub(super) file_count: usize,
-}
-
-impl Default for Disk {
-    fn default() -> Self {
-        Self::with_capacity(1)
-    }
+    pub(super) random: SplitMix64,
 }
 
 impl Disk {
     /// Only the root, with room for `names` names.
-    pub(super) fn with_capacity(names: usize) -> Self {
+    pub(super) fn with_capacity(names: usize, random: SplitMix64) -> Self {
         let mut disk = Self {
             names: Vec::with_capacity(names),
             ids: HashMap::with_capacity(names),
@@ -71,6 +67,7 @@ impl Disk {
             live: Vec::with_capacity(names),
             journal: Vec::new(),
             file_count: 0,
+            random,
         };
         disk.add_base("".into(), ROOT, Node::Folder);
         disk

@@ -133,6 +133,11 @@ impl Fs for FaultFs {
         self.check(Call::Lock, path)?;
         self.inner.lock(path)
     }
+
+    /// Is never made to fail.
+    fn random_u64(&self) -> io::Result<u64> {
+        self.inner.random_u64()
+    }
 }
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::{mem, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{crash::SplitMix64, disk::Disk, disk_file::File};
+use super::{disk::Disk, disk_file::File, random::SplitMix64};
 
 /// The unit that a disk writes whole or not at all, in bytes.
 const SECTOR_BYTES: usize = 512;

@@ -23,22 +23,33 @@ use super::{
     disk::{Disk, Node},
     disk_file::DiskAppend,
     journal::Change,
+    random::SplitMix64,
 };
 
 /// A disk in memory that can be cut from power after every operation.
 ///
 /// Handles keep working on the disk they came from, also after [`crash`](Self::crash), which makes
 /// another one.
-#[derive(Default)]
 pub struct MemoryFs {
     pub(super) disk: Arc<Mutex<Disk>>,
 }
 
 impl MemoryFs {
-    /// An empty disk with an empty journal.
+    /// An empty disk with an empty journal. Its random numbers are those of
+    /// [`with_seed`](Self::with_seed) of 0.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self::with_seed(0)
+    }
+
+    /// The same with other random numbers ([`Fs::random_u64`]).
+    ///
+    /// They follow from the seed, and go on after a crash: what happens to a store on this disk can be
+    /// repeated, and two disks need two seeds if their stores must not be taken for each other.
+    #[must_use]
+    pub fn with_seed(seed: u64) -> Self {
+        let disk = Disk::with_capacity(1, SplitMix64(seed));
+        Self { disk: Arc::new(Mutex::new(disk)) }
     }
 
     /// Number of operations in the journal.
@@ -93,6 +104,12 @@ impl MemoryFs {
     /// held, such as the bytes of unlinked files.
     pub fn settle(&self) {
         self.disk.lock().settle();
+    }
+}
+
+impl Default for MemoryFs {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -179,5 +196,9 @@ impl Fs for MemoryFs {
         };
         let lock = file.lock().ok_or(io::ErrorKind::WouldBlock)?;
         Ok(Box::new(lock))
+    }
+
+    fn random_u64(&self) -> io::Result<u64> {
+        Ok(self.disk.lock().random.next())
     }
 }

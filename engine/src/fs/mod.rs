@@ -42,6 +42,7 @@ mod fault_plan;
 mod image;
 mod journal;
 mod memory;
+mod random;
 mod real;
 #[cfg(test)]
 mod tests;
@@ -114,6 +115,14 @@ pub trait Fs: Debug + Send + Sync {
     /// Locks the file `path`, which is created if missing. `WouldBlock` if it is locked already, by
     /// another process or by this one. Drop unlocks, and so does the end of the process.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// A random number: store ids, salts of tables and the seed of the key hash are made of them.
+    ///
+    /// From the operating system, unless the implementation has its own: nobody outside should be able to
+    /// tell the next one, or he could choose keys that collide in filters.
+    fn random_u64(&self) -> io::Result<u64> {
+        getrandom::u64().map_err(io::Error::other)
+    }
 }
 
 /// A new file that grows at its end.

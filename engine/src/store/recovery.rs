@@ -75,7 +75,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
     let files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
     let Some(loaded) = load(fs, folder)? else {
-        return fresh(folder, &files, names.clone(), memory);
+        return fresh(fs, folder, &files, names.clone(), memory);
     };
     let mut log = LogState::new(options, &loaded.state, &memory);
     let named: Vec<_> = loaded.state.logs.iter().copied().collect();
@@ -101,15 +101,16 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
 
 /// A folder without `CURRENT`: new, or left by a creation that did not end.
 fn fresh(
+    fs: &dyn Fs,
     folder: &Path,
     files: &[FileName<'_>],
     names: Vec<String>,
     memory: Arc<MemoryAccount>,
 ) -> Result<Recovered> {
-    let random = |error| Error::io("draw random numbers for", folder, std::io::Error::other(error));
-    let store_id = u128::from(getrandom::u64().map_err(random)?) << 64
-        | u128::from(getrandom::u64().map_err(random)?);
-    let state = ManifestState::new(store_id, getrandom::u64().map_err(random)?);
+    let random =
+        || fs.random_u64().map_err(|error| Error::io("draw random numbers for", folder, error));
+    let store_id = u128::from(random()?) << 64 | u128::from(random()?);
+    let state = ManifestState::new(store_id, random()?);
     let next_file_id = above_all(files).max(state.next_file_id);
     let (edit, memtables) = (VersionEdit::default(), BTreeMap::new());
     Ok(Recovered { state, edit, memtables, last_sequence: 0, next_file_id, names, memory })

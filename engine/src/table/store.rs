@@ -120,9 +120,10 @@ impl TableStore {
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-        let salt = getrandom::u64().map_err(|error| {
-            Error::io("draw a random number for", &path, io::Error::other(error))
-        })?;
+        let salt = self
+            .fs
+            .random_u64()
+            .map_err(|error| Error::io("draw a random number for", &path, error))?;
         let writer = TableWriter::new(
             FileSink(Arc::clone(&file)),
             TableIdentity { store_id: self.store_id, file_id: id, salt, hash_seed: self.hash_seed },

@@ -5,76 +5,57 @@ use std::ops::Range;
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer};
 
-use super::{Block, BlockRole, Entry};
+use super::{Block, BlockRole};
 use crate::handle::BlockHandle;
 
 /// A place in a block, or none.
 ///
-/// A step forward decodes one entry. A step backward needs the entries from the restart before, so
-/// the cursor remembers those of one interval: an interval is decoded once for all its steps.
+/// A step decodes one entry, in both directions alike: an entry starts where the one before ends, and
+/// all ends can be told.
 #[derive(Debug)]
 pub(crate) struct BlockCursor {
     block: Block,
-    /// The interval of the current entry, and the entry's number in it; `None` if unpositioned.
-    place: Option<Place>,
+    /// The number of the current entry; that of all entries if unpositioned.
+    index: usize,
+    /// Starts with the prefix of the block.
     user_key: Vec<u8>,
     trailer: Trailer,
-    value: Range<usize>,
-    interval: Interval,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    restart: usize,
-    index: usize,
-}
-
-/// The entries of one interval.
-#[derive(Debug, Default)]
-struct Interval {
-    /// Which one; `None` if nothing is remembered.
-    restart: Option<usize>,
-    /// Their user keys, one behind the other.
-    user_keys: Vec<u8>,
-    entries: Vec<Remembered>,
-}
-
-#[derive(Debug)]
-struct Remembered {
-    /// Where the user key ends in `user_keys`; it starts where the one before ends.
-    user_key_end: usize,
-    trailer: Trailer,
+    /// Where the current entry starts; it ends with the value.
+    start: usize,
     value: Range<usize>,
 }
 
 impl BlockCursor {
     /// An unpositioned cursor.
     pub(crate) fn new(block: Block) -> Self {
-        Self {
-            block,
-            place: None,
+        let mut cursor = Self {
+            block: Block::empty(block.role()),
+            index: 0,
             user_key: Vec::new(),
             trailer: Trailer::OLDEST,
+            start: 0,
             value: 0..0,
-            interval: Interval::default(),
-        }
+        };
+        cursor.enter(block);
+        cursor
     }
 
     /// Goes over to another block, unpositioned, and keeps the buffers.
     pub(crate) fn enter(&mut self, block: Block) {
         self.block = block;
-        self.place = None;
-        self.interval.restart = None;
+        self.user_key.clear();
+        self.user_key.extend_from_slice(self.block.content().prefix());
+        self.unposition();
     }
 
     /// The current key; `None` if unpositioned.
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
-        self.place.map(|_| InternalKey::new(&self.user_key, self.trailer))
+        self.is_positioned().then(|| InternalKey::new(&self.user_key, self.trailer))
     }
 
     /// Whether there is a current entry.
     pub(crate) fn is_positioned(&self) -> bool {
-        self.place.is_some()
+        self.index < self.block.entries()
     }
 
     /// The current value, shared with the block. Only when positioned.
@@ -85,18 +66,14 @@ impl BlockCursor {
 
     /// The current value of an index, decoded; `None` if unpositioned.
     pub(crate) fn handle(&self) -> Option<BlockHandle> {
-        let value = self.place.map(|_| &self.block.content().bytes()[self.value.clone()])?;
+        let value = self.is_positioned().then(|| self.value.clone())?;
+        let value = &self.block.content().bytes()[value];
         Some(BlockHandle::decode(value).expect("Block::decode checked the handles of an index"))
     }
 
-    /// Where the current entry ends in the content. Only when positioned.
-    pub(crate) fn entry_end(&self) -> usize {
-        self.value.end
-    }
-
-    /// Number of restarts.
-    pub(crate) fn restarts(&self) -> usize {
-        self.block.content().restart_count()
+    /// Where the current entry lies in the content. Only when positioned.
+    pub(crate) fn place(&self) -> Range<usize> {
+        self.start..self.value.end
     }
 
     /// What the entries are.
@@ -106,139 +83,80 @@ impl BlockCursor {
 
     /// Leaves the entry.
     pub(crate) fn unposition(&mut self) {
-        self.place = None;
+        self.index = self.block.entries();
     }
 
     /// Goes to the first entry.
     pub(crate) fn seek_to_first(&mut self) {
-        if self.block.content().restart_count() == 0 {
-            return self.unposition();
-        }
-        self.enter_interval(0);
+        self.go_to(0);
     }
 
     /// Goes to the last entry.
     pub(crate) fn seek_to_last(&mut self) {
-        let Some(restart) = self.block.content().restart_count().checked_sub(1) else {
-            return self.unposition();
-        };
-        self.go_to_end_of(restart);
+        match self.block.entries().checked_sub(1) {
+            Some(last) => self.go_to(last),
+            None => self.unposition(),
+        }
     }
 
     /// Goes to the first entry at or behind `target`.
     pub(crate) fn seek(&mut self, target: InternalKey<'_>) {
-        let Some(found) = self.block.lower_bound(target) else {
-            return self.unposition();
-        };
-        // Only now is the key put together, from its restart on.
-        self.enter_interval(found.restart);
-        while self.value.start < found.entry.value.start {
-            self.step();
-        }
+        self.go_to(self.block.lower_bound(target));
     }
 
     /// Goes to the last entry before `target`.
     pub(crate) fn seek_before(&mut self, target: InternalKey<'_>) {
-        self.seek(target);
-        if self.is_positioned() {
-            self.prev();
-        } else {
-            self.seek_to_last();
+        match self.block.lower_bound(target).checked_sub(1) {
+            Some(before) => self.go_to(before),
+            None => self.unposition(),
         }
     }
 
     /// Goes to the next entry, or leaves the block. Only when positioned.
+    #[inline]
     pub(crate) fn next(&mut self) {
         debug_assert!(self.is_positioned());
-        if self.entry_end() == self.block.content().entries_end() {
-            return self.unposition();
+        self.index += 1;
+        if self.is_positioned() {
+            let content = self.block.content();
+            let end = content.layout().end(content.bytes(), self.index);
+            self.apply(self.value.end, end);
         }
-        self.step();
     }
 
     /// Goes to the entry before, or leaves the block. Only when positioned.
+    #[inline]
     pub(crate) fn prev(&mut self) {
-        let Some(Place { restart, index }) = self.place else {
-            debug_assert!(false, "prev of an unpositioned cursor");
-            return;
+        debug_assert!(self.is_positioned());
+        let Some(before) = self.index.checked_sub(1) else {
+            return self.unposition();
         };
-        match (index.checked_sub(1), restart.checked_sub(1)) {
-            (Some(index), _) => {
-                self.remember(restart);
-                self.recall(index);
-            }
-            (None, Some(restart)) => self.go_to_end_of(restart),
-            (None, None) => self.unposition(),
-        }
-    }
-
-    /// Goes to the first entry of an interval.
-    fn enter_interval(&mut self, restart: usize) {
+        self.index = before;
         let content = self.block.content();
-        self.user_key.clear();
-        self.apply(Entry::read(content.bytes(), content.restart(restart)));
-        self.place = Some(Place { restart, index: 0 });
+        let start = content.layout().start(content.bytes(), before);
+        self.apply(start, self.start);
     }
 
-    /// Goes to the entry behind the current one, which is not the last.
-    fn step(&mut self) {
-        let offset = self.entry_end();
-        let place = self.place.as_mut().expect("only a positioned cursor steps");
-        if offset == self.block.content().interval_end(place.restart) {
-            *place = Place { restart: place.restart + 1, index: 0 };
-        } else {
-            place.index += 1;
+    /// Goes to entry `index`; unpositioned if there is none.
+    fn go_to(&mut self, index: usize) {
+        self.index = index;
+        if self.is_positioned() {
+            let content = self.block.content();
+            let layout = content.layout();
+            let start = layout.start(content.bytes(), index);
+            self.apply(start, layout.end(content.bytes(), index));
         }
-        self.apply(Entry::read(self.block.content().bytes(), offset));
     }
 
-    /// Takes over an entry behind the one whose key is in `user_key`.
-    fn apply(&mut self, entry: Entry) {
-        self.user_key.truncate(entry.shared);
-        self.user_key.extend_from_slice(&self.block.content().bytes()[entry.suffix.clone()]);
-        self.trailer = entry.trailer();
+    /// Takes over the entry with these bounds.
+    #[inline]
+    fn apply(&mut self, start: usize, end: usize) {
+        let content = self.block.content();
+        let entry = content.layout().entry_between(content.bytes(), start, end);
+        self.user_key.truncate(content.layout().prefix_bytes as usize);
+        self.user_key.extend_from_slice(&content.bytes()[entry.suffix]);
+        self.trailer = entry.trailer;
+        self.start = start;
         self.value = entry.value;
-    }
-
-    fn go_to_end_of(&mut self, restart: usize) {
-        self.remember(restart);
-        self.place = Some(Place { restart, index: 0 });
-        self.recall(self.interval.entries.len() - 1);
-    }
-
-    /// Decodes an interval, unless it is the one remembered.
-    fn remember(&mut self, restart: usize) {
-        let interval = &mut self.interval;
-        if interval.restart == Some(restart) {
-            return;
-        }
-        interval.restart = Some(restart);
-        interval.user_keys.clear();
-        interval.entries.clear();
-        let content = self.block.content();
-        let (mut offset, end) = (content.restart(restart), content.interval_end(restart));
-        let mut before = 0;
-        while offset < end {
-            let entry = Entry::read(content.bytes(), offset);
-            let start = interval.user_keys.len();
-            interval.user_keys.extend_from_within(before..before + entry.shared);
-            interval.user_keys.extend_from_slice(&content.bytes()[entry.suffix.clone()]);
-            let (user_key_end, trailer) = (interval.user_keys.len(), entry.trailer());
-            offset = entry.value.end;
-            interval.entries.push(Remembered { user_key_end, trailer, value: entry.value });
-            before = start;
-        }
-    }
-
-    /// Goes to entry `index` of the remembered interval, which is the current one.
-    fn recall(&mut self, index: usize) {
-        let Interval { user_keys, entries, .. } = &self.interval;
-        let start = index.checked_sub(1).map_or(0, |before| entries[before].user_key_end);
-        let Remembered { user_key_end, trailer, ref value } = entries[index];
-        self.user_key.clear();
-        self.user_key.extend_from_slice(&user_keys[start..user_key_end]);
-        self.trailer = trailer;
-        self.value = value.clone();
-        self.place.as_mut().expect("only a positioned cursor recalls").index = index;
     }
 }

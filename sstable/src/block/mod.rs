@@ -7,19 +7,28 @@
 //!
 //! | field           | bytes  | meaning                                                          |
 //! |-----------------|--------|------------------------------------------------------------------|
-//! | `shared`        | varint | bytes of the user key taken over from the entry before; see below |
-//! | `unshared`      | varint | length of `suffix`                                               |
-//! | `kind`          | 1      | [`Kind`](sievedb_format::Kind); 0 with sequence number 0: behind all versions, in an index only |
-//! | `sequence`      | varint | sequence number, at most 56 bits                                 |
-//! | `value_bytes`   | varint | length of `value`                                                |
+//! | `entries`       | varint | number of entries; at most one for each byte of the content      |
+//! | `widths`        | 1      | bytes of the fields below: bits 0 to 2 of `end` (0 to 4), bits 3 and 4 of `suffix_more`, bits 5 to 7 of `sequence_more` |
+//! | `kind`          | 1      | that of all entries, or 0xff: each has its own                   |
+//! | `entry_bytes`   | varint | what ends are counted from; see below                            |
+//! | `suffix_bytes`  | varint | the least length of a suffix                                     |
+//! | `sequence`      | varint | the least sequence number, at most 56 bits                       |
+//! | `prefix_bytes`  | varint | length of `prefix`                                               |
+//! | `prefix`        |        | what all user keys begin with                                    |
+//! | `end`           | 0 to 4 | for each entry: it ends `(number + 1) * entry_bytes + end` bytes behind the start of the first, which has number 0 |
+//! | `suffix_more`   | 0 to 3 | by how much the suffix is longer than `suffix_bytes`              |
+//! | `kind`          | 0 or 1 | [`Kind`](sievedb_format::Kind), if entries have their own; 0 with sequence number 0: behind all versions, in an index only |
+//! | `sequence_more` | 0 to 7 | by how much the sequence number is larger than `sequence`        |
 //! | `suffix`        |        | the rest of the user key                                         |
-//! | `value`         |        | the value, or the handle                                         |
-//! | `restarts`      | 4 × n  | offsets of the entries that stand alone, ascending, the first 0   |
-//! | `restart_count` | 4      | n; 0 in a block without entries                                  |
+//! | `value`         |        | the value, or the handle; up to the end of the entry             |
 //!
-//! The first seven repeat for each entry, in ascending order of the internal keys. `shared` is the
-//! whole common prefix with the entry before, or 0 at a restart. At most [`RESTART_INTERVAL_MAX`]
-//! entries lie between two restarts.
+//! `end` repeats for each entry; then the last five do, in ascending order of the internal keys, without
+//! gaps and up to the end of the content. All numbers are little-endian, and none is wider than the block
+//! needs: where lengths, kind and sequence numbers are all alike, an entry is its suffix and its value.
+//!
+//! Every entry can be read by its number and stands alone, so that a search is free to take any, a step
+//! backward is as short as one forward, and a lookup reads one. The price is paid by keys that have more in
+//! common with their neighbours than with the block; where it matters, compression takes most of that.
 //!
 //! How content is compressed and protected in the file: [`stored`].
 
@@ -27,8 +36,9 @@ mod builder;
 mod content;
 mod cursor;
 mod entry;
+mod layout;
 mod reader;
-mod restart_keys;
+mod search;
 pub mod stored;
 #[cfg(test)]
 mod tests;
@@ -41,14 +51,6 @@ pub(crate) use reader::Block;
 pub use reader::FoundValue;
 
 use content::Content;
-
-/// The most entries from one restart up to the next.
-///
-/// Bounds the memory of a step backward: a cursor remembers the keys of one interval.
-pub const RESTART_INTERVAL_MAX: usize = 256;
-
-/// Bytes of a restart offset, and of their count.
-const RESTART_BYTES: usize = size_of::<u32>();
 
 /// Length of the longest common prefix.
 #[inline]
@@ -64,4 +66,15 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
         len += 8;
     }
     len + a[len..].iter().zip(&b[len..]).take_while(|(a, b)| a == b).count()
+}
+
+/// The first 8 bytes as a number that orders as they do; zeros where there are fewer.
+#[inline]
+fn word_of(bytes: &[u8]) -> u64 {
+    if let Some(bytes) = bytes.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
+    let mut word = [0; size_of::<u64>()];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_be_bytes(word)
 }

@@ -5,8 +5,12 @@ use std::{cmp::Ordering, ops::Range, sync::Arc};
 use bytes::Bytes;
 use sievedb_format::{Corruption, InternalKey, Trailer};
 
-use super::{BlockRole, Content, Entry, common_prefix, restart_keys::RestartKeys};
+use super::{BlockRole, Content, Entry, search::Search};
 use crate::handle::BlockHandle;
+
+/// Entries that a lookup compares because of their tags before it searches: more have the tag only if
+/// the key has many versions, or if somebody chose keys so.
+const TAGGED_COMPARED_MAX: usize = 8;
 
 /// A block in memory. A clone shares it.
 #[derive(Debug, Clone)]
@@ -14,7 +18,7 @@ pub(crate) struct Block(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    restart_keys: RestartKeys,
+    search: Search,
     content: Content,
 }
 
@@ -45,20 +49,10 @@ impl FoundValue<'_> {
     }
 }
 
-/// Where [`Block::lower_bound`] found its entry.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// The restart interval that holds the entry.
-    pub(super) restart: usize,
-    pub(super) entry: Entry,
-    /// Whether the entry is a version of the user key that was looked for.
-    is_same_user_key: bool,
-}
-
 impl Block {
     /// A block without entries.
     pub(crate) fn empty(role: BlockRole) -> Self {
-        Self::new(Content::empty(role))
+        Self(Arc::new(Inner { search: Search::default(), content: Content::empty(role) }))
     }
 
     /// Checks the content of a block; nothing later fails.
@@ -67,15 +61,8 @@ impl Block {
     ///
     /// [`Corruption`] if a field breaks the table of [`super`].
     pub(crate) fn decode(content: Bytes, role: BlockRole) -> Result<Self, Corruption> {
-        Content::decode(content, role).map(Self::new)
-    }
-
-    fn new(content: Content) -> Self {
-        let restart_keys = RestartKeys::new((0..content.restart_count()).map(|index| {
-            let entry = Entry::read(content.bytes(), content.restart(index));
-            &content.bytes()[entry.suffix]
-        }));
-        Self(Arc::new(Inner { restart_keys, content }))
+        let (content, search) = Content::decode(content, role)?;
+        Ok(Self(Arc::new(Inner { search, content })))
     }
 
     /// What the entries are.
@@ -94,9 +81,25 @@ impl Block {
         self.content().bytes().len()
     }
 
+    /// Where prefix, ends of entries, and entries start in the content.
+    pub(crate) fn places(&self) -> [usize; 3] {
+        self.content().layout().places()
+    }
+
+    /// What all user keys begin with.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        self.content().prefix()
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub(crate) fn entries(&self) -> usize {
+        self.content().entries()
+    }
+
     /// Bytes of memory that the block takes, a map's pages included.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Inner>() + self.0.restart_keys.memory_bytes() + self.content_bytes()
+        size_of::<Inner>() + self.0.search.memory_bytes() + self.content_bytes()
     }
 
     /// What `take` makes of the newest version of the target's user key at or behind the target.
@@ -105,9 +108,9 @@ impl Block {
         target: InternalKey<'_>,
         take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
     ) -> Option<T> {
-        let found = self.lower_bound(target).filter(|found| found.is_same_user_key)?;
-        let value = FoundValue { block: self, place: found.entry.value.clone() };
-        Some(take(found.entry.trailer(), value))
+        let entry = self.find(target)?;
+        let value = FoundValue { block: self, place: entry.value };
+        Some(take(entry.trailer, value))
     }
 
     /// The handle of the block below that holds the first entry at or behind `target`, if any.
@@ -115,82 +118,67 @@ impl Block {
     /// Only for indexes.
     pub(crate) fn handle_for(&self, target: InternalKey<'_>) -> Option<BlockHandle> {
         debug_assert_eq!(self.role(), BlockRole::Index);
-        let value = self.lower_bound(target)?.entry.value;
-        Some(
-            BlockHandle::decode(&self.content().bytes()[value])
-                .expect("decode checked the handles"),
-        )
+        let content = self.content();
+        let index = self.lower_bound(target);
+        let value = (index < content.entries()).then(|| content.entry(index).value)?;
+        Some(BlockHandle::decode(&content.bytes()[value]).expect("decode checked the handles"))
     }
 
-    /// The first entry at or behind `target`.
-    ///
-    /// Copies nothing. Within an interval, keys are not even put together: while all entries so
-    /// far are before the target, `matched`, the length of the last one's common prefix with the
-    /// target, tells by `shared` alone how most of the next ones compare.
+    /// The newest version of the target's user key at or behind the target.
     #[inline]
-    pub(super) fn lower_bound(&self, target: InternalKey<'_>) -> Option<Found> {
-        let Inner { restart_keys, content } = &*self.0;
-        let bytes = content.bytes();
-        let Range { start: mut before, end: mut behind } = restart_keys.narrow(target.user_key);
+    fn find(&self, target: InternalKey<'_>) -> Option<Entry> {
+        let Inner { search, content } = &*self.0;
+        let suffix = self.suffix(target.user_key).ok()?;
+        let is_same = |entry: &Entry| content.bytes()[entry.suffix.clone()] == *suffix;
+        let is_visible = |entry: &Entry| entry.trailer <= target.trailer;
+        if search.has_tags() {
+            let mut tagged = search.tagged(suffix).take_while(|index| *index < content.entries());
+            for index in tagged.by_ref().take(TAGGED_COMPARED_MAX) {
+                let entry = content.entry(index);
+                if is_same(&entry) && is_visible(&entry) {
+                    return Some(entry);
+                }
+            }
+            tagged.next()?;
+        }
+        let index = self.lower_bound(target);
+        let entry = (index < content.entries()).then(|| content.entry(index))?;
+        is_same(&entry).then_some(entry)
+    }
+
+    /// Number of the first entry at or behind `target`: that of entries if there is none.
+    #[inline]
+    pub(super) fn lower_bound(&self, target: InternalKey<'_>) -> usize {
+        let Inner { search, content } = &*self.0;
+        let suffix = match self.suffix(target.user_key) {
+            Ok(suffix) => suffix,
+            Err(Ordering::Greater) => return content.entries(),
+            Err(_) => return 0,
+        };
+        let Range { start: mut before, end: mut behind } = search.narrow(suffix, content.entries());
         while before < behind {
             let middle = before.midpoint(behind);
-            let entry = Entry::read(bytes, content.restart(middle));
-            if is_before(&bytes[entry.suffix.clone()], &entry, target) {
+            let entry = content.entry(middle);
+            let is_before = match content.bytes()[entry.suffix].cmp(suffix) {
+                Ordering::Less => true,
+                Ordering::Equal => entry.trailer > target.trailer,
+                Ordering::Greater => false,
+            };
+            if is_before {
                 before = middle + 1;
             } else {
                 behind = middle;
             }
         }
-        // `before` is now the number of restarts before the target.
-        if before > 0 {
-            let (restart, mut matched) = (before - 1, 0);
-            let mut offset = content.restart(restart);
-            let end = content.interval_end(restart);
-            while offset < end {
-                let entry = Entry::read(bytes, offset);
-                let is_behind = |is_same_user_key| {
-                    Some(Found { restart, entry: entry.clone(), is_same_user_key })
-                };
-                match entry.shared.cmp(&matched) {
-                    // It differs from the target where the one before does.
-                    Ordering::Greater => {}
-                    // It is above the one before within the prefix of the target.
-                    Ordering::Less => return is_behind(false),
-                    Ordering::Equal => {
-                        let suffix = &bytes[entry.suffix.clone()];
-                        let rest = &target.user_key[matched..];
-                        let common = common_prefix(suffix, rest);
-                        if common == rest.len() {
-                            if common < suffix.len() {
-                                return is_behind(false);
-                            }
-                            if entry.trailer() <= target.trailer {
-                                return is_behind(true);
-                            }
-                        } else if common < suffix.len() && suffix[common] > rest[common] {
-                            return is_behind(false);
-                        }
-                        matched += common;
-                    }
-                }
-                offset = entry.value.end;
-            }
-        }
-        if before == content.restart_count() {
-            return None;
-        }
-        let entry = Entry::read(bytes, content.restart(before));
-        let is_same_user_key = bytes[entry.suffix.clone()] == *target.user_key;
-        Some(Found { restart: before, entry, is_same_user_key })
+        before
     }
-}
 
-/// Whether an entry at a restart, whose `suffix` is its user key, is before `target`.
-#[inline]
-fn is_before(suffix: &[u8], entry: &Entry, target: InternalKey<'_>) -> bool {
-    match suffix.cmp(target.user_key) {
-        Ordering::Less => true,
-        Ordering::Equal => entry.trailer() > target.trailer,
-        Ordering::Greater => false,
+    /// What follows the prefix of all entries in a user key, or how one compares with all entries.
+    #[inline]
+    fn suffix<'k>(&self, user_key: &'k [u8]) -> Result<&'k [u8], Ordering> {
+        let Inner { search, content } = &*self.0;
+        let prefix = search.prefix().unwrap_or_else(|| content.prefix());
+        // A user key that ends within the prefix is before all that go on.
+        user_key.strip_prefix(prefix).ok_or_else(|| user_key.cmp(prefix))
     }
 }

@@ -16,28 +16,29 @@ use crate::handle::BlockHandle;
 type Version = (Vec<u8>, u64);
 
 fn key((user_key, sequence): &Version) -> InternalKey<'_> {
-    InternalKey::new(user_key, Trailer::new(*sequence, Kind::Put))
+    let kind = if *sequence == 3 { Kind::Tombstone } else { Kind::Put };
+    InternalKey::new(user_key, Trailer::new(*sequence, kind))
 }
 
 fn value((user_key, sequence): &Version) -> Vec<u8> {
     vec![*sequence as u8; user_key.len()]
 }
 
-fn content(versions: &[Version], restart_interval: usize) -> Vec<u8> {
-    let mut builder = BlockBuilder::new(restart_interval);
+fn content(versions: &[Version]) -> Vec<u8> {
+    let mut builder = BlockBuilder::new();
     for version in versions {
-        let bytes_max = builder.content_bytes_with(key(version), &value(version));
+        let bytes_max = builder.content_bytes_max_with(key(version), &value(version));
         builder.add(key(version), &value(version));
-        assert!(builder.content_bytes() <= bytes_max);
+        assert_eq!(builder.content_bytes_max(), bytes_max);
     }
-    let content_bytes = builder.content_bytes();
+    let bytes_max = builder.content_bytes_max();
     let content = builder.finish().to_vec();
-    assert_eq!(content.len(), content_bytes);
+    assert!(content.len() <= bytes_max);
     content
 }
 
-fn block(versions: &[Version], restart_interval: usize) -> Block {
-    Block::decode(content(versions, restart_interval).into(), BlockRole::Data).unwrap()
+fn block(versions: &[Version]) -> Block {
+    Block::decode(content(versions).into(), BlockRole::Data).unwrap()
 }
 
 fn get(block: &Block, target: InternalKey<'_>) -> Option<(Trailer, Bytes)> {
@@ -87,10 +88,9 @@ proptest! {
     #[test]
     fn block_answers_as_a_sorted_list(
         versions in versions(),
-        restart_interval in prop::sample::select(vec![1, 2, 3, 16, RESTART_INTERVAL_MAX]),
         targets in vec((vec(any::<u8>(), 0..3), 0..10_u64), 10),
     ) {
-        let block = block(&versions, restart_interval);
+        let block = block(&versions);
         check(&block, &versions);
         let mut cursor = BlockCursor::new(block.clone());
         let own = versions.iter().flat_map(|(user_key, _)| {
@@ -115,13 +115,12 @@ proptest! {
     #[test]
     fn damaged_content_is_refused_or_a_block(
         versions in versions(),
-        restart_interval in prop::sample::select(vec![1, 3, 16]),
         damage in vec((any::<Index>(), any::<u8>()), 0..4),
         length in any::<Index>(),
         is_cut: bool,
         is_index: bool,
     ) {
-        let mut content = content(&versions, restart_interval);
+        let mut content = content(&versions);
         for (index, byte) in damage {
             let at = index.index(content.len());
             content[at] = byte;
@@ -135,14 +134,16 @@ proptest! {
 
     #[test]
     fn random_content_is_refused_or_a_block(
-        mut content in vec(any::<u8>(), 0..200),
-        restarts in 0..4_u32,
+        content in vec(any::<u8>(), 0..200),
+        header in (0..4_u8, any::<u8>(), 0..3_u8, 0..4_u8, 0..4_u8, 0..2_u8, 0..4_u8),
         is_index: bool,
     ) {
         let role = if is_index { BlockRole::Index } else { BlockRole::Data };
         check_hostile(content.clone(), role);
-        content.put_u32(restarts);
-        check_hostile(content, role);
+        let (entries, widths, kind, entry_bytes, suffix_bytes, sequence, prefix_bytes) = header;
+        let kind = if kind == 0 { 0xff } else { kind };
+        let header = [entries, widths, kind, entry_bytes, suffix_bytes, sequence, prefix_bytes];
+        check_hostile([&header, &content[..]].concat(), role);
     }
 }
 
@@ -178,85 +179,207 @@ fn check_hostile(content: Vec<u8>, role: BlockRole) {
     }
 }
 
-/// Entries as `(shared, suffix, sequence)`, restart offsets, and the count that is claimed.
-fn raw(entries: &[(u64, &[u8], u64)], restarts: &[u32], count: u32) -> Bytes {
-    let mut content = Vec::new();
-    for (shared, suffix, sequence) in entries {
-        content.put_varint(*shared);
-        content.put_varint(suffix.len() as u64);
-        content.put_u8(Kind::Put as u8);
-        content.put_varint(*sequence);
-        content.put_varint(0);
-        content.put(suffix);
-    }
-    for restart in restarts {
-        content.put_u32(*restart);
-    }
-    content.put_u32(count);
-    content.into()
+/// The fields of a block in front of its prefix, as small numbers, and the bytes behind them.
+#[derive(Clone, Copy)]
+struct Raw {
+    entries: u64,
+    widths: u8,
+    kind: u8,
+    entry_bytes: u64,
+    suffix_bytes: u64,
+    sequence: u64,
+    prefix_bytes: u64,
+    rest: &'static [u8],
 }
+
+impl Raw {
+    fn content(&self) -> Bytes {
+        let mut content = Vec::new();
+        content.put_varint(self.entries);
+        content.put_u8(self.widths);
+        content.put_u8(self.kind);
+        for field in [self.entry_bytes, self.suffix_bytes, self.sequence, self.prefix_bytes] {
+            content.put_varint(field);
+        }
+        content.put(self.rest);
+        content.into()
+    }
+}
+
+/// Of `end`, `suffix_more` and `sequence_more`.
+fn widths(end: u8, suffix: u8, sequence: u8) -> u8 {
+    end | suffix << 3 | sequence << 5
+}
+
+/// Two puts, of "pa" and "pb", without a value and with the same sequence number.
+const TWO: Raw = Raw {
+    entries: 2,
+    widths: 0,
+    kind: Kind::Put as u8,
+    entry_bytes: 1,
+    suffix_bytes: 1,
+    sequence: 7,
+    prefix_bytes: 1,
+    rest: b"pab",
+};
 
 #[test]
 fn decode_refuses_malformed_blocks() {
-    use Corruption::{Missing, Order, OutOfRange, Truncated};
+    use Corruption::{Order, OutOfRange, Trailing, Truncated, Unsupported};
     let order = Order { what: "block" };
-    let no_restart = Missing { what: "restart of a block" };
-    let restart = |value| OutOfRange { what: "restart offset", value };
-    let many: Vec<_> = (0..=RESTART_INTERVAL_MAX as u64)
-        .rev()
-        .map(|n| if n == 256 { (0, &b"k"[..], n + 1) } else { (1, &b""[..], n + 1) })
-        .collect();
-    // An entry with a key of one byte takes six.
-    let cases: [(&str, Bytes, Corruption); 15] = [
-        ("nothing", Bytes::new(), Truncated { what: "restart offsets", need: 4, have: 0 }),
+    let of_each = Raw { kind: 0xff, entry_bytes: 2, rest: b"p\x01a\x01b", ..TWO };
+    let numbered = Raw { widths: widths(0, 0, 1), entry_bytes: 2, rest: b"p\x02a\x01a", ..TWO };
+    let ended = Raw { widths: widths(1, 0, 0), entry_bytes: 0, rest: b"p\x01\x02ab", ..TWO };
+    for (name, good) in [("two", TWO), ("kinds", of_each), ("numbers", numbered), ("ends", ended)] {
+        assert!(Block::decode(good.content(), BlockRole::Data).is_ok(), "{name}");
+    }
+    let out = |what, value| OutOfRange { what, value };
+    let short = |what, need, have| Truncated { what, need, have };
+    let most = u64::from(u32::MAX);
+    let cases: [(&str, Raw, Corruption); 24] = [
+        ("more entries than bytes", Raw { entries: 11, ..TWO }, out("entries of a block", 11)),
         (
-            "restarts that are not there",
-            raw(&[], &[], 1),
-            Truncated { what: "restart offsets", need: 8, have: 4 },
+            "more entries than a number holds",
+            Raw { entries: most + 1, ..TWO },
+            out("entries of a block", most + 1),
+        ),
+        ("an end of five bytes", Raw { widths: 5, ..TWO }, out("widths of a block", 5)),
+        (
+            "a kind of the future",
+            Raw { kind: 7, ..TWO },
+            Unsupported { what: "kind of an entry", value: 7 },
+        ),
+        ("a range among points", Raw { kind: 6, ..TWO }, out("kind of an entry", 6)),
+        (
+            "the oldest of all among data",
+            Raw { kind: 0, ..TWO },
+            Unsupported { what: "kind of an entry", value: 0 },
         ),
         (
-            "more restarts than memory",
-            raw(&[], &[], u32::MAX),
-            Truncated { what: "restart offsets", need: 4 * (1 << 32), have: 4 },
-        ),
-        ("a restart without entries", raw(&[], &[0], 1), restart(0)),
-        ("entries without a restart", raw(&[(0, b"a", 1)], &[], 0), no_restart.clone()),
-        (
-            "a first restart behind the first entry",
-            raw(&[(0, b"a", 1), (0, b"b", 1)], &[6], 1),
-            no_restart.clone(),
-        ),
-        ("a restart within an entry", raw(&[(0, b"a", 1)], &[0, 3], 2), restart(3)),
-        ("a restart at the end", raw(&[(0, b"a", 1)], &[0, 6], 2), restart(6)),
-        ("a restart twice", raw(&[(0, b"a", 1), (0, b"b", 1)], &[0, 0], 2), restart(0)),
-        ("an interval too long", raw(&many, &[0], 1), no_restart),
-        (
-            "a shared part without an entry before",
-            raw(&[(1, b"a", 1)], &[0], 1),
-            OutOfRange { what: "shared bytes at a restart", value: 1 },
+            "a range among points of different kinds",
+            Raw { rest: b"p\x01a\x06b", ..of_each },
+            out("kind of an entry", 6),
         ),
         (
-            "a shared part too long",
-            raw(&[(0, b"a", 1), (2, b"a", 1)], &[0], 1),
-            OutOfRange { what: "shared bytes of a key", value: 2 },
+            "entries longer than a block",
+            Raw { entry_bytes: most + 1, ..TWO },
+            out("bytes of an entry", most + 1),
         ),
-        ("keys that descend", raw(&[(0, b"b", 1), (0, b"a", 1)], &[0], 1), order.clone()),
-        ("versions that ascend", raw(&[(0, b"b", 1), (1, b"", 2)], &[0], 1), order.clone()),
-        ("a shared part too short", raw(&[(0, b"ab", 1), (0, b"ac", 1)], &[0], 1), order),
+        (
+            "entries that reach beyond the end",
+            Raw { entry_bytes: most, ..TWO },
+            short("entries of a block", most + 12, 14),
+        ),
+        (
+            "a suffix beyond a key",
+            Raw { suffix_bytes: 65_537, ..TWO },
+            out("bytes of a key", 65_537),
+        ),
+        (
+            "a prefix beyond a key",
+            Raw { prefix_bytes: 65_537, ..TWO },
+            out("bytes of a key", 65_537),
+        ),
+        (
+            "a sequence number of 57 bits",
+            Raw { sequence: 1 << 56, ..TWO },
+            out("sequence number of a block", 1 << 56),
+        ),
+        (
+            "a sum of 57 bits",
+            Raw { sequence: SEQUENCE_MAX, ..numbered },
+            out("sequence number of an entry", SEQUENCE_MAX + 2),
+        ),
+        ("half a prefix", Raw { prefix_bytes: 4, ..TWO }, short("prefix of a block", 4, 3)),
+        (
+            "half of the ends",
+            Raw { widths: widths(2, 0, 0), ..TWO },
+            short("ends of entries", 4, 2),
+        ),
+        (
+            "a suffix beyond its entry",
+            Raw { suffix_bytes: 2, ..TWO },
+            short("suffix of a key", 10, 9),
+        ),
+        (
+            "an entry shorter than its head",
+            Raw { widths: widths(0, 1, 1), ..TWO },
+            out("end of an entry", 9),
+        ),
+        ("ends that descend", Raw { rest: b"p\x02\x01ab", ..ended }, out("end of an entry", 11)),
+        (
+            "an end beyond the content",
+            Raw { rest: b"p\x01\x03ab", ..ended },
+            short("entries of a block", 13, 12),
+        ),
+        (
+            "bytes behind the last entry",
+            Raw { rest: b"pabc", ..TWO },
+            Trailing { what: "block", bytes: 1 },
+        ),
+        ("bytes without entries", Raw { entries: 0, ..TWO }, Trailing { what: "block", bytes: 2 }),
+        ("keys that descend", Raw { rest: b"pba", ..TWO }, order.clone()),
+        ("an entry twice", Raw { rest: b"paa", ..TWO }, order.clone()),
+        ("versions that ascend", Raw { rest: b"p\x01a\x02a", ..numbered }, order),
     ];
-    for (name, content, want) in cases {
-        let found = Block::decode(content, BlockRole::Data).map(drop);
+    for (name, raw, want) in cases {
+        let found = Block::decode(raw.content(), BlockRole::Data).map(drop);
         assert_eq!(found, Err(want), "{name}");
     }
-    assert!(Block::decode(raw(&many[1..], &[0], 1), BlockRole::Data).is_err(), "first shares");
-    let two = raw(&[(0, b"ab", 1), (0, b"ac", 1)], &[0, 7], 2);
-    assert!(Block::decode(two, BlockRole::Data).is_ok(), "a restart shares nothing");
+    for cut in 0..TWO.content().len() {
+        assert!(
+            Block::decode(TWO.content().slice(..cut), BlockRole::Data).is_err(),
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn oldest_is_for_indexes() {
+    let handle: &[u8] = b"s\x40\x64";
+    let raw = Raw { entries: 1, kind: 0, entry_bytes: 3, sequence: 0, prefix_bytes: 0, ..TWO };
+    let index =
+        Block::decode(Raw { rest: b"s\x40\x64", ..raw }.content(), BlockRole::Index).unwrap();
+    assert_eq!(handle.len(), 3);
+    let mut cursor = BlockCursor::new(index);
+    cursor.seek_to_first();
+    assert_eq!(cursor.key(), Some(InternalKey::new(b"s", Trailer::OLDEST)));
+    let later = Raw { sequence: 1, rest: b"s\x40\x64", ..raw }.content();
+    let want = Corruption::OutOfRange { what: "sequence number of an entry", value: 1 };
+    assert_eq!(Block::decode(later, BlockRole::Index).map(drop), Err(want));
+}
+
+/// Lookups where tags are of little help.
+#[test]
+fn many_versions_and_large_blocks_are_searched() {
+    let mut versions: Vec<Version> = (1..=100).rev().map(|n| (b"versions".to_vec(), n)).collect();
+    check_lookups(&versions);
+    // More than have tags; every third has two versions.
+    for n in 0..1000_u64 {
+        let user_key = format!("w{n:04}").into_bytes();
+        versions.extend(
+            (1..=1 + u64::from(n.is_multiple_of(3))).rev().map(|at| (user_key.clone(), at)),
+        );
+    }
+    check_lookups(&versions);
+}
+
+fn check_lookups(versions: &[Version]) {
+    let block = block(versions);
+    for version in versions {
+        let seek = InternalKey::seek(&version.0, version.1);
+        assert_eq!(get(&block, seek), Some((key(version).trailer, value(version).into())));
+        let absent = [&version.0[..], b"x"].concat();
+        assert_eq!(get(&block, InternalKey::seek(&absent, SEQUENCE_MAX)), None);
+        let oldest = InternalKey::seek(&version.0, 0);
+        assert_eq!(get(&block, oldest), None);
+    }
 }
 
 #[test]
 fn an_index_holds_handles() {
     let block = |value: &[u8]| {
-        let mut builder = BlockBuilder::new(1);
+        let mut builder = BlockBuilder::new();
         builder.add(InternalKey::new(b"k", Trailer::OLDEST), value);
         Block::decode(builder.finish().to_vec().into(), BlockRole::Index)
     };
@@ -274,7 +397,7 @@ fn an_index_holds_handles() {
 
 #[test]
 fn an_empty_block_has_no_places() {
-    for block in [Block::empty(BlockRole::Data), block(&[], 16)] {
+    for block in [Block::empty(BlockRole::Data), block(&[])] {
         check(&block, &[]);
         let target = InternalKey::seek(b"", SEQUENCE_MAX);
         let mut cursor = BlockCursor::new(block.clone());

@@ -42,7 +42,7 @@ fn entries() -> Vec<Entry> {
 
 #[test]
 fn a_plain_table() {
-    let options = TableOptions::new().compression(Compression::None).restart_interval(4);
+    let options = TableOptions::new().compression(Compression::None);
     check_golden("plain", &build_as(IDENTITY, &entries(), &[], options).bytes, describe);
 }
 

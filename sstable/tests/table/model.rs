@@ -57,18 +57,14 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 fn options() -> impl Strategy<Value = TableOptions> {
     let blocks = prop::sample::select(vec![1 << 10, 4 << 10, 64 << 10]);
     let partitions = prop::sample::select(vec![1 << 10, 16 << 10]);
-    let restarts = prop::sample::select(vec![1, 2, 16, 256]);
     let filter = prop::sample::select(vec![0.0, 10.0, 20.5]);
-    (blocks, partitions, restarts, filter, any::<bool>()).prop_map(
-        |(blocks, partitions, restarts, filter, lz4)| {
-            TableOptions::new()
-                .block_bytes(blocks)
-                .index_partition_bytes(partitions)
-                .restart_interval(restarts)
-                .filter_bits_per_key(filter)
-                .compression(if lz4 { Compression::Lz4 } else { Compression::None })
-        },
-    )
+    (blocks, partitions, filter, any::<bool>()).prop_map(|(blocks, partitions, filter, lz4)| {
+        TableOptions::new()
+            .block_bytes(blocks)
+            .index_partition_bytes(partitions)
+            .filter_bits_per_key(filter)
+            .compression(if lz4 { Compression::Lz4 } else { Compression::None })
+    })
 }
 
 fn check_get(table: &Table, entries: &[Entry], user_key: &[u8], sequence: u64) {

@@ -8,7 +8,7 @@ use super::{
     cases::Cases,
     reading::Verdict,
     sample::{FOLDER, Files, Sample, disk, open},
-    script::{End, sample},
+    script::{End, sample, sibling},
 };
 
 /// Runs the case that a store has other files: it must be refused because of one of `damaged`.
@@ -62,8 +62,7 @@ fn two_files_that_changed_places_are_refused() {
 #[test]
 fn a_file_of_another_store_is_refused() {
     for end in [End::PowerCut, End::Closed] {
-        // The same script makes the same files, under another store id.
-        let (sample, sibling) = (sample(end), sample(end));
+        let (sample, sibling) = (sample(end), sibling(end));
         let mut cases = Cases::new();
         for name in needed(&sample) {
             let files = sample.with(name, sibling.files[name].clone());

@@ -34,7 +34,16 @@ type Entry<'a> = (usize, &'a str, Option<Vec<u8>>);
 /// A store with tables on two levels in two keyspaces, and a log with a finished segment and one
 /// that is not, both of them partly known to be durable.
 pub(super) fn sample(end: End) -> Sample {
-    let mut script = Script::begin();
+    seeded_sample(end, 0)
+}
+
+/// The same files with the same lengths, under another store id and other salts.
+pub(super) fn sibling(end: End) -> Sample {
+    seeded_sample(end, 1)
+}
+
+fn seeded_sample(end: End, seed: u64) -> Sample {
+    let mut script = Script::begin(seed);
     script.tables();
     script.logs();
     script.end(end)
@@ -43,7 +52,7 @@ pub(super) fn sample(end: End) -> Sample {
 /// The same tables, with filters that were dropped and built anew in files of their own; the manifest has
 /// every step of it.
 pub(super) fn rebuilt_filters(end: End) -> Sample {
-    let mut script = Script::begin();
+    let mut script = Script::begin(0);
     script.tables();
     for kind in [FilterPolicyKind::None, FilterPolicyKind::Bloom] {
         for keyspace in &script.keyspaces {
@@ -56,7 +65,7 @@ pub(super) fn rebuilt_filters(end: End) -> Sample {
 
 /// A store with one table, whose filter is small, in the default keyspace.
 pub(super) fn one_table() -> Sample {
-    let mut script = Script::begin();
+    let mut script = Script::begin(0);
     for at in 0..48 {
         let value = script.text(20);
         script.write(&[(0, &format!("k{at:02}"), Some(value))], Durability::OsBuffer);
@@ -67,8 +76,8 @@ pub(super) fn one_table() -> Sample {
 }
 
 impl Script {
-    fn begin() -> Self {
-        let fs = Arc::new(MemoryFs::new());
+    fn begin(seed: u64) -> Self {
+        let fs = Arc::new(MemoryFs::with_seed(seed));
         let db = open(Arc::clone(&fs), ReadMode::Pread).unwrap();
         let keyspaces = KEYSPACES.map(|name| db.keyspace(name).unwrap());
         let history = vec![[BTreeMap::new(), BTreeMap::new()]];

@@ -9,7 +9,7 @@ use super::{
     cases::Cases,
     reading::Verdict,
     sample::{Sample, disk, open},
-    script::{End, sample},
+    script::{End, sample, sibling},
 };
 
 /// How often damage showed at which time.
@@ -126,8 +126,7 @@ fn data_blocks(sample: &Sample, name: &str) -> Vec<std::ops::Range<usize>> {
 
 #[test]
 fn a_block_in_the_place_of_another_is_an_error() {
-    // The same script writes the same lengths, under another store id and other salts.
-    let (sample, sibling) = (sample(End::Closed), sample(End::Closed));
+    let (sample, sibling) = (sample(End::Closed), sibling(End::Closed));
     let mut blocks = Vec::new();
     for name in sample.names("", ".sst") {
         let places = data_blocks(&sample, &name);

@@ -98,7 +98,7 @@ fn of_each_threads_writes_a_prefix_survives() {
     let mut lots = Rng::new(seed);
     let mut states = 0;
     for _ in 0..rounds {
-        let disk = Arc::new(MemoryFs::new());
+        let disk = Arc::new(MemoryFs::with_seed(lots.number()));
         let options = small_options(Arc::clone(&disk) as Arc<dyn Fs>).worker_threads(2);
         let db = options.open(FOLDER).expect("nothing fails");
         db.keyspace("other").expect("nothing fails");

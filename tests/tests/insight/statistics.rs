@@ -16,9 +16,13 @@ fn ask_absent(db: &Db, lookups: u64) {
 }
 
 /// False positives are what a coin of the expected rate gives, within five deviations.
+///
+/// The coin is not the same for all filters of a rate: how full the lines of a small Bloom filter are, is
+/// chance, too. One line's rate deviates by up to its mean, so that of all lines by its root part.
 fn assert_as_expected(level: &LevelStats, what: &str) {
     let (found, expected) = (level.filter_false_positives as f64, level.false_positives_expected);
-    let bound = 5.0 * expected.max(1.0).sqrt();
+    let lines = (level.filter_bytes as f64 / 64.0).max(1.0);
+    let bound = 5.0 * (expected.max(1.0) + expected * expected / lines).sqrt();
     assert!((found - expected).abs() <= bound, "{what}: {found} against {expected}: {level:?}");
 }
 
@@ -97,7 +101,7 @@ fn a_run_without_filters_does_not_blur_the_rate_of_the_others() {
             !db.contains_key(key(number)).unwrap() && !other.contains_key(key(number)).unwrap()
         );
     }
-    let keys: Vec<_> = (KEYS..KEYS + absent).map(key).collect();
+    let keys: Vec<_> = (KEYS + absent..KEYS + 2 * absent).map(key).collect();
     db.contains_many(&keys).unwrap();
     other.contains_many(&keys).unwrap();
     let stats = db.stats();

@@ -91,7 +91,7 @@ fn keyspace_options(lots: &mut Rng) -> KeyspaceOptions {
 impl Story {
     /// A store that `seed` decides, with or without a bug.
     pub(crate) fn new(seed: u64, planted: Option<PlantedBug>) -> Self {
-        let disk = Arc::new(MemoryFs::new());
+        let disk = Arc::new(MemoryFs::with_seed(seed));
         let mut lots = Rng::new(seed);
         let options = options(&disk, &mut lots, planted);
         let recorder = Recorder::new(disk, options, Model::default());

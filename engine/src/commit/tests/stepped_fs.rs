@@ -100,6 +100,10 @@ impl Fs for SteppedFs {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.faults.lock(path)
     }
+
+    fn random_u64(&self) -> io::Result<u64> {
+        self.faults.random_u64()
+    }
 }
 
 #[derive(Debug)]

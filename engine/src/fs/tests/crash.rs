@@ -232,3 +232,15 @@ crash after 7 operations, Alone(1)
 fn loss_of_an_operation_that_is_not_there_is_refused() {
     let _ = run("create a").crash(1, &Loss::Alone(1));
 }
+
+#[test]
+fn random_numbers_follow_from_the_seed_and_go_on_after_a_crash() {
+    let numbers = |fs: &MemoryFs| [(); 3].map(|()| fs.random_u64().unwrap());
+    let fs = MemoryFs::with_seed(7);
+    let first = numbers(&fs);
+    assert_eq!(first, numbers(&MemoryFs::with_seed(7)));
+    assert_eq!(numbers(&MemoryFs::new()), numbers(&MemoryFs::with_seed(0)));
+    let after_crash = numbers(&fs.crash(fs.operations(), &Loss::Nothing));
+    let others = [after_crash, numbers(&MemoryFs::new())];
+    assert!(others.as_flattened().iter().all(|number| !first.contains(number)), "{others:?}");
+}

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::super::{AppendFile, Fs, Loss, MemoryFs, crash::SplitMix64};
+use super::super::{AppendFile, Fs, Loss, MemoryFs, random::SplitMix64};
 
 const SCRIPTS: u64 = 60;
 const CALLS: usize = 80;

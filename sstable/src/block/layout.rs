@@ -1,0 +1,318 @@
+//! Where the parts of a block's content lie: the numbers in front of its entries.
+
+use sievedb_format::{Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, Trailer};
+
+use super::{BlockRole, Entry};
+
+/// The kind byte of [`Trailer::OLDEST`], which no write has.
+const KIND_OLDEST: u8 = 0;
+
+/// Instead of a kind: each entry has a byte of its own for it.
+pub(super) const KIND_OF_EACH: u8 = 0xff;
+
+/// Bits of the byte `widths`: 3 for the ends, 2 for the suffix lengths, 3 for the sequence numbers.
+const SUFFIX_SHIFT: u32 = 3;
+const SEQUENCE_SHIFT: u32 = 5;
+
+/// An end takes no more bytes.
+const END_WIDTH_MAX: u8 = 4;
+
+/// What all entries of a block have in common, and how wide the fields are that tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Number of entries.
+    pub(super) entries: u32,
+    /// The least length of an entry's suffix.
+    pub(super) suffix_bytes: u32,
+    /// No end lies before the end of as many entries of this length.
+    pub(super) entry_bytes: u32,
+    /// Length of the prefix of all user keys.
+    pub(super) prefix_bytes: u32,
+    /// The least sequence number.
+    pub(super) sequence: u64,
+    /// Where the prefix starts in the content; the ends lie behind it.
+    pub(super) prefix_at: u32,
+    /// Where the first entry starts.
+    pub(super) entries_at: u32,
+    /// The kind byte of all entries, or [`KIND_OF_EACH`].
+    pub(super) kind: u8,
+    /// Bytes of what an end adds to `entry_bytes` for each entry.
+    pub(super) end_width: u8,
+    /// Bytes of what a suffix is longer than `suffix_bytes`.
+    pub(super) suffix_width: u8,
+    /// Bytes of what a sequence number is larger than `sequence`.
+    pub(super) sequence_width: u8,
+}
+
+impl Layout {
+    /// Of a block without entries.
+    pub(super) const EMPTY: Self = Self {
+        entries: 0,
+        suffix_bytes: 0,
+        entry_bytes: 0,
+        prefix_bytes: 0,
+        sequence: 0,
+        prefix_at: 0,
+        entries_at: 0,
+        kind: 0,
+        end_width: 0,
+        suffix_width: 0,
+        sequence_width: 0,
+    };
+
+    /// Appends what [`decode`](Self::decode) reads, without prefix and ends.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_varint(self.entries.into());
+        let suffix_width = self.suffix_width << SUFFIX_SHIFT;
+        out.put_u8(self.end_width | suffix_width | self.sequence_width << SEQUENCE_SHIFT);
+        out.put_u8(self.kind);
+        out.put_varint(self.entry_bytes.into());
+        out.put_varint(self.suffix_bytes.into());
+        out.put_varint(self.sequence);
+        out.put_varint(self.prefix_bytes.into());
+    }
+
+    /// Appends where entry `index` ends, which is `end` bytes behind the start of the first.
+    pub(super) fn encode_end(&self, out: &mut Vec<u8>, index: usize, end: usize) {
+        let least = (index + 1) * self.entry_bytes as usize;
+        put_field(out, (end - least) as u64, self.end_width);
+    }
+
+    /// Appends the head of an entry: what its suffix follows.
+    pub(super) fn encode_head(&self, out: &mut Vec<u8>, suffix_bytes: usize, trailer: Trailer) {
+        let suffix_bytes = suffix_bytes as u64 - u64::from(self.suffix_bytes);
+        put_field(out, suffix_bytes, self.suffix_width);
+        if self.kind == KIND_OF_EACH {
+            out.put_u8(kind_byte(trailer));
+        }
+        put_field(out, trailer.sequence() - self.sequence, self.sequence_width);
+    }
+
+    /// Reads the start of `content` and checks that prefix and ends are there. The entries are left to
+    /// [`check_entry`](Self::check_entry).
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the bytes are short or a field breaks the table of [`super`].
+    pub(super) fn decode(content: &[u8], role: BlockRole) -> Result<Self, Corruption> {
+        let number = |value: u64, what| {
+            u32::try_from(value).map_err(|_| Corruption::OutOfRange { what, value })
+        };
+        let content_bytes = number(content.len() as u64, "bytes of a block")?;
+        let mut decoder = Decoder::new(content);
+        let entries = number(decoder.varint("entries of a block")?, "entries of a block")?;
+        // Of entries without bytes there can be one: no two are equal.
+        if entries > content_bytes {
+            let what = "entries of a block";
+            return Err(Corruption::OutOfRange { what, value: entries.into() });
+        }
+        let widths = decoder.u8("widths of a block")?;
+        let end_width = widths & 7;
+        if end_width > END_WIDTH_MAX {
+            let what = "widths of a block";
+            return Err(Corruption::OutOfRange { what, value: widths.into() });
+        }
+        let kind = decoder.u8("kind of an entry")?;
+        if kind != KIND_OF_EACH {
+            check_kind(kind, role)?;
+        }
+        let what = "bytes of an entry";
+        let entry_bytes = number(decoder.varint(what)?, what)?;
+        let suffix_bytes = key_part(decoder.varint("bytes of a suffix")?)?;
+        let sequence = decoder.varint("sequence number of a block")?;
+        if sequence > SEQUENCE_MAX {
+            let what = "sequence number of a block";
+            return Err(Corruption::OutOfRange { what, value: sequence });
+        }
+        let prefix_bytes = key_part(decoder.varint("prefix of a block")?)?;
+        let prefix_at = decoder.offset() as u32; // Of at most `content_bytes`.
+        decoder.take("prefix of a block", prefix_bytes as usize)?;
+        let ends_bytes = u64::from(entries) * u64::from(end_width);
+        decoder.take("ends of entries", number(ends_bytes, "ends of entries")? as usize)?;
+        let entries_at = decoder.offset() as u32;
+        Ok(Self {
+            entries,
+            suffix_bytes,
+            entry_bytes,
+            prefix_bytes,
+            sequence,
+            prefix_at,
+            entries_at,
+            kind,
+            end_width,
+            suffix_width: widths >> SUFFIX_SHIFT & 3,
+            sequence_width: widths >> SEQUENCE_SHIFT,
+        })
+    }
+
+    /// The entry from `start` on, which is number `index`: checked, but for its place in the order.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if it reaches beyond the content or a field breaks the table of [`super`].
+    #[inline]
+    pub(super) fn check_entry(
+        &self,
+        content: &[u8],
+        index: u32,
+        start: usize,
+        role: BlockRole,
+    ) -> Result<Entry, Corruption> {
+        // Products and sums of 32-bit numbers.
+        let least = (u64::from(index) + 1) * u64::from(self.entry_bytes);
+        let end = u64::from(self.entries_at) + least + self.end_field(content, index as usize);
+        let have = content.len() as u64;
+        if end > have {
+            return Err(Corruption::Truncated { what: "entries of a block", need: end, have });
+        }
+        let end = end as usize;
+        if end < start || end - start < self.head_bytes() {
+            return Err(Corruption::OutOfRange { what: "end of an entry", value: end as u64 });
+        }
+        let entry = self.entry_between(content, start, end);
+        let key_bytes = u64::from(self.prefix_bytes) + entry.suffix.len() as u64;
+        if entry.suffix.end > end {
+            let (need, have) = (entry.suffix.end as u64, end as u64);
+            return Err(Corruption::Truncated { what: "suffix of a key", need, have });
+        }
+        if key_bytes > KEY_BYTES_MAX as u64 {
+            return Err(Corruption::OutOfRange { what: "bytes of a key", value: key_bytes });
+        }
+        let kind = self.kind_at(content, start);
+        if self.kind == KIND_OF_EACH {
+            check_kind(kind, role)?;
+        }
+        let sequence = self.sequence_at(content, start);
+        if sequence > SEQUENCE_MAX || (kind == KIND_OLDEST && sequence > 0) {
+            let what = "sequence number of an entry";
+            return Err(Corruption::OutOfRange { what, value: sequence });
+        }
+        Ok(entry)
+    }
+
+    /// What all user keys begin with.
+    pub(super) fn prefix<'c>(&self, content: &'c [u8]) -> &'c [u8] {
+        &content[self.prefix_at as usize..][..self.prefix_bytes as usize]
+    }
+
+    /// Where prefix, ends and entries start.
+    pub(super) fn places(&self) -> [usize; 3] {
+        let prefix_at = self.prefix_at as usize;
+        [prefix_at, prefix_at + self.prefix_bytes as usize, self.entries_at as usize]
+    }
+
+    /// Entry `index` of checked content.
+    #[inline]
+    pub(super) fn entry(&self, content: &[u8], index: usize) -> Entry {
+        self.entry_between(content, self.start(content, index), self.end(content, index))
+    }
+
+    /// Where entry `index` starts.
+    #[inline]
+    pub(super) fn start(&self, content: &[u8], index: usize) -> usize {
+        match index.checked_sub(1) {
+            Some(before) => self.end(content, before),
+            None => self.entries_at as usize,
+        }
+    }
+
+    /// Where entry `index` ends.
+    #[inline]
+    pub(super) fn end(&self, content: &[u8], index: usize) -> usize {
+        let least = (index + 1) * self.entry_bytes as usize;
+        self.entries_at as usize + least + self.end_field(content, index) as usize
+    }
+
+    /// The entry with these bounds.
+    #[inline]
+    pub(super) fn entry_between(&self, content: &[u8], start: usize, end: usize) -> Entry {
+        let suffix_bytes =
+            self.suffix_bytes as usize + field(content, start, self.suffix_width) as usize;
+        let kind = self.kind_at(content, start);
+        let sequence = self.sequence_at(content, start);
+        let suffix_at = start + self.head_bytes();
+        let value_at = suffix_at + suffix_bytes;
+        Entry {
+            suffix: suffix_at..value_at,
+            trailer: Trailer::from_number(sequence << 8 | u64::from(kind)),
+            value: value_at..end,
+        }
+    }
+
+    #[inline]
+    fn end_field(&self, content: &[u8], index: usize) -> u64 {
+        let ends_at = self.prefix_at as usize + self.prefix_bytes as usize;
+        field(content, ends_at + index * usize::from(self.end_width), self.end_width)
+    }
+
+    #[inline]
+    fn kind_at(&self, content: &[u8], start: usize) -> u8 {
+        if self.kind == KIND_OF_EACH {
+            return content[start + usize::from(self.suffix_width)];
+        }
+        self.kind
+    }
+
+    #[inline]
+    fn sequence_at(&self, content: &[u8], start: usize) -> u64 {
+        let at = start + self.head_bytes() - usize::from(self.sequence_width);
+        self.sequence + field(content, at, self.sequence_width)
+    }
+
+    /// Bytes of each entry in front of its suffix.
+    #[inline]
+    pub(super) fn head_bytes(&self) -> usize {
+        let kind_width = u8::from(self.kind == KIND_OF_EACH);
+        usize::from(self.suffix_width + kind_width + self.sequence_width)
+    }
+}
+
+/// Checks the length of a part of a user key.
+fn key_part(bytes: u64) -> Result<u32, Corruption> {
+    match u32::try_from(bytes) {
+        Ok(bytes) if bytes as usize <= KEY_BYTES_MAX => Ok(bytes),
+        _ => Err(Corruption::OutOfRange { what: "bytes of a key", value: bytes }),
+    }
+}
+
+/// Bytes that hold every number up to `value`.
+pub(super) fn width(value: u64) -> u8 {
+    (u64::BITS - value.leading_zeros()).div_ceil(8) as u8 // At most 8.
+}
+
+/// How the kind of an entry is stored.
+pub(super) fn kind_byte(trailer: Trailer) -> u8 {
+    if trailer == Trailer::OLDEST { KIND_OLDEST } else { trailer.kind() as u8 }
+}
+
+fn check_kind(kind: u8, role: BlockRole) -> Result<(), Corruption> {
+    let is_oldest = role == BlockRole::Index && kind == KIND_OLDEST;
+    // A range is not a point: its tombstone among the points would shadow one key only.
+    if !is_oldest && Kind::decode(kind)? == Kind::RangeTombstone {
+        return Err(Corruption::OutOfRange { what: "kind of an entry", value: kind.into() });
+    }
+    Ok(())
+}
+
+fn put_field(out: &mut Vec<u8>, value: u64, width: u8) {
+    out.put(&value.to_le_bytes()[..usize::from(width)]);
+}
+
+/// The number of `width` bytes, at most 7, at `at`. One load, but near the end of the content.
+#[inline]
+fn field(content: &[u8], at: usize, width: u8) -> u64 {
+    let rest = &content[at..];
+    let word = match rest.first_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => last_word(rest),
+    };
+    word & ((1 << (8 * width)) - 1)
+}
+
+/// Fewer than 8 bytes as a number.
+#[cold]
+fn last_word(rest: &[u8]) -> u64 {
+    let mut bytes = [0; size_of::<u64>()];
+    bytes[..rest.len()].copy_from_slice(rest);
+    u64::from_le_bytes(bytes)
+}

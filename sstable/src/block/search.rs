@@ -1,0 +1,223 @@
+//! What a search looks at before it looks at entries: made of a block's keys when it is read.
+//!
+//! The keys of a block lie far apart, between their values: each one that a search compares is not in the
+//! CPU's cache. Here parts of all of them lie side by side.
+//!
+//! * A *key tag* is a hash of one byte for each entry: a lookup compares the tags, eight at a time, and then one
+//!   entry that has the right one; of other keys' entries one in 256 has it. So do the buckets of Meta's
+//!   F14 and of the Swiss tables of Abseil.
+//! * A *head* is the first 8 bytes of every n-th user key behind the common prefix, as a number that orders
+//!   as they do: a binary search over heads leaves n or 2 n entries. Bohannon, McIlroy and
+//!   Rastogi, "Main-Memory Index Structures with Fixed-Size Partial Keys", SIGMOD 2001.
+//!
+//! Neither is stored. A reader that trusted stored tags could miss keys, and to check them is to make them.
+
+use std::ops::Range;
+
+use super::{BlockRole, word_of};
+
+/// Prefixes up to this length lie beside the rest.
+const PREFIX_BYTES_MAX: usize = 31;
+
+/// Entries of a data block for each head. Fewer make a seek shorter and a block longer: measured in
+/// docs/benchmarks.md.
+const DATA_HEAD_INTERVAL: usize = 4;
+
+/// Blocks with more entries have no tags: the search by heads is shorter.
+const TAGGED_ENTRIES_MAX: usize = 512;
+
+/// Tags in a word.
+const TAGS: usize = size_of::<u64>();
+
+/// A one in each byte.
+const ONES: u64 = u64::MAX / 0xff;
+
+/// Parts of a block's keys.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Heads, then tags from the lowest byte of a word to the highest.
+    words: Box<[u64]>,
+    heads: u32,
+    head_interval: u32,
+    prefix_bytes: u32,
+    prefix: [u8; PREFIX_BYTES_MAX],
+}
+
+impl Search {
+    /// For a block of so many entries whose user keys all begin with `prefix`.
+    pub(super) fn builder(prefix: &[u8], entries: usize, role: BlockRole) -> SearchBuilder {
+        let (head_interval, tagged) = match role {
+            BlockRole::Index => (1, 0),
+            BlockRole::Data if entries > TAGGED_ENTRIES_MAX => (DATA_HEAD_INTERVAL, 0),
+            BlockRole::Data => (DATA_HEAD_INTERVAL, entries),
+        };
+        let heads = entries.div_ceil(head_interval);
+        let mut search = Self {
+            words: vec![0; heads + tagged.div_ceil(TAGS)].into(),
+            heads: heads as u32, // At most as many as entries.
+            head_interval: head_interval as u32,
+            prefix_bytes: prefix.len() as u32,
+            prefix: [0; _],
+        };
+        if let Some(copy) = search.prefix.get_mut(..prefix.len()) {
+            copy.copy_from_slice(prefix);
+        }
+        SearchBuilder { search, pushed: 0 }
+    }
+
+    /// The prefix, unless it is long.
+    #[inline]
+    pub(super) fn prefix(&self) -> Option<&[u8]> {
+        self.prefix.get(..self.prefix_bytes as usize)
+    }
+
+    /// Whether [`tagged`](Self::tagged) finds all entries.
+    #[inline]
+    pub(super) fn has_tags(&self) -> bool {
+        self.words.len() > self.heads as usize
+    }
+
+    /// The entries with the tag of `suffix`, ascending: all of its versions, some others, and numbers
+    /// behind the last entry.
+    #[inline]
+    pub(super) fn tagged(&self, suffix: &[u8]) -> impl Iterator<Item = usize> {
+        let wanted = ONES * u64::from(tag(suffix));
+        let tags = &self.words[self.heads as usize..];
+        tags.iter().zip((0..).step_by(TAGS)).flat_map(move |(word, first)| {
+            // The top bit of each byte that is 0; by a carry, also of bytes that are 1 above those.
+            let differing = word ^ wanted;
+            let mut zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);
+            std::iter::from_fn(move || {
+                let lowest = (zeros != 0).then(|| zeros.trailing_zeros() as usize / 8)?;
+                zeros &= zeros - 1;
+                Some(first + lowest)
+            })
+        })
+    }
+
+    /// Which of `entries` entries have to be compared with a user key that has this `suffix`: those before
+    /// the range are before it, those behind the range are behind it.
+    #[inline]
+    pub(super) fn narrow(&self, suffix: &[u8], entries: usize) -> Range<usize> {
+        let word = word_of(suffix);
+        let heads = &self.words[..self.heads as usize];
+        let below = heads.partition_point(|head| *head < word);
+        let equal = heads[below..].partition_point(|head| *head == word);
+        let interval = self.head_interval as usize;
+        let start = below.checked_sub(1).map_or(0, |last| last * interval + 1);
+        start..((below + equal) * interval).min(entries)
+    }
+
+    /// Bytes of memory behind the pointer.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+}
+
+/// Takes the keys of a block one after the other.
+#[derive(Debug)]
+pub(super) struct SearchBuilder {
+    search: Search,
+    pushed: usize,
+}
+
+impl SearchBuilder {
+    /// Takes what follows the prefix in the user key of the next entry.
+    #[inline]
+    pub(super) fn push(&mut self, suffix: &[u8]) {
+        let Self { search, pushed: index } = self;
+        let interval = search.head_interval as usize;
+        if index.is_multiple_of(interval) {
+            search.words[*index / interval] = word_of(suffix);
+        }
+        if search.has_tags() {
+            let word = &mut search.words[search.heads as usize + *index / TAGS];
+            *word |= u64::from(tag(suffix)) << (*index % TAGS * 8);
+        }
+        *index += 1;
+    }
+
+    /// What was made of the keys.
+    pub(super) fn finish(self) -> Search {
+        self.search
+    }
+}
+
+/// A hash of a user key without its prefix. Need not withstand attacks: where many entries have the tag of a
+/// key the search by heads finds it.
+#[inline]
+fn tag(suffix: &[u8]) -> u8 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = suffix.len() as u64;
+    let (words, rest) = suffix.as_chunks();
+    for word in words.iter().map(|word| u64::from_le_bytes(*word)).chain([word_of(rest)]) {
+        hash = (hash ^ word).wrapping_mul(ODD);
+        hash ^= hash >> 32;
+    }
+    (hash.wrapping_mul(ODD) >> 56) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search<'k>(suffixes: impl ExactSizeIterator<Item = &'k [u8]>, role: BlockRole) -> Search {
+        let mut builder = Search::builder(b"", suffixes.len(), role);
+        suffixes.for_each(|suffix| builder.push(suffix));
+        builder.finish()
+    }
+
+    #[test]
+    fn narrow_leaves_out_only_what_is_decided() {
+        let keys: [&[u8]; 9] =
+            [b"", b"\0", b"\0\0", b"a", b"abcdefgh", b"abcdefgh\0", b"abcdefghi", b"b", b"\xff"];
+        let targets = keys.into_iter().chain([&b"ab"[..], b"abcdefghj", b"c", b"\xff\xff"]);
+        for role in [BlockRole::Data, BlockRole::Index] {
+            for some in (1..keys.len()).flat_map(|length| keys.windows(length)) {
+                let search = search(some.iter().copied(), role);
+                for target in targets.clone() {
+                    let Range { start, end } = search.narrow(target, some.len());
+                    assert!(start <= end && end <= some.len());
+                    assert!(some[..start].iter().all(|key| *key < target), "{some:?} {target:?}");
+                    assert!(some[end..].iter().all(|key| *key > target), "{some:?} {target:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_differ_early_need_few_comparisons() {
+        let keys: Vec<_> = (0..100).map(|n| format!("{n:08}").into_bytes()).collect();
+        for (role, most) in [(BlockRole::Index, 1), (BlockRole::Data, 2 * DATA_HEAD_INTERVAL - 1)] {
+            let search = search(keys.iter().map(Vec::as_slice), role);
+            for (index, key) in keys.iter().enumerate() {
+                let range = search.narrow(key, keys.len());
+                assert!(range.len() <= most && range.contains(&index), "{index}: {range:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tags_find_every_entry_and_few_others() {
+        let keys: Vec<_> = (0..TAGGED_ENTRIES_MAX).map(|n| format!("{n}").into_bytes()).collect();
+        let search = search(keys.iter().map(Vec::as_slice), BlockRole::Data);
+        assert!(search.has_tags());
+        let mut others = 0;
+        for (index, key) in keys.iter().enumerate() {
+            let found: Vec<_> = search.tagged(key).collect();
+            assert!(found.is_sorted() && found.contains(&index), "{index}: {found:?}");
+            others += found.len() - 1;
+        }
+        // Two of 512 are expected, and carries make few more.
+        assert!(others < 3 * TAGGED_ENTRIES_MAX, "{others}");
+    }
+
+    #[test]
+    fn nothing_is_found_without_entries() {
+        for role in [BlockRole::Data, BlockRole::Index] {
+            let search = search(std::iter::empty(), role);
+            assert_eq!(search.narrow(b"k", 0), 0..0);
+            assert_eq!(search.tagged(b"k").next(), None);
+        }
+    }
+}
