@@ -137,7 +137,11 @@ impl Store {
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
         let gone = metas.iter().filter(|table| is_gone(table.id));
         let filter = choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
-        write_tables(&self.tables, &tree.present_options(), filter, place, &mut kept)
+        let mut options = tree.present_options();
+        if *output_level == levels.last() {
+            options = options.of_last_level();
+        }
+        write_tables(&self.tables, &options, filter, place, &mut kept)
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.
