@@ -243,6 +243,7 @@ impl BlockInner {
     /// The handle of the block below that holds the first entry at or behind `target`, if any.
     ///
     /// Only for indexes.
+    #[cfg(test)]
     pub(crate) fn handle_for(&self, target: InternalKey<'_>) -> Option<BlockHandle> {
         self.position(target).map(|at| self.handle_at(at))
     }

@@ -6,3 +6,4 @@
 mod allocations;
 mod insert_if_absent;
 mod many;
+mod read_options;
