@@ -75,7 +75,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if it is too small, or too small for the parts
+    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if it is too small, or too small for the parts
     /// set by hand; nothing is changed then.
     pub fn set_memory_budget(&self, bytes: u64) -> Result<()> {
         self.store().change_memory_budget(|budget| budget.bytes = Some(bytes))
@@ -156,12 +156,15 @@ impl Db {
     /// room allows is read back in the background. Only a filter that a lookup holds for longer than some
     /// seconds may be there beyond the bound, until that lookup is done.
     ///
+    /// `None` for what [`Options::memory_budget`] gives to filters, as if the bound had never been set.
+    ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if [`Options::memory_budget`] was set by hand and
-    /// is too small for it; nothing is changed then.
-    pub fn set_filter_bytes_max(&self, bytes: u64) -> Result<()> {
-        self.store().change_memory_budget(|budget| budget.filter_bytes_max = Some(bytes))
+    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if [`Options::memory_budget`] was set by hand
+    /// and is too small for it; nothing is changed then.
+    pub fn set_filter_bytes_max(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
+        let bytes = bytes.into();
+        self.store().change_memory_budget(|budget| budget.filter_bytes_max = bytes)
     }
 
     /// Waits until there is nothing left to do in the background: no memtable waits for its flush, no

@@ -31,6 +31,12 @@ pub enum Error {
     /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max) gives to memtables. Nothing
     /// was changed.
     WriteTooLarge { bytes: u64, bytes_max: u64 },
+    /// Building the filter of a table anew takes `bytes` bytes of memory; at most `bytes_max` are allowed,
+    /// what one worker has of the memory for writing. The table goes on without it.
+    FilterTooLarge { bytes: u64, bytes_max: u64 },
+    /// The memory budget, or one of its parts, has `bytes` bytes and needs `bytes_min`; `what` says what it
+    /// is. Nothing was changed.
+    BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64 },
     /// The option `name` is out of range; `allowed` says what is in range.
     InvalidOption { name: &'static str, allowed: &'static str },
     /// The name of a keyspace is empty, longer than 255 bytes, or reserved.
@@ -88,6 +94,13 @@ impl fmt::Display for Error {
                 f,
                 "a write that takes {bytes} bytes of memory is too large: at most {bytes_max} are allowed"
             ),
+            Self::FilterTooLarge { bytes, bytes_max } => write!(
+                f,
+                "a filter that takes {bytes} bytes of memory to build is too large: at most {bytes_max} are allowed"
+            ),
+            Self::BudgetTooSmall { what, bytes, bytes_min } => {
+                write!(f, "{what} of {bytes} bytes is too small: at least {bytes_min} are needed")
+            }
             Self::InvalidOption { name, allowed } => {
                 write!(f, "the option {name} is out of range: {allowed}")
             }

@@ -8,7 +8,7 @@ use sievedb_format::SequenceNumber;
 use sievedb_sstable::CacheUse;
 
 use crate::{
-    Explanation, FilterPolicy, Range, ReadOptions, Result,
+    Explanation, FilterPolicy, PrefixExtractor, Range, ReadOptions, Result,
     batch::WriteEncoder,
     commit::{Always, Placed, Validate, Verdict},
     iter::bounds::KeyBounds,
@@ -416,6 +416,25 @@ impl Keyspace {
     pub fn set_filter_policy(&self, policy: FilterPolicy) -> Result<()> {
         self.tree.check()?;
         self.open.store().set_filter_policy(&self.tree, policy)
+    }
+
+    /// Changes what finds the prefixes of this keyspace; `None` for no prefix filters. Durable at return; for
+    /// the default keyspace [`Options::keyspace`](crate::Options::keyspace) counts again when the store is
+    /// opened.
+    ///
+    /// New tables get prefix filters after it, and those of the others are built anew in the background.
+    /// Until then scans do without them; ranges and iterators that were made before lose nothing. The
+    /// function of [`PrefixExtractor::Custom`] is not stored: give it to
+    /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a length or a name out of range;
+    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly),
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), after which nothing has changed.
+    pub fn set_prefix_extractor(&self, extractor: Option<PrefixExtractor>) -> Result<()> {
+        self.tree.check()?;
+        self.open.store().set_prefix_extractor(&self.tree, extractor)
     }
 
     /// Writes the memtables of this keyspace into tables, and waits until that is done.

@@ -152,9 +152,11 @@ impl KeyspaceOptions {
     /// pass over tables that have nothing for them; by default there is none.
     ///
     /// Takes the bits of [`filter_policy`](Self::filter_policy) for each different prefix of a table; with
-    /// [`FilterPolicyKind::None`] or 0 bits there are no prefix filters either. Affects new tables. What
-    /// older ones have is used if their extractor has the same name, so that another extractor may be
-    /// chosen at any time: scans then read more until the tables are rewritten.
+    /// [`FilterPolicyKind::None`] or 0 bits there are no prefix filters either. Older tables follow in the
+    /// background; until then their filters are used if their extractor has the same name, so that another
+    /// extractor may be chosen at any time.
+    /// [`Keyspace::set_prefix_extractor`](crate::Keyspace::set_prefix_extractor) changes it while the store
+    /// is open.
     ///
     /// The name is stored. The function of [`PrefixExtractor::Custom`] is not: give it to
     /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened. Without
@@ -174,7 +176,8 @@ impl KeyspaceOptions {
     /// agree in these bytes is never found to be empty. The filters stay in memory, as part of that of
     /// all filters.
     ///
-    /// 0 for none, the default, or from 4 to 40. Stored with the keyspace; affects new tables only.
+    /// 0 for none, the default, or from 4 to 40. Stored with the keyspace. Older tables get such a filter, or
+    /// lose it, in the background; one that they have keeps its bits.
     pub fn range_filter_bits_per_key(mut self, bits: f64) -> Self {
         self.range_filter_bits_per_key = bits;
         self

@@ -90,6 +90,7 @@ pub use sievedb_format::{Annotation, Corruption, KEY_BYTES_MAX, VALUE_BYTES_MAX}
 pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
+pub use table::FilterRole;
 pub use verify_report::{VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 
 /// The example of the README, tested.

@@ -5,7 +5,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
-use crate::Error;
+use crate::{Error, table::FilterRole};
 
 /// Something that happened inside a store.
 #[derive(Debug, Clone)]
@@ -16,11 +16,11 @@ pub enum Event {
     TornTail { log_id: u64, offset: u64 },
     /// The filter of a table cannot be used, so every lookup in its range asks the table itself.
     FilterUnusable { keyspace: String, table_id: u64, reason: String },
-    /// The filter of a table was built anew, or removed if the policy wants none.
-    FilterRebuilt { keyspace: String, table_id: u64, reason: FilterRebuildReason },
-    /// The filter of a table was to be built anew, and that failed. It is not tried again before the
-    /// store is opened the next time, unless the table is compacted first.
-    FilterNotRebuilt { keyspace: String, table_id: u64, error: Error },
+    /// A filter of a table was built anew, or removed if the options want none.
+    FilterRebuilt { keyspace: String, table_id: u64, role: FilterRole, reason: FilterRebuildReason },
+    /// A filter of a table was to be built anew, and that failed. It is not tried again before the
+    /// store is opened the next time or its memory budget changes, unless the table is compacted first.
+    FilterNotRebuilt { keyspace: String, table_id: u64, role: FilterRole, error: Error },
     /// A memtable became `bytes` bytes of tables on level 0.
     Flushed { keyspace: String, bytes: u64 },
     /// A compaction into `level` read `bytes_read` and wrote `bytes_written` bytes; both are 0 if
@@ -32,16 +32,18 @@ pub enum Event {
     ReadOnly { cause: Error },
 }
 
-/// Why a filter was built anew.
+/// Why a filter was built anew, or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterRebuildReason {
     /// It was damaged, missing, of an unknown kind, or made with another hash.
     Unusable,
-    /// The table had none, and the policy wants one.
-    Missing,
-    /// It was another one than the policy wants.
+    /// The table had none, and the options want one.
+    NoFilter,
+    /// It was another one than the options want, or they want none.
     OffPlan,
+    /// A prefix filter: its prefixes were those of another extractor.
+    OtherExtractor,
 }
 
 /// Receives the events of a store.

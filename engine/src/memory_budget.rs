@@ -50,23 +50,33 @@ pub(crate) struct MemoryParts {
 }
 
 impl MemoryBudget {
+    /// The least budget for the parts that are set: of the rest an eighth is for writing, and a quarter each
+    /// for memtables and filters that are not set.
+    fn least(&self) -> u64 {
+        let parts = [self.memtable_bytes_max, self.filter_bytes_max, self.block_cache_bytes];
+        let set: u128 = parts.into_iter().flatten().map(u128::from).sum();
+        let quarters = parts[..2].iter().filter(|part| part.is_none()).count() as u128;
+        u64::try_from((8 * set).div_ceil(7 - 2 * quarters)).unwrap_or(u64::MAX)
+    }
+
     /// The parts, for a store with so many workers.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`] if the budget is too small, or the parts do not fit into it.
+    /// [`Error::BudgetTooSmall`] if the budget is too small, or the parts do not fit into it.
     pub(crate) fn divide(&self, workers: usize) -> Result<MemoryParts> {
-        let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
+        let too_small =
+            |what, bytes, bytes_min| Err(Error::BudgetTooSmall { what, bytes, bytes_min });
         let least = MEMORY_BUDGET_MIN.max(workers as u64 * MEMORY_BUDGET_PER_WORKER_MIN);
         let bytes = self.bytes.unwrap_or_else(|| DEFAULT_MEMORY_BUDGET.max(least));
         if bytes < least {
-            return invalid("memory_budget", "at least 8 MiB, and 4 MiB for each worker thread");
+            return too_small("a memory_budget", bytes, least);
         }
         // Beyond any memory, and the sum stays a number.
         let part = |bytes: Option<u64>, default| bytes.unwrap_or(default).min(u64::MAX / 8);
         let memtables = part(self.memtable_bytes_max, bytes / 4);
         if memtables < MEMTABLE_BYTES_MIN {
-            return invalid("memtable_bytes_max", "at least 512 KiB");
+            return too_small("a memtable_bytes_max", memtables, MEMTABLE_BYTES_MIN);
         }
         let filters = part(self.filter_bytes_max, bytes / 4);
         let writing = bytes / 8;
@@ -75,9 +85,7 @@ impl MemoryBudget {
         let needed = needed.into_iter().fold(0, u64::saturating_add);
         let bytes = if self.bytes.is_none() { bytes.max(needed) } else { bytes };
         if bytes < needed {
-            let allowed = "7/8 of it at least the sum of memtable_bytes_max, filter_bytes_max and \
-                           block_cache_bytes, where what is not set takes a quarter of it, or nothing";
-            return invalid("memory_budget", allowed);
+            return too_small("a memory_budget with such parts", bytes, self.least());
         }
         let rest = bytes - (memtables + filters + writing);
         let block_cache = part(self.block_cache_bytes, rest);
@@ -166,8 +174,34 @@ mod tests {
         ];
         for (name, budget, workers, want) in cases {
             match budget.divide(workers) {
-                Err(Error::InvalidOption { name: found, .. }) => assert_eq!(found, want, "{name}"),
+                Err(Error::BudgetTooSmall { what, bytes, bytes_min }) => {
+                    assert!(what.contains(want) && bytes < bytes_min, "{name}: {what}");
+                }
                 other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+
+    /// What the error names suffices, and little less does not.
+    #[test]
+    fn the_least_budget_is_enough() {
+        let parts = [None, Some(700 * MIB + 13)];
+        for (memtables, filters) in parts.into_iter().flat_map(|it| parts.map(|other| (it, other)))
+        {
+            for cache in parts {
+                let budget = |bytes| MemoryBudget {
+                    bytes: Some(bytes),
+                    memtable_bytes_max: memtables,
+                    filter_bytes_max: filters,
+                    block_cache_bytes: cache,
+                };
+                let Err(Error::BudgetTooSmall { bytes_min, .. }) = budget(64 * MIB).divide(1)
+                else {
+                    assert_eq!((memtables, filters, cache), (None, None, None));
+                    continue;
+                };
+                assert!(budget(bytes_min).divide(1).is_ok(), "{:?}", budget(bytes_min));
+                assert!(budget(bytes_min - 16).divide(1).is_err(), "{:?}", budget(bytes_min));
             }
         }
     }

@@ -298,9 +298,6 @@ mod tests {
             ("open_files_max", Options::new().open_files_max(0)),
             ("worker_threads", Options::new().worker_threads(65)),
             ("stats_file_interval", Options::new().stats_file_interval(Duration::from_millis(9))),
-            ("memory_budget", Options::new().memory_budget(1 << 20)),
-            ("memory_budget", Options::new().memory_budget(64 << 20).block_cache_bytes(1 << 30)),
-            ("memtable_bytes_max", Options::new().memtable_bytes_max(1 << 10)),
             ("memtable_bytes", with(new().memtable_bytes(1))),
             ("table_bytes", with(new().table_bytes(1))),
             ("base_level_bytes", with(new().base_level_bytes(0))),
@@ -319,6 +316,15 @@ mod tests {
                 Err(Error::InvalidOption { name, .. }) => assert_eq!(name, want),
                 other => panic!("{want}: {other:?}"),
             }
+        }
+        let budgets = [
+            Options::new().memory_budget(1 << 20),
+            Options::new().memory_budget(64 << 20).block_cache_bytes(1 << 30),
+            Options::new().memtable_bytes_max(1 << 10),
+        ];
+        for options in budgets {
+            let refused = options.validate();
+            assert!(matches!(refused, Err(Error::BudgetTooSmall { .. })), "{refused:?}");
         }
     }
 }

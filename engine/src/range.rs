@@ -39,8 +39,8 @@ impl CursorSource for ViewSource {
         let memtables =
             self.view.placed_memtables().map(|placed| Source::memtable(placed, &self.folder));
         let store = self.open.store();
-        let extractor = &self.tree.options.prefix_extractor;
-        let question = ScanQuestion::new(extractor, bounds, store.hash_seed);
+        let extractor = self.tree.prefix_extractor();
+        let question = ScanQuestion::new(&extractor, bounds, store.hash_seed);
         let counters = store.tables.counters.local();
         let runs = self.view.version.runs().iter();
         let runs =

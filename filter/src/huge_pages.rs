@@ -10,11 +10,6 @@ use alloc::vec::Vec;
 /// Arrays of fewer bytes are not worth it: with 4 KiB pages a core still knows where all of theirs are.
 const BYTES_MIN: usize = 4 << 20;
 
-/// So many copies of `value`.
-pub(crate) fn filled<T: Copy>(value: T, count: usize) -> Vec<T> {
-    collected(core::iter::repeat_n(value, count))
-}
-
 /// These values.
 pub(crate) fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Vec<T> {
     let mut collected = Vec::with_capacity(values.len());
@@ -60,7 +55,7 @@ mod tests {
     #[test]
     fn arrays_are_filled() {
         for count in [0, 1, 1_000, 524_287, 524_288, 3_000_000] {
-            let values = super::filled(0x5eed_u64, count);
+            let values = super::collected(std::iter::repeat_n(0x5eed_u64, count));
             assert_eq!(values.len(), count);
             assert!(values.iter().all(|&value| value == 0x5eed), "{count}");
         }

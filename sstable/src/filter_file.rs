@@ -11,7 +11,7 @@
 
 use std::{io, sync::Arc};
 
-use sievedb_filter::{Expected, FilterArena, TableFilter, filter_block};
+use sievedb_filter::{Expected, FilterArena, RangeFilter, TableFilter, filter_block};
 use sievedb_format::{Annotation, FileHeader, FileKind, file_header::HEADER_BYTES};
 
 use crate::{
@@ -21,7 +21,8 @@ use crate::{
     source::{TableSink, TableSource},
 };
 
-/// Writes `filter`, of the table with this identity, as the file `file_id`. Returns where it lies.
+/// Writes `filter`, of the table with this identity, as the file `file_id`. Returns where it lies. The
+/// hash seed of the identity is that of a prefix filter, if it is one.
 ///
 /// Takes as much memory again as the filter has.
 ///
@@ -34,9 +35,32 @@ pub fn write_filter_file(
     file_id: u64,
     filter: &TableFilter,
 ) -> io::Result<FilterPlace> {
+    write_block(sink, identity, file_id, |expected| filter_block::encode(filter, expected))
+}
+
+/// The same for a range filter.
+///
+/// # Errors
+///
+/// As [`write_filter_file`].
+pub fn write_range_filter_file(
+    sink: &mut impl TableSink,
+    identity: &TableIdentity,
+    file_id: u64,
+    filter: &RangeFilter,
+) -> io::Result<FilterPlace> {
+    write_block(sink, identity, file_id, |expected| filter_block::encode_range(filter, expected))
+}
+
+fn write_block(
+    sink: &mut impl TableSink,
+    identity: &TableIdentity,
+    file_id: u64,
+    encode: impl FnOnce(Expected) -> Vec<u8>,
+) -> io::Result<FilterPlace> {
     let TableIdentity { store_id, hash_seed, salt, .. } = *identity;
     sink.append(&FileHeader { kind: FileKind::Filter, store_id, file_id }.encode())?;
-    let block = filter_block::encode(filter, Expected { hash_seed, salt });
+    let block = encode(Expected { hash_seed, salt });
     sink.append(&block)?;
     let checksum = stored_checksum(&block).expect("a filter block ends with its trailer");
     Ok(FilterPlace { offset: HEADER_BYTES as u64, bytes: block.len() as u64, checksum })
@@ -56,6 +80,24 @@ impl FilterState {
     ) -> Self {
         match check_header(source, identity.store_id, file_id) {
             Ok(()) => Self::load(source, identity, Some(place), arena),
+            Err(reason) => Self::Unusable(reason),
+        }
+    }
+}
+
+impl FilterState<RangeFilter> {
+    /// As [`load_range`](Self::load_range), for the file `file_id` that holds nothing but this filter.
+    #[must_use]
+    pub fn load_range_file(
+        source: &dyn TableSource,
+        identity: &TableIdentity,
+        file_id: u64,
+        place: FilterPlace,
+        bounds: (&[u8], &[u8]),
+        arena: &FilterArena,
+    ) -> Self {
+        match check_header(source, identity.store_id, file_id) {
+            Ok(()) => Self::load_range(source, identity, Some(place), bounds, arena),
             Err(reason) => Self::Unusable(reason),
         }
     }
@@ -90,7 +132,7 @@ pub fn describe_filter_file(source: &Arc<dyn TableSource>) -> Annotation {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use sievedb_filter::{FilterKind, key_hash};
+    use sievedb_filter::{FilterKind, key_hash, range_filter::PointCollector};
 
     use super::*;
 
@@ -125,6 +167,49 @@ mod tests {
             assert!((0..500).all(holds), "{kind:?}");
             assert!((500..600).filter(|&key| holds(key)).count() < 20, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn a_range_filter_returns_from_its_file_and_no_damaged_byte_is_passed_over() {
+        let mut points = PointCollector::new();
+        let keys: Vec<_> = (0..500_u64).map(|key| (key << 40).to_be_bytes()).collect();
+        keys.iter().for_each(|key| points.push(key));
+        let bounds: (&[u8], &[u8]) = (&keys[0], &keys[499]);
+        let filter = RangeFilter::build(points.finish(bounds.0, bounds.1), 12.0, 5);
+        let mut good = Vec::new();
+        let place = write_range_filter_file(&mut good, &IDENTITY, 9, &filter).unwrap();
+        let load = |bytes: Vec<u8>, file_id| {
+            let heap = FilterArena::heap();
+            FilterState::load_range_file(
+                &Bytes::from(bytes),
+                &IDENTITY,
+                file_id,
+                place,
+                bounds,
+                &heap,
+            )
+        };
+        let state = load(good.clone(), 9);
+        assert_eq!(state.resident_range().map(RangeFilter::key_count), Some(500));
+        assert!(matches!(load(good.clone(), 8), FilterState::Unusable(_)), "another file");
+        for at in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1 << (at % 8);
+            assert!(matches!(load(bytes, 9), FilterState::Unusable(_)), "flipped at {at}");
+            assert!(
+                matches!(load(good[..at].to_vec(), 9), FilterState::Unusable(_)),
+                "cut at {at}"
+            );
+        }
+        // A filter for keys is none for ranges, nor the other way round.
+        let (keys, of_keys) = file(FilterKind::Ribbon);
+        let heap = FilterArena::heap();
+        let keys = Bytes::from(keys);
+        let state = FilterState::load_range_file(&keys, &IDENTITY, 9, of_keys, bounds, &heap);
+        assert!(matches!(state, FilterState::Unusable(_)));
+        let ranges = Bytes::from(good);
+        let state = FilterState::load_file(&ranges, &IDENTITY, 9, place, &heap);
+        assert!(matches!(state, FilterState::Unusable(_)));
     }
 
     #[test]

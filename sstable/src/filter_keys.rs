@@ -1,23 +1,39 @@
 //! What the filters of a table that is being written are built over.
 
 use sievedb_filter::{
-    key_hash,
-    range_filter::{PointCollector, Points},
+    RangeFilter, TableFilter, key_hash,
+    range_filter::{POINTS_MAX, PointCollector},
 };
 
-use crate::{options::TableOptions, prefix_extractor::PrefixExtractor};
+use crate::{identity::TableIdentity, options::TableOptions, prefix_extractor::PrefixExtractor};
 
-/// What the filters of a table that is being written are built over: 8 bytes for each user key,
-/// as many for each prefix, and as many for each user key if there is to be a range filter.
+/// What the filters of a table are built over, while it is written or read again: 8 bytes for each user
+/// key, as many for each prefix, and as many for each user key if there is to be a range filter.
+///
+/// Whatever the options want no filter of is not kept.
 #[derive(Debug)]
-pub(crate) struct FilterKeys {
+pub struct FilterKeys {
+    options: TableOptions,
     hash_seed: u64,
+    salt: u64,
     /// Hashes of the user keys, unless there is to be no filter.
     points: Option<Vec<u64>>,
     /// Of the prefixes, unless there is to be no filter.
     prefixes: Option<Prefixes>,
     /// What a range filter knows of the user keys, unless there is to be none.
     ranges: Option<PointCollector>,
+}
+
+/// A filter over prefixes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PrefixFilter {
+    /// The filter.
+    pub filter: TableFilter,
+    /// Seed of the hashes of prefixes.
+    pub hash_seed: u64,
+    /// Name of the extractor that found the prefixes.
+    pub extractor: Box<str>,
 }
 
 /// The prefixes so far.
@@ -30,8 +46,10 @@ struct Prefixes {
 }
 
 impl FilterKeys {
-    /// None yet, for filters as `options` want them, in a store with this seed.
-    pub(crate) fn new(options: &TableOptions, hash_seed: u64) -> Self {
+    /// None yet, for filters as `options` want them, of the table with this identity.
+    #[must_use]
+    pub fn new(options: &TableOptions, identity: &TableIdentity) -> Self {
+        let TableIdentity { hash_seed, salt, .. } = *identity;
         let prefixes = options.prefix_extractor.as_ref().map(|extractor| Prefixes {
             hash_seed: extractor.hash_seed(hash_seed),
             extractor: extractor.clone(),
@@ -39,7 +57,9 @@ impl FilterKeys {
             hashes: Vec::new(),
         });
         Self {
+            options: options.clone(),
             hash_seed,
+            salt,
             points: (options.filter_bits_per_key > 0.0).then(Vec::new),
             prefixes: prefixes.filter(|_| options.prefix_filter_bits_per_key > 0.0),
             ranges: (options.range_filter_bits_per_key > 0.0).then(PointCollector::new),
@@ -47,7 +67,7 @@ impl FilterKeys {
     }
 
     /// Adds a user key, which is behind all those before.
-    pub(crate) fn add(&mut self, user_key: &[u8]) {
+    pub fn add(&mut self, user_key: &[u8]) {
         if let Some(hashes) = &mut self.points {
             push(hashes, key_hash(user_key, self.hash_seed));
         }
@@ -60,7 +80,8 @@ impl FilterKeys {
     }
 
     /// Bits that the filters will take, about.
-    pub(crate) fn filter_bits(&self, options: &TableOptions) -> f64 {
+    pub(crate) fn filter_bits(&self) -> f64 {
+        let options = &self.options;
         let points = self.points.as_ref().map_or(0, Vec::len) as f64;
         let prefixes = self.prefixes.as_ref().map_or(0, |prefixes| prefixes.hashes.len()) as f64;
         let ranges = self.ranges.as_ref().map_or(0, PointCollector::len) as f64;
@@ -69,20 +90,34 @@ impl FilterKeys {
             + ranges * options.range_filter_bits_per_key
     }
 
-    /// Takes the hashes of the user keys out; none if there is to be no filter.
-    pub(crate) fn take_points(&mut self) -> Vec<u64> {
-        self.points.take().unwrap_or_default()
+    /// The point filter; `None` if there is to be none, or no key. What it was built over is freed.
+    pub fn build_points(&mut self) -> Option<TableFilter> {
+        let hashes = self.points.take().filter(|hashes| !hashes.is_empty())?;
+        TableFilter::build(self.options.filter_kind, &hashes, self.options.filter_bits_per_key)
     }
 
-    /// Takes the hashes of the prefixes out, and the seed that they were made with; no hashes if
-    /// there is to be no filter, and also if no key has a prefix.
-    pub(crate) fn take_prefixes(&mut self) -> Option<(Vec<u64>, u64)> {
-        self.prefixes.take().map(|prefixes| (prefixes.hashes, prefixes.hash_seed))
+    /// The prefix filter; `None` if there is to be none. What it was built over is freed.
+    ///
+    /// Also of no prefixes: the filter then rules the table out.
+    pub fn build_prefixes(&mut self) -> Option<PrefixFilter> {
+        let Prefixes { extractor, hash_seed, hashes, .. } = self.prefixes.take()?;
+        let TableOptions { filter_kind, prefix_filter_bits_per_key: bits, .. } = self.options;
+        let filter = TableFilter::build(filter_kind, &hashes, bits)?;
+        Some(PrefixFilter { filter, hash_seed, extractor: extractor.name().into() })
     }
 
-    /// Takes out what the range filter of a table with these bounds is built over.
-    pub(crate) fn take_ranges(&mut self, smallest: &[u8], largest: &[u8]) -> Option<Points> {
-        self.ranges.take().map(|ranges| ranges.finish(smallest, largest))
+    /// The range filter of a table with these bounds; `None` if there is to be none, or there are too many
+    /// keys for one. What it was built over is freed.
+    ///
+    /// Also of no points: the filter then rules the table out.
+    pub fn build_ranges(&mut self, smallest: &[u8], largest: &[u8]) -> Option<RangeFilter> {
+        let points = self.ranges.take()?.finish(smallest, largest);
+        if points.len() as u64 > POINTS_MAX {
+            return None;
+        }
+        // Drawn anew for each table, and known to nobody who does not know that of the store.
+        let seed = key_hash(&self.salt.to_le_bytes(), self.hash_seed);
+        Some(RangeFilter::build(points, self.options.range_filter_bits_per_key, seed))
     }
 }
 

@@ -110,8 +110,13 @@ impl PrefixExtractor {
     /// with another extractor is refused.
     #[must_use]
     pub fn hash_seed(&self, store_hash_seed: u64) -> u64 {
-        key_hash(format!("{SEED_DOMAIN}{}", self.name()).as_bytes(), store_hash_seed)
+        prefix_hash_seed(&self.name(), store_hash_seed)
     }
+}
+
+/// [`PrefixExtractor::hash_seed`] of the extractor of this name.
+pub(crate) fn prefix_hash_seed(name: &str, store_hash_seed: u64) -> u64 {
+    key_hash(format!("{SEED_DOMAIN}{name}").as_bytes(), store_hash_seed)
 }
 
 /// By name, as filters go by.

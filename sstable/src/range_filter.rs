@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use sievedb_filter::{DecodeError, RangeFilter, filter_block};
+use sievedb_filter::{DecodeError, FilterArena, RangeFilter, filter_block};
 
 use crate::{
     filter_state::{FilterPlace, FilterState, FilterUnusable, expected, read_block},
@@ -12,7 +12,7 @@ use crate::{
 
 impl FilterState<RangeFilter> {
     /// Loads the range filter at `place` of `source`, the file of the table with this identity and
-    /// these bounds. Never fails: a table is complete without its filter.
+    /// these bounds, into `arena`. Never fails: a table is complete without its filter.
     ///
     /// The filter leaves out the prefix that all keys of the table have in common. If the bounds have
     /// less in common, it cannot be that of the table, and is refused.
@@ -22,8 +22,9 @@ impl FilterState<RangeFilter> {
         identity: &TableIdentity,
         place: Option<FilterPlace>,
         bounds: (&[u8], &[u8]),
+        arena: &FilterArena,
     ) -> Self {
-        match place.map(|place| load(source, identity, place, bounds)) {
+        match place.map(|place| load(source, identity, place, bounds, arena)) {
             Some(Ok(filter)) => Self::Resident(filter),
             Some(Err(reason)) => Self::Unusable(reason),
             None => Self::None,
@@ -59,9 +60,10 @@ fn load(
     identity: &TableIdentity,
     place: FilterPlace,
     (smallest, largest): (&[u8], &[u8]),
+    arena: &FilterArena,
 ) -> Result<RangeFilter, FilterUnusable> {
     let block = read_block(source, place)?;
-    let filter = filter_block::decode_range(&block, expected(identity));
+    let filter = filter_block::decode_range_in(&block, expected(identity), arena);
     let filter = filter.map_err(FilterUnusable::Refused)?;
     let value = filter.prefix_bytes();
     let common = smallest.iter().zip(largest).take_while(|(a, b)| a == b).count();

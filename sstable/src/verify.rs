@@ -3,19 +3,23 @@
 //! For people and tools that look for damage: it goes on behind each problem, puts nothing into the
 //! cache and takes nothing from there.
 
-use std::{io, ops::ControlFlow};
+use std::{io, ops::ControlFlow, sync::Arc};
 
+use sievedb_filter::{Expected, filter_block};
 use sievedb_format::{Corruption, InternalKey, Kind};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
     block::{Block, BlockCursor, BlockRole},
     error::ReadError,
-    footer::{BlockKind, Footer},
+    filter_state::FilterPlace,
+    footer::{BlockKind, Footer, FooterBlock},
     handle::BlockHandle,
+    identity::TableIdentity,
+    prefix_extractor::prefix_hash_seed,
     properties::TableProperties,
     source::TableSource,
-    table::Table,
+    table::{Contents, Table},
 };
 
 /// Bytes that are read at a time for the checksum of a file.
@@ -55,6 +59,54 @@ pub fn file_checksum(
         }
     }
     Ok(hasher.digest())
+}
+
+/// How many of the filters in the file of the table with this identity are damaged, but for those that
+/// begin at one of `used`. Reads them.
+///
+/// The checksum of a whole table covers its filters too, also those that others in files of their own
+/// have replaced. Where nothing else is wrong with the file, this tells why it is another one.
+///
+/// # Errors
+///
+/// Those of footer and properties.
+pub fn damaged_filters(
+    source: &Arc<dyn TableSource>,
+    identity: &TableIdentity,
+    used: &[u64],
+) -> Result<u64, ReadError> {
+    let footer = Footer::read(&**source)?;
+    let Contents { properties, .. } = Contents::read(Arc::clone(source), &footer)?;
+    let source = &**source;
+    let TableIdentity { hash_seed, salt, .. } = *identity;
+    let mut damaged = 0;
+    for FooterBlock { kind, offset, bytes } in &footer.blocks {
+        let block = FilterPlace { offset: *offset, bytes: *bytes, checksum: 0 };
+        let read = || {
+            let length = block.length_in(source).ok()?;
+            source.read_at(block.offset, length).ok()
+        };
+        let is_good = |decode: &dyn Fn(&[u8]) -> bool| read().is_some_and(|bytes| decode(&bytes));
+        let keys = |hash_seed| {
+            let expected = Expected { hash_seed, salt };
+            is_good(&|bytes| filter_block::decode(bytes, expected).is_ok())
+        };
+        let is_unused_and_damaged = !used.contains(offset)
+            && match kind {
+                BlockKind::PointFilter => !keys(hash_seed),
+                BlockKind::PrefixFilter => {
+                    let named = properties.prefix_filter.as_ref();
+                    !named.is_some_and(|(_, name)| keys(prefix_hash_seed(name, hash_seed)))
+                }
+                BlockKind::RangeFilter => {
+                    let expected = Expected { hash_seed, salt };
+                    !is_good(&|bytes| filter_block::decode_range(bytes, expected).is_ok())
+                }
+                BlockKind::DataIndex | BlockKind::Properties | BlockKind::RangeTombstones => false,
+            };
+        damaged += u64::from(is_unused_and_damaged);
+    }
+    Ok(damaged)
 }
 
 impl Table {

@@ -2,10 +2,7 @@
 
 use std::io;
 
-use sievedb_filter::{
-    Expected, FilterKind, RangeFilter, TableFilter, filter_block, key_hash,
-    range_filter::POINTS_MAX,
-};
+use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block};
 use sievedb_format::{
     Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, Trailer,
     VALUE_BYTES_MAX,
@@ -14,7 +11,7 @@ use sievedb_format::{
 
 use crate::{
     block::{BlockBuilder, stored::Sealer},
-    filter_keys::FilterKeys,
+    filter_keys::{FilterKeys, PrefixFilter},
     filter_state::{FILTER_ALIGNMENT, FilterPlace, stored_checksum},
     footer::{BlockKind, Footer, FooterBlock, TAIL_BYTES},
     handle::BlockHandle,
@@ -73,6 +70,8 @@ pub struct TableSummary {
     pub filter: Option<FilterPlace>,
     /// Where the prefix filter lies; `None` if the table has none.
     pub prefix_filter: Option<FilterPlace>,
+    /// Name of the extractor of the prefix filter; `None` if the table has none.
+    pub prefix_extractor: Option<Box<str>>,
     /// Where the range filter lies; `None` if the table has none.
     pub range_filter: Option<FilterPlace>,
     /// Smallest user key, range tombstones included; empty in a table without entries.
@@ -109,7 +108,7 @@ impl<S: TableSink> TableWriter<S> {
             data: BlockBuilder::new(),
             index: IndexBuilder::new(options.index_partition_bytes),
             last: None,
-            filter_keys: FilterKeys::new(&options, identity.hash_seed),
+            filter_keys: FilterKeys::new(&options, &identity),
             range_tombstones: Vec::new(),
             properties: TableProperties::new(&options),
             options,
@@ -198,7 +197,7 @@ impl<S: TableSink> TableWriter<S> {
     /// the open block compresses well.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
-        let filter_bits = self.filter_keys.filter_bits(&self.options);
+        let filter_bits = self.filter_keys.filter_bits();
         let pending = self.data.content_bytes_max() + self.index.pending_bytes() + TAIL_BYTES;
         self.out.offset() + pending as u64 + (filter_bits / 8.0).ceil() as u64
     }
@@ -259,6 +258,7 @@ impl<S: TableSink> TableWriter<S> {
             range_filter,
             entries: properties.entries(),
             tombstones: properties.tombstones(),
+            prefix_extractor: properties.prefix_filter.map(|(_, name)| name),
             smallest: properties.smallest,
             largest: properties.largest,
             smallest_sequence: properties.smallest_sequence,
@@ -295,47 +295,26 @@ impl<S: TableSink> TableWriter<S> {
     }
 
     fn write_point_filter(&mut self) -> io::Result<Option<FilterPlace>> {
-        let hashes = self.filter_keys.take_points();
-        if hashes.is_empty() {
-            return Ok(None);
-        }
-        let TableOptions { filter_kind, filter_bits_per_key, .. } = self.options;
-        let built = TableFilter::build(filter_kind, &hashes, filter_bits_per_key);
-        drop(hashes);
-        let Some(filter) = built else { return Ok(None) };
+        let Some(filter) = self.filter_keys.build_points() else { return Ok(None) };
         self.properties.filter = Some(FilterProperties::of(&filter));
         self.write_filter(&filter, self.identity.hash_seed).map(Some)
     }
 
     fn write_prefix_filter(&mut self) -> io::Result<Option<FilterPlace>> {
-        let (Some((hashes, hash_seed)), Some(extractor)) =
-            (self.filter_keys.take_prefixes(), &self.options.prefix_extractor)
-        else {
-            return Ok(None);
-        };
-        let TableOptions { filter_kind, prefix_filter_bits_per_key: bits, .. } = self.options;
-        // Also of no prefixes: the filter then rules the table out.
-        let built = TableFilter::build(filter_kind, &hashes, bits);
-        drop(hashes);
-        let Some(filter) = built else { return Ok(None) };
-        let name = extractor.name().into();
-        self.properties.prefix_filter = Some((FilterProperties::of(&filter), name));
+        let Some(built) = self.filter_keys.build_prefixes() else { return Ok(None) };
+        let PrefixFilter { filter, hash_seed, extractor } = built;
+        self.properties.prefix_filter = Some((FilterProperties::of(&filter), extractor));
         self.write_filter(&filter, hash_seed).map(Some)
     }
 
     fn write_range_filter(&mut self) -> io::Result<Option<FilterPlace>> {
         let TableProperties { smallest, largest, .. } = &self.properties;
-        let points = self.filter_keys.take_ranges(smallest, largest);
-        let Some(points) = points.filter(|points| points.len() as u64 <= POINTS_MAX) else {
+        let Some(filter) = self.filter_keys.build_ranges(smallest, largest) else {
             return Ok(None);
         };
-        let TableIdentity { hash_seed, salt, .. } = self.identity;
-        // Drawn anew for each table, and known to nobody who does not know that of the store.
-        let seed = key_hash(&salt.to_le_bytes(), hash_seed);
-        // Also of no points: the filter then rules the table out.
-        let filter = RangeFilter::build(points, self.options.range_filter_bits_per_key, seed);
         let (kind, expected_fpr) = (FilterKind::Range as u8, filter.expected_fpr(1));
         self.properties.range_filter = Some(FilterProperties { kind, expected_fpr });
+        let TableIdentity { hash_seed, salt, .. } = self.identity;
         let block = filter_block::encode_range(&filter, Expected { hash_seed, salt });
         self.write_filter_block(&block).map(Some)
     }

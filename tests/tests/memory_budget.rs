@@ -276,7 +276,8 @@ fn the_budget_changes_while_the_store_is_open() {
     };
     assert_eq!(limits(&db), [16, 16, 8]);
     assert!(db.stats().memory.memtable_bytes > 4 << 20);
-    assert!(matches!(db.set_memory_budget(1 << 20), Err(Error::InvalidOption { .. })));
+    let too_small = db.set_memory_budget(1 << 20);
+    assert!(matches!(too_small, Err(Error::BudgetTooSmall { bytes, .. }) if bytes == 1 << 20));
     assert_eq!(limits(&db), [16, 16, 8]);
     db.set_memory_budget(8 << 20).unwrap();
     assert_eq!(limits(&db), [2, 2, 1]);

@@ -1,4 +1,4 @@
-//! The filter of tables that are about to be written.
+//! The filter of tables that are about to be written, or whose filter is.
 
 use super::{
     division::ideal,
@@ -35,4 +35,12 @@ pub(crate) fn choose(
     let before = before.chain(&store.keyspaces[keyspace].runs[..=index]);
     let tables: usize = before.map(|run| run.tables.len()).sum();
     ideal(&store).choices[tables - 1]
+}
+
+/// The filter that the table `id` has at the best division among all tables, whatever is stored; `None` if
+/// there is no such table.
+pub(crate) fn ideal_of(store: &StoreShape, id: u64) -> Option<FilterChoice> {
+    let runs = store.keyspaces.iter().flat_map(|keyspace| &keyspace.runs);
+    let index = runs.flat_map(|run| &run.tables).position(|table| table.id == id)?;
+    Some(ideal(store).choices[index])
 }

@@ -12,6 +12,7 @@
 //! | what should be in memory of the stored filters?   | [`plan`]     |
 //! | which of them should be built anew?               | [`rebuilds`] |
 //! | which filter do new tables get?                   | [`choose`]   |
+//! | which one does a table get that has none of use?  | [`ideal_of`] |
 //!
 //! Three bounds hold together: [`StoreShape::filter_bytes_max`], the same of each keyspace, and, with
 //! [`Auto`](crate::FilterPolicyKind::Auto), the bits per key of the policy as an average. Bytes go where
@@ -43,7 +44,7 @@ mod target;
 mod tests;
 mod weight;
 
-pub(crate) use choice::choose;
+pub(crate) use choice::{choose, ideal_of};
 pub(crate) use division::plan;
 pub(crate) use rebuild::rebuilds;
 pub(crate) use shape::{

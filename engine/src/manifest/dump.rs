@@ -7,8 +7,9 @@ use sievedb_format::{Annotation, Corruption, annotation::printable};
 use super::edit::{
     FILTER_REPLACED, FLUSHED, FilterReplaced, HASH_SEED, KEYSPACE_CHANGED, KEYSPACE_CREATED,
     KEYSPACE_DROPPED, KeyspaceChanged, KeyspaceCreated, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR,
-    LOG_MARK, NEXT_FILE_ID, NEXT_KEYSPACE_ID, STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED,
-    TABLE_REMOVED, decode_filter, decode_keyspace, decode_keyspace_change, decode_table,
+    LOG_MARK, NEXT_FILE_ID, NEXT_KEYSPACE_ID, PREFIX_FILTER_REPLACED, RANGE_FILTER_REPLACED,
+    STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_filter,
+    decode_keyspace, decode_keyspace_change, decode_table,
 };
 use crate::{
     Result,
@@ -18,7 +19,7 @@ use crate::{
         dump::{describe as describe_records, payload_place},
         fields::{Field, Fields},
     },
-    table::FilterPlace,
+    table::{FilterPlace, NewPlace, PrefixFilterPlace},
 };
 
 /// Describes manifest `file_id`, up to its end or the first bad record.
@@ -84,6 +85,8 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
             ("log_mark", pair("synced mark", |file, offset| format!("file {file} up to {offset}")))
         }
         FILTER_REPLACED => ("filter_replaced", describe_filter(field)),
+        PREFIX_FILTER_REPLACED => ("prefix_filter_replaced", describe_filter(field)),
+        RANGE_FILTER_REPLACED => ("range_filter_replaced", describe_filter(field)),
         _ => ("unknown", Ok(printable(field.value))),
     }
 }
@@ -100,7 +103,19 @@ fn describe_keyspace_change(field: &Field<'_>) -> Result<String, Corruption> {
 
 fn describe_filter(field: &Field<'_>) -> Result<String, Corruption> {
     let FilterReplaced { keyspace, id, place } = decode_filter(field)?;
-    Ok(format!("keyspace {keyspace} table {id}, {}", filter_place("filter", place)))
+    let place = match place {
+        NewPlace::Point(place) => filter_place("filter", place),
+        NewPlace::Prefix(place) => prefix_filter_place(place),
+        NewPlace::Range(place) => filter_place("range filter", place),
+    };
+    Ok(format!("keyspace {keyspace} table {id}, {place}"))
+}
+
+fn prefix_filter_place(place: Option<PrefixFilterPlace>) -> String {
+    let Some(PrefixFilterPlace { place, extractor }) = place else {
+        return filter_place("prefix filter", None);
+    };
+    format!("{} by {extractor:?}", filter_place("prefix filter", Some(place)))
 }
 
 fn filter_place(name: &str, place: Option<FilterPlace>) -> String {
@@ -115,9 +130,11 @@ fn filter_place(name: &str, place: Option<FilterPlace>) -> String {
 fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
     let (keyspace, table) = decode_table(field)?;
     let mut filters = filter_place("filter", table.filter);
-    let others = [("prefix filter", table.prefix_filter), ("range filter", table.range_filter)];
-    for (name, place) in others.into_iter().filter(|(_, place)| place.is_some()) {
-        filters = format!("{filters}, {}", filter_place(name, place));
+    if let Some(prefix) = &table.prefix_filter {
+        filters = format!("{filters}, {}", prefix_filter_place(Some(prefix.clone())));
+    }
+    if table.range_filter.is_some() {
+        filters = format!("{filters}, {}", filter_place("range filter", table.range_filter));
     }
     Ok(format!(
         "keyspace {keyspace} table {} level {} run {}, {} bytes, checksum {:016x}, salt {:016x}, \

@@ -19,6 +19,8 @@
 //! | 15, optional | two varints         | synced mark of the log: file id, offset                 |
 //! | 16, optional | keyspace, id varints, then the place as in [`super::table_field`], or nothing; often | a table has this point filter from now on, or none |
 //! | 17, required | id varint, options prefixed; often | other options of a keyspace             |
+//! | 18, optional | as 16, with the place as of a prefix filter in [`super::table_field`]; often | the same for its prefix filter |
+//! | 19, optional | as 16; often        | the same for its range filter                           |
 //!
 //! They are applied in this order: keyspaces created and changed, tables removed, moved, added, filters
 //! replaced, flushes, keyspaces dropped, logs; whatever the order of their bytes.
@@ -33,7 +35,7 @@ use crate::{
         Position,
         fields::{EncodeFields, Field, Fields, optional, required, set_once},
     },
-    table::{FilterPlace, TableMeta},
+    table::{NewPlace, TableMeta},
 };
 
 pub(super) const STORE_ID: u64 = required(1);
@@ -53,6 +55,8 @@ pub(super) const FLUSHED: u64 = required(14);
 pub(super) const LOG_MARK: u64 = optional(15);
 pub(super) const FILTER_REPLACED: u64 = optional(16);
 pub(super) const KEYSPACE_CHANGED: u64 = required(17);
+pub(super) const PREFIX_FILTER_REPLACED: u64 = optional(18);
+pub(super) const RANGE_FILTER_REPLACED: u64 = optional(19);
 
 /// A change of the manifest's state, applied as a whole or not at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -122,13 +126,13 @@ pub(crate) struct TableMoved {
 }
 
 /// A table whose filter changes without the table being rewritten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilterReplaced {
     pub(crate) keyspace: u64,
     /// The table.
     pub(crate) id: u64,
-    /// Where the new filter lies; `None` if the table has none any more.
-    pub(crate) place: Option<FilterPlace>,
+    /// Where the new filter lies, and what it is asked for.
+    pub(crate) place: NewPlace,
 }
 
 impl VersionEdit {
@@ -185,14 +189,25 @@ impl VersionEdit {
         for &TableMoved { keyspace, id, level, run } in &self.tables_moved {
             out.put_varints_field(TABLE_MOVED, &[keyspace, id, level.into(), run]);
         }
-        for &FilterReplaced { keyspace, id, place } in &self.filters_replaced {
+        for FilterReplaced { keyspace, id, place } in &self.filters_replaced {
             nested.clear();
-            nested.put_varint(keyspace);
-            nested.put_varint(id);
-            if let Some(place) = place {
-                table_field::encode_place(place, &mut nested);
-            }
-            out.put_field(FILTER_REPLACED, &nested);
+            nested.put_varint(*keyspace);
+            nested.put_varint(*id);
+            let tag = match place {
+                NewPlace::Point(place) => {
+                    place.iter().for_each(|place| table_field::encode_place(*place, &mut nested));
+                    FILTER_REPLACED
+                }
+                NewPlace::Prefix(place) => {
+                    place.iter().for_each(|it| table_field::encode_prefix_place(it, &mut nested));
+                    PREFIX_FILTER_REPLACED
+                }
+                NewPlace::Range(place) => {
+                    place.iter().for_each(|place| table_field::encode_place(*place, &mut nested));
+                    RANGE_FILTER_REPLACED
+                }
+            };
+            out.put_field(tag, &nested);
         }
         for &(keyspace, sequence) in &self.flushed {
             out.put_varints_field(FLUSHED, &[keyspace, sequence]);
@@ -268,7 +283,7 @@ impl VersionEdit {
                 let [file_id, offset] = field.varints("synced mark")?;
                 set_once(&mut self.log_mark, Position { file_id, offset }, "synced mark")
             }
-            FILTER_REPLACED => {
+            FILTER_REPLACED | PREFIX_FILTER_REPLACED | RANGE_FILTER_REPLACED => {
                 self.filters_replaced.push(decode_filter(field)?);
                 Ok(())
             }
@@ -315,14 +330,22 @@ pub(super) fn decode_table(field: &Field<'_>) -> Result<(u64, Arc<TableMeta>), C
     })
 }
 
-/// Reads the value of a [`FILTER_REPLACED`] field.
+/// Reads the value of a [`FILTER_REPLACED`] field, or of one for another filter.
 pub(super) fn decode_filter(field: &Field<'_>) -> Result<FilterReplaced, Corruption> {
     field.read("replaced filter", |decoder| {
         let keyspace = decoder.varint("keyspace id")?;
         let id = decoder.varint("table id")?;
         let has_place = !decoder.is_empty();
-        let what = "filter place";
-        let place = has_place.then(|| table_field::decode_place(decoder, what)).transpose()?;
+        let tag = field.tag;
+        let place = if tag == PREFIX_FILTER_REPLACED {
+            let place = has_place.then(|| table_field::decode_prefix_place(decoder));
+            NewPlace::Prefix(place.transpose()?)
+        } else {
+            let place = has_place.then(|| table_field::decode_place(decoder, "filter place"));
+            let place = place.transpose()?;
+            let is_range = tag == RANGE_FILTER_REPLACED;
+            if is_range { NewPlace::Range(place) } else { NewPlace::Point(place) }
+        };
         Ok(FilterReplaced { keyspace, id, place })
     })
 }

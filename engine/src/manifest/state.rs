@@ -103,7 +103,7 @@ impl ManifestState {
                 return Err(Corruption::Order { what: "table that is there already" });
             }
         }
-        for &replaced in &edit.filters_replaced {
+        for replaced in &edit.filters_replaced {
             self.replace_filter(replaced)?;
         }
         for &(keyspace, sequence) in &edit.flushed {
@@ -172,14 +172,14 @@ impl ManifestState {
         Ok(())
     }
 
-    fn replace_filter(&mut self, replaced: FilterReplaced) -> Result<(), Corruption> {
+    fn replace_filter(&mut self, replaced: &FilterReplaced) -> Result<(), Corruption> {
         let FilterReplaced { keyspace, id, place } = replaced;
-        if let Some(place) = place {
+        if let Some(place) = place.place() {
             self.check_file_id(place.file_id)?;
         }
-        let table = self.keyspace(keyspace)?.tables.get_mut(&id);
+        let table = self.keyspace(*keyspace)?.tables.get_mut(id);
         let table = table.ok_or(Corruption::Missing { what: "table of a replaced filter" })?;
-        Arc::make_mut(table).filter = place;
+        Arc::make_mut(table).replace_filter(place.clone());
         Ok(())
     }
 

@@ -15,7 +15,7 @@
 //! | 11, required | two varints   | smallest and largest sequence number                         |
 //! | 12, optional | varint        | earliest expiry, in ms of the store clock; reserved          |
 //! | 13, required | varint, often | a blob file that entries refer to; reserved                  |
-//! | 14, optional | as 6          | prefix filter                                                |
+//! | 14, optional | as 6, then a prefixed name | prefix filter, and the extractor that found its prefixes |
 //! | 15, optional | as 6          | range filter                                                 |
 //!
 //! 6, 7 and 12 to 15 may be missing. Without 6, 14 or 15 a table has no such filter, which costs reads
@@ -25,7 +25,7 @@ use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX};
 
 use crate::{
     log::fields::{EncodeFields, Field, Fields, optional, required, set_once},
-    table::{FilterPlace, TableMeta},
+    table::{FilterPlace, PrefixFilterPlace, TableMeta},
 };
 
 const ID: u64 = required(1);
@@ -65,7 +65,11 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     for &blob_file in &table.blob_files {
         out.put_varint_field(BLOB_FILE, blob_file);
     }
-    put_filter_place(PREFIX_FILTER, table.prefix_filter, out);
+    if let Some(place) = &table.prefix_filter {
+        let mut bytes = Vec::with_capacity(40);
+        encode_prefix_place(place, &mut bytes);
+        out.put_field(PREFIX_FILTER, &bytes);
+    }
     put_filter_place(RANGE_FILTER, table.range_filter, out);
 }
 
@@ -103,6 +107,23 @@ pub(super) fn decode_place(
     })
 }
 
+/// Appends the place of a prefix filter, and the name of its extractor.
+pub(super) fn encode_prefix_place(place: &PrefixFilterPlace, out: &mut Vec<u8>) {
+    encode_place(place.place, out);
+    out.put_prefixed(place.extractor.as_bytes());
+}
+
+/// Reads the place of a prefix filter, and the name of its extractor.
+pub(super) fn decode_prefix_place(
+    decoder: &mut Decoder<'_>,
+) -> Result<PrefixFilterPlace, Corruption> {
+    let place = decode_place(decoder, "prefix filter place")?;
+    let what = "extractor of a prefix filter";
+    let name = std::str::from_utf8(decoder.prefixed(what)?)
+        .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
+    Ok(PrefixFilterPlace { place, extractor: name.into() })
+}
+
 /// Reads the fields of a table.
 ///
 /// # Errors
@@ -129,7 +150,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
             }
             PREFIX_FILTER => {
                 let what = "prefix filter place";
-                set_once(&mut prefix_filter, read_filter_place(&field, what)?, what)?;
+                set_once(&mut prefix_filter, field.read(what, decode_prefix_place)?, what)?;
             }
             RANGE_FILTER => {
                 let what = "range filter place";

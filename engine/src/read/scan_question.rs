@@ -9,7 +9,7 @@ use crate::{
     iter::bounds::{KeyBounds, is_above, is_below},
     prefix_extractor::NamedExtractor,
     stats::{LevelCounters, ThreadCounters},
-    table::LiveTable,
+    table::{LiveTable, scan_filters::PrefixAnswer},
     version::Run,
 };
 
@@ -28,8 +28,8 @@ pub(crate) struct ScanQuestion<'a> {
 enum PrefixQuestion {
     /// The keys within the bounds may have several prefixes, or none.
     None,
-    /// They all have the prefix with this hash.
-    Hash(u64),
+    /// They all have the prefix with this hash, by an extractor whose hashes have this seed.
+    Hash { hash: u64, seed: u64 },
     /// Only a function that is missing could tell.
     Unknown,
 }
@@ -44,7 +44,8 @@ impl<'a> ScanQuestion<'a> {
             NamedExtractor::Missing(_) => PrefixQuestion::Unknown,
             NamedExtractor::Present(extractor) => match extractor.prefix_of_all(start) {
                 Some(prefix) => {
-                    PrefixQuestion::Hash(key_hash(prefix, extractor.hash_seed(hash_seed)))
+                    let seed = extractor.hash_seed(hash_seed);
+                    PrefixQuestion::Hash { hash: key_hash(prefix, seed), seed }
                 }
                 None => PrefixQuestion::None,
             },
@@ -106,21 +107,23 @@ impl<'a> ScanQuestion<'a> {
     }
 
     fn may_have_prefix(self, live: &LiveTable, counters: &LevelCounters) -> bool {
-        let hash = match self.prefix {
+        let (hash, seed) = match self.prefix {
             PrefixQuestion::None => return true,
             PrefixQuestion::Unknown => {
-                counters.prefix_unusable.add(u64::from(live.meta.prefix_filter.is_some()));
+                let is_there = live.scan_filters().prefix_place.is_some();
+                counters.prefix_unusable.add(u64::from(is_there));
                 return true;
             }
-            PrefixQuestion::Hash(hash) => hash,
+            PrefixQuestion::Hash { hash, seed } => (hash, seed),
         };
         let filters = live.scan_filters();
-        let Some(filter) = filters.prefix.resident() else {
-            // There may be one that is damaged, or of another extractor; or memory has no room for it.
-            let is_unusable = live.meta.prefix_filter.is_some()
-                && !matches!(**filters.prefix, FilterState::NotResident);
-            counters.prefix_unusable.add(u64::from(is_unusable));
-            return true;
+        let filter = match filters.prefix_of(seed) {
+            PrefixAnswer::Ask(filter) => filter,
+            PrefixAnswer::Unusable => {
+                counters.prefix_unusable.add(1);
+                return true;
+            }
+            PrefixAnswer::None => return true,
         };
         let maybe = filter.may_contain_hash(hash);
         counters.prefix_probes.add(1);

@@ -10,6 +10,7 @@ use crate::{
     filter_policy::FilterPolicy,
     keyspace_options::KeyspaceOptions,
     memory::{MemoryAccount, MemoryUse},
+    prefix_extractor::NamedExtractor,
     read::view::{KeptView, PlacedMemtable, ReadView},
     sync::{
         Mutex,
@@ -29,6 +30,9 @@ pub(crate) struct Tree {
     pub(crate) options: KeyspaceOptions,
     /// As it is now; that in `options` is what it was when the keyspace was opened.
     filter_policy: Mutex<FilterPolicy>,
+    /// The same.
+    prefix_extractor: ArcSwap<NamedExtractor>,
+    filter_wish_number: AtomicU64,
     memory: Arc<MemoryAccount>,
     view: ArcSwap<ReadView>,
     /// Held while a new view is made from the old one.
@@ -52,6 +56,8 @@ impl Tree {
             id,
             name,
             filter_policy: Mutex::new(options.filter_policy),
+            prefix_extractor: ArcSwap::from_pointee(options.prefix_extractor.clone()),
+            filter_wish_number: AtomicU64::new(0),
             options,
             memory,
             view: ArcSwap::from_pointee(ReadView::new(id, view)),
@@ -69,11 +75,31 @@ impl Tree {
     /// Changes what is asked of the filters.
     pub(crate) fn set_filter_policy(&self, policy: FilterPolicy) {
         *self.filter_policy.lock() = policy;
+        self.filter_wish_number.fetch_add(1, SeqCst);
     }
 
-    /// The options with the present filter policy.
+    /// What finds prefixes at present.
+    pub(crate) fn prefix_extractor(&self) -> Guard<Arc<NamedExtractor>> {
+        self.prefix_extractor.load()
+    }
+
+    /// Changes what finds prefixes. Scans under way go on with the one before.
+    pub(crate) fn set_prefix_extractor(&self, extractor: NamedExtractor) {
+        self.prefix_extractor.store(Arc::new(extractor));
+        self.filter_wish_number.fetch_add(1, SeqCst);
+    }
+
+    /// How often what is asked of the filters was changed: read it before that.
+    pub(crate) fn filter_wish_number(&self) -> u64 {
+        self.filter_wish_number.load(SeqCst)
+    }
+
+    /// The options with the present filter policy and prefix extractor.
     pub(crate) fn present_options(&self) -> KeyspaceOptions {
-        self.options.clone().filter_policy(self.filter_policy())
+        KeyspaceOptions {
+            prefix_extractor: NamedExtractor::clone(&self.prefix_extractor()),
+            ..self.options.clone().filter_policy(self.filter_policy())
+        }
     }
 
     /// The account of the store.

@@ -20,8 +20,7 @@ use crate::{
     stats::BackgroundStats,
     store::Store,
     store::compact::Chosen,
-    store::filter_jobs::FilterJobs,
-    store::filter_need::DueFilter,
+    store::filter_jobs::{FilterJob, FilterJobs},
     sync::{Condvar, Mutex, MutexGuard},
 };
 
@@ -88,7 +87,7 @@ enum Job {
     Flush(Arc<Tree>),
     Compact(Arc<Tree>, Compaction),
     FitFilters,
-    RebuildFilter(Arc<Tree>, DueFilter),
+    Filter(FilterJob),
 }
 
 impl Background {
@@ -235,7 +234,11 @@ impl Store {
                 self.fit_filters();
                 Ok(())
             }
-            Job::RebuildFilter(tree, due) => {
+            Job::Filter(FilterJob::Look(tree, seen)) => {
+                self.look_for_due_filters(tree, seen.clone());
+                return true;
+            }
+            Job::Filter(FilterJob::Build(tree, due)) => {
                 let rebuilt = self.rebuild_filter(tree, due);
                 return self.release_filter(tree, due, rebuilt);
             }
@@ -266,10 +269,7 @@ impl Store {
             state.fitting = true;
             return Some(Job::FitFilters);
         }
-        job.or_else(|| {
-            let (tree, due) = state.filters.claim(&trees)?;
-            Some(Job::RebuildFilter(tree, due))
-        })
+        job.or_else(|| state.filters.claim(&trees).map(Job::Filter))
     }
 
     fn claim_compaction(
@@ -305,8 +305,8 @@ impl Store {
         }
         let mut state = self.background.state.lock();
         match job {
-            // A filter is given back by `release_filter`.
-            Job::Unlink | Job::RebuildFilter(..) => {}
+            // A job of filters is given back by who has done it.
+            Job::Unlink | Job::Filter(_) => {}
             Job::FitFilters => state.fitting = false,
             Job::Flush(tree) => {
                 state.flushing.remove(&tree.id);

@@ -21,7 +21,7 @@ use crate::{
     store::Store,
     store::background::WholeRequest,
     store::install::{Change, Move},
-    store::residency::choose_filter,
+    store::new_filter::choose_filter,
     store::table_output::write_tables,
     table::TableMeta,
     table::store::TablePlace,

@@ -1,4 +1,7 @@
 //! The filters that are to be built anew, and those that are not to be tried again.
+//!
+//! Which they are is found out without a lock, one keyspace after the other: it takes microseconds for
+//! each table, and flushes must not wait for that. Here is only what was found.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -6,13 +9,8 @@ use std::{
 };
 
 use crate::{
-    Error,
-    filter_policy::FilterPolicy,
-    read::tree::Tree,
-    store::filter_need::{DueFilter, TableFacts, due_filters},
-    store::filter_rebuild::Rebuilt,
-    store::residency::stored_filter,
-    version::Version,
+    Error, read::tree::Tree, store::filter_need::DueFilter, store::filter_rebuild::Rebuilt,
+    table::FilterRole, version::Version,
 };
 
 /// The filters that are to be built anew: one at a time, which bounds the memory and leaves the
@@ -22,38 +20,92 @@ pub(crate) struct FilterJobs {
     /// By the id of the keyspace.
     trees: BTreeMap<u64, TreeJobs>,
     is_running: bool,
+    /// How often all were to be looked through again.
+    again: u64,
     /// Why all of it waits: the disk is full.
     put_off: Option<Error>,
 }
 
+/// A table, and which of its filters.
+type Place = (u64, FilterRole);
+
 #[derive(Debug, Default)]
 struct TreeJobs {
-    /// The version that was looked through; a weak reference, so that its address is not used again.
-    examined: Weak<Version>,
-    /// What was asked of its filters then.
-    policy: Option<FilterPolicy>,
+    seen: Option<Seen>,
     due: VecDeque<DueFilter>,
     /// What was due and made no difference, or brings the filter no nearer to the plan than it can come:
     /// not to be done again.
-    done: BTreeMap<u64, DueFilter>,
+    done: BTreeMap<Place, DueFilter>,
     /// Tables that could not be read, or whose filter could not be written.
-    given_up: BTreeSet<u64>,
+    given_up: BTreeSet<Place>,
+}
+
+/// What a keyspace was when its tables were looked through.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// A weak reference, so that its address is not used again.
+    version: Weak<Version>,
+    /// [`Tree::filter_wish_number`].
+    wish: u64,
+    /// [`FilterJobs::again`].
+    again: u64,
+}
+
+/// The next piece of work.
+#[derive(Debug)]
+pub(crate) enum FilterJob {
+    /// Look through the tables of a keyspace.
+    Look(Arc<Tree>, Seen),
+    /// Build a filter.
+    Build(Arc<Tree>, DueFilter),
 }
 
 impl FilterJobs {
-    /// The next filter to build, if none is being built. Gives the claim back with
-    /// [`release`](Self::release).
-    pub(crate) fn claim(&mut self, trees: &[Arc<Tree>]) -> Option<(Arc<Tree>, DueFilter)> {
+    /// The next piece of work, if there is none under way. Give the claim back with
+    /// [`looked`](Self::looked) or [`release`](Self::release).
+    pub(crate) fn claim(&mut self, trees: &[Arc<Tree>]) -> Option<FilterJob> {
         if self.is_running || self.put_off.is_some() {
             return None;
         }
-        self.examine(trees);
-        let (tree, due) = trees.iter().find_map(|tree| {
-            let due = self.trees.get_mut(&tree.id)?.due.pop_front()?;
-            Some((Arc::clone(tree), due))
+        self.trees.retain(|id, _| trees.iter().any(|tree| tree.id == *id));
+        let again = self.again;
+        let job = trees.iter().find_map(|tree| {
+            let jobs = self.trees.entry(tree.id).or_default();
+            if !jobs.is_up_to_date(tree, again) {
+                let seen = Seen {
+                    version: Arc::downgrade(&tree.view().kept().version),
+                    wish: tree.filter_wish_number(),
+                    again,
+                };
+                return Some(FilterJob::Look(Arc::clone(tree), seen));
+            }
+            Some(FilterJob::Build(Arc::clone(tree), jobs.due.pop_front()?))
         })?;
         self.is_running = true;
-        Some((tree, due))
+        Some(job)
+    }
+
+    /// The tables of `tree`, which was then as `seen` says, have these filters to be built, and these ids.
+    pub(crate) fn looked(
+        &mut self,
+        tree: &Tree,
+        seen: Seen,
+        due: Vec<DueFilter>,
+        ids: &BTreeSet<u64>,
+    ) {
+        self.is_running = false;
+        let Some(jobs) = self.trees.get_mut(&tree.id) else { return };
+        if jobs.seen.as_ref().map(|seen| seen.wish) != Some(seen.wish) {
+            jobs.done.clear();
+        }
+        jobs.done.retain(|(id, _), _| ids.contains(id));
+        jobs.given_up.retain(|(id, _)| ids.contains(id));
+        let is_new = |due: &DueFilter| {
+            let place = place(due);
+            !jobs.given_up.contains(&place) && jobs.done.get(&place) != Some(due)
+        };
+        jobs.due = due.into_iter().filter(is_new).collect();
+        jobs.seen = Some(seen);
     }
 
     /// The claimed filter is in place, or not needed any more.
@@ -61,7 +113,7 @@ impl FilterJobs {
         self.is_running = false;
         let is_settled = rebuilt == Rebuilt::Installed && due.planned.is_none();
         if let Some(jobs) = self.trees.get_mut(&tree.id).filter(|_| !is_settled) {
-            jobs.done.insert(due.table_id, *due);
+            jobs.done.insert(place(due), *due);
         }
     }
 
@@ -69,7 +121,7 @@ impl FilterJobs {
     pub(crate) fn give_up(&mut self, tree: &Tree, due: &DueFilter) {
         self.is_running = false;
         if let Some(jobs) = self.trees.get_mut(&tree.id) {
-            jobs.given_up.insert(due.table_id);
+            jobs.given_up.insert(place(due));
         }
     }
 
@@ -89,9 +141,13 @@ impl FilterJobs {
 
     /// A filter has turned out to be damaged: all are looked through again.
     pub(crate) fn look_again(&mut self) {
-        for jobs in self.trees.values_mut() {
-            jobs.examined = Weak::new();
-        }
+        self.again += 1;
+    }
+
+    /// There may be more memory: what was given up is tried once more.
+    pub(crate) fn try_given_up(&mut self) {
+        self.trees.values_mut().for_each(|jobs| jobs.given_up.clear());
+        self.look_again();
     }
 
     /// Why nothing is built at present.
@@ -100,50 +156,27 @@ impl FilterJobs {
     }
 
     /// Whether nothing is being built, nor could be.
-    pub(crate) fn is_idle(&mut self, trees: &[Arc<Tree>]) -> bool {
-        self.examine(trees);
-        !self.is_running && trees.iter().all(|tree| self.trees[&tree.id].due.is_empty())
-    }
-
-    /// Looks through the keyspaces that have changed since the last time.
-    fn examine(&mut self, trees: &[Arc<Tree>]) {
-        self.trees.retain(|id, _| trees.iter().any(|tree| tree.id == *id));
-        for tree in trees {
-            let view = tree.kept_view();
-            let jobs = self.trees.entry(tree.id).or_default();
-            let policy = tree.filter_policy();
-            if jobs.policy != Some(policy) {
-                jobs.done.clear();
-            }
-            let is_new = jobs.examined.as_ptr() != Arc::as_ptr(&view.version);
-            if is_new || jobs.policy != Some(policy) {
-                jobs.examine(policy, &view.version);
-            }
-        }
+    pub(crate) fn is_idle(&self, trees: &[Arc<Tree>]) -> bool {
+        let has_none = |tree: &Arc<Tree>| {
+            self.trees
+                .get(&tree.id)
+                .is_some_and(|jobs| jobs.is_up_to_date(tree, self.again) && jobs.due.is_empty())
+        };
+        !self.is_running && trees.iter().all(has_none)
     }
 }
 
 impl TreeJobs {
-    fn examine(&mut self, policy: FilterPolicy, version: &Arc<Version>) {
-        (self.examined, self.policy) = (Arc::downgrade(version), Some(policy));
-        let metas = version.metas();
-        let facts = version.tables().zip(&metas).map(|((_, _, live), meta)| {
-            let filters = live.filters();
-            TableFacts {
-                meta: meta.clone(),
-                user_keys: live.table.properties().user_keys,
-                is_unusable: filters.is_point_unusable(),
-                stored: stored_filter(&filters),
-            }
-        });
-        let facts: Vec<_> = facts.collect();
-        let ids: BTreeSet<_> = metas.iter().map(|meta| meta.id).collect();
-        self.done.retain(|id, _| ids.contains(id));
-        self.given_up.retain(|id| ids.contains(id));
-        let due = due_filters(&policy, &facts).into_iter();
-        let is_new = |due: &DueFilter| {
-            !self.given_up.contains(&due.table_id) && self.done.get(&due.table_id) != Some(due)
-        };
-        self.due = due.filter(is_new).collect();
+    /// Whether the keyspace is as it was when its tables were looked through.
+    fn is_up_to_date(&self, tree: &Tree, again: u64) -> bool {
+        self.seen.as_ref().is_some_and(|seen| {
+            let present = tree.view();
+            seen.version.as_ptr() == Arc::as_ptr(&present.kept().version)
+                && (seen.wish, seen.again) == (tree.filter_wish_number(), again)
+        })
     }
+}
+
+fn place(due: &DueFilter) -> Place {
+    (due.table_id, due.role)
 }

@@ -3,15 +3,16 @@
 //! Pure: the tables of a keyspace in, filters to build out. How bits are divided among tables,
 //! [`filter_plan`](crate::filter_plan) tells.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use sievedb_filter::FilterKind;
+use sievedb_filter::{FilterKind, range_filter::POINTS_MAX};
 
 use crate::{
     filter_plan::{self, Rebuild, Residence, StoreShape, StoredFilter},
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
     listener::FilterRebuildReason,
-    table::{TableMeta, store::TablePlace},
+    prefix_extractor::NamedExtractor,
+    table::{FilterRole, TableMeta},
 };
 
 /// The length of a filter may differ by this part of what was asked for, and by...
@@ -19,16 +20,25 @@ const ROUNDING_SHARE: f64 = 0.25;
 /// ...so many bytes all the same.
 const ROUNDING_BYTES: f64 = 512.0;
 
-/// What is known of a table and its filter.
+/// What a keyspace asks of the filters of its tables.
+#[derive(Debug, Clone)]
+pub(crate) struct FilterWish {
+    pub(crate) policy: FilterPolicy,
+    pub(crate) extractor: Arc<NamedExtractor>,
+    /// Whether tables are to have range filters.
+    pub(crate) ranges: bool,
+}
+
+/// What is known of a table and its filters.
 #[derive(Debug, Clone)]
 pub(crate) struct TableFacts<'a> {
-    /// With the present level, run and place of the filter.
+    /// With the present level, run and places of the filters.
     pub(crate) meta: Cow<'a, TableMeta>,
     /// Keys that a filter has to know.
     pub(crate) user_keys: u64,
-    /// There is a filter, and it cannot be used.
-    pub(crate) is_unusable: bool,
-    /// The filter as its file has it, if it can be used.
+    /// Which filters there are that cannot be used.
+    pub(crate) unusable: Vec<FilterRole>,
+    /// The point filter as its file has it, if it can be used.
     pub(crate) stored: Option<StoredFilter>,
 }
 
@@ -36,31 +46,77 @@ pub(crate) struct TableFacts<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct DueFilter {
     pub(crate) table_id: u64,
+    pub(crate) role: FilterRole,
     pub(crate) reason: FilterRebuildReason,
-    /// Which one, if the plan says so; else it is [`choice`] of what there is when it is built.
+    /// Which one, if the plan of the point filters says so; else it is [`choice`] of what there is when it
+    /// is built.
     pub(crate) planned: Option<FilterChoice>,
 }
 
-/// The tables of a keyspace that should get another filter, those that cost the most reads first.
+impl FilterWish {
+    /// Whether tables are to have neither point nor prefix filters.
+    fn wants_none(&self) -> bool {
+        self.policy.kind == FilterPolicyKind::None || self.policy.bits_per_key == 0.0
+    }
+
+    /// Why the filter of a table for this role should be another one, but for how large it is.
+    fn reason(&self, facts: &TableFacts<'_>, role: FilterRole) -> Option<FilterRebuildReason> {
+        let is_wanted = match role {
+            FilterRole::Point => !self.wants_none(),
+            FilterRole::Prefix => match &*self.extractor {
+                // Nobody can build one, and what there is may be of use again.
+                NamedExtractor::Missing(_) => return None,
+                NamedExtractor::Present(_) => !self.wants_none(),
+                NamedExtractor::None => false,
+            },
+            FilterRole::Range => self.ranges,
+        };
+        let is_there = facts.meta.filter_place(role).is_some();
+        let can_be_built =
+            facts.user_keys > 0 && (role != FilterRole::Range || facts.user_keys <= POINTS_MAX);
+        match (is_there, is_wanted) {
+            // Also if it is not wanted: whoever asks why it was dropped is told that.
+            (true, _) if facts.unusable.contains(&role) => Some(FilterRebuildReason::Unusable),
+            (true, false) => Some(FilterRebuildReason::OffPlan),
+            (false, true) if can_be_built => Some(FilterRebuildReason::NoFilter),
+            (true, true) if role == FilterRole::Prefix && self.is_of_another_extractor(facts) => {
+                Some(FilterRebuildReason::OtherExtractor)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_of_another_extractor(&self, facts: &TableFacts<'_>) -> bool {
+        let stored = facts.meta.prefix_filter.as_ref().map(|prefix| &*prefix.extractor);
+        stored != self.extractor.name().as_deref()
+    }
+
+    /// Whether a filter for this role is to be built, not only dropped.
+    pub(crate) fn is_built(&self, role: FilterRole) -> bool {
+        match role {
+            FilterRole::Point => !self.wants_none(),
+            FilterRole::Prefix => !self.wants_none() && self.extractor.present().is_some(),
+            FilterRole::Range => self.ranges,
+        }
+    }
+}
+
+/// The tables of a keyspace that should get another filter: first those of lookups that have none of use,
+/// then those off the plan that cost the most reads first, then those that scans ask.
 ///
 /// Costs about as much as the filter of a new table does: a few microseconds for each table.
-pub(crate) fn due_filters(policy: &FilterPolicy, tables: &[TableFacts<'_>]) -> Vec<DueFilter> {
-    let wants_none = policy.kind == FilterPolicyKind::None || policy.bits_per_key == 0.0;
-    let mut due: Vec<_> = tables
-        .iter()
-        .filter_map(|facts| {
-            let reason = match facts.meta.filter {
-                Some(_) if facts.is_unusable => FilterRebuildReason::Unusable,
-                Some(_) if wants_none => FilterRebuildReason::OffPlan,
-                None if !wants_none && facts.user_keys > 0 => FilterRebuildReason::Missing,
-                _ => return None,
-            };
-            Some(DueFilter { table_id: facts.meta.id, reason, planned: None })
+pub(crate) fn due_filters(wish: &FilterWish, tables: &[TableFacts<'_>]) -> Vec<DueFilter> {
+    let without = |role| {
+        tables.iter().filter_map(move |facts| {
+            let reason = wish.reason(facts, role)?;
+            Some(DueFilter { table_id: facts.meta.id, role, reason, planned: None })
         })
-        .collect();
-    if !wants_none {
-        due.extend(off_plan(policy, tables));
+    };
+    let mut due: Vec<_> = without(FilterRole::Point).collect();
+    if !wish.wants_none() {
+        due.extend(off_plan(&wish.policy, tables));
     }
+    due.extend(without(FilterRole::Prefix).chain(without(FilterRole::Range)));
     due
 }
 
@@ -85,7 +141,7 @@ fn off_plan<'a>(
         // The others are due anyway.
         let stored = stored.get(&table_id)?;
         let reason = FilterRebuildReason::OffPlan;
-        let due = DueFilter { table_id, reason, planned: Some(choice) };
+        let due = DueFilter { table_id, role: FilterRole::Point, reason, planned: Some(choice) };
         is_worth_it(stored, choice, keys[&table_id]).then_some(due)
     })
 }
@@ -100,28 +156,20 @@ fn is_worth_it(stored: &StoredFilter, choice: FilterChoice, keys: u64) -> bool {
         || off > (ROUNDING_SHARE * asked).max(ROUNDING_BYTES)
 }
 
-/// The filter that the table `id` of `tables` should have.
+/// The point filter that the table `id` of `tables` should have.
 pub(crate) fn choice(
     policy: &FilterPolicy,
     tables: &[Cow<'_, TableMeta>],
     id: u64,
 ) -> Option<FilterChoice> {
-    let table = tables.iter().find(|table| table.id == id)?;
-    let all = StoreShape::of_tables(*policy, tables.iter().map(Cow::as_ref));
-    // As if no table had a filter: it is then not far off the plan with what it gets.
-    let rebuilds = filter_plan::rebuilds(&all, &filter_plan::plan(&all));
-    if let Some(found) = rebuilds.iter().find(|rebuild| rebuild.table_id == id) {
-        return Some(found.choice);
-    }
-    let place = TablePlace { level: table.level, run: table.run };
-    let others = tables.iter().filter(|other| other.id != id).map(Cow::as_ref);
-    Some(filter_plan::choose(StoreShape::of_tables(*policy, others), 0, place, table.entries))
+    let shape = StoreShape::of_tables(*policy, tables.iter().map(Cow::as_ref));
+    filter_plan::ideal_of(&shape, id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::FilterPlace;
+    use crate::table::{FilterPlace, PrefixFilterPlace};
 
     const KEYS: u64 = 80_000;
 
@@ -153,7 +201,7 @@ mod tests {
     fn each_table_gets_what_it_lacks() {
         use FilterKind::{BlockedBloom, Ribbon as Columns};
         use FilterPolicyKind::{Auto, Bloom, None as Off, Ribbon};
-        use FilterRebuildReason::{Missing, OffPlan, Unusable};
+        use FilterRebuildReason::{NoFilter, OffPlan, Unusable};
         #[derive(Debug, Clone, Copy)]
         enum Found {
             Nothing,
@@ -168,7 +216,7 @@ mod tests {
             ("damaged, and not wanted", Off, 10.0, Damaged, Some((Unusable, BlockedBloom))),
             ("good", Auto, 10.0, Good(Columns), None),
             ("not in memory", Auto, 10.0, NotInMemory, None),
-            ("none", Auto, 10.0, Nothing, Some((Missing, Columns))),
+            ("none", Auto, 10.0, Nothing, Some((NoFilter, Columns))),
             ("none, as it should be", Off, 10.0, Nothing, None),
             ("no bits, as it should be", Auto, 0.0, Nothing, None),
             ("not wanted", Off, 10.0, Good(Columns), Some((OffPlan, BlockedBloom))),
@@ -189,14 +237,16 @@ mod tests {
                 }
                 _ => None,
             };
-            let is_unusable = matches!(found, Damaged);
-            let facts = TableFacts { meta: meta.clone(), user_keys: KEYS, is_unusable, stored };
-            let due = due_filters(&policy, &[facts]);
+            let unusable =
+                if matches!(found, Damaged) { vec![FilterRole::Point] } else { Vec::new() };
+            let facts = TableFacts { meta: meta.clone(), user_keys: KEYS, unusable, stored };
+            let due = due_filters(&wish(policy, NamedExtractor::None, false), &[facts]);
             let kind = |due: &DueFilter| {
                 due.planned
                     .or_else(|| choice(&policy, std::slice::from_ref(&meta), 7))
                     .map(|choice| choice.kind)
             };
+            assert!(due.iter().all(|due| due.role == FilterRole::Point), "{name}");
             let got = due.first().and_then(|due| Some((due.reason, kind(due)?)));
             assert_eq!((got, due.len()), (want, usize::from(want.is_some())), "{name}: {due:?}");
         }
@@ -205,7 +255,91 @@ mod tests {
     #[test]
     fn a_table_without_points_needs_no_filter() {
         let meta = Cow::Owned(meta(false));
-        let facts = TableFacts { meta, user_keys: 0, is_unusable: false, stored: None };
-        assert_eq!(due_filters(&FilterPolicy::default(), &[facts]), []);
+        let facts = TableFacts { meta, user_keys: 0, unusable: Vec::new(), stored: None };
+        let wish = wish(FilterPolicy::default(), fixed(4), true);
+        assert_eq!(due_filters(&wish, &[facts]), []);
+    }
+
+    /// What scans ask: by the name of the extractor that found the prefixes.
+    #[test]
+    fn filters_that_scans_ask_follow_the_options() {
+        use FilterRebuildReason::{NoFilter, OffPlan, OtherExtractor, Unusable};
+        use FilterRole::{Prefix, Range};
+        let missing = || NamedExtractor::Missing("fixed:4".to_owned());
+        let none = || NamedExtractor::None;
+        let off = FilterPolicy::new(FilterPolicyKind::None);
+        let on = FilterPolicy::default();
+        type Stored = (Option<&'static str>, bool);
+        type Case = (
+            &'static str,
+            (FilterPolicy, NamedExtractor, bool),
+            Stored,
+            &'static [FilterRole],
+            &'static [(FilterRole, FilterRebuildReason)],
+        );
+        let both: Stored = (Some("fixed:4"), true);
+        let cases: [Case; 14] = [
+            ("as asked", (on, fixed(4), true), both, &[], &[]),
+            ("no such options", (on, none(), false), (None, false), &[], &[]),
+            (
+                "damaged",
+                (on, fixed(4), true),
+                both,
+                &[Prefix, Range],
+                &[(Prefix, Unusable), (Range, Unusable)],
+            ),
+            ("one is damaged", (on, fixed(4), true), both, &[Range], &[(Range, Unusable)]),
+            (
+                "none yet",
+                (on, fixed(4), true),
+                (None, false),
+                &[],
+                &[(Prefix, NoFilter), (Range, NoFilter)],
+            ),
+            ("of another extractor", (on, fixed(5), true), both, &[], &[(Prefix, OtherExtractor)]),
+            ("a function is missing", (on, missing(), true), both, &[], &[]),
+            ("the same, and none yet", (on, missing(), false), (None, false), &[], &[]),
+            (
+                "not wanted any more",
+                (on, none(), false),
+                both,
+                &[],
+                &[(Prefix, OffPlan), (Range, OffPlan)],
+            ),
+            ("the policy wants none", (off, fixed(4), true), both, &[], &[(Prefix, OffPlan)]),
+            ("the same, and none", (off, fixed(4), true), (None, true), &[], &[]),
+            (
+                "damaged, and not wanted",
+                (off, none(), false),
+                both,
+                &[Prefix, Range],
+                &[(Prefix, Unusable), (Range, Unusable)],
+            ),
+            ("only prefixes", (on, fixed(4), false), (None, false), &[], &[(Prefix, NoFilter)]),
+            ("only ranges", (on, none(), true), (None, false), &[], &[(Range, NoFilter)]),
+        ];
+        for (name, (policy, extractor, ranges), (prefix, range), unusable, want) in cases {
+            let place = FilterPlace { file_id: 7, offset: 64, bytes: 64, checksum: 0 };
+            let mut meta = meta(policy.kind != FilterPolicyKind::None);
+            meta.prefix_filter =
+                prefix.map(|name| PrefixFilterPlace { place, extractor: name.into() });
+            meta.range_filter = range.then_some(place);
+            let kind = FilterKind::Ribbon;
+            let stored = StoredFilter { kind, columns: 10.0, whole_bytes: KEYS * 10 / 8 };
+            let stored = meta.filter.map(|_| stored);
+            let (meta, unusable) = (Cow::Owned(meta), unusable.to_vec());
+            let facts = TableFacts { meta, user_keys: KEYS, unusable, stored };
+            let due = due_filters(&wish(policy, extractor, ranges), &[facts]);
+            let got: Vec<_> = due.iter().map(|due| (due.role, due.reason)).collect();
+            assert_eq!(got, want, "{name}");
+        }
+    }
+
+    fn fixed(bytes: usize) -> NamedExtractor {
+        NamedExtractor::Present(sievedb_sstable::PrefixExtractor::FixedLength(bytes))
+    }
+
+    fn wish(policy: FilterPolicy, extractor: NamedExtractor, ranges: bool) -> FilterWish {
+        FilterWish { policy, extractor: Arc::new(extractor), ranges }
     }
 }

@@ -4,11 +4,9 @@
 //! one that it replaces serves until then; its file, if it has one, goes when the manifest has
 //! forgotten it.
 
-use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
-use sievedb_filter::{TableFilter, key_hash};
-use sievedb_format::{Corruption, Kind};
-use sievedb_sstable::{CacheUse, StoredFilter, Table};
+use sievedb_sstable::TableOptions;
 
 use crate::{
     Error, Result,
@@ -22,12 +20,14 @@ use crate::{
     read::tree::Tree,
     store::{
         Store,
-        filter_need::{DueFilter, choice},
+        filter_jobs::Seen,
+        filter_need::{DueFilter, FilterWish, TableFacts, choice, due_filters},
+        residency::stored_filter,
     },
     table::{
-        FilterPlace, LiveTable,
+        FilterPlace, FilterRole, LiveTable, NewPlace, TableMeta,
+        filter_store::{BuiltFilter, StoredAnew},
         filters::with_cause,
-        store::{ENTRIES_CHARGED, ENTRY_BYTES},
     },
 };
 
@@ -41,6 +41,26 @@ pub(crate) enum Rebuilt {
 }
 
 impl Store {
+    /// Finds out which filters of `tree` should be built anew.
+    pub(crate) fn look_for_due_filters(&self, tree: &Arc<Tree>, seen: Seen) {
+        let wish = filter_wish(tree);
+        let version = tree.kept_view().version;
+        let metas = version.metas();
+        let facts = version.tables().zip(&metas).map(|((_, _, live), meta)| {
+            let filters = live.filters();
+            TableFacts {
+                meta: Cow::Borrowed(meta),
+                user_keys: live.table.properties().user_keys,
+                unusable: live.unusable_filters(),
+                stored: stored_filter(&filters),
+            }
+        });
+        let facts: Vec<_> = facts.collect();
+        let due = due_filters(&wish, &facts);
+        let ids = metas.iter().map(|meta| meta.id).collect();
+        self.background.with_filters(|jobs| jobs.looked(tree, seen, due, &ids));
+    }
+
     /// Builds the filter `due` and puts it in place.
     ///
     /// # Errors
@@ -53,125 +73,102 @@ impl Store {
         let Some(live) = tables.find(|live| live.meta.id == due.table_id) else {
             return Ok(Rebuilt::NotNeeded);
         };
-        let old = live.filters().place;
-        let chosen = || choice(&tree.filter_policy(), &version.metas(), due.table_id);
-        let Some(choice) = due.planned.or_else(chosen) else { return Ok(Rebuilt::NotNeeded) };
+        let (role, wish) = (due.role, filter_wish(tree));
+        let old = live.filter_place(role);
         let has_keys = live.table.properties().user_keys > 0;
-        let new = if choice.bits_per_key > 0.0 && has_keys {
-            let Some(filter) = self.build_filter(tree, live, choice)? else {
+        let new = if wish.is_built(role) && has_keys {
+            let chosen = || choice(&wish.policy, &version.metas(), due.table_id);
+            let Some(choice) = due.planned.or_else(chosen) else { return Ok(Rebuilt::NotNeeded) };
+            let options = one_filter(tree, &wish, role, choice);
+            let Some(filter) = self.build_filter(tree, live, role, &options)? else {
                 return Ok(Rebuilt::NotNeeded);
             };
-            let (place, filter) = self.write_filter(live, filter)?;
-            Some((place, filter))
+            Some(self.write_filter(live, filter)?)
         } else if old.is_some() {
             None
         } else {
             return Ok(Rebuilt::NotNeeded);
         };
-        let rebuilt = self.install_filter(tree, live, old, new)?;
+        let rebuilt = self.install_filter(tree, live, role, old, new)?;
         if rebuilt == Rebuilt::Installed {
             self.background.count(|done| done.filters_rebuilt += 1);
             let (keyspace, table_id, reason) = (tree.name.clone(), due.table_id, due.reason);
-            self.tell(&Event::FilterRebuilt { keyspace, table_id, reason });
+            self.tell(&Event::FilterRebuilt { keyspace, table_id, role, reason });
         }
         Ok(rebuilt)
     }
 
-    /// The filter of all keys of a table; `None` if it is not needed any more.
-    fn build_filter(
-        &self,
-        tree: &Tree,
-        live: &LiveTable,
-        choice: FilterChoice,
-    ) -> Result<Option<TableFilter>> {
-        let charge = self.tables.memory.charge(MemoryUse::Writing, 0);
-        let mut cursor = Table::cursor(Arc::clone(&live.table), CacheUse::Bypass);
-        let (mut hashes, mut last, mut entries) = (Vec::new(), None::<Vec<u8>>, 0_u64);
-        cursor.seek_to_first().map_err(|error| live.error(error))?;
-        while let Some(key) = cursor.key() {
-            if entries.is_multiple_of(ENTRIES_CHARGED) {
-                if self.background.is_shut_down() || tree.is_dropped() {
-                    return Ok(None);
-                }
-                charge.grow(ENTRIES_CHARGED as usize * ENTRY_BYTES);
-            }
-            entries += 1;
-            if last.as_deref() != Some(key.user_key) {
-                hashes.push(key_hash(key.user_key, self.hash_seed));
-                let last = last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(key.user_key);
-            }
-            cursor.next().map_err(|error| live.error(error))?;
-        }
-        // A filter over some of the keys would hide the others.
-        let properties = live.table.properties();
-        let expected = properties.entries() - properties.count(Kind::RangeTombstone);
-        if entries != expected {
-            let source =
-                Corruption::Mismatch { what: "entries of the table", expected, found: entries };
-            return Err(Error::corrupt(&live.path, 0, source));
-        }
-        Ok(TableFilter::build(choice.kind, &hashes, choice.bits_per_key))
-    }
-
     /// Writes `filter` into a file of its own, durable with its entry in the folder, and reads it back.
-    fn write_filter(
-        &self,
-        live: &LiveTable,
-        filter: TableFilter,
-    ) -> Result<(FilterPlace, StoredFilter)> {
+    fn write_filter(&self, live: &LiveTable, filter: BuiltFilter) -> Result<StoredAnew> {
+        // The filter and its bytes, then its bytes and what is made of them.
         let bytes = 2 * filter.memory_bytes();
-        let charge = self.tables.memory.charge(MemoryUse::Writing, bytes);
+        let _charge = self.tables.memory.charge(MemoryUse::Writing, bytes);
+        let prefix_seed = match &filter {
+            BuiltFilter::Prefix(prefix) => prefix.hash_seed,
+            BuiltFilter::Point(_) | BuiltFilter::Range(_) => self.hash_seed,
+        };
         let sync = !self.options.has_bug(PlantedBug::InstallFilterBeforeSync);
         let place = self.tables.write_filter(&live.meta, &filter, sync)?;
         drop(filter);
+        let path = self.filter_path(&place);
         let synced = if sync { self.tables.sync_folder() } else { Ok(()) };
         let read_back = synced.and_then(|()| {
-            let stored = self.tables.open_filter_file(&live.meta, place);
-            let checked = stored.and_then(|stored| stored.load(f64::INFINITY).map(|_| stored));
-            checked.map_err(|reason| {
+            let stored = self.tables.read_back(live, place, prefix_seed);
+            stored.map_err(|reason| {
                 let source = io::Error::other(with_cause(&reason));
-                Error::io("read back", self.filter_path(place), source)
+                Error::io("read back", path.clone().unwrap_or_default(), source)
             })
         });
-        drop(charge);
-        read_back.map(|stored| (place, stored)).inspect_err(|_| self.discard_filter(place))
+        match read_back {
+            Ok(stored) => Ok(stored.expect("what was written has a place")),
+            Err(error) => {
+                self.tables.obsolete_files.extend(path);
+                Err(error)
+            }
+        }
     }
 
-    /// Makes `new` the filters of a table that still has the one at `old`.
+    /// Makes `new` the filter for this role of a table that still has the one at `old`.
     fn install_filter(
         &self,
         tree: &Arc<Tree>,
         live: &LiveTable,
+        role: FilterRole,
         old: Option<FilterPlace>,
-        new: Option<(FilterPlace, StoredFilter)>,
+        new: Option<StoredAnew>,
     ) -> Result<Rebuilt> {
         let (keyspace, id) = (tree.id, live.meta.id);
-        let old_file = live.filter_path();
+        let old_file = live.filter_path(role);
         if self.options.has_bug(PlantedBug::DeleteFilterEarly)
             && let Some(path) = &old_file
         {
             let _ = self.tables.fs.unlink(path);
         }
+        let place = new.as_ref().map_or_else(|| NewPlace::none(role), StoredAnew::new_place);
+        let path = self.filter_path(&place);
+        let edit = VersionEdit {
+            filters_replaced: vec![FilterReplaced { keyspace, id, place: place.clone() }],
+            ..VersionEdit::default()
+        };
         let is_expected = |state: &ManifestState| {
             let tables = state.keyspaces.get(&keyspace).map(|keyspace| &keyspace.tables);
             let table = tables.and_then(|tables: &BTreeMap<_, Arc<_>>| tables.get(&id));
-            !tree.is_dropped() && table.is_some_and(|table| table.filter == old)
-        };
-        let place = new.as_ref().map(|(place, _)| *place);
-        let edit = VersionEdit {
-            filters_replaced: vec![FilterReplaced { keyspace, id, place }],
-            ..VersionEdit::default()
+            let is_asked = match &place {
+                // Nobody changes the extractor while the manifest is locked.
+                NewPlace::Prefix(Some(prefix)) => {
+                    tree.prefix_extractor().name().as_deref() == Some(&prefix.extractor)
+                }
+                _ => true,
+            };
+            let has_old = |table: &Arc<TableMeta>| table.filter_place(role) == old;
+            !tree.is_dropped() && is_asked && table.is_some_and(has_old)
         };
         let edited = self.edit_manifest(
             |state| is_expected(state).then_some(edit),
             |edited| {
                 if edited {
-                    self.replace_filter(tree, live, new);
-                    if let Some(path) = old_file {
-                        self.tables.obsolete_files.push(path);
-                    }
+                    self.replace_filter(tree, live, role, new);
+                    self.tables.obsolete_files.extend(old_file);
                 }
                 edited
             },
@@ -179,27 +176,20 @@ impl Store {
         match edited {
             Ok(true) => Ok(Rebuilt::Installed),
             Ok(false) => {
-                // A compaction was quicker.
-                if let Some(place) = place {
-                    self.discard_filter(place);
-                }
+                // A compaction was quicker, or the options changed.
+                self.tables.obsolete_files.extend(path);
                 Ok(Rebuilt::NotNeeded)
             }
             Err(error) => {
-                let path = place.map(|place| self.filter_path(place));
                 self.uncertain_files.lock().extend(path);
                 Err(error)
             }
         }
     }
 
-    /// The filter at `place`, which no manifest ever named, is of no use.
-    fn discard_filter(&self, place: FilterPlace) {
-        self.tables.obsolete_files.push(self.filter_path(place));
-    }
-
-    fn filter_path(&self, place: FilterPlace) -> PathBuf {
-        FileName::Filter(place.file_id).path(&self.tables.folder)
+    fn filter_path(&self, place: &NewPlace) -> Option<PathBuf> {
+        let place = place.place()?;
+        Some(FileName::Filter(place.file_id).path(&self.tables.folder))
     }
 
     /// Gives the claim of the filter `due` back. Whether more work may be tried at once.
@@ -230,8 +220,35 @@ impl Store {
             self.poison(error.clone());
         }
         self.background.with_filters(|jobs| jobs.give_up(tree, due));
-        let (keyspace, table_id) = (tree.name.clone(), due.table_id);
-        self.tell(&Event::FilterNotRebuilt { keyspace, table_id, error });
+        let (keyspace, table_id, role) = (tree.name.clone(), due.table_id, due.role);
+        self.tell(&Event::FilterNotRebuilt { keyspace, table_id, role, error });
         true
+    }
+}
+
+/// What `tree` asks of its filters at present.
+fn filter_wish(tree: &Tree) -> FilterWish {
+    FilterWish {
+        policy: tree.filter_policy(),
+        extractor: Arc::clone(&tree.prefix_extractor()),
+        ranges: tree.options.range_filter_bits_per_key > 0.0,
+    }
+}
+
+/// The options of a table that has no filter but this one.
+fn one_filter(
+    tree: &Tree,
+    wish: &FilterWish,
+    role: FilterRole,
+    choice: FilterChoice,
+) -> TableOptions {
+    let none = TableOptions::default().filter_kind(choice.kind).filter_bits_per_key(0.0);
+    match role {
+        FilterRole::Point => none.filter_bits_per_key(choice.bits_per_key),
+        FilterRole::Prefix => match wish.extractor.present() {
+            Some(extractor) => none.prefix_filter(extractor.clone(), wish.policy.bits_per_key),
+            None => none,
+        },
+        FilterRole::Range => none.range_filter_bits_per_key(tree.options.range_filter_bits_per_key),
     }
 }

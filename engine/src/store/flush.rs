@@ -18,7 +18,7 @@ use crate::{
     read::view::PlacedMemtable,
     store::Store,
     store::install::{Change, Flushed},
-    store::residency::choose_filter,
+    store::new_filter::choose_filter,
     store::table_output::write_tables,
     table::TableMeta,
     table::store::{TablePlace, TableStore},

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::Store;
-use crate::{Error, Result, commit::Write, memory::MemoryUse, memory_budget::MemoryBudget};
+use crate::{
+    Error, Result, commit::Write, memory::MemoryUse, memory_budget::MemoryBudget,
+    store::filter_jobs::FilterJobs,
+};
 
 /// The delay of a write right before it has to wait for memory. A flush takes less time than the
 /// compactions that other delays wait for.
@@ -122,7 +125,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`]; the budget is as it was then.
+    /// [`Error::BudgetTooSmall`]; the budget is as it was then.
     pub(crate) fn change_memory_budget(
         &self,
         change: impl FnOnce(&mut MemoryBudget),
@@ -135,6 +138,8 @@ impl Store {
         self.tables.set_memory_limits(&parts);
         self.set_filter_bytes_max(parts.filters);
         drop(budget);
+        // Filters that were too large to build may not be any more.
+        self.background.with_filters(FilterJobs::try_given_up);
         {
             let _placement = self.placement.lock();
             self.freeze_largest();

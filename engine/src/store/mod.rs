@@ -12,18 +12,21 @@
 //! | [`flush`]        | memtables become tables                                            |
 //! | [`compact`]      | compactions are chosen and carried out                             |
 //! | [`table_output`] | entries in order become tables                                     |
+//! | [`new_filter`]   | which filter new tables get                                        |
 //! | [`filter_need`]  | which tables should get another filter                             |
 //! | [`filter_jobs`]  | which of these filters are built next, and which not again         |
-//! | [`filter_rebuild`] | a filter is built anew and put in place                          |
+//! | [`filter_build`] | a filter is built from the keys of its table                       |
+//! | [`filter_rebuild`] | a filter takes the place of another one                          |
 //! | [`install`]      | a change of tables becomes durable and then visible                |
 //! | [`residency`]    | filters are kept in memory as the plan says                        |
-//! | [`verify`], [`verify_table`], [`verify_scan_filters`] | every byte is looked at         |
+//! | [`verify`], [`verify_table`], [`verify_filters`] | every byte is looked at         |
 //! | [`stats`]        | what the store holds                                               |
 //! | [`stats_file`]   | tells other processes what it holds                                |
 
 pub(crate) mod background;
 mod commit;
 mod compact;
+mod filter_build;
 mod filter_jobs;
 mod filter_need;
 mod filter_rebuild;
@@ -31,6 +34,7 @@ mod flush;
 mod install;
 pub(crate) mod keyspace_set;
 mod memory;
+mod new_filter;
 pub(crate) mod open_store;
 mod recovery;
 pub(crate) mod residency;
@@ -39,7 +43,7 @@ mod stats_file;
 mod table_output;
 mod throttle;
 pub(crate) mod verify;
-mod verify_scan_filters;
+mod verify_filters;
 mod verify_table;
 
 use std::{

@@ -359,8 +359,7 @@ fn delete_orphans(
 ) {
     let tables = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let live_tables: BTreeSet<_> = tables().map(|table| table.id).collect();
-    let live_filters: BTreeSet<_> =
-        tables().filter_map(|table| table.filter).map(|place| place.file_id).collect();
+    let live_filters: BTreeSet<_> = tables().flat_map(|table| table.filter_files()).collect();
     for file in names.iter().filter_map(|name| FileName::parse(name)) {
         let is_orphan = match file {
             FileName::Log(id) => !state.logs.contains(&id),

@@ -3,7 +3,7 @@
 //! Reads past the block cache and writes nothing. It does not stop at the first problem: what can be
 //! read beside it is read.
 
-use std::{path::Path, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use sievedb_format::Corruption;
 
@@ -18,7 +18,7 @@ use crate::{
     store::{
         Store,
         open_store::lock_folder,
-        verify_table::{TableVerifier, not_there},
+        verify_table::{TableVerifier, VerifiedTable, not_there},
     },
     table::{TableMeta, files::TableFiles},
     verify_report::VerifyProgress,
@@ -56,10 +56,9 @@ impl Store {
             bytes_done: 0,
             on_progress,
         };
-        for (_, _, live) in versions.iter().flat_map(|version| version.tables()) {
-            let in_memory = live.filters();
-            let place = || live.filters().place;
-            verifier.table(&live.meta, &place, Some(&in_memory.point));
+        for (level, run, live) in versions.iter().flat_map(|version| version.tables()) {
+            let present = || live.present_meta(level, run);
+            verifier.table(VerifiedTable { meta: &live.meta, present: &present, live: Some(live) });
         }
         Ok(verifier.report)
     }
@@ -130,7 +129,8 @@ pub(crate) fn verify_folder(
     };
     for meta in metas() {
         let meta: &TableMeta = meta;
-        verifier.table(meta, &|| meta.filter, None);
+        let present = || Cow::Borrowed(meta);
+        verifier.table(VerifiedTable { meta, present: &present, live: None });
     }
     Ok(verifier.report)
 }

@@ -1,6 +1,7 @@
 //! An open table, and the deletion of its file when nobody reads it any more.
 
 use std::{
+    borrow::Cow,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -12,7 +13,10 @@ use arc_swap::ArcSwap;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_sstable::{ReadError, Table};
 
-use super::{ScanFilters, TableFilters, TableMeta, obsolete::ObsoleteFiles, scan_filters::Wanted};
+use super::{
+    FilterPlace, FilterRole, ScanFilters, TableFilters, TableMeta, obsolete::ObsoleteFiles,
+    scan_filters::Wanted,
+};
 use crate::{
     Error,
     file_name::FileName,
@@ -101,9 +105,45 @@ impl LiveTable {
         }
     }
 
-    /// The file with the point filter, if it is not the table's.
-    pub(crate) fn filter_path(&self) -> Option<PathBuf> {
-        let place = self.filters().place.filter(|place| place.file_id != self.meta.id)?;
+    /// What the manifest knows of the table at present, where it is in this run.
+    pub(crate) fn present_meta(&self, level: u8, run: u64) -> Cow<'_, TableMeta> {
+        let (meta, filter, scan_filters) = (&*self.meta, self.filters().place, self.scan_filters());
+        let (prefix_filter, range_filter) =
+            (scan_filters.prefix_place.as_deref(), scan_filters.range_place);
+        let is_as_opened = (meta.level, meta.run, meta.filter) == (level, run, filter)
+            && (meta.prefix_filter.as_ref(), meta.range_filter) == (prefix_filter, range_filter);
+        if is_as_opened {
+            return Cow::Borrowed(meta);
+        }
+        let prefix_filter = prefix_filter.cloned();
+        Cow::Owned(TableMeta { level, run, filter, prefix_filter, range_filter, ..meta.clone() })
+    }
+
+    /// Where the filter for this role lies at present; `None` if there is none.
+    pub(crate) fn filter_place(&self, role: FilterRole) -> Option<FilterPlace> {
+        match role {
+            FilterRole::Point => self.filters().place,
+            FilterRole::Prefix => {
+                self.scan_filters().prefix_place.as_ref().map(|prefix| prefix.place)
+            }
+            FilterRole::Range => self.scan_filters().range_place,
+        }
+    }
+
+    /// Which filters there are that cannot be used, or not all of which.
+    pub(crate) fn unusable_filters(&self) -> Vec<FilterRole> {
+        let (filters, scan_filters) = (self.filters(), self.scan_filters());
+        let all = [
+            (FilterRole::Point, filters.is_point_unusable()),
+            (FilterRole::Prefix, scan_filters.is_prefix_unusable()),
+            (FilterRole::Range, scan_filters.is_range_unusable()),
+        ];
+        all.into_iter().filter_map(|(role, is_unusable)| is_unusable.then_some(role)).collect()
+    }
+
+    /// The file with the filter for this role, if it is not the table's.
+    pub(crate) fn filter_path(&self, role: FilterRole) -> Option<PathBuf> {
+        let place = self.filter_place(role).filter(|place| place.file_id != self.meta.id)?;
         let folder = self.path.parent().expect("a table lies in a folder");
         Some(FileName::Filter(place.file_id).path(folder))
     }
@@ -130,8 +170,10 @@ impl Drop for LiveTable {
     fn drop(&mut self) {
         if *self.obsolete.get_mut() {
             // The last reader may be a lookup: it must not pay for the unlink.
-            if let Some(path) = self.filter_path() {
-                self.obsolete_files.push(path);
+            for role in [FilterRole::Point, FilterRole::Prefix, FilterRole::Range] {
+                if let Some(path) = self.filter_path(role) {
+                    self.obsolete_files.push(path);
+                }
             }
             self.obsolete_files.push(std::mem::take(&mut self.path));
         }

@@ -3,6 +3,8 @@
 use sievedb_format::SequenceNumber;
 use sievedb_sstable::TableIdentity;
 
+use super::FilterRole;
+
 /// What the manifest knows of a table: enough to check the file and to choose it without opening it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
@@ -21,7 +23,7 @@ pub(crate) struct TableMeta {
     /// Where the point filter lies; `None` if the table has none.
     pub(crate) filter: Option<FilterPlace>,
     /// Where the prefix filter lies; `None` if the table has none.
-    pub(crate) prefix_filter: Option<FilterPlace>,
+    pub(crate) prefix_filter: Option<PrefixFilterPlace>,
     /// Where the range filter lies; `None` if the table has none.
     pub(crate) range_filter: Option<FilterPlace>,
     /// Sequence number of every entry of an ingested table.
@@ -48,6 +50,65 @@ impl TableMeta {
     /// What the bytes of the table, and of its filters, must repeat.
     pub(crate) fn identity(&self, store_id: u128, hash_seed: u64) -> TableIdentity {
         TableIdentity { store_id, file_id: self.id, salt: self.salt, hash_seed }
+    }
+
+    /// Where the filter for this role lies; `None` if the table has none.
+    pub(crate) fn filter_place(&self, role: FilterRole) -> Option<FilterPlace> {
+        match role {
+            FilterRole::Point => self.filter,
+            FilterRole::Prefix => self.prefix_filter.as_ref().map(|prefix| prefix.place),
+            FilterRole::Range => self.range_filter,
+        }
+    }
+
+    /// Files with filters, of which the table's own may be one.
+    pub(crate) fn filter_files(&self) -> impl Iterator<Item = u64> {
+        let roles = [FilterRole::Point, FilterRole::Prefix, FilterRole::Range];
+        roles.into_iter().filter_map(|role| self.filter_place(role)).map(|place| place.file_id)
+    }
+
+    /// Another filter takes the place of one, or none does.
+    pub(crate) fn replace_filter(&mut self, new: NewPlace) {
+        match new {
+            NewPlace::Point(place) => self.filter = place,
+            NewPlace::Prefix(place) => self.prefix_filter = place,
+            NewPlace::Range(place) => self.range_filter = place,
+        }
+    }
+}
+
+/// Where a prefix filter lies, and what its prefixes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PrefixFilterPlace {
+    pub(crate) place: FilterPlace,
+    /// Name of the extractor that found the prefixes: no other one may ask.
+    pub(crate) extractor: Box<str>,
+}
+
+/// Where a filter of a table lies from now on; `None` if the table has none any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NewPlace {
+    Point(Option<FilterPlace>),
+    Prefix(Option<PrefixFilterPlace>),
+    Range(Option<FilterPlace>),
+}
+
+impl NewPlace {
+    /// The table has no filter for this role any more.
+    pub(crate) const fn none(role: FilterRole) -> Self {
+        match role {
+            FilterRole::Point => Self::Point(None),
+            FilterRole::Prefix => Self::Prefix(None),
+            FilterRole::Range => Self::Range(None),
+        }
+    }
+
+    /// The place, whatever the filter is asked for.
+    pub(crate) fn place(&self) -> Option<FilterPlace> {
+        match self {
+            Self::Point(place) | Self::Range(place) => *place,
+            Self::Prefix(prefix) => prefix.as_ref().map(|prefix| prefix.place),
+        }
     }
 }
 

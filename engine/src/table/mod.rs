@@ -4,6 +4,8 @@
 //! |--------------|-----------------------------------------------------------------------|
 //! | [`meta`]     | what the manifest knows of a table                                    |
 //! | [`store`]    | how table files are created and opened                                |
+//! | [`filter_role`] | what a filter of a table is asked for                              |
+//! | [`filter_store`] | how filters are found in their files, and written to files of their own |
 //! | [`files`]    | how the table format reads them: opened when needed, every read counted |
 //! | [`live`]     | an open table, and what happens when it is dropped                    |
 //! | [`filters`]  | its point filter as it is in memory                                   |
@@ -11,6 +13,8 @@
 //! | [`obsolete`] | files that nothing needs, until a worker unlinks them                 |
 
 pub(crate) mod files;
+mod filter_role;
+pub(crate) mod filter_store;
 pub(crate) mod filters;
 mod live;
 mod meta;
@@ -18,7 +22,8 @@ pub(crate) mod obsolete;
 pub(crate) mod scan_filters;
 pub(crate) mod store;
 
+pub use filter_role::FilterRole;
 pub(crate) use filters::{ChargedFilter, TableFilters};
 pub(crate) use live::{LiveTable, table_error};
-pub(crate) use meta::{FilterPlace, TableMeta};
+pub(crate) use meta::{FilterPlace, NewPlace, PrefixFilterPlace, TableMeta};
 pub(crate) use scan_filters::ScanFilters;

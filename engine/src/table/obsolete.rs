@@ -16,6 +16,11 @@ impl ObsoleteFiles {
         self.paths.lock().push(path);
     }
 
+    /// Adds files. No manifest names them any more.
+    pub(crate) fn extend(&self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.paths.lock().extend(paths);
+    }
+
     /// Whether nothing is to be unlinked.
     pub(crate) fn is_empty(&self) -> bool {
         self.paths.lock().is_empty()

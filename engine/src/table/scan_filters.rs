@@ -4,13 +4,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use sievedb_filter::{FilterArena, RangeFilter};
-use sievedb_sstable::{FilterPlace, FilterState, TableIdentity, TableSource};
+use sievedb_filter::{FilterArena, RangeFilter, TableFilter};
+use sievedb_sstable::{FilterPlace, FilterState, FilterUnusable, TableIdentity, TableSource};
 
 use crate::{
     memory::{MemoryAccount, MemoryUse},
     table::{
-        ChargedFilter, TableMeta,
+        ChargedFilter, PrefixFilterPlace, TableMeta,
         filters::{reason, with_cause},
     },
 };
@@ -19,35 +19,48 @@ use crate::{
 /// when the last scan that asks them is done.
 #[derive(Debug)]
 pub(crate) struct ScanFilters {
-    /// Knows the prefix of every user key that has one, by the extractor that the keyspace has now.
-    pub(crate) prefix: Arc<ChargedFilter>,
+    /// Knows the prefix of every user key that has one, by the extractor with the seed of
+    /// `prefix_file`: ask [`prefix_of`](Self::prefix_of).
+    prefix: Arc<ChargedFilter>,
     /// Answers for ranges of user keys.
     pub(crate) range: Arc<ChargedFilter<RangeFilter>>,
-    files: Arc<ScanFilterFiles>,
-    memory: Arc<MemoryAccount>,
+    /// Where the prefix filter lies, whatever its extractor is; `None` if there is none.
+    pub(crate) prefix_place: Option<Arc<PrefixFilterPlace>>,
+    /// Where the range filter lies; `None` if there is none.
+    pub(crate) range_place: Option<crate::table::FilterPlace>,
+    /// `None` if there is no prefix filter for the extractor that the keyspace has now, or it cannot be
+    /// read.
+    prefix_file: Option<Arc<StoredWhole>>,
+    /// `None` if there is no range filter, or it cannot be read.
+    range_file: Option<Arc<StoredWhole>>,
+    of_table: Arc<ScanFilterTable>,
 }
 
-/// Where the filters lie that scans ask.
+/// The table that filters belong to, and where they have their memory.
 #[derive(Debug)]
-pub(crate) struct ScanFilterFiles {
-    /// `None` if there is no prefix filter for the extractor that the keyspace has now.
-    pub(crate) prefix: Option<StoredWhole>,
-    /// `None` if there is no range filter.
-    pub(crate) range: Option<StoredWhole>,
+pub(crate) struct ScanFilterTable {
     pub(crate) meta: Arc<TableMeta>,
+    /// The table's file.
+    pub(crate) source: Arc<dyn TableSource>,
     pub(crate) arena: FilterArena,
+    pub(crate) memory: Arc<MemoryAccount>,
 }
 
 /// A filter in a file, which is read whole or not at all.
 #[derive(Debug)]
 pub(crate) struct StoredWhole {
-    pub(crate) source: Arc<dyn TableSource>,
+    source: Arc<dyn TableSource>,
     /// That of the table, with the hash seed of the filter.
-    pub(crate) identity: TableIdentity,
-    pub(crate) place: FilterPlace,
+    identity: TableIdentity,
+    place: FilterPlace,
+    /// The number of the file, if it is not the table's.
+    own_file: Option<u64>,
     /// What it takes in memory, once that is known.
     memory_bytes: OnceLock<u64>,
 }
+
+/// A filter as it was found, or why its file cannot be read; `None` if there is none.
+pub(crate) type FoundFile = Option<Result<StoredWhole, FilterUnusable>>;
 
 /// Which of the filters that scans ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,17 +70,19 @@ pub(crate) struct Wanted {
 }
 
 impl StoredWhole {
+    /// The filter at `place` of `source`, which is the file `own_file`, or the table's for `None`.
     pub(crate) fn new(
         source: Arc<dyn TableSource>,
         identity: TableIdentity,
         place: FilterPlace,
+        own_file: Option<u64>,
     ) -> Self {
-        Self { source, identity, place, memory_bytes: OnceLock::new() }
+        Self { source, identity, place, own_file, memory_bytes: OnceLock::new() }
     }
 
     /// What it takes in memory, or may take at most: before it was read once, only its length is known,
     /// to which a range filter adds the samples of its sequence.
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         /// A prefix filter begins at a multiple of it.
         const LINE_BYTES: u64 = 64;
 
@@ -81,26 +96,123 @@ impl StoredWhole {
             let _ = self.memory_bytes.set(memory_bytes as u64);
         }
     }
+
+    /// Whether it is a good prefix filter. Reads it.
+    pub(crate) fn check_prefix(&self) -> Result<(), FilterUnusable> {
+        match self.load_prefix(&FilterArena::heap()) {
+            FilterState::Unusable(reason) => Err(reason),
+            FilterState::Resident(_) | FilterState::NotResident | FilterState::None => Ok(()),
+        }
+    }
+
+    /// Whether it is a good range filter of the table `meta`. Reads it.
+    pub(crate) fn check_range(&self, meta: &TableMeta) -> Result<(), FilterUnusable> {
+        match self.load_range(meta, &FilterArena::heap()) {
+            FilterState::Unusable(reason) => Err(reason),
+            FilterState::Resident(_) | FilterState::NotResident | FilterState::None => Ok(()),
+        }
+    }
+
+    fn load_prefix(&self, arena: &FilterArena) -> FilterState {
+        let Self { source, identity, place, own_file, .. } = self;
+        let state = match own_file {
+            Some(id) => FilterState::load_file(&**source, identity, *id, *place, arena),
+            None => FilterState::load(&**source, identity, Some(*place), arena),
+        };
+        self.note(&state, state.memory_bytes());
+        state
+    }
+
+    fn load_range(&self, meta: &TableMeta, arena: &FilterArena) -> FilterState<RangeFilter> {
+        let Self { source, identity, place, own_file, .. } = self;
+        let (source, bounds) = (&**source, (&*meta.smallest, &*meta.largest));
+        let state = match own_file {
+            Some(id) => FilterState::load_range_file(source, identity, *id, *place, bounds, arena),
+            None => FilterState::load_range(source, identity, Some(*place), bounds, arena),
+        };
+        self.note(&state, state.range_memory_bytes());
+        state
+    }
 }
 
 impl ScanFilters {
-    /// None of them is in memory yet.
-    pub(crate) fn not_resident(files: ScanFilterFiles, memory: &Arc<MemoryAccount>) -> Self {
-        let prefix = not_resident(files.prefix.as_ref());
-        let range = not_resident(files.range.as_ref());
-        Self {
-            prefix: Arc::new(ChargedFilter::new(prefix, memory)),
-            range: Arc::new(ChargedFilter::of_ranges(range, memory)),
-            files: Arc::new(files),
-            memory: Arc::clone(memory),
+    /// Those that the meta data of the table names. None of them is in memory yet.
+    pub(crate) fn not_resident(
+        of_table: ScanFilterTable,
+        prefix: FoundFile,
+        range: FoundFile,
+    ) -> Self {
+        let (meta, memory) = (Arc::clone(&of_table.meta), Arc::clone(&of_table.memory));
+        let none = Self {
+            prefix: Arc::new(ChargedFilter::new(FilterState::None, &memory)),
+            range: Arc::new(ChargedFilter::of_ranges(FilterState::None, &memory)),
+            prefix_place: None,
+            range_place: None,
+            prefix_file: None,
+            range_file: None,
+            of_table: Arc::new(of_table),
+        };
+        let prefix_place = meta.prefix_filter.clone().map(Arc::new);
+        none.with_prefix_file(prefix_place, prefix).with_range_file(meta.range_filter, range)
+    }
+
+    /// The same with the prefix filter at `place`, which is not in memory yet. `found` is `None` if the
+    /// extractor of the keyspace is another one.
+    pub(crate) fn with_prefix_file(
+        &self,
+        place: Option<Arc<PrefixFilterPlace>>,
+        found: FoundFile,
+    ) -> Self {
+        let (file, state) = not_resident(found);
+        let prefix = ChargedFilter::new(state, &self.of_table.memory);
+        Self { prefix_place: place, prefix_file: file, ..self.with(Some(prefix), None) }
+    }
+
+    /// The same with the range filter at `place`, which is not in memory yet.
+    pub(crate) fn with_range_file(
+        &self,
+        place: Option<crate::table::FilterPlace>,
+        found: FoundFile,
+    ) -> Self {
+        let (file, state) = not_resident(found);
+        let range = ChargedFilter::of_ranges(state, &self.of_table.memory);
+        Self { range_place: place, range_file: file, ..self.with(None, Some(range)) }
+    }
+
+    /// The prefix filter, for an extractor whose hashes have this seed: to any other one this filter would
+    /// say "no" about keys that the table has.
+    pub(crate) fn prefix_of(&self, hash_seed: u64) -> PrefixAnswer<'_> {
+        let is_other =
+            self.prefix_file.as_ref().is_some_and(|it| it.identity.hash_seed != hash_seed);
+        match &**self.prefix {
+            FilterState::Resident(_) | FilterState::NotResident if is_other => {
+                PrefixAnswer::Unusable
+            }
+            FilterState::Resident(filter) => PrefixAnswer::Ask(filter),
+            FilterState::NotResident => PrefixAnswer::None,
+            FilterState::Unusable(_) => PrefixAnswer::Unusable,
+            // There may be one of another extractor.
+            FilterState::None if self.prefix_place.is_some() => PrefixAnswer::Unusable,
+            FilterState::None => PrefixAnswer::None,
         }
+    }
+
+    /// Whether its prefix filter is ready for an extractor whose hashes have this seed, or there is none
+    /// for `None`.
+    pub(crate) fn is_for(&self, hash_seed: Option<u64>) -> bool {
+        self.prefix_file.as_ref().map(|file| file.identity.hash_seed) == hash_seed
+    }
+
+    /// The table's file.
+    pub(crate) fn source(&self) -> &Arc<dyn TableSource> {
+        &self.of_table.source
     }
 
     /// The same without those that are not wanted; `None` if none of these is in memory.
     pub(crate) fn without_unwanted(&self, wanted: Wanted) -> Option<Self> {
         let drops_prefix = !wanted.prefix && self.prefix.resident().is_some();
         let drops_range = !wanted.range && self.range.resident_range().is_some();
-        let memory = &self.memory;
+        let memory = &self.of_table.memory;
         let prefix = drops_prefix.then(|| ChargedFilter::new(FilterState::NotResident, memory));
         let range = drops_range.then(|| ChargedFilter::of_ranges(FilterState::NotResident, memory));
         (drops_prefix || drops_range).then(|| self.with(prefix, range))
@@ -120,22 +232,16 @@ impl ScanFilters {
             is_all &= fits;
             fits
         };
+        let ScanFilterTable { meta, arena, memory, .. } = &*self.of_table;
         let prefix = self.absent_prefix().filter(|_| wanted.prefix).filter(|it| may_load(it));
         let prefix = prefix.map(|file| {
-            let _buffer = self.memory.charge(MemoryUse::Writing, file.place.bytes as usize);
-            let (identity, place) = (&file.identity, Some(file.place));
-            let state = FilterState::load(&*file.source, identity, place, &self.files.arena);
-            file.note(&state, state.memory_bytes());
-            ChargedFilter::new(state, &self.memory)
+            let _buffer = memory.charge(MemoryUse::Writing, file.place.bytes as usize);
+            ChargedFilter::new(file.load_prefix(arena), memory)
         });
         let range = self.absent_range().filter(|_| wanted.range).filter(|it| may_load(it));
         let range = range.map(|file| {
-            let _buffer = self.memory.charge(MemoryUse::Writing, file.place.bytes as usize);
-            let (identity, place) = (&file.identity, Some(file.place));
-            let bounds = (&*self.files.meta.smallest, &*self.files.meta.largest);
-            let state = FilterState::load_range(&*file.source, identity, place, bounds);
-            file.note(&state, state.range_memory_bytes());
-            ChargedFilter::of_ranges(state, &self.memory)
+            let _buffer = memory.charge(MemoryUse::Writing, file.place.bytes as usize);
+            ChargedFilter::of_ranges(file.load_range(meta, arena), memory)
         });
         let is_changed = prefix.is_some() || range.is_some();
         (is_changed.then(|| self.with(prefix, range)), is_all)
@@ -149,19 +255,22 @@ impl ScanFilters {
         Self {
             prefix: prefix.map_or_else(|| Arc::clone(&self.prefix), Arc::new),
             range: range.map_or_else(|| Arc::clone(&self.range), Arc::new),
-            files: Arc::clone(&self.files),
-            memory: Arc::clone(&self.memory),
+            prefix_place: self.prefix_place.clone(),
+            range_place: self.range_place,
+            prefix_file: self.prefix_file.clone(),
+            range_file: self.range_file.clone(),
+            of_table: Arc::clone(&self.of_table),
         }
     }
 
     fn absent_prefix(&self) -> Option<&StoredWhole> {
         let is_absent = matches!(**self.prefix, FilterState::NotResident);
-        self.files.prefix.as_ref().filter(|_| is_absent)
+        self.prefix_file.as_deref().filter(|_| is_absent)
     }
 
     fn absent_range(&self) -> Option<&StoredWhole> {
         let is_absent = matches!(**self.range, FilterState::NotResident);
-        self.files.range.as_ref().filter(|_| is_absent)
+        self.range_file.as_deref().filter(|_| is_absent)
     }
 
     /// Whether all of them are in memory that can be.
@@ -191,8 +300,32 @@ impl ScanFilters {
     pub(crate) fn unusable(&self) -> Option<String> {
         reason(&self.prefix).or(reason(&self.range)).map(with_cause)
     }
+
+    /// Whether there is a prefix filter, of the present extractor, that cannot be used.
+    pub(crate) fn is_prefix_unusable(&self) -> bool {
+        reason(&self.prefix).is_some()
+    }
+
+    /// Whether there is a range filter that cannot be used.
+    pub(crate) fn is_range_unusable(&self) -> bool {
+        reason(&self.range).is_some()
+    }
 }
 
-fn not_resident<F>(stored: Option<&StoredWhole>) -> FilterState<F> {
-    if stored.is_some() { FilterState::NotResident } else { FilterState::None }
+/// What a prefix filter can do for a scan.
+#[derive(Debug)]
+pub(crate) enum PrefixAnswer<'a> {
+    Ask(&'a TableFilter),
+    /// It is damaged, or of another extractor.
+    Unusable,
+    /// There is none, or memory has no room for it.
+    None,
+}
+
+fn not_resident<F>(found: FoundFile) -> (Option<Arc<StoredWhole>>, FilterState<F>) {
+    match found {
+        Some(Ok(file)) => (Some(Arc::new(file)), FilterState::NotResident),
+        Some(Err(reason)) => (None, FilterState::Unusable(reason)),
+        None => (None, FilterState::None),
+    }
 }

@@ -9,12 +9,9 @@ use std::{
     },
 };
 
-use sievedb_filter::{FilterArena, TableFilter};
+use sievedb_filter::FilterArena;
 use sievedb_format::{Corruption, InternalKey};
-use sievedb_sstable::{
-    BlockCache, FilterUnusable, PrefixExtractor, StoredFilter, Table, TableIdentity, TableSink,
-    TableSource, TableSummary, TableWriter, write_filter_file,
-};
+use sievedb_sstable::{BlockCache, Table, TableIdentity, TableSink, TableSummary, TableWriter};
 
 use crate::{
     Error, Options, Result,
@@ -29,8 +26,7 @@ use crate::{
     stats::Counters,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
-    table::scan_filters::{ScanFilterFiles, StoredWhole},
-    table::{FilterPlace, LiveTable, ScanFilters, TableFilters, TableMeta, table_error},
+    table::{FilterPlace, LiveTable, PrefixFilterPlace, TableMeta, table_error},
 };
 
 /// What a table writer buffers, in bytes, besides its blocks.
@@ -56,7 +52,7 @@ pub(crate) struct TableStore {
     pub(crate) filter_arena: FilterArena,
     /// Threads that write tables at the same time.
     writers: u64,
-    files: TableFiles,
+    pub(super) files: TableFiles,
     next_file_id: AtomicU64,
 }
 
@@ -134,16 +130,20 @@ impl TableStore {
             options.table_options(filter),
         );
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
-        let unfinished =
-            Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
+        let unfinished = Unfinished::new(path, &self.obsolete_files);
         let charge = self.memory.charge(MemoryUse::Writing, WRITER_BYTES + 2 * options.block_bytes);
         // The filters are built one after the other.
         let has_prefixes = options.prefix_extractor.present().is_some();
         let has_ranges = options.range_filter_bits_per_key > 0.0;
         let more = usize::from(has_prefixes) + usize::from(has_ranges);
         let entry_bytes = ENTRY_BYTES + more * size_of::<u64>();
-        let charge_max = self.memory.limit(MemoryUse::Writing) / self.writers;
+        let charge_max = self.writing_bytes_max();
         Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge, charge_max })
+    }
+
+    /// What one worker may take at a time to write tables and filters, in bytes.
+    pub(crate) fn writing_bytes_max(&self) -> u64 {
+        self.memory.limit(MemoryUse::Writing) / self.writers
     }
 
     /// Opens a table that the manifest names, or is about to name, of a keyspace with these options. Its
@@ -170,11 +170,7 @@ impl TableStore {
         let cache = Arc::clone(&self.cache);
         let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        // Stored prefixes are of use to the extractor that found them, and to no other.
-        let stored = table.properties().prefix_filter.as_ref().map(|(_, name)| &**name);
-        let extractor = options.prefix_extractor.present();
-        let extractor = extractor.filter(|extractor| stored == Some(&*extractor.name()));
-        let filters = self.open_filters(&source, &meta, extractor);
+        let filters = self.open_filters(&source, &meta, &options.prefix_extractor);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
         self.fit_cache();
@@ -224,65 +220,6 @@ impl TableStore {
         Ok(live)
     }
 
-    /// The point filter of the table `meta` at `place`, in a file of its own. Reads its trailer.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterUnusable`].
-    pub(crate) fn open_filter_file(
-        &self,
-        meta: &TableMeta,
-        place: FilterPlace,
-    ) -> Result<StoredFilter, FilterUnusable> {
-        let path = FileName::Filter(place.file_id).path(&self.folder);
-        let source = self.files.source(place.file_id, path);
-        let source = source.map_err(|error| FilterUnusable::Io(io::Error::other(error)))?;
-        let (identity, at) = (self.identity(meta), place.into());
-        StoredFilter::open_file(source, &identity, place.file_id, at, &self.filter_arena)
-    }
-
-    /// The same in the file `source` of the table, or in a file of its own.
-    fn open_filter(
-        &self,
-        source: &Arc<dyn TableSource>,
-        meta: &TableMeta,
-        place: FilterPlace,
-    ) -> Result<StoredFilter, FilterUnusable> {
-        if place.file_id != meta.id {
-            return self.open_filter_file(meta, place);
-        }
-        let identity = self.identity(meta);
-        StoredFilter::open(Arc::clone(source), &identity, place.into(), &self.filter_arena)
-    }
-
-    /// Writes `filter`, of the table `meta`, into a file of its own. The data is durable at return,
-    /// the entry in the folder is not.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`]. What was written by then is obsolete.
-    pub(crate) fn write_filter(
-        &self,
-        meta: &TableMeta,
-        filter: &TableFilter,
-        sync: bool,
-    ) -> Result<FilterPlace> {
-        let file_id = self.new_file_id();
-        let path = FileName::Filter(file_id).path(&self.folder);
-        let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-        let mut unfinished =
-            Unfinished { path, obsolete_files: Some(Arc::clone(&self.obsolete_files)) };
-        let path = &unfinished.path;
-        let mut sink = FileSink(Arc::clone(&file));
-        let written = write_filter_file(&mut sink, &self.identity(meta), file_id, filter);
-        let place = written.map_err(|error| Error::io("write", path, error))?;
-        if sync {
-            file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
-        }
-        unfinished.obsolete_files = None;
-        Ok(FilterPlace::in_file(file_id, place))
-    }
-
     /// Makes the entries of the folder durable.
     ///
     /// # Errors
@@ -298,42 +235,27 @@ impl TableStore {
         self.obsolete_files.push(FileName::Table(id).path(&self.folder));
     }
 
-    /// The filters of a table, none of which is in memory yet. That for prefixes only if it was built with
-    /// `extractor`.
-    fn open_filters(
-        &self,
-        source: &Arc<dyn TableSource>,
-        meta: &Arc<TableMeta>,
-        extractor: Option<&PrefixExtractor>,
-    ) -> (TableFilters, ScanFilters) {
-        let identity = self.identity(meta);
-        let stored = |place: FilterPlace, identity| {
-            StoredWhole::new(Arc::clone(source), identity, place.into())
-        };
-        let prefix = extractor.zip(meta.prefix_filter).map(|(extractor, place)| {
-            let hash_seed = extractor.hash_seed(self.hash_seed);
-            stored(place, TableIdentity { hash_seed, ..identity })
-        });
-        let range = meta.range_filter.map(|place| stored(place, identity));
-        let arena = self.filter_arena.clone();
-        let files = ScanFilterFiles { prefix, range, meta: Arc::clone(meta), arena };
-        let point = meta.filter.map(|place| self.open_filter(source, meta, place)).transpose();
-        (
-            TableFilters::point_not_resident(meta.filter, point, &self.memory),
-            ScanFilters::not_resident(files, &self.memory),
-        )
-    }
-
-    fn identity(&self, meta: &TableMeta) -> TableIdentity {
+    pub(super) fn identity(&self, meta: &TableMeta) -> TableIdentity {
         meta.identity(self.store_id, self.hash_seed)
     }
 }
 
-/// The file of a table that is being written: obsolete when it is dropped, unless it was finished.
+/// A file that is being written: obsolete when it is dropped, unless it was finished.
 #[derive(Debug)]
-struct Unfinished {
-    path: PathBuf,
+pub(super) struct Unfinished {
+    pub(super) path: PathBuf,
     obsolete_files: Option<Arc<ObsoleteFiles>>,
+}
+
+impl Unfinished {
+    pub(super) fn new(path: PathBuf, obsolete_files: &Arc<ObsoleteFiles>) -> Self {
+        Self { path, obsolete_files: Some(Arc::clone(obsolete_files)) }
+    }
+
+    /// The file is whole.
+    pub(super) fn finish(&mut self) {
+        self.obsolete_files = None;
+    }
 }
 
 impl Drop for Unfinished {
@@ -394,7 +316,7 @@ impl TableBuilder {
         let path = &unfinished.path;
         let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
-        unfinished.obsolete_files = None;
+        unfinished.finish();
         Ok(Arc::new(meta(id, salt, place, summary)))
     }
 }
@@ -414,7 +336,10 @@ fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMe
         checksum: summary.checksum,
         salt,
         filter: summary.filter.map(in_table),
-        prefix_filter: summary.prefix_filter.map(in_table),
+        prefix_filter: summary
+            .prefix_filter
+            .zip(summary.prefix_extractor)
+            .map(|(place, extractor)| PrefixFilterPlace { place: in_table(place), extractor }),
         range_filter: summary.range_filter.map(in_table),
         global_sequence: None,
         smallest: summary.smallest,
@@ -430,7 +355,7 @@ fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMe
 
 /// A file as the table writer sees it.
 #[derive(Debug)]
-struct FileSink(Arc<dyn AppendFile>);
+pub(super) struct FileSink(pub(super) Arc<dyn AppendFile>);
 
 impl TableSink for FileSink {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -74,18 +74,9 @@ impl Version {
             .flat_map(|run| run.tables().iter().map(move |table| (run.level, run.id, table)))
     }
 
-    /// What the manifest knows of the tables, with their present level, run and place of the filter.
+    /// What the manifest knows of the tables, with their present level, run and places of the filters.
     pub(crate) fn metas(&self) -> Vec<Cow<'_, TableMeta>> {
-        let mut metas = Vec::new();
-        for (level, run, live) in self.tables() {
-            let (meta, filter): (&TableMeta, _) = (&live.meta, live.filters().place);
-            metas.push(if (meta.level, meta.run, meta.filter) == (level, run, filter) {
-                Cow::Borrowed(meta)
-            } else {
-                Cow::Owned(TableMeta { level, run, filter, ..meta.clone() })
-            });
-        }
-        metas
+        self.tables().map(|(level, run, live)| live.present_meta(level, run)).collect()
     }
 
     /// Number of runs of level 0.

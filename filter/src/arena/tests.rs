@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::{chunk::Chunk, holes::Holes, *};
 use crate::filter_block::{self, Expected, FilterKind};
 use crate::line::{LINE_BYTES, Line};
+use crate::range_filter::{PointCollector, RangeFilter};
 use crate::ribbon::Ribbon;
 use crate::table_filter::TableFilter;
 
@@ -152,6 +153,38 @@ fn filters_are_those_of_the_heap() {
     drop(filters);
     assert_eq!(arena.stats().used_bytes, 0);
     assert!(arena.stats().chunks <= 1);
+}
+
+#[test]
+fn range_filters_are_those_of_the_heap() {
+    let arena = FilterArena::new();
+    let mut collector = PointCollector::new();
+    let mut keys: Vec<_> = hashes(700_000).into_iter().map(u64::to_be_bytes).collect();
+    keys.sort_unstable();
+    keys.iter().for_each(|key| collector.push(key));
+    let points = collector.finish(&keys[0], &keys[keys.len() - 1]);
+    let built = RangeFilter::build(points, 12.0, 7);
+    let bytes = filter_block::encode_range(&built, EXPECTED);
+    let filter = filter_block::decode_range_in(&bytes, EXPECTED, &arena).expect("it is whole");
+    let copy = filter.clone();
+    assert_eq!(arena.stats().used_bytes, filter.memory_bytes() + copy.memory_bytes());
+    assert!(arena.stats().chunks > 0, "{:?}", arena.stats());
+    assert_eq!(filter_block::encode_range(&filter, EXPECTED), bytes);
+    for first in hashes(300_000) {
+        let last = first.saturating_add(1 << 30);
+        let want = built.may_contain_range(first, last);
+        assert_eq!(filter.may_contain_range(first, last), want);
+        assert_eq!(copy.may_contain_range(first, last), want);
+    }
+    drop((filter, copy));
+    assert_eq!(arena.stats().used_bytes, 0);
+    // Damage is found after a part of it has its memory.
+    for at in [0, bytes.len() / 2, bytes.len() - 1] {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 1;
+        assert!(filter_block::decode_range_in(&bytes, EXPECTED, &arena).is_err(), "byte {at}");
+        assert_eq!(arena.stats().used_bytes, 0, "byte {at}");
+    }
 }
 
 /// What is made of a filter stays where that is, and its memory is less.

@@ -150,7 +150,20 @@ pub fn decode_columns(
 ///
 /// As [`decode`], and if the bytes are a filter for single keys.
 pub fn decode_range(bytes: &[u8], expected: Expected) -> Result<RangeFilter, DecodeError> {
-    Trailer::read(bytes, bytes.len() as u64, expected)?.decode_range(bytes)
+    decode_range_in(bytes, expected, &FilterArena::heap())
+}
+
+/// As [`decode_range`], with the filter's memory in `arena`.
+///
+/// # Errors
+///
+/// As [`decode_range`].
+pub fn decode_range_in(
+    bytes: &[u8],
+    expected: Expected,
+    arena: &FilterArena,
+) -> Result<RangeFilter, DecodeError> {
+    Trailer::read(bytes, bytes.len() as u64, expected)?.decode_range_in(bytes, arena)
 }
 
 fn check_crc32(what: &'static str, stored: u32, computed: u32) -> Result<(), DecodeError> {

@@ -144,14 +144,18 @@ impl Trailer {
     /// # Errors
     ///
     /// [`DecodeError`] if `front` is too short or damaged, or it is a filter for single keys.
-    pub fn decode_range(&self, front: &[u8]) -> Result<RangeFilter, DecodeError> {
+    pub fn decode_range_in(
+        &self,
+        front: &[u8],
+        arena: &FilterArena,
+    ) -> Result<RangeFilter, DecodeError> {
         let front = self.checked_front(front, COLUMNS)?;
         let Parameters::Range(header) = &self.parameters else {
             let what = "kind of the range filter";
             let (expected, found) = (FilterKind::Range as u64, self.kind() as u64);
             return Err(DecodeError::Mismatch { what, expected, found });
         };
-        RangeFilter::from_payload(header, front, self.key_count)
+        RangeFilter::from_payload(header, front, self.key_count, arena)
     }
 
     /// The part of `front` that holds the first `columns` columns, with good checksums.

@@ -11,12 +11,11 @@
 //! of the ACM 21(2), 1974; Fano, "On the Number of Bits Required to Implement an Associative Memory",
 //! MIT, 1971.
 
-use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 
 use super::shape::Shape;
+use crate::arena::{FilterArena, Slice};
 use crate::decode_error::DecodeError;
-use crate::huge_pages;
 
 /// Words of 64 bits for which the directory has an entry.
 const SECTION_WORDS: usize = 16;
@@ -29,11 +28,11 @@ pub(super) const DIRECTORY_BITS_PER_BIT: f64 =
 #[derive(Debug, Clone)]
 pub(super) struct EliasFano {
     /// The low bits of all codes, one after the other, lowest bit first.
-    lows: Box<[u64]>,
+    lows: Slice<u64>,
     /// Ones and zeros of the buckets, lowest bit first; zeros behind the last bucket.
-    uppers: Box<[u64]>,
+    uppers: Slice<u64>,
     /// Zeros of `uppers` before each section.
-    zeros_before: Box<[u32]>,
+    zeros_before: Slice<u32>,
     low_bits: u32,
     buckets: u64,
     count: usize,
@@ -45,8 +44,9 @@ impl EliasFano {
         let low_bits = shape.low_bits;
         let [low_words, upper_words] = words(codes.len() as u64, shape)
             .map(|words| usize::try_from(words).expect("no more than the codes themselves took"));
+        let heap = FilterArena::heap();
         let (mut lows, mut uppers) =
-            (huge_pages::filled(0, low_words), huge_pages::filled(0, upper_words));
+            (Slice::filled(0, low_words, &heap), Slice::filled(0, upper_words, &heap));
         for (i, &code) in codes.iter().enumerate() {
             let (upper, low) = (code >> low_bits, code & low_mask(low_bits));
             let (word, shift) = place(i as u64 * u64::from(low_bits));
@@ -71,19 +71,20 @@ impl EliasFano {
     /// search relies on is checked. The order within a bucket is not: a search of codes out of order
     /// gives some answer, and a checksum vouches for the order.
     pub(super) fn checked(
-        lows: Vec<u64>,
-        uppers: Vec<u64>,
+        lows: Slice<u64>,
+        uppers: Slice<u64>,
         count: usize,
         shape: Shape,
     ) -> Result<Self, DecodeError> {
-        let mut zeros_before = Vec::with_capacity(uppers.len().div_ceil(SECTION_WORDS));
         let mut ones = 0_u64;
-        for (section, words) in uppers.chunks(SECTION_WORDS).enumerate() {
+        let zeros_before = uppers.chunks(SECTION_WORDS).enumerate().map(|(section, words)| {
             let bits_before = (section * SECTION_WORDS) as u64 * u64::from(u64::BITS);
             // Checked below: there are not more zeros than buckets and a word.
-            zeros_before.push((bits_before - ones) as u32);
+            let zeros = (bits_before - ones) as u32;
             ones += words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-        }
+            zeros
+        });
+        let zeros_before = Slice::collected(zeros_before, uppers.arena());
         let buckets = shape.buckets();
         let (last, used) = place(count as u64 + buckets);
         let padding = uppers.get(last).map_or(0, |word| word >> used);
@@ -94,14 +95,7 @@ impl EliasFano {
                 found: ones,
             });
         }
-        Ok(Self {
-            lows: lows.into(),
-            uppers: uppers.into(),
-            zeros_before: zeros_before.into(),
-            low_bits: shape.low_bits,
-            buckets,
-            count,
-        })
+        Ok(Self { lows, uppers, zeros_before, low_bits: shape.low_bits, buckets, count })
     }
 
     /// Whether a code from `first` to `last` is in the sequence; `first` is not behind `last`, which is

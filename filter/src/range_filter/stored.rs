@@ -22,8 +22,8 @@ use super::coder::Coder;
 use super::elias_fano::{EliasFano, words};
 use super::key_points::POINT_BYTES_MAX;
 use super::shape::{POINTS_MAX, Shape, UNIVERSE_MAX};
+use crate::arena::{FilterArena, Slice};
 use crate::decode_error::DecodeError;
-use crate::huge_pages;
 
 /// What the payload needs to be read, but for the number of its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl RangeFilter {
         self.codes.words().flat_map(u64::to_le_bytes).collect()
     }
 
-    /// The filter that a payload holds, of as many bytes as its header says.
+    /// The filter that a payload holds, of as many bytes as its header says, in `arena`.
     ///
     /// # Errors
     ///
@@ -99,14 +99,16 @@ impl RangeFilter {
         header: &Header,
         payload: &[u8],
         key_count: u64,
+        arena: &FilterArena,
     ) -> Result<Self, DecodeError> {
         let Header { prefix_bytes, point_bytes, codes, shape, seed } = *header;
         let (payload, _) = payload.as_chunks();
         // The payload was found to have as many bytes as both together.
         let [low_words, _] = words(codes, shape).map(|words| words as usize);
         let (lows, uppers) = payload.split_at(low_words);
-        let [lows, uppers] = [lows, uppers]
-            .map(|words| huge_pages::collected(words.iter().map(|word| u64::from_le_bytes(*word))));
+        let [lows, uppers] = [lows, uppers].map(|words| {
+            Slice::collected(words.iter().map(|word| u64::from_le_bytes(*word)), arena)
+        });
         let codes = EliasFano::checked(lows, uppers, codes as usize, shape)?;
         let coder = Coder::new(shape.universe, seed);
         Ok(Self { coder, codes, shape, seed, prefix_bytes, point_bytes, key_count })

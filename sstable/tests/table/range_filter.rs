@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use sievedb_filter::{FilterKind, RangeFilter};
+use sievedb_filter::{FilterArena, FilterKind, RangeFilter};
 use sievedb_format::RangeTombstone;
 use sievedb_sstable::{FilterState, FilterUnusable, TableOptions};
 
@@ -33,7 +33,8 @@ fn options() -> TableOptions {
 fn load(built: &Built, bytes: &[u8]) -> FilterState<RangeFilter> {
     let (source, summary) = (Bytes::copy_from_slice(bytes), &built.summary);
     let bounds = (&*summary.smallest, &*summary.largest);
-    FilterState::load_range(&source, &built.identity, summary.range_filter, bounds)
+    let heap = FilterArena::heap();
+    FilterState::load_range(&source, &built.identity, summary.range_filter, bounds, &heap)
 }
 
 fn is_refused(filter: &FilterState<RangeFilter>) -> bool {

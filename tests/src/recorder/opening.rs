@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sievedb::{Durability, FilterPolicy, Options, fs::MemoryFs, stats::BackgroundStats};
+use sievedb::{
+    Durability, FilterPolicy, KeyspaceOptions, Options, fs::MemoryFs, stats::BackgroundStats,
+};
 
 use super::{Opened, Recorder};
 use crate::{
@@ -65,6 +67,11 @@ impl Recorder {
     /// Which filters the tables of the default keyspace get from the next time on.
     pub fn set_filter_policy(&mut self, policy: FilterPolicy) {
         self.options = self.options.clone().keyspace(small_keyspace().filter_policy(policy));
+    }
+
+    /// What the default keyspace is opened with from the next time on.
+    pub fn set_keyspace(&mut self, keyspace: KeyspaceOptions) {
+        self.options = self.options.clone().keyspace(keyspace);
     }
 
     /// Closes the store and opens it again.

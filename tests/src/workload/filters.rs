@@ -2,11 +2,11 @@
 
 use sievedb::{
     Durability::{Disk, OsBuffer},
-    FilterPolicy, FilterPolicyKind,
+    FilterPolicy, FilterPolicyKind, KeyspaceOptions, PrefixExtractor,
 };
 
 use super::key;
-use crate::{model::DEFAULT, recorder::Recorder};
+use crate::{model::DEFAULT, recorder::Recorder, settings::small_keyspace};
 
 fn table(r: &mut Recorder, from: usize) {
     for number in from..from + 4 {
@@ -53,4 +53,29 @@ pub(super) fn rebuilt_and_compacted(r: &mut Recorder) {
     r.drop_keyspace("other");
     r.compact();
     r.insert_with(DEFAULT, key(3), 60, Disk);
+}
+
+fn reopen_as(r: &mut Recorder, keyspace: KeyspaceOptions) {
+    r.set_keyspace(keyspace);
+    r.reopen();
+    r.wait_for_background();
+}
+
+/// Prefix and range filters take the place of none, of those in the table, and of those in files of their
+/// own; at the end there are none again, and their tables are compacted away.
+pub(super) fn of_scans_rebuilt(r: &mut Recorder) {
+    let prefixes = |bytes| small_keyspace().prefix_extractor(PrefixExtractor::FixedLength(bytes));
+    r.set_keyspace(small_keyspace());
+    r.reopen();
+    table(r, 0);
+    reopen_as(r, prefixes(4).range_filter_bits_per_key(8.0));
+    table(r, 2);
+    reopen_as(r, prefixes(3).range_filter_bits_per_key(8.0));
+    r.check();
+    reopen_as(r, prefixes(4));
+    r.insert_with(DEFAULT, key(3), 60, Disk);
+    reopen_as(r, small_keyspace().range_filter_bits_per_key(8.0));
+    reopen_as(r, prefixes(4).range_filter_bits_per_key(8.0));
+    r.compact();
+    r.insert_with(DEFAULT, key(5), 60, Disk);
 }

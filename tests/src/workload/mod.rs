@@ -52,6 +52,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "many-keyspaces", run: keyspaces::many },
     Workload { name: "filters-rebuilt", run: filters::rebuilt },
     Workload { name: "filters-compacted", run: filters::rebuilt_and_compacted },
+    Workload { name: "filters-of-scans", run: filters::of_scans_rebuilt },
     Workload { name: "snapshots", run: reading::snapshots },
     Workload { name: "held-ranges", run: reading::held_ranges },
     Workload { name: "anything", run: reading::anything },

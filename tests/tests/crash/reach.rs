@@ -39,7 +39,7 @@ fn run(name: &str) -> Reached {
 
 #[test]
 fn workloads_reach_what_they_are_named_for() {
-    let cases: [(&str, Holds); 13] = [
+    let cases: [(&str, Holds); 14] = [
         ("log-rotation", |reached| reached.logs >= 3),
         ("log-pinned", |reached| reached.logs >= 4 && reached.background.flushes >= 2),
         ("manifest-growth", |reached| reached.manifests >= 2),
@@ -52,6 +52,7 @@ fn workloads_reach_what_they_are_named_for() {
         ("drop", |reached| reached.tables_unlinked >= 1),
         ("filters-rebuilt", |reached| reached.filters >= 5 && reached.filters_unlinked >= 5),
         ("filters-compacted", |reached| reached.filters >= 2 && reached.filters_unlinked >= 2),
+        ("filters-of-scans", |reached| reached.filters >= 8 && reached.filters_unlinked >= 8),
         ("held-ranges", |reached| reached.tables_unlinked >= 3 && reached.tables >= 5),
     ];
     for (name, holds) in cases {

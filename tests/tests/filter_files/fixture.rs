@@ -6,8 +6,8 @@ use std::{
 };
 
 use sievedb::{
-    Db, Event, EventListener, FilterPolicy, FilterPolicyKind, FilterRebuildReason, KeyspaceOptions,
-    Options,
+    Db, Event, EventListener, FilterPolicy, FilterPolicyKind, FilterRebuildReason, FilterRole,
+    KeyspaceOptions, Options,
     clock::SystemClock,
     fs::{Fs, MemoryFs},
 };
@@ -20,7 +20,10 @@ pub(super) const KEYS: u32 = 2_400;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) unusable: Vec<u64>,
+    /// The point filters.
     pub(super) rebuilt: Vec<(u64, FilterRebuildReason)>,
+    /// Those that scans ask.
+    pub(super) rebuilt_for_scans: Vec<(u64, FilterRole, FilterRebuildReason)>,
     pub(super) not_rebuilt: Vec<u64>,
 }
 
@@ -35,8 +38,11 @@ impl EventListener for Listener {
                 assert!(!reason.is_empty());
                 told.unusable.push(*table_id);
             }
-            Event::FilterRebuilt { table_id, reason, .. } => {
+            Event::FilterRebuilt { table_id, role: FilterRole::Point, reason, .. } => {
                 told.rebuilt.push((*table_id, *reason));
+            }
+            Event::FilterRebuilt { table_id, role, reason, .. } => {
+                told.rebuilt_for_scans.push((*table_id, *role, *reason));
             }
             Event::FilterNotRebuilt { table_id, .. } => told.not_rebuilt.push(*table_id),
             _ => {}
@@ -50,6 +56,7 @@ impl Listener {
         let mut told = std::mem::take(&mut *self.0.lock().unwrap());
         told.unusable.sort_unstable();
         told.rebuilt.sort_by_key(|(id, _)| *id);
+        told.rebuilt_for_scans.sort_by_key(|(id, role, _)| (*id, *role));
         told
     }
 }

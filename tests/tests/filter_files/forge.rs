@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use sievedb::fs::{Fs, MemoryFs};
+use sievedb::{
+    PrefixExtractor,
+    fs::{Fs, MemoryFs},
+};
 use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block, key_hash};
 use sievedb_format::checksum::crc32;
 
@@ -10,6 +13,9 @@ use super::fixture::{change, id, key, paths, read};
 use crate::corruption::forge::{Part, log_parts};
 
 const HEADER_BYTES: usize = 64;
+
+/// The one that prefix filters are built with, where there are any.
+pub(super) const EXTRACTOR: PrefixExtractor = PrefixExtractor::FixedLength(5);
 
 /// What is done to a filter in a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,12 +78,16 @@ pub(super) fn forge(fs: &MemoryFs, path: &Path, forged: Forged) {
 
 /// Seed and salt that the filter in the file `path` was sealed with.
 fn identity_of(fs: &MemoryFs, path: &Path) -> Expected {
-    let hash_seed = hash_seed(fs);
+    let store_seed = hash_seed(fs);
+    let seeds = [store_seed, EXTRACTOR.hash_seed(store_seed)];
     let block = read(fs, path)[HEADER_BYTES..].to_vec();
     let salts = paths(fs, ".sst").into_iter().map(|table| salt(&read(fs, &table)));
-    let mut fitting = salts
-        .map(|salt| Expected { hash_seed, salt })
-        .filter(|&expected| filter_block::decode(&block, expected).is_ok());
+    let is_good = |&expected: &Expected| {
+        filter_block::decode(&block, expected).is_ok()
+            || filter_block::decode_range(&block, expected).is_ok()
+    };
+    let mut fitting =
+        salts.flat_map(|salt| seeds.map(|hash_seed| Expected { hash_seed, salt })).filter(is_good);
     fitting.next().expect("the filter is one of a table")
 }
 

@@ -3,7 +3,7 @@
 use sievedb::{
     FilterPolicy,
     FilterPolicyKind::{Auto, Bloom, Fuse, None as Off, Ribbon},
-    FilterRebuildReason::{Missing, OffPlan},
+    FilterRebuildReason::{NoFilter, OffPlan},
 };
 
 use super::fixture::{FOLDER, KEYS, Listener, check, filled, options, paths, ruled_out};
@@ -14,12 +14,12 @@ fn each_policy_takes_the_place_of_the_one_before() {
     let absent = KEYS as usize / 4;
     // Policy, the only reason for a new filter, and how many absent keys memory rules out at least.
     let cases = [
-        (Bloom, 10.0, Some(Missing), absent * 9 / 10),
+        (Bloom, 10.0, Some(NoFilter), absent * 9 / 10),
         (Ribbon, 16.0, Some(OffPlan), absent * 99 / 100),
         (Ribbon, 16.0, None, absent * 99 / 100),
         (Fuse, 9.0, Some(OffPlan), absent * 95 / 100),
         (Off, 10.0, Some(OffPlan), 0),
-        (Auto, 10.0, Some(Missing), absent * 9 / 10),
+        (Auto, 10.0, Some(NoFilter), absent * 9 / 10),
         (Auto, 0.0, Some(OffPlan), 0),
     ];
     for (kind, bits, reason, least) in cases {

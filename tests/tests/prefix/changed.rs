@@ -43,14 +43,16 @@ fn a_changed_extractor_loses_no_key() {
         Some(Custom(Arc::new(TwoParts))),
         Some(FixedLength(4)),
     ];
-    let mut keys = 0;
-    for (round, extractor) in extractors.into_iter().enumerate() {
+    let (mut keys, mut had_filters) = (0, false);
+    for extractor in extractors {
         let name = extractor.as_ref().map_or("none".to_owned(), PrefixExtractor::name);
         let has_filters = extractor.is_some();
         let db = open(&fs, extractor);
         check(&db, keys, &name);
         let unusable = sum(&db, |level| level.prefix_unusable);
-        assert_eq!(unusable > 0, has_filters && round > 0, "{name}: {unusable} not asked");
+        // Until the job has come to them; with no extractor it drops them.
+        assert_eq!(unusable > 0, has_filters && had_filters, "{name}: {unusable} not asked");
+        had_filters = has_filters;
         assert_eq!(db.stats().filters_unusable, 0, "{name}: they are not damaged");
         write(&db, keys..keys + 50);
         keys += 50;

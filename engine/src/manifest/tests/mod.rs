@@ -18,7 +18,7 @@ use crate::{
     Result,
     fs::{Fs, MemoryFs},
     log::Position,
-    table::{FilterPlace, TableMeta},
+    table::{FilterPlace, NewPlace, PrefixFilterPlace, TableMeta},
 };
 
 const STORE: u128 = 0x5106_e5db << 64 | 1;
@@ -59,7 +59,10 @@ fn table(id: u64, level: u8, first: &str, last: &str) -> Arc<TableMeta> {
         checksum: 0x0123_4567_89ab_cdef,
         salt: 0xfedc_ba98_7654_3210,
         filter: Some(FilterPlace { file_id: id, offset: 3072, bytes: 128, checksum: 0xdead_beef }),
-        prefix_filter: Some(FilterPlace { file_id: id, offset: 3200, bytes: 79, checksum: 1 }),
+        prefix_filter: Some(PrefixFilterPlace {
+            place: FilterPlace { file_id: id, offset: 3200, bytes: 79, checksum: 1 },
+            extractor: "fixed:8".into(),
+        }),
         range_filter: Some(FilterPlace { file_id: id, offset: 3328, bytes: 90, checksum: 2 }),
         global_sequence: None,
         smallest: first.as_bytes().into(),
@@ -114,8 +117,24 @@ fn edits() -> Vec<VersionEdit> {
         VersionEdit {
             tables_added: vec![(1, table(16, 1, "a", "b"))],
             filters_replaced: vec![
-                FilterReplaced { keyspace: 1, id: 11, place: Some(own_place(17)) },
-                FilterReplaced { keyspace: 1, id: 16, place: None },
+                FilterReplaced { keyspace: 1, id: 11, place: NewPlace::Point(Some(own_place(17))) },
+                FilterReplaced { keyspace: 1, id: 16, place: NewPlace::Point(None) },
+            ],
+            ..VersionEdit::default()
+        },
+        VersionEdit {
+            filters_replaced: vec![
+                FilterReplaced {
+                    keyspace: 1,
+                    id: 11,
+                    place: NewPlace::Prefix(Some(PrefixFilterPlace {
+                        place: own_place(18),
+                        extractor: "custom:host".into(),
+                    })),
+                },
+                FilterReplaced { keyspace: 1, id: 11, place: NewPlace::Range(Some(own_place(19))) },
+                FilterReplaced { keyspace: 1, id: 16, place: NewPlace::Prefix(None) },
+                FilterReplaced { keyspace: 1, id: 16, place: NewPlace::Range(None) },
             ],
             ..VersionEdit::default()
         },

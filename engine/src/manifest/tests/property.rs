@@ -37,14 +37,15 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
     let sums = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
     let keys = [vec(any::<u8>(), 0..300), vec(any::<u8>(), 0..9)];
     let sequences = [0..=SEQUENCE_MAX, 0..=SEQUENCE_MAX];
-    let filters = [any_place(), any_place(), any_place()].map(option::of);
+    let filters =
+        (option::of(any_place()), option::of(any_prefix_place()), option::of(any_place()));
     let more = (filters, option::of(0..=SEQUENCE_MAX), option::of(any::<u64>()));
     let all = (ids, sums, keys, sequences, more, vec(any::<u64>(), 0..3));
     all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files)| {
         keys.sort_unstable();
         sequences.sort_unstable();
         let [smallest, largest] = keys.map(Vec::into_boxed_slice);
-        let [filter, prefix_filter, range_filter] = more.0;
+        let (filter, prefix_filter, range_filter) = more.0;
         Arc::new(TableMeta {
             id: ids.0,
             level: ids.1 % 7,
@@ -68,6 +69,11 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
     })
 }
 
+fn any_prefix_place() -> impl Strategy<Value = PrefixFilterPlace> {
+    (any_place(), ".{0,40}")
+        .prop_map(|(place, name)| PrefixFilterPlace { place, extractor: name.into() })
+}
+
 fn any_edit() -> impl Strategy<Value = VersionEdit> {
     let pair = || (any::<u64>(), any::<u64>());
     let number = || option::of(any::<u64>());
@@ -78,7 +84,12 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
         .prop_map(|(id, options)| KeyspaceChanged { id, options });
     let moved = (any::<u64>(), any::<u64>(), any::<u8>(), any::<u64>())
         .prop_map(|(keyspace, id, level, run)| TableMoved { keyspace, id, level, run });
-    let replaced = (any::<u64>(), any::<u64>(), option::of(any_place()))
+    let new_place = prop_oneof![
+        option::of(any_place()).prop_map(NewPlace::Point),
+        option::of(any_prefix_place()).prop_map(NewPlace::Prefix),
+        option::of(any_place()).prop_map(NewPlace::Range),
+    ];
+    let replaced = (any::<u64>(), any::<u64>(), new_place)
         .prop_map(|(keyspace, id, place)| FilterReplaced { keyspace, id, place });
     let ids = (vec(any::<u64>(), 0..4), vec(any::<u64>(), 0..4));
     let tables = (vec((any::<u64>(), any_table()), 0..4), vec(pair(), 0..4), vec(moved, 0..4));
@@ -185,11 +196,11 @@ fn damaged_edits_do_not_panic() {
 #[test]
 fn fields_that_a_later_release_adds_are_skipped_or_refused() {
     let edit = edits().swap_remove(1);
-    // Field 18 of an edit, first one that may be skipped, then one that must be known.
+    // Field 20 of an edit, first one that may be skipped, then one that must be known.
     let with = |tag: u8| [&edit.encode()[..], &[tag, 2, 7, 7]].concat();
-    assert_eq!(VersionEdit::decode(&with(36)), Ok(edit.clone()));
+    assert_eq!(VersionEdit::decode(&with(40)), Ok(edit.clone()));
     let what = "field of a version edit";
-    assert_eq!(VersionEdit::decode(&with(37)), Err(Corruption::Unsupported { what, value: 18 }));
+    assert_eq!(VersionEdit::decode(&with(41)), Err(Corruption::Unsupported { what, value: 20 }));
     let twice = [&edit.encode()[..], &[11, 1, 60]].concat();
     assert_eq!(
         VersionEdit::decode(&twice),

@@ -11,7 +11,9 @@ fn base() -> ManifestState {
 #[test]
 fn edits_add_up() {
     let states = states(1);
-    let [_, _, flushed, compacted, dropped, replaced] = &states[..] else { panic!("five edits") };
+    let [_, _, flushed, compacted, dropped, replaced, of_scans] = &states[..] else {
+        panic!("six edits")
+    };
     assert_eq!((flushed.last_sequence, flushed.log_floor), (50, 13));
     assert_eq!(flushed.logs.iter().copied().collect::<Vec<_>>(), [13], "2 is obsolete");
     assert_eq!(compacted.keyspaces[&1].tables[&11].level, 6);
@@ -23,6 +25,13 @@ fn edits_add_up() {
     let place = |state: &ManifestState, id| state.keyspaces[&1].tables[&id].filter;
     assert_eq!(place(dropped, 11).map(|place| place.file_id), Some(11), "copies are apart");
     assert_eq!((place(replaced, 11), place(replaced, 16)), (Some(own_place(17)), None));
+    let of_scans = |id| &of_scans.keyspaces[&1].tables[&id];
+    let prefix = of_scans(11).prefix_filter.clone().unwrap();
+    assert_eq!((prefix.place, &*prefix.extractor), (own_place(18), "custom:host"));
+    assert_eq!(of_scans(11).range_filter, Some(own_place(19)));
+    assert_eq!(of_scans(11).filter, Some(own_place(17)), "each is replaced alone");
+    assert_eq!(of_scans(11).filter_files().collect::<Vec<_>>(), [17, 18, 19]);
+    assert_eq!((&of_scans(16).prefix_filter, of_scans(16).range_filter), (&None, None));
 }
 
 #[test]
@@ -91,7 +100,11 @@ fn edits_that_do_not_fit_are_refused() {
         (
             "filter of no table",
             VersionEdit {
-                filters_replaced: vec![FilterReplaced { keyspace: 2, id: 11, place: None }],
+                filters_replaced: vec![FilterReplaced {
+                    keyspace: 2,
+                    id: 11,
+                    place: NewPlace::Point(None),
+                }],
                 ..edit()
             },
             Missing { what: "table of a replaced filter" },
@@ -102,7 +115,7 @@ fn edits_that_do_not_fit_are_refused() {
                 filters_replaced: vec![FilterReplaced {
                     keyspace: 1,
                     id: 11,
-                    place: Some(own_place(20)),
+                    place: NewPlace::Range(Some(own_place(20))),
                 }],
                 ..edit()
             },

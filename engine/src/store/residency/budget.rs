@@ -2,12 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use sievedb_sstable::PrefixExtractor;
+
 use super::{Changes, LOAD_BYTES_MAX, Patience, change::LOOK_INTERVAL};
 use crate::{
     Result,
     filter_policy::FilterPolicy,
-    manifest::{KeyspaceChanged, VersionEdit},
+    keyspace_options::KeyspaceOptions,
+    manifest::{KeyspaceChanged, ManifestState, VersionEdit},
     memory::MemoryUse,
+    prefix_extractor::NamedExtractor,
     read::tree::Tree,
     store::Store,
     sync::{atomic::Ordering::SeqCst, thread},
@@ -91,22 +95,64 @@ impl Store {
     ///
     /// As [`edit_manifest`](Store::edit_manifest).
     pub(crate) fn set_filter_policy(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
-        let options = tree.options.clone().filter_policy(policy);
-        options.validate()?;
-        let changed = KeyspaceChanged { id: tree.id, options: options.encode() };
-        let edit = VersionEdit { keyspaces_changed: vec![changed], ..VersionEdit::default() };
-        self.edit_manifest(
-            |_| (!tree.is_dropped()).then_some(edit),
-            |edited| {
-                if edited {
-                    tree.set_filter_policy(policy);
-                }
-            },
+        tree.options.clone().filter_policy(policy).validate()?;
+        self.change_options(
+            tree,
+            |options| options.filter_policy(policy),
+            || tree.set_filter_policy(policy),
         )?;
-        tree.check()?;
         self.cut_filters();
         self.look_at_filters();
         Ok(())
+    }
+
+    /// Changes what finds the prefixes of a keyspace, for good. Prefix filters of tables are built anew in
+    /// the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`edit_manifest`](Store::edit_manifest).
+    pub(crate) fn set_prefix_extractor(
+        &self,
+        tree: &Arc<Tree>,
+        extractor: Option<PrefixExtractor>,
+    ) -> Result<()> {
+        let new = extractor.map_or(NamedExtractor::None, NamedExtractor::Present);
+        let with =
+            |options: KeyspaceOptions| KeyspaceOptions { prefix_extractor: new.clone(), ..options };
+        with(tree.options.clone()).validate()?;
+        self.change_options(tree, with, || {
+            let _change = self.residency.change.lock();
+            tree.set_prefix_extractor(new.clone());
+            // Those that are about to enter a version look at the extractor when they do.
+            for (_, _, live) in tree.kept_view().version.tables() {
+                self.tables.fit_extractor(live, &new);
+            }
+        })?;
+        self.look_at_filters();
+        Ok(())
+    }
+
+    /// Makes other options of a keyspace durable, and then calls `install`.
+    fn change_options(
+        &self,
+        tree: &Arc<Tree>,
+        change: impl FnOnce(KeyspaceOptions) -> KeyspaceOptions,
+        install: impl FnOnce(),
+    ) -> Result<()> {
+        let edit = |_: &ManifestState| {
+            // The present ones: nobody else changes them while the manifest is locked.
+            let options = change(tree.present_options()).encode();
+            let changed = KeyspaceChanged { id: tree.id, options };
+            let edit = VersionEdit { keyspaces_changed: vec![changed], ..VersionEdit::default() };
+            (!tree.is_dropped()).then_some(edit)
+        };
+        self.edit_manifest(edit, |edited| {
+            if edited {
+                install();
+            }
+        })?;
+        tree.check()
     }
 
     /// Has the background job look at the filters.

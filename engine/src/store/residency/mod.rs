@@ -12,18 +12,15 @@
 //! | [`change`]         | how filters take the place of others without exceeding a bound |
 //! | [`budget`]         | when the budget, a policy or the use changes                  |
 //! | [`scan_choice`]    | which prefix and range filters there is room for               |
-//! | [`choice`]         | which filter new tables get                                   |
 //! | [`tables`]         | when tables come, and when the store is opened                |
 
 mod budget;
 mod change;
-mod choice;
 mod filter_tables;
 mod measured_use;
 mod scan_choice;
 mod tables;
 
-pub(super) use choice::choose_filter;
 pub(crate) use filter_tables::stored_filter;
 pub(crate) use tables::load_filters;
 

@@ -3,8 +3,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Changes, FilterTables, KeyspaceTables, Patience, Target, tell_unreadable};
-use sievedb_sstable::StoredFilter;
-
 use crate::{
     filter_policy::FilterPolicy,
     listener::EventListener,
@@ -13,7 +11,9 @@ use crate::{
     store::Store,
     store::residency::MeasuredUse,
     sync::atomic::Ordering::SeqCst,
-    table::{FilterPlace, LiveTable, store::TableStore},
+    table::{
+        FilterRole, LiveTable, filter_store::StoredAnew, scan_filters::Wanted, store::TableStore,
+    },
     version::Version,
 };
 
@@ -69,32 +69,56 @@ impl Store {
         fits
     }
 
-    /// Puts a point filter that was built anew, and lies in a file, in the place of that of `live`; none for
-    /// `None`. It enters memory if there is room, and as far as the plan says by the background job.
+    /// Puts a filter that was built anew, and lies in a file, in the place of that of `live` for this role;
+    /// none for `None`. It enters memory if there is room, and as far as the plan says by the background
+    /// job.
     ///
     /// No change of filters may be under way, or it would bring the old one back.
     pub(crate) fn replace_filter(
         &self,
         tree: &Tree,
         live: &LiveTable,
-        new: Option<(FilterPlace, StoredFilter)>,
+        role: FilterRole,
+        new: Option<StoredAnew>,
     ) {
         let _change = self.residency.change.lock();
         let memory = &self.tables.memory;
-        let filters = live.filters();
-        live.set_filters(match new {
-            None => filters.without_point(),
-            Some((place, stored)) => {
-                let bytes = stored.memory_bytes(f64::INFINITY);
-                let in_memory = memory.bytes(MemoryUse::Filters).saturating_add(bytes);
-                let has_room = tree.filter_policy().memory_bytes_max.is_none()
-                    && in_memory <= memory.limit(MemoryUse::Filters);
+        let has_room = |bytes| {
+            let in_memory = memory.bytes(MemoryUse::Filters).saturating_add(bytes);
+            tree.filter_policy().memory_bytes_max.is_none()
+                && in_memory <= memory.limit(MemoryUse::Filters)
+        };
+        let (filters, scan_filters) = (live.filters(), live.scan_filters());
+        let rebuilt = match (role, new) {
+            (_, Some(StoredAnew::Point(place, stored))) => {
+                let fits = has_room(stored.memory_bytes(f64::INFINITY));
                 let rebuilt = filters.rebuilt(place, stored);
-                let loaded = if has_room { rebuilt.loaded(f64::INFINITY) } else { None };
-                loaded.unwrap_or(rebuilt)
+                let loaded = if fits { rebuilt.loaded(f64::INFINITY) } else { None };
+                live.set_filters(loaded.unwrap_or(rebuilt));
+                tree.refresh_filters();
+                None
             }
-        });
-        tree.refresh_filters();
+            (FilterRole::Point, _) => {
+                live.set_filters(filters.without_point());
+                tree.refresh_filters();
+                None
+            }
+            (_, Some(StoredAnew::Prefix(place, stored))) => {
+                Some(scan_filters.with_prefix_file(Some(Arc::new(place)), Some(Ok(stored))))
+            }
+            (_, Some(StoredAnew::Range(place, stored))) => {
+                Some(scan_filters.with_range_file(Some(place), Some(Ok(stored))))
+            }
+            (FilterRole::Prefix, None) => Some(scan_filters.with_prefix_file(None, None)),
+            (FilterRole::Range, None) => Some(scan_filters.with_range_file(None, None)),
+        };
+        if let Some(rebuilt) = rebuilt {
+            // What was not in memory before waits for the job.
+            let wanted =
+                Wanted { prefix: role == FilterRole::Prefix, range: role == FilterRole::Range };
+            let (loaded, _) = rebuilt.loaded(wanted, has_room);
+            live.set_scan_filters(loaded.unwrap_or(rebuilt));
+        }
         self.residency.is_due.store(true, SeqCst);
     }
 

@@ -15,7 +15,7 @@ use crate::{
 /// As large as the policy says, whatever memory has room for: what does not fit is left in the file, and
 /// read when it does. A smaller one would have to be built anew for that, from all keys of the table.
 /// What was measured is left out: it says nothing of new tables.
-pub(in crate::store) fn choose_filter(
+pub(super) fn choose_filter(
     tree: &Tree,
     is_gone: impl Fn(u64) -> bool,
     place: TablePlace,

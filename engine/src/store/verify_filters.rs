@@ -1,0 +1,278 @@
+//! Looks at the filters of a table: as their files have them, and as lookups ask them.
+
+use std::{
+    borrow::Cow,
+    ops::Bound,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sievedb_filter::{FilterArena, RangeFilter, TableFilter, key_hash};
+use sievedb_format::annotation::printable;
+use sievedb_sstable::{
+    FilterState, FilterUnusable, PrefixExtractor, PrefixFunction, TableIdentity, TableSource,
+};
+
+use crate::{
+    VerifyReport,
+    file_name::FileName,
+    prefix_extractor::NamedExtractor,
+    table::{
+        FilterPlace, FilterRole, LiveTable, TableMeta, files::TableFiles, filters::with_cause,
+    },
+    verify_report::{VerifyProblem, VerifyProblemKind},
+};
+
+/// A table whose filters are looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct FilterOwner<'a, 'm> {
+    pub(crate) meta: &'a TableMeta,
+    /// What the manifest says of it at present: a filter may be replaced at any time.
+    pub(crate) present: &'a dyn Fn() -> Cow<'m, TableMeta>,
+    /// The table that lookups ask, if the store is open.
+    pub(crate) live: Option<&'a LiveTable>,
+    pub(crate) identity: TableIdentity,
+    pub(crate) folder: &'a Path,
+    /// The table's file.
+    pub(crate) source: &'a Arc<dyn TableSource>,
+    pub(crate) files: &'a TableFiles,
+    /// Of the extractors that prefix filters were built with.
+    pub(crate) functions: &'a [Arc<dyn PrefixFunction>],
+}
+
+/// The filters of a table that can be asked.
+pub(crate) struct FilterChecks<'a, 'm> {
+    owner: FilterOwner<'a, 'm>,
+    point: Option<Checked<TableFilter>>,
+    /// Not the filter itself: it must be free to give way meanwhile.
+    in_memory: Option<Checked<()>>,
+    prefix: Option<Checked<PrefixFilter>>,
+    range: Option<Checked<RangeFilter>>,
+}
+
+/// A filter over the prefixes that an extractor finds.
+struct PrefixFilter {
+    filter: TableFilter,
+    extractor: PrefixExtractor,
+    hash_seed: u64,
+}
+
+/// A filter, and the keys of its table that it rules out.
+struct Checked<F> {
+    role: FilterRole,
+    path: PathBuf,
+    offset: u64,
+    filter: F,
+    missing: u64,
+    /// The first of them, for people.
+    first: Option<String>,
+}
+
+/// A filter in its file.
+struct Found {
+    source: Arc<dyn TableSource>,
+    place: FilterPlace,
+}
+
+impl<F> Checked<F> {
+    fn note(&mut self, key: &[u8], is_missing: bool) {
+        if is_missing {
+            self.missing += 1;
+            self.first.get_or_insert_with(|| printable(key));
+        }
+    }
+
+    fn report(self, report: &mut VerifyReport) {
+        let Some(first) = self.first else { return };
+        let (role, missing) = (self.role, self.missing);
+        report.problems.push(VerifyProblem {
+            kind: VerifyProblemKind::FilterWrong,
+            path: self.path,
+            offset: self.offset,
+            message: format!("the {role} rules out {missing} of its keys, first {first}"),
+        });
+    }
+}
+
+impl<'a, 'm> FilterChecks<'a, 'm> {
+    /// Loads the filters, and reports those that cannot be used. A prefix filter whose extractor is none of
+    /// the functions, and none of ours, cannot be asked.
+    pub(crate) fn new(owner: FilterOwner<'a, 'm>, report: &mut VerifyReport) -> Self {
+        let (heap, meta) = (FilterArena::heap(), owner.meta);
+        let identity = owner.identity;
+        let point = owner.load(FilterRole::Point, report, |found, _| {
+            Some(match found.own_file(meta) {
+                Some(id) => {
+                    let place = found.place.into();
+                    FilterState::load_file(&*found.source, &identity, id, place, &heap)
+                }
+                None => {
+                    FilterState::load(&*found.source, &identity, Some(found.place.into()), &heap)
+                }
+            })
+        });
+        let prefix = owner.load(FilterRole::Prefix, report, |found, present| {
+            let name = &present.prefix_filter.as_ref()?.extractor;
+            let extractor = NamedExtractor::from_name(name, owner.functions);
+            let extractor = extractor.present()?.clone();
+            let hash_seed = extractor.hash_seed(identity.hash_seed);
+            let identity = TableIdentity { hash_seed, ..identity };
+            let state = match found.own_file(meta) {
+                Some(id) => {
+                    let place = found.place.into();
+                    FilterState::load_file(&*found.source, &identity, id, place, &heap)
+                }
+                None => {
+                    FilterState::load(&*found.source, &identity, Some(found.place.into()), &heap)
+                }
+            };
+            Some(match state {
+                FilterState::Resident(filter) => {
+                    FilterState::Resident(PrefixFilter { filter, extractor, hash_seed })
+                }
+                FilterState::Unusable(reason) => FilterState::Unusable(reason),
+                FilterState::NotResident | FilterState::None => FilterState::None,
+            })
+        });
+        let range = owner.load(FilterRole::Range, report, |found, _| {
+            let bounds = (&*meta.smallest, &*meta.largest);
+            let (source, place) = (&*found.source, found.place.into());
+            Some(match found.own_file(meta) {
+                Some(id) => {
+                    FilterState::load_range_file(source, &identity, id, place, bounds, &heap)
+                }
+                None => FilterState::load_range(source, &identity, Some(place), bounds, &heap),
+            })
+        });
+        let in_memory = owner.live.and_then(|live| {
+            let filters = live.filters();
+            let (place, _) = (filters.place?, filters.point.resident()?);
+            let (path, offset) = (owner.path(place), place.offset);
+            Some(Checked {
+                role: FilterRole::Point,
+                path,
+                offset,
+                filter: (),
+                missing: 0,
+                first: None,
+            })
+        });
+        Self { owner, point, in_memory, prefix, range }
+    }
+
+    /// Asks the filters for a key of the table. Returns how many were asked.
+    pub(crate) fn ask(&mut self, key: &[u8]) -> u64 {
+        let Self { owner, point, in_memory, prefix, range } = self;
+        let hash = key_hash(key, owner.identity.hash_seed);
+        let mut asked = 0;
+        if let Some(checked) = point {
+            checked.note(key, !checked.filter.may_contain_hash(hash));
+            asked += 1;
+        }
+        if let (Some(checked), Some(live)) = (in_memory, owner.live) {
+            checked.note(key, !live.filters().point.may_contain_hash(hash));
+            asked += 1;
+        }
+        if let Some(checked) = prefix
+            && let Some(prefix) = checked.filter.extractor.prefix(key)
+        {
+            let hash = key_hash(prefix, checked.filter.hash_seed);
+            checked.note(key, !checked.filter.filter.may_contain_hash(hash));
+            asked += 1;
+        }
+        if let Some(checked) = range {
+            let (lower, upper) = (Bound::Included(key), Bound::Included(key));
+            let is_missing = !checked.filter.may_contain_keys(&owner.meta.smallest, lower, upper);
+            checked.note(key, is_missing);
+            asked += 1;
+        }
+        asked
+    }
+
+    /// Reports the keys that were ruled out.
+    pub(crate) fn finish(self, report: &mut VerifyReport) {
+        if let Some(point) = self.point {
+            point.report(report);
+        }
+        if let Some(in_memory) = self.in_memory {
+            in_memory.report(report);
+        }
+        if let Some(prefix) = self.prefix {
+            prefix.report(report);
+        }
+        if let Some(range) = self.range {
+            range.report(report);
+        }
+    }
+}
+
+impl Found {
+    /// The number of the file, if it is not that of the table.
+    fn own_file(&self, meta: &TableMeta) -> Option<u64> {
+        Some(self.place.file_id).filter(|&id| id != meta.id)
+    }
+}
+
+impl FilterOwner<'_, '_> {
+    /// Where the filters lie that are in the table's file and in use, at present.
+    pub(crate) fn used_offsets(&self) -> Vec<u64> {
+        let present = (self.present)();
+        let roles = [FilterRole::Point, FilterRole::Prefix, FilterRole::Range];
+        let places = roles.into_iter().filter_map(|role| present.filter_place(role));
+        places.filter(|place| place.file_id == self.meta.id).map(|place| place.offset).collect()
+    }
+
+    /// Loads the filter for `role` with `load`, and reports one that cannot be used. `None` from `load` if
+    /// nobody can tell.
+    fn load<F>(
+        &self,
+        role: FilterRole,
+        report: &mut VerifyReport,
+        load: impl Fn(&Found, &TableMeta) -> Option<FilterState<F>>,
+    ) -> Option<Checked<F>> {
+        loop {
+            let present = (self.present)();
+            let place = present.filter_place(role)?;
+            let path = self.path(place);
+            let source = if place.file_id == self.meta.id {
+                Ok(Arc::clone(self.source))
+            } else {
+                self.files.source_once(&path)
+            };
+            let state = match source {
+                Ok(source) => load(&Found { source, place }, &present)?,
+                Err(error) => FilterState::Unusable(FilterUnusable::Io(error)),
+            };
+            // Another one may have taken its place, and its file be gone.
+            let is_unusable = matches!(state, FilterState::Unusable(_));
+            if is_unusable && (self.present)().filter_place(role) != Some(place) {
+                continue;
+            }
+            report.filters += 1;
+            let offset = place.offset;
+            return match state {
+                FilterState::Resident(filter) => {
+                    Some(Checked { role, path, offset, filter, missing: 0, first: None })
+                }
+                FilterState::Unusable(reason) => {
+                    let reason = with_cause(&reason);
+                    report.problems.push(VerifyProblem {
+                        kind: VerifyProblemKind::FilterUnusable,
+                        path,
+                        offset,
+                        message: format!("{role} of table {}: {reason}", self.meta.id),
+                    });
+                    None
+                }
+                FilterState::NotResident | FilterState::None => None,
+            };
+        }
+    }
+
+    fn path(&self, place: FilterPlace) -> PathBuf {
+        let is_own = place.file_id == self.meta.id;
+        let id = place.file_id;
+        let name = if is_own { FileName::Table(id) } else { FileName::Filter(id) };
+        name.path(self.folder)
+    }
+}
