@@ -254,6 +254,11 @@ impl Table {
         block.filter(|block| block.role() == role)
     }
 
+    /// Takes the block at this place out of the cache, if it is there.
+    pub(crate) fn remove_cached(&self, handle: BlockHandle) -> Option<Block> {
+        self.cache.remove(self.number, handle.offset)
+    }
+
     /// Tells the source which blocks are read next, in ascending order.
     pub(crate) fn will_read(&self, places: &[Range<u64>]) {
         self.blocks.will_read(places);
