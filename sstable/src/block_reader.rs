@@ -84,7 +84,7 @@ impl BlockReader {
         role: BlockRole,
     ) -> Result<Block, ReadError> {
         let content = self.read_content(handle)?;
-        Block::decode(content, role).map_err(ReadError::corrupt(handle.offset))
+        Block::decode(content, role, handle).map_err(ReadError::corrupt(handle.offset))
     }
 }
 

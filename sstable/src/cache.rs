@@ -6,9 +6,9 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use quick_cache::{Weighter, sync::Cache};
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync::Cache};
 
-use crate::block::Block;
+use crate::block::{Block, BlockInner};
 
 /// A block's key: the table's number in this process, and the block's offset.
 ///
@@ -23,7 +23,7 @@ type BlockKey = (u64, u64);
 /// to the tables.
 #[derive(Debug)]
 pub struct BlockCache {
-    blocks: Cache<BlockKey, Block, BlockWeight>,
+    blocks: Cache<BlockKey, Block, BlockWeight, DefaultHashBuilder, BlockLife>,
     /// Bytes of the contents that were read for the cache and that somebody has, be it the cache.
     alive_bytes: Arc<AtomicU64>,
 }
@@ -61,6 +61,37 @@ impl Weighter<BlockKey, Block> for BlockWeight {
     }
 }
 
+/// What happens to a block while it is in the cache.
+#[derive(Debug, Clone)]
+struct BlockLife;
+
+/// Blocks that the cache has given up, to be let go of when its lock is released.
+#[derive(Debug, Default)]
+struct Evicted(Vec<Block>);
+
+impl Drop for Evicted {
+    fn drop(&mut self) {
+        for block in &self.0 {
+            block.evict();
+        }
+    }
+}
+
+impl Lifecycle<BlockKey, Block> for BlockLife {
+    type RequestState = Evicted;
+
+    /// Asked whenever the hand of the clock passes a block: from then on its uses count again. No block
+    /// is pinned.
+    fn is_pinned(&self, _: &BlockKey, block: &Block) -> bool {
+        block.forget_uses();
+        false
+    }
+
+    fn on_evict(&self, evicted: &mut Evicted, _: BlockKey, block: Block) {
+        evicted.0.push(block);
+    }
+}
+
 impl BlockCache {
     /// A typical block: sizes the cache's tables, nothing depends on it.
     const TYPICAL_BLOCK_BYTES: u64 = 4 << 10;
@@ -71,7 +102,8 @@ impl BlockCache {
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let blocks = usize::try_from(bytes / Self::TYPICAL_BLOCK_BYTES).unwrap_or(usize::MAX);
-        let blocks = Cache::with_weighter(blocks, bytes, BlockWeight);
+        let hasher = DefaultHashBuilder::default();
+        let blocks = Cache::with(blocks, bytes, BlockWeight, hasher, BlockLife);
         Self { blocks, alive_bytes: Arc::default() }
     }
 
@@ -132,6 +164,19 @@ impl BlockCache {
             CacheUse::Fill => self.blocks.get(&(table, offset)),
             CacheUse::Bypass => self.blocks.peek(&(table, offset)),
         }
+    }
+
+    /// A lookup found the block in its slot.
+    #[inline]
+    pub(crate) fn note_use(&self, table: u64, block: &BlockInner) {
+        if block.count_use() {
+            self.tell_use(table, block.handle().offset);
+        }
+    }
+
+    #[cold]
+    fn tell_use(&self, table: u64, offset: u64) {
+        self.blocks.get(&(table, offset));
     }
 
     /// Keeps a block.

@@ -16,7 +16,7 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{Block, BlockRole, FoundValue},
+    block::{Block, BlockInner, BlockRole, FoundValue, HeldBlock},
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse},
     cursor::TableCursor,
@@ -118,7 +118,9 @@ impl Table {
         sequence: SequenceNumber,
         counts: &mut BlockCounts,
     ) -> Result<Option<(Trailer, Bytes)>, ReadError> {
-        self.get_with(user_key, sequence, counts, |trailer, value| (trailer, value.to_bytes()))
+        self.get_with(user_key, sequence, CacheUse::Fill, counts, |trailer, value| {
+            (trailer, value.to_bytes())
+        })
     }
 
     /// What `take` makes of the newest version of `user_key` at or below `sequence`, as
@@ -131,19 +133,21 @@ impl Table {
         &self,
         user_key: &[u8],
         sequence: SequenceNumber,
+        cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
         take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
     ) -> Result<Option<T>, ReadError> {
         let target = InternalKey::seek(user_key, sequence);
-        let mut handle = self.top_index.handle_for(target);
-        if let Some(partition) = handle.filter(|_| self.has_partitions()) {
-            let partition = self.block(partition, BlockRole::Index, CacheUse::Fill, blocks)?;
-            handle = partition.handle_for(target);
+        let Some(at) = self.top_index.position(target) else { return Ok(None) };
+        if !self.has_partitions() {
+            let block =
+                self.below(self.top_index.shared(), at, BlockRole::Data, cache_use, blocks)?;
+            return Ok(block.get_with(target, take));
         }
-        let Some(handle) = handle else {
-            return Ok(None);
-        };
-        let block = self.block(handle, BlockRole::Data, CacheUse::Fill, blocks)?;
+        let partition =
+            self.below(self.top_index.shared(), at, BlockRole::Index, cache_use, blocks)?;
+        let Some(at) = partition.position(target) else { return Ok(None) };
+        let block = self.below(partition.shared(), at, BlockRole::Data, cache_use, blocks)?;
         Ok(block.get_with(target, take))
     }
 
@@ -166,6 +170,45 @@ impl Table {
     /// The resident part of the index.
     pub(crate) fn top_index(&self) -> &Block {
         &self.top_index
+    }
+
+    /// The block below entry `at` of `index`: from the slot there, from the cache, or from the source.
+    #[inline]
+    fn below(
+        &self,
+        index: &Arc<BlockInner>,
+        at: usize,
+        role: BlockRole,
+        cache_use: CacheUse,
+        blocks: &mut impl BlockWatch,
+    ) -> Result<HeldBlock, ReadError> {
+        // A damaged index could lead to a block that was checked as something else.
+        let Some(block) = index.below(at).filter(|block| block.role() == role) else {
+            return self.fill_below(index, at, role, cache_use, blocks);
+        };
+        let BlockHandle { offset, bytes } = block.handle();
+        blocks.requested(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
+        if cache_use == CacheUse::Fill {
+            self.cache.note_use(self.number, &block);
+        }
+        Ok(block)
+    }
+
+    /// As [`below`](Self::below), of a block that is not in its slot.
+    #[cold]
+    fn fill_below(
+        &self,
+        index: &Arc<BlockInner>,
+        at: usize,
+        role: BlockRole,
+        cache_use: CacheUse,
+        blocks: &mut impl BlockWatch,
+    ) -> Result<HeldBlock, ReadError> {
+        let block = self.block(index.handle_at(at), role, cache_use, blocks)?;
+        if cache_use == CacheUse::Fill {
+            block.place_in(index, at);
+        }
+        Ok(HeldBlock::Own(block))
     }
 
     /// A block, from the cache or the source.
@@ -210,7 +253,8 @@ impl Table {
         if cache_use == CacheUse::Fill {
             content = self.cache.counted(content);
         }
-        let block = Block::decode(content, role).map_err(ReadError::corrupt(handle.offset))?;
+        let block =
+            Block::decode(content, role, handle).map_err(ReadError::corrupt(handle.offset))?;
         blocks.read(handle.bytes);
         if cache_use == CacheUse::Fill {
             self.cache.insert(self.number, handle.offset, block.clone());

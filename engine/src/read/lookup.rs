@@ -7,7 +7,7 @@
 
 use sievedb_filter::many::{self, Asked};
 use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
-use sievedb_sstable::FilterState;
+use sievedb_sstable::{CacheUse, FilterState};
 use smallvec::SmallVec;
 
 use crate::{
@@ -186,9 +186,13 @@ impl Lookup<'_> {
     ) -> Result<Option<(Trailer, A)>> {
         let live = &*candidate.run.tables()[candidate.index];
         let mut blocks = W::Blocks::default();
-        let found = live.table.get_with(self.key, self.sequence, &mut blocks, |trailer, value| {
-            (trailer, A::of_block(&value))
-        });
+        let found = live.table.get_with(
+            self.key,
+            self.sequence,
+            CacheUse::Fill,
+            &mut blocks,
+            |trailer, value| (trailer, A::of_block(&value)),
+        );
         counters.add_blocks(blocks.counts());
         let found = found.map_err(|error| live.error(error))?;
         let is_found = u64::from(found.is_some());

@@ -38,6 +38,7 @@ mod cursor;
 mod entry;
 mod layout;
 mod reader;
+mod residence;
 mod search;
 pub mod stored;
 #[cfg(test)]
@@ -47,8 +48,8 @@ pub(crate) use builder::BlockBuilder;
 pub(crate) use content::BlockRole;
 pub(crate) use cursor::BlockCursor;
 pub(crate) use entry::Entry;
-pub(crate) use reader::Block;
 pub use reader::FoundValue;
+pub(crate) use reader::{Block, BlockInner, HeldBlock};
 
 use content::Content;
 

@@ -1,11 +1,20 @@
 //! A block in memory, and the search in it.
 
-use std::{cmp::Ordering, ops::Range, sync::Arc};
+use std::{
+    cmp::Ordering,
+    ops::{Deref, Range},
+    sync::Arc,
+};
 
+use arc_swap::Guard;
 use bytes::Bytes;
 use sievedb_format::{Corruption, InternalKey, Trailer};
 
-use super::{BlockRole, Content, Entry, search::Search};
+use super::{
+    BlockRole, Content, Entry,
+    residence::{self, Residence, Slot},
+    search::Search,
+};
 use crate::handle::BlockHandle;
 
 /// Entries that a lookup compares because of their tags before it searches: more have the tag only if
@@ -14,18 +23,61 @@ const TAGGED_COMPARED_MAX: usize = 8;
 
 /// A block in memory. A clone shares it.
 #[derive(Debug, Clone)]
-pub(crate) struct Block(Arc<Inner>);
+pub(crate) struct Block(Arc<BlockInner>);
 
+/// What the clones of a block share.
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct BlockInner {
     search: Search,
     content: Content,
+    residence: Residence,
+    /// Where it lies in the table.
+    handle: BlockHandle,
+    /// Of an index: one for each block below.
+    slots: Box<[Slot]>,
+}
+
+/// A block for as long as a lookup looks at it.
+#[derive(Debug)]
+pub(crate) enum HeldBlock {
+    /// Found in its slot: no reference count was written.
+    InSlot(Guard<Option<Arc<BlockInner>>>),
+    Own(Block),
+}
+
+impl HeldBlock {
+    /// The block, to be shared.
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<BlockInner> {
+        match self {
+            Self::InSlot(found) => found.as_ref().expect("only a slot with a block is held"),
+            Self::Own(block) => &block.0,
+        }
+    }
+}
+
+impl Deref for HeldBlock {
+    type Target = BlockInner;
+
+    #[inline]
+    fn deref(&self) -> &BlockInner {
+        self.shared()
+    }
+}
+
+impl Deref for Block {
+    type Target = BlockInner;
+
+    #[inline]
+    fn deref(&self) -> &BlockInner {
+        &self.0
+    }
 }
 
 /// A value where it lies in its block, for as long as a lookup looks at it.
 #[derive(Debug)]
 pub struct FoundValue<'b> {
-    block: &'b Block,
+    content: &'b Content,
     place: Range<usize>,
 }
 
@@ -45,26 +97,61 @@ impl FoundValue<'_> {
     /// The value, which shares the memory of its block.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
-        self.block.content().slice(self.place.clone())
+        self.content.slice(self.place.clone())
+    }
+
+    /// The value, for as long as the lookup has its block.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.content.bytes()[self.place.clone()]
     }
 }
 
 impl Block {
     /// A block without entries.
     pub(crate) fn empty(role: BlockRole) -> Self {
-        Self(Arc::new(Inner { search: Search::default(), content: Content::empty(role) }))
+        let nowhere = BlockHandle { offset: 0, bytes: 0 };
+        Self::new(Content::empty(role), Search::default(), nowhere)
     }
 
-    /// Checks the content of a block; nothing later fails.
+    /// Checks the content of the block that lies at `handle`; nothing later fails.
     ///
     /// # Errors
     ///
     /// [`Corruption`] if a field breaks the table of [`super`].
-    pub(crate) fn decode(content: Bytes, role: BlockRole) -> Result<Self, Corruption> {
+    pub(crate) fn decode(
+        content: Bytes,
+        role: BlockRole,
+        handle: BlockHandle,
+    ) -> Result<Self, Corruption> {
         let (content, search) = Content::decode(content, role)?;
-        Ok(Self(Arc::new(Inner { search, content })))
+        Ok(Self::new(content, search, handle))
     }
 
+    fn new(content: Content, search: Search, handle: BlockHandle) -> Self {
+        let below = if content.role() == BlockRole::Index { content.entries() } else { 0 };
+        let slots = (0..below).map(|_| Slot::default()).collect();
+        let residence = Residence::default();
+        Self(Arc::new(BlockInner { search, content, residence, handle, slots }))
+    }
+
+    /// Lets lookups that come from `index` find the block in slot `at`, as long as the cache keeps it.
+    pub(crate) fn place_in(&self, index: &Arc<BlockInner>, at: usize) {
+        residence::place(&self.0, index, at);
+    }
+
+    /// What the clones share.
+    pub(crate) fn shared(&self) -> &Arc<BlockInner> {
+        &self.0
+    }
+
+    /// The cache has given the block up.
+    pub(crate) fn evict(&self) {
+        residence::evict(&self.0);
+    }
+}
+
+impl BlockInner {
     /// What the entries are.
     pub(crate) fn role(&self) -> BlockRole {
         self.content().role()
@@ -73,7 +160,44 @@ impl Block {
     /// The checked content.
     #[inline]
     pub(super) fn content(&self) -> &Content {
-        &self.0.content
+        &self.content
+    }
+
+    pub(super) fn residence(&self) -> &Residence {
+        &self.residence
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, at: usize) -> &Slot {
+        &self.slots[at]
+    }
+
+    /// What a lookup reads first, but for the fields of the block itself.
+    pub(super) fn first_read(&self) -> [usize; 2] {
+        [self.search.address(), self.content.bytes().as_ptr().addr()]
+    }
+
+    /// Where it lies in the table.
+    pub(crate) fn handle(&self) -> BlockHandle {
+        self.handle
+    }
+
+    /// The block below entry `at` of an index, if it is at hand.
+    #[inline]
+    pub(crate) fn below(&self, at: usize) -> Option<HeldBlock> {
+        let found = self.slot(at).load();
+        found.is_some().then_some(HeldBlock::InSlot(found))
+    }
+
+    /// Counts a use of the block. Whether the cache has to be told.
+    #[inline]
+    pub(crate) fn count_use(&self) -> bool {
+        self.residence.count_use()
+    }
+
+    /// The cache wants to be told of the next uses.
+    pub(crate) fn forget_uses(&self) {
+        self.residence.forget_uses();
     }
 
     /// Length of the content.
@@ -99,7 +223,10 @@ impl Block {
 
     /// Bytes of memory that the block takes, a map's pages included.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Inner>() + self.0.search.memory_bytes() + self.content_bytes()
+        size_of::<BlockInner>()
+            + self.search.memory_bytes()
+            + size_of_val(&*self.slots)
+            + self.content_bytes()
     }
 
     /// What `take` makes of the newest version of the target's user key at or behind the target.
@@ -109,7 +236,7 @@ impl Block {
         take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
     ) -> Option<T> {
         let entry = self.find(target)?;
-        let value = FoundValue { block: self, place: entry.value };
+        let value = FoundValue { content: &self.content, place: entry.value };
         Some(take(entry.trailer, value))
     }
 
@@ -117,17 +244,28 @@ impl Block {
     ///
     /// Only for indexes.
     pub(crate) fn handle_for(&self, target: InternalKey<'_>) -> Option<BlockHandle> {
+        self.position(target).map(|at| self.handle_at(at))
+    }
+
+    /// Number of the entry whose block below holds the first entry at or behind `target`, if any.
+    ///
+    /// Only for indexes.
+    #[inline]
+    pub(crate) fn position(&self, target: InternalKey<'_>) -> Option<usize> {
         debug_assert_eq!(self.role(), BlockRole::Index);
-        let content = self.content();
-        let index = self.lower_bound(target);
-        let value = (index < content.entries()).then(|| content.entry(index).value)?;
-        Some(BlockHandle::decode(&content.bytes()[value]).expect("decode checked the handles"))
+        Some(self.lower_bound(target)).filter(|at| *at < self.entries())
+    }
+
+    /// The handle of the block below entry `at` of an index.
+    pub(crate) fn handle_at(&self, at: usize) -> BlockHandle {
+        let value = self.content.entry(at).value;
+        BlockHandle::decode(&self.content.bytes()[value]).expect("decode checked the handles")
     }
 
     /// The newest version of the target's user key at or behind the target.
     #[inline]
     fn find(&self, target: InternalKey<'_>) -> Option<Entry> {
-        let Inner { search, content } = &*self.0;
+        let Self { search, content, .. } = self;
         let suffix = self.suffix(target.user_key).ok()?;
         let is_same = |entry: &Entry| content.bytes()[entry.suffix.clone()] == *suffix;
         let is_visible = |entry: &Entry| entry.trailer <= target.trailer;
@@ -149,7 +287,7 @@ impl Block {
     /// Number of the first entry at or behind `target`: that of entries if there is none.
     #[inline]
     pub(super) fn lower_bound(&self, target: InternalKey<'_>) -> usize {
-        let Inner { search, content } = &*self.0;
+        let Self { search, content, .. } = self;
         let suffix = match self.suffix(target.user_key) {
             Ok(suffix) => suffix,
             Err(Ordering::Greater) => return content.entries(),
@@ -176,7 +314,7 @@ impl Block {
     /// What follows the prefix of all entries in a user key, or how one compares with all entries.
     #[inline]
     fn suffix<'k>(&self, user_key: &'k [u8]) -> Result<&'k [u8], Ordering> {
-        let Inner { search, content } = &*self.0;
+        let Self { search, content, .. } = self;
         let prefix = search.prefix().unwrap_or_else(|| content.prefix());
         // A user key that ends within the prefix is before all that go on.
         user_key.strip_prefix(prefix).ok_or_else(|| user_key.cmp(prefix))

@@ -108,6 +108,11 @@ impl Search {
         start..((below + equal) * interval).min(entries)
     }
 
+    /// Where the words lie.
+    pub(super) fn address(&self) -> usize {
+        self.words.as_ptr().addr()
+    }
+
     /// Bytes of memory behind the pointer.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words)

@@ -15,6 +15,9 @@ use crate::handle::BlockHandle;
 /// User key and sequence number; the value follows from them.
 type Version = (Vec<u8>, u64);
 
+/// Where the blocks of these tests would lie.
+const PLACE: BlockHandle = BlockHandle { offset: 64, bytes: 4096 };
+
 fn key((user_key, sequence): &Version) -> InternalKey<'_> {
     let kind = if *sequence == 3 { Kind::Tombstone } else { Kind::Put };
     InternalKey::new(user_key, Trailer::new(*sequence, kind))
@@ -38,7 +41,7 @@ fn content(versions: &[Version]) -> Vec<u8> {
 }
 
 fn block(versions: &[Version]) -> Block {
-    Block::decode(content(versions).into(), BlockRole::Data).unwrap()
+    Block::decode(content(versions).into(), BlockRole::Data, PLACE).unwrap()
 }
 
 fn get(block: &Block, target: InternalKey<'_>) -> Option<(Trailer, Bytes)> {
@@ -149,7 +152,7 @@ proptest! {
 
 /// Content that passes the checks must hold together, whoever wrote it.
 fn check_hostile(content: Vec<u8>, role: BlockRole) {
-    let Ok(block) = Block::decode(content.into(), role) else {
+    let Ok(block) = Block::decode(content.into(), role, PLACE) else {
         return;
     };
     let mut cursor = BlockCursor::new(block.clone());
@@ -231,7 +234,7 @@ fn decode_refuses_malformed_blocks() {
     let numbered = Raw { widths: widths(0, 0, 1), entry_bytes: 2, rest: b"p\x02a\x01a", ..TWO };
     let ended = Raw { widths: widths(1, 0, 0), entry_bytes: 0, rest: b"p\x01\x02ab", ..TWO };
     for (name, good) in [("two", TWO), ("kinds", of_each), ("numbers", numbered), ("ends", ended)] {
-        assert!(Block::decode(good.content(), BlockRole::Data).is_ok(), "{name}");
+        assert!(Block::decode(good.content(), BlockRole::Data, PLACE).is_ok(), "{name}");
     }
     let out = |what, value| OutOfRange { what, value };
     let short = |what, need, have| Truncated { what, need, have };
@@ -323,12 +326,12 @@ fn decode_refuses_malformed_blocks() {
         ("versions that ascend", Raw { rest: b"p\x01a\x02a", ..numbered }, order),
     ];
     for (name, raw, want) in cases {
-        let found = Block::decode(raw.content(), BlockRole::Data).map(drop);
+        let found = Block::decode(raw.content(), BlockRole::Data, PLACE).map(drop);
         assert_eq!(found, Err(want), "{name}");
     }
     for cut in 0..TWO.content().len() {
         assert!(
-            Block::decode(TWO.content().slice(..cut), BlockRole::Data).is_err(),
+            Block::decode(TWO.content().slice(..cut), BlockRole::Data, PLACE).is_err(),
             "cut at {cut}"
         );
     }
@@ -338,15 +341,15 @@ fn decode_refuses_malformed_blocks() {
 fn oldest_is_for_indexes() {
     let handle: &[u8] = b"s\x40\x64";
     let raw = Raw { entries: 1, kind: 0, entry_bytes: 3, sequence: 0, prefix_bytes: 0, ..TWO };
-    let index =
-        Block::decode(Raw { rest: b"s\x40\x64", ..raw }.content(), BlockRole::Index).unwrap();
+    let index = Block::decode(Raw { rest: b"s\x40\x64", ..raw }.content(), BlockRole::Index, PLACE)
+        .unwrap();
     assert_eq!(handle.len(), 3);
     let mut cursor = BlockCursor::new(index);
     cursor.seek_to_first();
     assert_eq!(cursor.key(), Some(InternalKey::new(b"s", Trailer::OLDEST)));
     let later = Raw { sequence: 1, rest: b"s\x40\x64", ..raw }.content();
     let want = Corruption::OutOfRange { what: "sequence number of an entry", value: 1 };
-    assert_eq!(Block::decode(later, BlockRole::Index).map(drop), Err(want));
+    assert_eq!(Block::decode(later, BlockRole::Index, PLACE).map(drop), Err(want));
 }
 
 /// Lookups where tags are of little help.
@@ -381,7 +384,7 @@ fn an_index_holds_handles() {
     let block = |value: &[u8]| {
         let mut builder = BlockBuilder::new();
         builder.add(InternalKey::new(b"k", Trailer::OLDEST), value);
-        Block::decode(builder.finish().to_vec().into(), BlockRole::Index)
+        Block::decode(builder.finish().to_vec().into(), BlockRole::Index, PLACE)
     };
     let handle = BlockHandle { offset: 64, bytes: 100 };
     let mut bytes = Vec::new();
