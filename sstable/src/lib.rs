@@ -64,6 +64,7 @@ pub mod source;
 pub mod stored_filter;
 pub mod table;
 pub mod verify;
+mod warm_up;
 pub mod writer;
 
 pub use block::FoundValue;

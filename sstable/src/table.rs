@@ -176,9 +176,26 @@ impl Table {
         &self.top_index
     }
 
+    /// The block below entry `at` of `index`, if it is in the slot there.
+    #[inline]
+    pub(crate) fn at_hand(
+        &self,
+        index: &Arc<BlockInner>,
+        at: usize,
+        role: BlockRole,
+        cache_use: CacheUse,
+    ) -> Option<HeldBlock> {
+        // A damaged index could lead to a block that was checked as something else.
+        let block = index.below(at).filter(|block| block.role() == role)?;
+        if cache_use == CacheUse::Fill {
+            self.cache.note_use(self.number, &block);
+        }
+        Some(block)
+    }
+
     /// The block below entry `at` of `index`: from the slot there, from the cache, or from the source.
     #[inline]
-    fn below(
+    pub(crate) fn below(
         &self,
         index: &Arc<BlockInner>,
         at: usize,
@@ -186,15 +203,11 @@ impl Table {
         cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
     ) -> Result<HeldBlock, ReadError> {
-        // A damaged index could lead to a block that was checked as something else.
-        let Some(block) = index.below(at).filter(|block| block.role() == role) else {
+        let Some(block) = self.at_hand(index, at, role, cache_use) else {
             return self.fill_below(index, at, role, cache_use, blocks);
         };
         let BlockHandle { offset, bytes } = block.handle();
         blocks.requested(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
-        if cache_use == CacheUse::Fill {
-            self.cache.note_use(self.number, &block);
-        }
         Ok(block)
     }
 
@@ -234,10 +247,20 @@ impl Table {
     }
 
     /// The block at this place if it is in the cache.
-    pub(crate) fn cached(&self, handle: BlockHandle, role: BlockRole) -> Option<Block> {
-        let block = self.cache.get(self.number, handle.offset, CacheUse::Fill);
+    pub(crate) fn cached(
+        &self,
+        handle: BlockHandle,
+        role: BlockRole,
+        cache_use: CacheUse,
+    ) -> Option<Block> {
+        let block = self.cache.get(self.number, handle.offset, cache_use);
         // A damaged index could lead to a block that was checked as something else.
         block.filter(|block| block.role() == role)
+    }
+
+    /// Takes the block at this place out of the cache, if it is there.
+    pub(crate) fn remove_cached(&self, handle: BlockHandle) -> Option<Block> {
+        self.cache.remove(self.number, handle.offset)
     }
 
     /// Tells the source which blocks are read next, in ascending order.
