@@ -1,4 +1,4 @@
-//! Where a block is found without a search: the slots of an index.
+//! Where a block is found without a search: the block slots of an index.
 //!
 //! An index block has a slot for each block below it. A lookup that comes from the index finds the block
 //! there by one load, without hash, lock or reference count. The cache alone decides which blocks are
