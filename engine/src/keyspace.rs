@@ -102,11 +102,12 @@ impl Keyspace {
         // The common "no", whose read would otherwise keep all writers waiting.
         let view = self.tree.view();
         let version = view.version.number();
-        if self.find_in::<()>(&view, key)?.is_some() {
+        let hash = write.entries[0].hash;
+        if self.find_hashed::<()>(&view, key, hash)?.is_some() {
             return Ok(false);
         }
         drop(view);
-        let mut absent = KeyIsAbsent { keyspace: self, key, version };
+        let mut absent = KeyIsAbsent { keyspace: self, key, hash, version };
         Ok(store.commit(write, store.options.durability, &mut absent)?.is_some())
     }
 
@@ -284,25 +285,28 @@ impl Keyspace {
 
     /// What `key` has in `view`, the present one.
     fn find_in<A: Answer>(&self, view: &ReadView, key: &[u8]) -> Result<Option<A>> {
+        self.find_hashed(view, key, key_hash(key, self.open.store().hash_seed))
+    }
+
+    /// The same for a key with this hash.
+    fn find_hashed<A: Answer>(&self, view: &ReadView, key: &[u8], hash: u64) -> Result<Option<A>> {
         let store = self.open.store();
         // After the view: a dropped keyspace has an empty one.
         self.tree.check()?;
         // After the view: it then holds every version that a reader at this number may see.
         let sequence = store.publish.visible();
-        let hash = key_hash(key, store.hash_seed);
         self.lookup(key, hash, sequence).find(view, store.tables.counters.local())
     }
 
-    /// As [`find`](Self::find), for a key that the tables of `version` do not have.
-    fn find_beside(&self, version: u64, key: &[u8]) -> Result<Option<()>> {
+    /// As [`find_hashed`](Self::find_hashed), for a key that the tables of `version` do not have.
+    fn find_beside(&self, version: u64, key: &[u8], hash: u64) -> Result<Option<()>> {
         let store = self.open.store();
         let view = self.tree.view();
         if view.version.number() != version {
-            return self.find_in(&view, key);
+            return self.find_hashed(&view, key, hash);
         }
         self.tree.check()?;
         let sequence = store.publish.visible();
-        let hash = key_hash(key, store.hash_seed);
         Ok(self.lookup(key, hash, sequence).find_in_memtables(&view, store.tables.counters.local()))
     }
 
@@ -469,6 +473,7 @@ impl fmt::Debug for Keyspace {
 struct KeyIsAbsent<'a> {
     keyspace: &'a Keyspace,
     key: &'a [u8],
+    hash: u64,
     /// The version in which the key was looked for before, in vain. While it is the present one, every
     /// newer entry is in a memtable, so that nothing is read under the placement lock.
     version: u64,
@@ -478,7 +483,7 @@ impl Validate for KeyIsAbsent<'_> {
     fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict> {
         Ok(match placed.newest_in_flight(&self.keyspace.tree, self.key) {
             Some(last) => Verdict::Undecided(last),
-            None => match self.keyspace.find_beside(self.version, self.key)? {
+            None => match self.keyspace.find_beside(self.version, self.key, self.hash)? {
                 Some(()) => Verdict::Fails,
                 None => Verdict::Holds,
             },

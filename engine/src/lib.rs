@@ -48,6 +48,7 @@ pub mod fs;
 mod iter;
 mod keyspace;
 pub mod keyspace_options;
+mod level_count;
 mod listener;
 mod log;
 mod manifest;

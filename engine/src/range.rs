@@ -40,8 +40,8 @@ impl CursorSource for ViewSource {
             self.view.placed_memtables().map(|placed| Source::memtable(placed, &self.folder));
         let store = self.open.store();
         let extractor = self.tree.prefix_extractor();
-        let question = ScanQuestion::new(&extractor, bounds, store.hash_seed);
         let counters = store.tables.counters.local();
+        let question = ScanQuestion::new(&extractor, bounds, store.hash_seed, counters);
         let runs = self.view.version.runs().iter();
         let runs =
             runs.filter_map(|run| Source::run(run, bounds, question, self.cache_use, counters));

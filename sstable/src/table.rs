@@ -16,7 +16,10 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{Block, BlockInner, BlockRole, FoundValue, HeldBlock},
+    block::{
+        Block, BlockInner, BlockRole, FoundValue, HeldBlock,
+        zstd::{self, Dictionary},
+    },
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse},
     cursor::TableCursor,
@@ -47,7 +50,7 @@ impl Table {
     /// Opens the table in `source`.
     ///
     /// `expected_bytes` is what the manifest says. Reads and verifies header, footer, properties, top
-    /// index and range tombstones, in at most seven reads. Its filter is the caller's to load and to
+    /// index and range tombstones, in at most eight reads. Its filter is the caller's to load and to
     /// keep: see [`FilterState`](crate::FilterState).
     ///
     /// # Errors
@@ -93,13 +96,14 @@ impl Table {
     }
 
     /// Bytes of memory that the table keeps as long as it is open, apart from cached blocks: top
-    /// index, properties and range tombstones.
+    /// index, properties, range tombstones and compression dictionary.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.top_index.memory_bytes()
             + self.properties.memory_bytes()
             + self.range_tombstones.memory_bytes()
+            + self.blocks.dictionary_memory_bytes()
     }
 
     /// The newest version of `user_key` at or below `sequence`, with its value.
@@ -308,6 +312,8 @@ impl Contents {
         let handle = handle_of(BlockKind::Properties, "block of properties")?;
         let properties = TableProperties::decode(&blocks.read_content(handle)?)
             .map_err(ReadError::corrupt(handle.offset))?;
+        zstd::check_compression(properties.compression)
+            .map_err(ReadError::corrupt(handle.offset))?;
         blocks.set_content_bytes_max(properties.content_bytes_max);
         let handle = handle_of(BlockKind::DataIndex, "data index")?;
         let top_index = blocks.read_block(handle, BlockRole::Index)?;
@@ -316,6 +322,12 @@ impl Contents {
             let handle = handle_of(BlockKind::RangeTombstones, "block of range tombstones")?;
             range_tombstones = RangeTombstones::decode(&blocks.read_content(handle)?)
                 .map_err(ReadError::corrupt(handle.offset))?;
+        }
+        if footer.block(BlockKind::CompressionDictionary).is_some() {
+            let handle = handle_of(BlockKind::CompressionDictionary, "compression dictionary")?;
+            let dictionary = Dictionary::decode(&blocks.read_content(handle)?)
+                .map_err(ReadError::corrupt(handle.offset))?;
+            blocks.set_dictionary(dictionary);
         }
         Ok(Self { blocks, properties, top_index, range_tombstones })
     }

@@ -102,7 +102,7 @@ pub fn check_state(
 
 /// No crash damages a filter: it is durable before the manifest names it, and as long as it does.
 fn check_filters(db: &Db) -> Result<(), String> {
-    match db.stats().filters_unusable {
+    match db.stats().tables_with_unusable_filters {
         0 => Ok(()),
         count => Err(format!("{count} filters cannot be used")),
     }

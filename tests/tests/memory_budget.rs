@@ -14,7 +14,10 @@ use std::{
     thread,
 };
 
-use sievedb::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, fs::MemoryFs};
+use sievedb::{
+    Db, Durability, Error, FilterPolicy, FilterPolicyKind, Keyspace, KeyspaceOptions, Options,
+    PrefixExtractor, fs::MemoryFs, stats::MemoryStats,
+};
 use sievedb_tests::{rng::Rng, settings};
 
 const MIB: usize = 1 << 20;
@@ -65,29 +68,34 @@ fn turn() -> MutexGuard<'static, ()> {
 /// of the memtables has not yet, and what four threads hold while they write and read.
 const FIXED_BYTES: usize = 3 * MIB;
 
-#[test]
-fn the_sum_is_never_exceeded() {
-    const BUDGET: usize = 24 * MIB;
+const BUDGET: usize = 24 * MIB;
+
+/// What was seen while a store was filled.
+struct Filled {
+    /// Bytes from the allocator, at the most.
+    peak: usize,
+    /// Of filters, at the most: chunks of their arena do not come from the allocator.
+    filters: usize,
+    memory: MemoryStats,
+}
+
+/// Fills twenty keyspaces from four threads.
+fn fill(options: &Options, keyspace: &KeyspaceOptions) -> Filled {
     const KEYSPACES: u64 = 20;
 
-    let _turn = turn();
-    let seed = settings::seed("the_sum_is_never_exceeded", 4);
+    let seed = settings::seed("memory budget", 4);
     let long = std::env::var_os("SIEVE_LONG").is_some();
     let writes_of_each = if long { 400_000 } else { 30_000 };
     let folder = tempfile::tempdir().unwrap();
     let before = LIVE_BYTES.load(Relaxed);
     PEAK_BYTES.store(before, Relaxed);
-    // What filters do not take must not hide what others take too much.
-    let options = Options::new().memory_budget(BUDGET as u64).filter_bytes_max(512 << 10);
-    let db = options.open(folder.path()).unwrap();
-    let small = KeyspaceOptions::new().base_level_bytes(4 << 20).table_bytes(2 << 20);
+    let db = options.clone().open(folder.path()).unwrap();
     let keyspaces: Vec<Keyspace> = (0..KEYSPACES)
-        .map(|number| db.keyspace_with(&format!("{number}"), &small).unwrap())
+        .map(|number| db.keyspace_with(&format!("{number}"), keyspace).unwrap())
         .collect();
     let done = AtomicBool::new(false);
-    let arena_bytes_max = thread::scope(|scope| {
+    let filters = thread::scope(|scope| {
         let sampler = scope.spawn(|| {
-            // Chunks of the filters do not come from the allocator.
             let mut most = 0;
             while !done.load(Relaxed) {
                 most = most.max(db.stats().memory.filter_bytes);
@@ -109,12 +117,45 @@ fn the_sum_is_never_exceeded() {
     });
     let peak = PEAK_BYTES.load(Relaxed) - before;
     let memory = db.stats().memory;
-    println!("peak {peak}, filters {arena_bytes_max}, budget {BUDGET}; {memory:?}");
+    println!("peak {peak}, filters {filters}, budget {BUDGET}; {memory:?}");
     println!("{:?}", db.stats().background);
     assert!(db.stats().background.compactions > 0, "the test must do something");
     assert!(memory.memtable_bytes <= memory.memtable_bytes_max);
-    let sum = peak + arena_bytes_max;
-    assert!(sum <= BUDGET + FIXED_BYTES, "{peak} and {arena_bytes_max} bytes at the most");
+    Filled { peak, filters, memory }
+}
+
+fn small_keyspace() -> KeyspaceOptions {
+    KeyspaceOptions::new().base_level_bytes(4 << 20).table_bytes(2 << 20)
+}
+
+#[test]
+fn the_sum_is_never_exceeded() {
+    let _turn = turn();
+    // What filters do not take must not hide what others take too much.
+    let options = Options::new().memory_budget(BUDGET as u64).filter_bytes_max(512 << 10);
+    let Filled { peak, filters, .. } = fill(&options, &small_keyspace());
+    let sum = peak + filters;
+    assert!(sum <= BUDGET + FIXED_BYTES, "{peak} and {filters} bytes at the most");
+}
+
+/// Filters of all roles, in the part that the budget gives them, of which they need a good deal.
+#[test]
+fn all_filters_lie_in_their_part() {
+    // As long as filters are few they come from the allocator.
+    const HEAP_BYTES: usize = MIB;
+
+    let _turn = turn();
+    let keyspace = small_keyspace()
+        .filter_policy(FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(40.0))
+        .prefix_extractor(PrefixExtractor::FixedLength(8))
+        .range_filter_bits_per_key(40.0);
+    let options = Options::new().memory_budget(BUDGET as u64);
+    let Filled { peak, filters, memory } = fill(&options, &keyspace);
+    let part = memory.filter_bytes_max as usize;
+    assert_eq!(part, BUDGET / 4);
+    assert!((HEAP_BYTES..=part).contains(&filters), "{filters} bytes of filters, {part} allowed");
+    let others = BUDGET - part;
+    assert!(peak <= others + HEAP_BYTES + FIXED_BYTES, "{peak} bytes beside {part} of filters");
 }
 
 /// Writes to all keyspaces, the first ones more than the others, reads back, and scans.

@@ -11,6 +11,8 @@ pub(crate) struct FilterPlan {
     /// Runs that a lookup of an absent key searches in vain, expected; the mean over the keyspaces by
     /// their lookups.
     pub(crate) false_positives: f64,
+    /// Whether a filter has less than it could use: then the use of the tables decides.
+    pub(crate) is_short: bool,
     /// As the shape has them, in the same order.
     pub(crate) keyspaces: Vec<KeyspaceTarget>,
 }

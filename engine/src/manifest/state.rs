@@ -8,7 +8,7 @@ use std::{
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
 use super::edit::{FilterReplaced, KeyspaceCreated, TableMoved, VersionEdit};
-use crate::{file_name::ID_MAX, log::Position, table::TableMeta, version::LEVELS};
+use crate::{file_name::ID_MAX, level_count::LEVELS, log::Position, table::TableMeta};
 
 /// What a store remembers.
 ///

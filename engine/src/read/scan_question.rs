@@ -8,7 +8,7 @@ use sievedb_sstable::FilterState;
 use crate::{
     iter::bounds::{KeyBounds, is_above, is_below},
     prefix_extractor::NamedExtractor,
-    stats::{LevelCounters, ThreadCounters},
+    stats::{LevelCounters, Sampled, ThreadCounters},
     table::{LiveTable, scan_filters::PrefixAnswer},
     version::Run,
 };
@@ -22,6 +22,8 @@ pub(crate) struct ScanQuestion<'a> {
     prefix: PrefixQuestion,
     /// The bounds, if there are two. Tables are hardly ever ruled out by one.
     range: Option<&'a KeyBounds>,
+    /// Whether this scan is in the sample that tells which filters are worth their memory.
+    is_sampled: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +38,12 @@ enum PrefixQuestion {
 
 impl<'a> ScanQuestion<'a> {
     /// For the keys within `bounds`, in a store with this hash seed.
-    pub(crate) fn new(extractor: &NamedExtractor, bounds: &'a KeyBounds, hash_seed: u64) -> Self {
+    pub(crate) fn new(
+        extractor: &NamedExtractor,
+        bounds: &'a KeyBounds,
+        hash_seed: u64,
+        counters: &ThreadCounters,
+    ) -> Self {
         let start = bounds.common_prefix();
         let prefix = match extractor {
             NamedExtractor::None => PrefixQuestion::None,
@@ -52,7 +59,11 @@ impl<'a> ScanQuestion<'a> {
         };
         let (lower, upper) = bounds.as_slices();
         let is_bounded = lower != Bound::Unbounded && upper != Bound::Unbounded;
-        Self { prefix, range: is_bounded.then_some(bounds) }
+        counters.scans.add(1);
+        // As if it were a hash: the gaps of the sample are to differ.
+        let number = counters.scans.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let is_sampled = counters.scan_sample.is_due(number);
+        Self { prefix, range: is_bounded.then_some(bounds), is_sampled }
     }
 
     /// Those tables of `window`, all tables of `run` that have a place within the bounds, that may have
@@ -66,8 +77,14 @@ impl<'a> ScanQuestion<'a> {
         mut window: Range<usize>,
         counters: &ThreadCounters,
     ) -> Range<usize> {
-        let counters = &counters.levels[usize::from(run.level)];
-        let may_have = |index: usize| self.may_have_entries(&run.tables()[index], counters);
+        let of_level = &counters.levels[usize::from(run.level)];
+        let may_have = |index: usize| {
+            let live = &run.tables()[index];
+            if self.is_sampled {
+                counters.scan_sample.note_all(self.helpful(live));
+            }
+            self.may_have_entries(live, of_level)
+        };
         let tables = window.len();
         if tables > 0 && !may_have(window.start) {
             window.start += 1;
@@ -78,19 +95,34 @@ impl<'a> ScanQuestion<'a> {
         window
     }
 
+    /// The filters of the table that could rule it out, whether they are in memory or not.
+    #[cold]
+    fn helpful(self, live: &LiveTable) -> impl Iterator<Item = Sampled> {
+        let (id, filters) = (live.meta.id, live.scan_filters());
+        let has_prefix = matches!(self.prefix, PrefixQuestion::Hash { .. });
+        let prefix = has_prefix && filters.prefix_place.is_some();
+        let range = filters.range_place.is_some() && self.reaches_beyond(live);
+        let prefix = prefix.then_some(Sampled::PrefixFilter(id));
+        prefix.into_iter().chain(range.then_some(Sampled::RangeFilter(id)))
+    }
+
+    /// Whether there are two bounds, and the table has none of its own within them: then it may have
+    /// nothing there.
+    fn reaches_beyond(self, live: &LiveTable) -> bool {
+        self.range.is_some_and(|bounds| {
+            let (lower, upper) = bounds.as_slices();
+            !is_above(&live.meta.smallest, lower) && !is_below(&live.meta.largest, upper)
+        })
+    }
+
     /// Returns `false` only if the table has no entry for the scan.
     fn may_have_entries(self, live: &LiveTable, counters: &LevelCounters) -> bool {
         self.may_have_prefix(live, counters) && self.may_have_range(live, counters)
     }
 
     fn may_have_range(self, live: &LiveTable, counters: &LevelCounters) -> bool {
-        let Some(bounds) = self.range else { return true };
-        let (lower, upper) = bounds.as_slices();
-        let (smallest, largest) = (&live.meta.smallest, &live.meta.largest);
-        // A table of the window with a bound within those of the scan has something there.
-        if is_above(smallest, lower) || is_below(largest, upper) {
-            return true;
-        }
+        let Some(bounds) = self.range.filter(|_| self.reaches_beyond(live)) else { return true };
+        let ((lower, upper), smallest) = (bounds.as_slices(), &live.meta.smallest);
         match &**live.scan_filters().range {
             FilterState::NotResident | FilterState::None => true,
             FilterState::Unusable(_) => {

@@ -15,7 +15,7 @@ use super::{
     IoStats, LevelStats, LookupStats,
     lookup_sample::{LookupSample, Sampled},
 };
-use crate::version::LEVELS;
+use crate::level_count::LEVELS;
 
 /// A counter with one writer and any number of readers.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
@@ -129,6 +129,9 @@ impl LevelCounters {
 #[repr(align(128))]
 pub(crate) struct ThreadCounters {
     pub(crate) sample: LookupSample,
+    /// The same for the filters that scans ask.
+    pub(crate) scan_sample: LookupSample,
+    pub(crate) scans: Counter,
     pub(crate) lookups: Counter,
     pub(crate) found_in_memtables: Counter,
     pub(crate) memtable_positives: Counter,
@@ -147,6 +150,8 @@ impl ThreadCounters {
     fn new(epoch: &Arc<AtomicU64>) -> Self {
         Self {
             sample: LookupSample::new(epoch),
+            scan_sample: LookupSample::new(epoch),
+            scans: Counter::default(),
             lookups: Counter::default(),
             found_in_memtables: Counter::default(),
             memtable_positives: Counter::default(),
@@ -176,10 +181,17 @@ impl Counters {
     pub(crate) fn take_sample(&self) -> BTreeMap<Sampled, u64> {
         let mut sum = BTreeMap::new();
         let epoch = self.epoch.fetch_add(1, Relaxed);
-        for (sampled, count) in self.threads.iter().flat_map(|thread| thread.sample.counts(epoch)) {
+        let threads = self.threads.iter();
+        let samples = threads.flat_map(|thread| [&thread.sample, &thread.scan_sample]);
+        for (sampled, count) in samples.flat_map(|sample| sample.counts(epoch)) {
             *sum.entry(sampled).or_default() += count;
         }
         sum
+    }
+
+    /// Lookups and scans of all threads so far.
+    pub(crate) fn questions(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.lookups.get() + thread.scans.get()).sum()
     }
 
     /// The sum over all threads of what lookups did.

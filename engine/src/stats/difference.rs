@@ -57,7 +57,7 @@ impl Stats {
             ("log_segments", &mut self.log_segments),
             ("log_bytes", &mut self.log_bytes),
             ("write_delay_us", &mut self.write_delay_us),
-            ("filters_unusable", &mut self.filters_unusable),
+            ("tables_with_unusable_filters", &mut self.tables_with_unusable_filters),
             ("filters_not_whole", &mut self.filters_not_whole),
             ("memory.memtable_bytes", &mut memory.memtable_bytes),
             ("memory.memtable_bytes_max", &mut memory.memtable_bytes_max),

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, str::FromStr, time
 use sievedb_format::Corruption;
 
 use super::{LevelStats, Stats};
-use crate::{Error, Result, file_name::FileName, fs::Fs, version::LEVELS};
+use crate::{Error, Result, file_name::FileName, fs::Fs, level_count::LEVELS};
 
 const FIRST_LINE: &str = "sievedb statistics 1";
 const LAST_LINE: &str = "end";

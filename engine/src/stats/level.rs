@@ -24,7 +24,7 @@ pub struct LevelStats {
     /// Memory that they would take if all of each were in memory, in bytes.
     pub filter_bytes_whole: u64,
     /// Tables whose filter cannot be used at present, or not all of it.
-    pub filters_unusable: u64,
+    pub tables_with_unusable_filters: u64,
     /// Tables of whose filter only a part is in memory, or nothing, for want of room.
     pub filters_not_whole: u64,
     /// Expected false-positive rate of the present filters, from 0 to 1: the mean over runs, each of which
@@ -131,7 +131,7 @@ impl LevelStats {
             ("tombstones", &mut self.tombstones),
             ("filter_bytes", &mut self.filter_bytes),
             ("filter_bytes_whole", &mut self.filter_bytes_whole),
-            ("filters_unusable", &mut self.filters_unusable),
+            ("tables_with_unusable_filters", &mut self.tables_with_unusable_filters),
             ("filters_not_whole", &mut self.filters_not_whole),
         ]
     }

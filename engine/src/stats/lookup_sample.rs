@@ -1,4 +1,4 @@
-//! Which tables lookups come to: each thread takes a sample of its own.
+//! Which tables lookups come to, and which filters scans ask: each thread takes samples of its own.
 //!
 //! A lookup that is not in the sample counts down, in memory of its own thread, and writes nothing else.
 //! Who reads the sample begins the next one by a new epoch, and each thread then forgets
@@ -29,19 +29,31 @@ pub(crate) enum Sampled {
     Table(u64),
     /// Lookups that came to the tables of the keyspace with this id.
     Keyspace(u64),
+    /// Scans that the prefix filter of the table with this id could help, whether it is in memory or not.
+    PrefixFilter(u64),
+    /// The same for the range filter.
+    RangeFilter(u64),
 }
 
 impl Sampled {
     /// Never 0.
     fn code(self) -> u64 {
         match self {
-            Self::Table(id) => id << 1 | 1,
-            Self::Keyspace(id) => (id + 1) << 1,
+            Self::Table(id) => id << 2 | 1,
+            Self::Keyspace(id) => (id + 1) << 2,
+            Self::PrefixFilter(id) => id << 2 | 2,
+            Self::RangeFilter(id) => id << 2 | 3,
         }
     }
 
     fn from_code(code: u64) -> Self {
-        if code & 1 == 1 { Self::Table(code >> 1) } else { Self::Keyspace((code >> 1) - 1) }
+        let id = code >> 2;
+        match code & 3 {
+            0 => Self::Keyspace(id - 1),
+            1 => Self::Table(id),
+            2 => Self::PrefixFilter(id),
+            _ => Self::RangeFilter(id),
+        }
     }
 }
 
@@ -86,6 +98,12 @@ impl LookupSample {
     /// Counts a lookup of the sample, with the tables that are its candidates.
     #[cold]
     pub(crate) fn note(&self, keyspace: u64, tables: impl Iterator<Item = u64>) {
+        self.note_all([Sampled::Keyspace(keyspace)].into_iter().chain(tables.map(Sampled::Table)));
+    }
+
+    /// Counts all of these.
+    #[cold]
+    pub(crate) fn note_all(&self, all: impl Iterator<Item = Sampled>) {
         let slots = self.slots.get_or_init(|| Box::new([const { Slot::new() }; SLOTS]));
         let now = self.now.load(Relaxed);
         if self.epoch.load(Relaxed) != now {
@@ -95,7 +113,7 @@ impl LookupSample {
             }
             self.epoch.store(now, Release);
         }
-        for sampled in [Sampled::Keyspace(keyspace)].into_iter().chain(tables.map(Sampled::Table)) {
+        for sampled in all {
             count(slots, sampled.code());
         }
     }
@@ -154,6 +172,20 @@ mod tests {
         sample.note(0, [9].into_iter());
         assert_eq!(sample.counts(1).count(), 0);
         assert_eq!(sample.counts(2).count(), 2);
+    }
+
+    #[test]
+    fn each_kind_has_codes_of_its_own() {
+        for id in [0, 1, 5, 1 << 40] {
+            let all =
+                [Sampled::Table, Sampled::Keyspace, Sampled::PrefixFilter, Sampled::RangeFilter];
+            let all = all.map(|kind| kind(id));
+            let codes: std::collections::BTreeSet<_> = all.iter().map(|it| it.code()).collect();
+            assert_eq!(codes.len(), all.len());
+            let is_free = |code| id == 0 && code == 0;
+            assert!(!codes.iter().any(|&code| is_free(code)), "0 is a free slot");
+            assert_eq!(all.map(|it| Sampled::from_code(it.code())), all);
+        }
     }
 
     #[test]

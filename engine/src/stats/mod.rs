@@ -34,7 +34,7 @@ pub struct Stats {
     /// filters predicts; 0 before there is one.
     pub false_positives_planned: f64,
     /// Tables whose filter cannot be used at present, or not all of it.
-    pub filters_unusable: u64,
+    pub tables_with_unusable_filters: u64,
     /// Tables of whose filter only a part is in memory, or nothing: for want of room, or because newer tables
     /// need the bits of the policy more.
     pub filters_not_whole: u64,

@@ -39,8 +39,8 @@ impl fmt::Display for Stats {
                 keyspace.entries
             )?;
         }
-        if self.filters_unusable > 0 {
-            writeln!(f, "{} filters cannot be used", self.filters_unusable)?;
+        if self.tables_with_unusable_filters > 0 {
+            writeln!(f, "{} filters cannot be used", self.tables_with_unusable_filters)?;
         }
         if self.filters_not_whole > 0 {
             writeln!(f, "{} filters are not whole in memory", self.filters_not_whole)?;
@@ -89,7 +89,7 @@ const HELD: [Column; 8] = [
     ("filter bytes", |level| level.filter_bytes.to_string()),
     ("of whole", |level| level.filter_bytes_whole.to_string()),
     ("not whole", |level| level.filters_not_whole.to_string()),
-    ("unusable", |level| level.filters_unusable.to_string()),
+    ("unusable", |level| level.tables_with_unusable_filters.to_string()),
 ];
 
 const LOOKUPS: [Column; 11] = [

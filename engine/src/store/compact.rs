@@ -139,12 +139,17 @@ impl Store {
         let mut deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
-        let mut kept = RetainStream::new(MergeCursor::new(inputs), snapshots, is_bottom);
+        let kept = RetainStream::new(MergeCursor::new(inputs), snapshots, is_bottom);
+        let mut kept = kept.settling();
         let place = TablePlace { level: *output_level, run: DEEPER_RUN };
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
         let gone = metas.iter().filter(|table| is_gone(table.id));
         let filter = choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
-        write_tables(&self.tables, &tree.present_options(), filter, place, &mut kept)
+        let mut options = tree.present_options();
+        if *output_level == levels.last() {
+            options = options.of_last_level();
+        }
+        write_tables(&self.tables, &options, filter, place, &mut kept)
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.

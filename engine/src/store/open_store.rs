@@ -110,11 +110,11 @@ pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock
 }
 
 fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) -> Store {
-    let Beginning { manifest, tables, trees, last_sequence } = beginning;
+    let Beginning { manifest, tables, trees, last_sequence, false_positives } = beginning;
     let next_keyspace_id = manifest.state().next_keyspace_id;
     let clock_at_open_ms = manifest.state().store_clock_ms;
     let opened_at = options.clock.now();
-    let residency = Residency::new(tables.memory.limit(MemoryUse::Filters));
+    let residency = Residency::new(tables.memory.limit(MemoryUse::Filters), false_positives);
     Store {
         memory_budget: Mutex::new(options.memory),
         options,

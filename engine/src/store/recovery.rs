@@ -59,6 +59,8 @@ pub(crate) struct Beginning {
     pub(crate) tables: TableStore,
     pub(crate) trees: BTreeMap<String, Arc<Tree>>,
     pub(crate) last_sequence: SequenceNumber,
+    /// Per lookup, as the plan of the filters predicts.
+    pub(crate) false_positives: f64,
 }
 
 /// Reads the manifest and the log in `folder`. Writes nothing.
@@ -276,11 +278,11 @@ pub(crate) fn take_over(
     if delete_orphans_early {
         delete_orphans(&*options.fs, folder, &names, &state, manifest_id);
     }
-    let trees = open_trees(options, &tables, folder, &state)?;
+    let (trees, false_positives) = open_trees(options, &tables, folder, &state)?;
     let manifest =
         ManifestFile::create(Arc::clone(&options.fs), folder.to_owned(), manifest_id, state)?;
     delete_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
-    Ok(Beginning { manifest, tables, trees, last_sequence })
+    Ok(Beginning { manifest, tables, trees, last_sequence, false_positives })
 }
 
 /// Options of a keyspace that the manifest or the log knows.
@@ -322,7 +324,7 @@ fn open_trees(
     tables: &TableStore,
     folder: &Path,
     state: &ManifestState,
-) -> Result<BTreeMap<String, Arc<Tree>>> {
+) -> Result<(BTreeMap<String, Arc<Tree>>, f64)> {
     let mut found = Vec::new();
     for (&id, keyspace) in &state.keyspaces {
         let name = &keyspace.name;
@@ -339,13 +341,13 @@ fn open_trees(
     let filters = found.iter().map(|(id, name, options, opened)| {
         (*id, name.as_str(), options.filter_policy, opened.as_slice())
     });
-    load_filters(tables, options.listener.as_deref(), filters);
+    let false_positives = load_filters(tables, options.listener.as_deref(), filters);
     let trees = found.into_iter().map(|(id, name, keyspace_options, opened)| {
         let memory = Arc::clone(&tables.memory);
         let tree = Tree::new(id, name.clone(), keyspace_options, Version::new(opened), memory);
         (name.clone(), Arc::new(tree))
     });
-    Ok(trees.collect())
+    Ok((trees.collect(), false_positives))
 }
 
 /// Removes the files that the manifest does not need. A failure is no harm: the next open tries

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::Store;
 use crate::{
+    level_count::LEVELS,
     memory::MemoryUse,
     read::tree::Tree,
     stats::{KeyspaceStats, MemoryStats, Stats},
-    version::{LEVELS, Run},
+    version::Run,
 };
 
 impl Store {
@@ -80,7 +81,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         let meta = &live.meta;
         let (filters, scan_filters) = (live.filters(), live.scan_filters());
         let is_unusable = filters.unusable().is_some() || scan_filters.unusable().is_some();
-        stats.filters_unusable += u64::from(is_unusable);
+        stats.tables_with_unusable_filters += u64::from(is_unusable);
         let is_whole = filters.is_whole() && scan_filters.is_whole();
         stats.filters_not_whole += u64::from(!is_whole);
         keyspace.tables += 1;
@@ -95,7 +96,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         level.filter_bytes_whole += filters.memory_bytes_at(f64::INFINITY)
             + scan_filters.prefix_bytes()
             + scan_filters.range_bytes();
-        level.filters_unusable += u64::from(is_unusable);
+        level.tables_with_unusable_filters += u64::from(is_unusable);
         level.filters_not_whole += u64::from(!is_whole);
     }
     stats.keyspaces.push(keyspace);

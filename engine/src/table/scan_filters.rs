@@ -203,6 +203,11 @@ impl ScanFilters {
         self.prefix_file.as_ref().map(|file| file.identity.hash_seed) == hash_seed
     }
 
+    /// Whether the prefix filter is in memory.
+    pub(crate) fn has_prefix(&self) -> bool {
+        self.prefix.resident().is_some()
+    }
+
     /// The table's file.
     pub(crate) fn source(&self) -> &Arc<dyn TableSource> {
         &self.of_table.source

@@ -16,9 +16,6 @@ pub(crate) use run::Run;
 
 use crate::table::{LiveTable, TableMeta};
 
-/// Number of levels, level 0 included.
-pub(crate) const LEVELS: usize = 7;
-
 /// Numbers the versions of this process.
 static NEXT_VERSION_NUMBER: AtomicU64 = AtomicU64::new(0);
 

@@ -47,9 +47,12 @@ fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
         Err(error) => return Err(format!("{error:?}")),
     };
     let reports = std::mem::take(&mut *reports.0.lock().unwrap());
-    let is_unusable = db.stats().filters_unusable == 1;
+    let is_unusable = db.stats().tables_with_unusable_filters == 1;
     if reports.len() != usize::from(is_unusable) {
-        return Err(format!("reports {reports:?}, counts {}", db.stats().filters_unusable));
+        return Err(format!(
+            "reports {reports:?}, counts {}",
+            db.stats().tables_with_unusable_filters
+        ));
     }
     if !is_unusable {
         return Ok(false);
@@ -143,7 +146,7 @@ fn a_damaged_range_filter_hides_nothing_and_is_told() {
         damaged.insert(name.clone(), flipped(&good[&name], at, 0x10));
         // Else damage of another part, which other tests look at.
         let Ok(db) = open(disk(&damaged)) else { continue };
-        if db.stats().filters_unusable == 0 {
+        if db.stats().tables_with_unusable_filters == 0 {
             continue;
         }
         unusable += 1;

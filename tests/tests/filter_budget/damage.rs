@@ -53,7 +53,7 @@ fn filters_that_cannot_be_read_again_are_told_and_hide_nothing() {
         // One file may still be open, as it was.
         assert!((not_whole - 1..=not_whole).contains(&(count as u64)), "{name}: {count}");
         db.wait_for_background().unwrap();
-        assert_eq!(db.stats().filters_unusable, 0, "{name}");
+        assert_eq!(db.stats().tables_with_unusable_filters, 0, "{name}");
         assert!(db.stats().background.filters_rebuilt >= count as u64, "{name}");
         let bytes = filter_bytes(&db);
         assert!((whole * 95 / 100..=whole * 105 / 100).contains(&bytes), "{name}: {bytes}");

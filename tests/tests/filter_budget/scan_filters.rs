@@ -170,3 +170,26 @@ fn cuts_from_two_threads_during_compactions_return() {
     });
     check(&db);
 }
+
+/// What scans ask stays where there is room for a part only, and gives way to what lookups ask where nobody
+/// scans.
+#[test]
+fn filters_that_are_asked_stay() {
+    let [scanned, looked_up] = [true, false].map(|scans| {
+        let db = grown(0);
+        for key in (0..10).flat_map(|_| (KEYS * 10..KEYS * 10 + 10_000).map(key)) {
+            if scans {
+                assert!(db.prefix(key).is_empty().unwrap());
+            } else {
+                assert!(!db.contains_key(key).unwrap());
+            }
+        }
+        db.set_filter_bytes_max(filter_bytes(&db) / 4).unwrap();
+        db.wait_for_background().unwrap();
+        let (prefix, range) = ruled_out(&db);
+        check(&db);
+        prefix + range
+    });
+    assert!(scanned > 100, "{scanned} tables are ruled out");
+    assert!(looked_up * 10 < scanned, "{looked_up} after lookups, {scanned} after scans");
+}

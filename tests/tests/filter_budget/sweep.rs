@@ -42,8 +42,8 @@ fn a_budget_that_is_cut_and_raised_gives_a_curve() {
         report(&format!(
             "{percent:>3} % of the filters: {measured:.4} needless reads, {expected:.4} expected"
         ));
-        // The deviation of so many lookups, three times.
-        let chance = 3.0 * (expected / LOOKUPS as f64).sqrt();
+        // The deviation of so many lookups, five times.
+        let chance = 5.0 * (expected / LOOKUPS as f64).sqrt();
         assert!((measured - expected).abs() <= expected * 0.1 + chance, "{percent} %");
         assert!(measured >= before * 0.9 && measured <= without * 1.01, "{percent} %: no curve");
         before = measured;
@@ -54,13 +54,15 @@ fn a_budget_that_is_cut_and_raised_gives_a_curve() {
     for (percent, down) in percents.into_iter().zip(rates).rev() {
         db.set_filter_bytes_max(whole * percent / 100 * 16 / 15).unwrap();
         let up = needless_reads(&db, LOOKUPS);
-        assert!((up - down).abs() <= 0.25 * down + 0.001, "{percent} %: {down} and then {up}");
+        let chance = 5.0 * (2.0 * down / LOOKUPS as f64).sqrt();
+        assert!((up - down).abs() <= 0.25 * down + chance, "{percent} %: {down} and then {up}");
     }
     db.set_filter_bytes_max(u64::MAX).unwrap();
     // Less than a quarter of a column is not read again, and small filters may have been built anew.
     let (bytes, end) = (filter_bytes(&db), needless_reads(&db, LOOKUPS));
     assert!((whole * 99 / 100..=whole * 101 / 100).contains(&bytes), "{bytes} of {whole} bytes");
-    assert!((end - beginning).abs() <= 0.1 * beginning + 0.0003, "{beginning}, then {end}");
+    let chance = 5.0 * (2.0 * beginning / LOOKUPS as f64).sqrt();
+    assert!((end - beginning).abs() <= 0.1 * beginning + chance, "{beginning}, then {end}");
     assert_all_readable(&db, 0..KEYS);
 }
 

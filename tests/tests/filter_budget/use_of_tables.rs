@@ -37,3 +37,47 @@ fn tables_that_are_asked_keep_their_filters() {
         assert!(hot * 3 < cold * 2, "{name}: {hot} needless reads where it is asked, else {cold}");
     }
 }
+
+/// Columns that the filter of the table on the last level has in memory, where this key would be.
+fn columns(db: &Db, key: [u8; 8]) -> f64 {
+    let explanation = db.explain(key).unwrap();
+    let last = explanation.tables.last().expect("the last level covers all keys");
+    last.filter.columns.unwrap_or(0.0)
+}
+
+/// Memory is cut step by step: the tables that nobody asks for give up columns before the others do.
+#[test]
+fn cold_tables_give_up_columns_first() {
+    let db = grown(&Arc::new(MemoryFs::new()));
+    let whole = filter_bytes(&db);
+    let (hot, cold) = (absent(true, 1).next().unwrap(), absent(false, 1).next().unwrap());
+    let (hot_before, cold_before) = (columns(&db, hot), columns(&db, cold));
+    assert!(hot_before > 2.0 && cold_before > 2.0, "{hot_before} and {cold_before} columns");
+    one_by_one(&db, &absent(true, 120_000).collect::<Vec<_>>());
+    db.set_filter_bytes_max(whole * 85 / 100).unwrap();
+    let (hot_after, cold_after) = (columns(&db, hot), columns(&db, cold));
+    assert!(cold_after < cold_before, "{cold_before}, then {cold_after} columns");
+    assert!(hot_after >= hot_before, "{hot_before}, then {hot_after} columns where it is asked");
+    db.set_filter_bytes_max(whole * 80 / 100).unwrap();
+    let (hot_then, cold_then) = (columns(&db, hot), columns(&db, cold));
+    assert!(hot_then > cold_then && cold_then <= cold_after, "{hot_then} and {cold_then} columns");
+}
+
+/// What memory alone can tell costs no read, whatever is in memory.
+#[test]
+fn may_contain_reads_nothing() {
+    let db = grown(&Arc::new(MemoryFs::new()));
+    let whole = filter_bytes(&db);
+    for bytes_max in [u64::MAX, whole / 2, 0] {
+        db.set_filter_bytes_max(bytes_max).unwrap();
+        let before = db.stats();
+        let maybe = (0..4 * KEYS).filter(|&number| db.may_contain(key(number))).count() as u64;
+        let since = db.stats().since(&before);
+        assert!(maybe >= KEYS && (bytes_max > whole || maybe > KEYS), "{maybe} of {bytes_max}");
+        // Some few keys lie in the bounds of no table.
+        assert!(bytes_max > 0 || maybe > 4 * KEYS - 100, "nothing is ruled out: {maybe}");
+        let total = since.total();
+        let requests = (total.data_block_requests, total.index_block_requests, total.blocks_read);
+        assert_eq!((requests, since.table_reads.calls), ((0, 0, 0), 0), "{bytes_max} bytes");
+    }
+}

@@ -31,7 +31,7 @@ fn a_table_with_damaged_data_is_given_up() {
         let told = listener.take();
         assert_eq!(told.not_rebuilt, [id(broken)], "once, with {workers} workers");
         assert_eq!(told.rebuilt.len(), damaged.len() - 1);
-        assert_eq!(db.stats().filters_unusable, 1);
+        assert_eq!(db.stats().tables_with_unusable_filters, 1);
         assert!(db.stats().read_only.is_none());
         assert_eq!(paths(&fs, ".filter").len(), damaged.len() - 1, "nothing is left behind");
         db.insert("more", "").unwrap();
@@ -50,14 +50,14 @@ fn a_full_disk_puts_filters_off_and_nothing_else() {
         fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&Call::GROWING).suffix(".filter"));
         let db = options(fs.clone(), bloom(), workers).open(FOLDER).unwrap();
         assert!(db.wait_for_background().unwrap_err().is_no_space());
-        assert_eq!(db.stats().filters_unusable, damaged.len() as u64);
+        assert_eq!(db.stats().tables_with_unusable_filters, damaged.len() as u64);
         check(&db);
         db.insert("more", "").unwrap();
         db.flush().unwrap();
-        assert_eq!(db.stats().filters_unusable, damaged.len() as u64);
+        assert_eq!(db.stats().tables_with_unusable_filters, damaged.len() as u64);
         fs.heal();
         db.wait_for_background().unwrap();
-        assert_eq!(db.stats().filters_unusable, 0);
+        assert_eq!(db.stats().tables_with_unusable_filters, 0);
         assert_eq!(paths(&disk, ".filter").len(), damaged.len(), "nothing is left behind");
         assert!(db.stats().read_only.is_none());
         check(&db);
@@ -76,7 +76,7 @@ fn workers_build_filters_when_there_is_room_again() {
     fs.heal();
     let whole = (0..500).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        db.stats().filters_unusable == 0
+        db.stats().tables_with_unusable_filters == 0
     });
     assert!(whole, "{}", db.stats());
 }
@@ -110,13 +110,17 @@ fn a_file_that_cannot_be_written_costs_its_filter_and_no_more() {
         let told = listener.take();
         assert_eq!(told.not_rebuilt.len(), 1, "{name}: {told:?}");
         if !read_only {
-            assert_eq!(db.stats().filters_unusable, 1, "{name}");
+            assert_eq!(db.stats().tables_with_unusable_filters, 1, "{name}");
             assert_eq!(paths(&disk, ".filter").len(), damaged.len() - 1, "{name}");
         }
         drop(db);
         let db = options.open(FOLDER).unwrap();
         db.wait_for_background().unwrap();
-        assert_eq!(db.stats().filters_unusable, 0, "{name}: tried again by the next one");
+        assert_eq!(
+            db.stats().tables_with_unusable_filters,
+            0,
+            "{name}: tried again by the next one"
+        );
         assert_eq!(paths(&disk, ".filter").len(), damaged.len(), "{name}");
         check(&db);
     }

@@ -98,7 +98,7 @@ fn check_rebuilt(fs: &MemoryFs, damaged: &[(u64, FilterRole)], what: &str) {
         let open = || options(&fs, workers).listener(listener.clone()).open(FOLDER).unwrap();
         let db = open();
         if workers == 0 {
-            assert!(db.stats().filters_unusable > 0, "{what}");
+            assert!(db.stats().tables_with_unusable_filters > 0, "{what}");
             let [_, _, prefix, range] = asked(&db);
             assert_eq!(prefix > 0, damaged.iter().any(|it| it.1 == Prefix), "{what}: {prefix}");
             assert_eq!(range > 0, damaged.iter().any(|it| it.1 == Range), "{what}: {range}");
@@ -112,7 +112,7 @@ fn check_rebuilt(fs: &MemoryFs, damaged: &[(u64, FilterRole)], what: &str) {
         drop(db);
         for round in 0..2 {
             let db = open();
-            assert_eq!(db.stats().filters_unusable, 0, "{what}, round {round}");
+            assert_eq!(db.stats().tables_with_unusable_filters, 0, "{what}, round {round}");
             let [prefix, range, lost @ ..] = asked(&db);
             // Prefix filters are asked first, and leave little.
             assert!(prefix > 100 && range > 10, "{what}: {prefix} and {range} ruled out");
@@ -176,7 +176,7 @@ fn forged_filters_in_files_of_their_own_are_whole_again() {
         let listener = Arc::<Listener>::default();
         let open = || options(&fs, 0).listener(listener.clone()).open(FOLDER).unwrap();
         let db = open();
-        assert!(db.stats().filters_unusable > 0, "{forged:?}");
+        assert!(db.stats().tables_with_unusable_filters > 0, "{forged:?}");
         check(&db);
         db.wait_for_background().unwrap();
         let told = listener.take().rebuilt_for_scans;
@@ -184,7 +184,7 @@ fn forged_filters_in_files_of_their_own_are_whole_again() {
         assert!(told.iter().all(|(_, _, reason)| *reason == Unusable), "{forged:?}: {told:?}");
         drop(db);
         let db = open();
-        assert_eq!(db.stats().filters_unusable, 0, "{forged:?}");
+        assert_eq!(db.stats().tables_with_unusable_filters, 0, "{forged:?}");
         check(&db);
         assert!(db.verify().unwrap().is_good(), "{forged:?}");
         assert_eq!(paths(&fs, ".filter").len(), files.len(), "{forged:?}: nothing is left behind");
@@ -304,6 +304,6 @@ fn scans_lose_no_key_while_extractors_change() {
         }
     });
     db.wait_for_background().unwrap();
-    assert_eq!(db.stats().filters_unusable, 0);
+    assert_eq!(db.stats().tables_with_unusable_filters, 0);
     assert!(db.verify().unwrap().is_good());
 }

@@ -51,3 +51,49 @@ fn each_policy_takes_the_place_of_the_one_before() {
         check(&db);
     }
 }
+
+/// The same while the store is open, in each keyspace and for good.
+#[test]
+fn a_policy_that_changes_while_the_store_is_open_has_filters_built_anew() {
+    for workers in [0, 2] {
+        let fs = filled(FilterPolicy::default());
+        let listener = std::sync::Arc::<Listener>::default();
+        let open = || {
+            let options = options(fs.clone(), FilterPolicy::default(), workers);
+            options.listener(listener.clone()).open(FOLDER).unwrap()
+        };
+        let db = open();
+        let other = db.keyspace("other").unwrap();
+        db.wait_for_background().unwrap();
+        listener.take();
+        let tables = |at: usize| db.stats().keyspaces[at].tables as usize;
+        let both = tables(0) + tables(1);
+        let steps = [
+            (Ribbon, Some(OffPlan)),
+            (Bloom, Some(OffPlan)),
+            (Bloom, None),
+            (Off, Some(OffPlan)),
+            (Bloom, Some(NoFilter)),
+        ];
+        for (kind, reason) in steps {
+            db.set_filter_policy(FilterPolicy::new(kind)).unwrap();
+            other.set_filter_policy(FilterPolicy::new(kind)).unwrap();
+            check(&db);
+            db.wait_for_background().unwrap();
+            let told = listener.take().rebuilt;
+            assert!(told.iter().all(|(_, found)| Some(*found) == reason), "{kind:?}: {told:?}");
+            let want = if reason.is_some() { both } else { 0 };
+            assert_eq!(told.len(), want, "{kind:?}: {told:?}");
+            check(&db);
+            assert_eq!(ruled_out(&db) > KEYS as usize / 4 * 8 / 10, kind != Off, "{kind:?}");
+        }
+        drop((db, other));
+        let db = open();
+        // The default keyspace has the policy that the store is opened with.
+        db.wait_for_background().unwrap();
+        let told = listener.take().rebuilt;
+        assert!(told.iter().all(|(_, found)| *found == OffPlan), "{told:?}");
+        assert!(told.len() <= db.stats().keyspaces[0].tables as usize, "{told:?}");
+        check(&db);
+    }
+}

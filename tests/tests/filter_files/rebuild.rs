@@ -41,7 +41,7 @@ fn check_rebuilt(fs: &Arc<MemoryFs>, policy: FilterPolicy, damaged: &[u64], what
         let open = || options(fs.clone(), policy, workers).listener(listener.clone()).open(FOLDER);
         let db = open().unwrap();
         if workers == 0 {
-            assert_eq!(db.stats().filters_unusable, damaged.len() as u64, "{what}");
+            assert_eq!(db.stats().tables_with_unusable_filters, damaged.len() as u64, "{what}");
             check(&db);
             let levels = db.stats().levels;
             assert!(levels.iter().map(|level| level.filter_unusable).sum::<u64>() > 0, "{what}");
@@ -55,7 +55,7 @@ fn check_rebuilt(fs: &Arc<MemoryFs>, policy: FilterPolicy, damaged: &[u64], what
         assert_eq!(told.rebuilt, rebuilt, "{what}, {workers} workers");
         for reopened in [false, true] {
             let db = if reopened { open().unwrap() } else { db.clone() };
-            assert_eq!(db.stats().filters_unusable, 0, "{what}, reopened {reopened}");
+            assert_eq!(db.stats().tables_with_unusable_filters, 0, "{what}, reopened {reopened}");
             assert!(ruled_out(&db) > KEYS as usize / 4 * 8 / 10, "{what}: {}", ruled_out(&db));
             check(&db);
             db.wait_for_background().unwrap();
@@ -121,13 +121,17 @@ fn every_byte_of_a_filter_file_is_checked() {
         let fs = Arc::new(good.crash(good.operations(), &sievedb::fs::Loss::Nothing));
         change(&fs, path, |bytes| bytes[at] ^= 1 << (at % 8));
         let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
-        assert_eq!(db.stats().filters_unusable, 1, "byte {at}");
+        assert_eq!(db.stats().tables_with_unusable_filters, 1, "byte {at}");
         for cut in [at, bytes + 1] {
             let fs = Arc::new(good.crash(good.operations(), &sievedb::fs::Loss::Nothing));
             change(&fs, path, |bytes| bytes.resize(cut, 0));
             let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
             // What lies behind the filter is not looked at.
-            assert_eq!(db.stats().filters_unusable, u64::from(cut < bytes), "{cut} bytes");
+            assert_eq!(
+                db.stats().tables_with_unusable_filters,
+                u64::from(cut < bytes),
+                "{cut} bytes"
+            );
         }
         cases += 1;
     }
@@ -146,7 +150,7 @@ fn compactions_beside_the_job_leave_no_file_behind() {
         db.compact().unwrap();
         check(&db);
         db.wait_for_background().unwrap();
-        assert_eq!(db.stats().filters_unusable, 0);
+        assert_eq!(db.stats().tables_with_unusable_filters, 0);
         // Some tables of the last level need not be compacted and so have got their filters.
         let named = db.verify().unwrap();
         assert!(named.is_good(), "{named}");
@@ -154,7 +158,7 @@ fn compactions_beside_the_job_leave_no_file_behind() {
         drop(db);
         let db = options(fs.clone(), FilterPolicy::default(), 0).open(FOLDER).unwrap();
         assert_eq!(paths(&fs, ".filter"), before, "no orphan was left");
-        assert_eq!(db.stats().filters_unusable, 0);
+        assert_eq!(db.stats().tables_with_unusable_filters, 0);
         check(&db);
     }
 }

@@ -8,7 +8,7 @@ use sievedb_tests::{
     enumerate::{Extent, Violation, enumerate, record},
     folder_sync::{LeftOut, NoFolderSync},
     settings::{report, seed, small_options},
-    workload::WORKLOADS,
+    workload::{WORKLOADS, workload},
 };
 
 use crate::model::Story;
@@ -77,6 +77,21 @@ fn a_filter_deleted_before_the_manifest_knows_is_caught() {
     expect_caught("filter deleted early", |disk| {
         small_options(disk).planted_bug(PlantedBug::DeleteFilterEarly)
     });
+}
+
+/// Also of the filters that scans ask.
+#[test]
+fn filters_of_scans_are_watched_too() {
+    for bug in [PlantedBug::InstallFilterBeforeSync, PlantedBug::DeleteFilterEarly] {
+        let opening = move |disk: Arc<MemoryFs>| small_options(disk).planted_bug(bug);
+        let extent = Extent::usual(seed("planted bug", 1));
+        let workload = workload("filters-of-scans");
+        let violation = record(workload, &opening).err();
+        let violation = violation.or_else(|| enumerate(workload, &opening, &extent).err());
+        let violation = violation.unwrap_or_else(|| panic!("{bug:?} was not caught"));
+        let first = violation.message.lines().next().unwrap_or_default();
+        report(&format!("planted bug, {bug:?} of filters that scans ask: {first}"));
+    }
 }
 
 /// The model finds by chance what the enumeration finds by design.

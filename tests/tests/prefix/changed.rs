@@ -53,7 +53,7 @@ fn a_changed_extractor_loses_no_key() {
         // Until the job has come to them; with no extractor it drops them.
         assert_eq!(unusable > 0, has_filters && had_filters, "{name}: {unusable} not asked");
         had_filters = has_filters;
-        assert_eq!(db.stats().filters_unusable, 0, "{name}: they are not damaged");
+        assert_eq!(db.stats().tables_with_unusable_filters, 0, "{name}: they are not damaged");
         write(&db, keys..keys + 50);
         keys += 50;
         check(&db, keys, &name);
@@ -157,7 +157,11 @@ fn a_damaged_prefix_filter_means_maybe() {
         let reports = Arc::new(Reports::default());
         let options = options(&fs).keyspace(keyspace(Some(extractor.clone())));
         let db: Db = options.listener(reports.clone()).open(FOLDER).unwrap();
-        assert_eq!((db.stats().filters_unusable, *reports.0.lock().unwrap()), (1, 1), "byte {at}");
+        assert_eq!(
+            (db.stats().tables_with_unusable_filters, *reports.0.lock().unwrap()),
+            (1, 1),
+            "byte {at}"
+        );
         if at % 8 == 0 {
             check(&db, 50, "damaged");
         }

@@ -33,11 +33,11 @@ impl Store {
         let mut changes = Changes::new(&tables, &self.tables.memory, goal, Patience::Short);
         changes.give_up(&targets);
         let is_all = changes.load(&targets, LOAD_BYTES_MAX);
-        // What is stuck waits for the next event, or the next interval.
+        // What is stuck waits a little.
         if !is_all && !changes.is_stuck {
             self.residency.is_due.store(true, SeqCst);
         }
-        self.note_partial(&tables);
+        self.residency.note_stuck(changes.is_stuck);
         self.tell_unreadable(&tables, changes.unreadable);
     }
 
@@ -60,7 +60,7 @@ impl Store {
                 memory.set_limit(MemoryUse::Filters, goal);
                 let mut changes = Changes::new(&tables, memory, goal, Patience::Short);
                 changes.load(&targets, LOAD_BYTES_MAX);
-                self.note_partial(&tables);
+                self.residency.note_stuck(changes.is_stuck);
                 self.tell_unreadable(&tables, changes.unreadable);
                 return;
             }

@@ -46,6 +46,15 @@ pub(super) struct Target {
     pub(super) wanted: Wanted,
 }
 
+impl Target {
+    /// Whether there are filters that scans ask and that have no room.
+    pub(super) fn lacks_scan_filters(&self) -> bool {
+        let filters = self.live.scan_filters();
+        let Wanted { prefix, range } = self.wanted;
+        !prefix && filters.prefix_bytes() > 0 || !range && filters.range_bytes() > 0
+    }
+}
+
 impl KeyspaceTables {
     /// These tables, each with its level and run.
     pub(super) fn new<'a>(
@@ -105,31 +114,39 @@ impl FilterTables {
         filter_bytes_max: u64,
         measured: &MeasuredUse,
     ) -> (FilterPlan, Vec<Target>) {
-        let wanted = self.wanted(filter_bytes_max);
+        let wanted = self.wanted(filter_bytes_max, measured);
         let plan = filter_plan::plan(&self.shape(filter_bytes_max, measured, &wanted));
         let targets = self.targets(&plan, wanted);
         (plan, targets)
     }
 
     /// What should be in memory of the filters that scans ask, for each table of each keyspace.
-    fn wanted(&self, filter_bytes_max: u64) -> Vec<Vec<Wanted>> {
-        let bound = |bytes_max, point_bytes| Bound { bytes_max, point_bytes };
+    fn wanted(&self, filter_bytes_max: u64, measured: &MeasuredUse) -> Vec<Vec<Wanted>> {
         let bounds: Vec<_> = self
             .keyspaces
             .iter()
-            .map(|it| bound(it.policy.memory_bytes_max.unwrap_or(u64::MAX), it.point_bytes()))
+            .map(|it| Bound {
+                bytes_max: it.policy.memory_bytes_max.unwrap_or(u64::MAX),
+                point_bytes: it.point_bytes(),
+                lookups: measured.lookups(it.id),
+            })
             .collect();
-        let point_bytes = bounds.iter().map(|bound| bound.point_bytes).sum();
+        let store = Bound {
+            bytes_max: filter_bytes_max,
+            point_bytes: bounds.iter().map(|bound| bound.point_bytes).sum(),
+            lookups: bounds.iter().map(|bound| bound.lookups).sum(),
+        };
         let mut candidates = Vec::new();
         for (keyspace, tables) in self.keyspaces.iter().enumerate() {
-            for live in tables.tables() {
-                let filters = live.scan_filters();
-                for bytes in [filters.prefix_bytes(), filters.range_bytes()] {
-                    candidates.push(Candidate { keyspace, bytes });
+            for (_, tables) in &tables.runs {
+                let keys: u64 = tables.iter().map(|live| live.meta.entries).sum();
+                for live in tables {
+                    let share = live.meta.entries as f64 / keys.max(1) as f64;
+                    candidates.extend(scan_candidates(keyspace, live, share, measured));
                 }
             }
         }
-        let chosen = choose(&candidates, bound(filter_bytes_max, point_bytes), &bounds);
+        let chosen = choose(&candidates, store, &bounds);
         let mut pairs =
             chosen.as_chunks().0.iter().map(|&[prefix, range]| Wanted { prefix, range });
         let mut of_tables =
@@ -185,6 +202,23 @@ impl FilterTables {
         }
         targets
     }
+}
+
+/// The prefix filter and the range filter of a table that has this share of the keys of its run.
+fn scan_candidates(
+    keyspace: usize,
+    live: &LiveTable,
+    share: f64,
+    measured: &MeasuredUse,
+) -> [Candidate; 2] {
+    let (filters, scans) = (live.scan_filters(), measured.scans_of(live.meta.id));
+    let candidate =
+        |bytes, scans, is_resident| Candidate { keyspace, bytes, share, scans, is_resident };
+    let (has_prefix, has_range) = (filters.has_prefix(), filters.range.resident_range().is_some());
+    [
+        candidate(filters.prefix_bytes(), scans.prefix, has_prefix),
+        candidate(filters.range_bytes(), scans.range, has_range),
+    ]
 }
 
 /// Bytes of the filters that scans ask and that are wanted.

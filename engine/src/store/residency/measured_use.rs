@@ -1,17 +1,27 @@
-//! How often lookups come to each table: the samples of all threads, added up and slowly forgotten.
+//! How often lookups come to each table and scans to each filter: the samples of all threads, added up and
+//! slowly forgotten.
 
 use std::collections::BTreeMap;
 
 use crate::{filter_plan::TableUse, stats::Sampled};
 
-/// At so many lookups in the sample of a store all counts are halved: what is older than some millions
-/// of lookups hardly counts.
+/// At so many lookups, or as many questions of scans to filters, in the sample of a store all counts are
+/// halved: what is older than some millions of lookups hardly counts.
 const LOOKUPS_MAX: f64 = 32_768.0;
 
-/// How often lookups come to each table, in lookups of the sample.
+/// How often lookups come to each table, in lookups of the sample, and scans to each filter.
 #[derive(Debug, Default)]
 pub(super) struct MeasuredUse {
     keyspaces: BTreeMap<u64, KeyspaceUse>,
+    /// Scans that a filter could help, by the id of the table.
+    scans: BTreeMap<u64, ScanUse>,
+}
+
+/// How many scans of the sample each filter of a table could help.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct ScanUse {
+    pub(super) prefix: f64,
+    pub(super) range: f64,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +36,15 @@ impl MeasuredUse {
     pub(super) fn add(&mut self, sample: &BTreeMap<Sampled, u64>, keyspaces: &[(u64, Vec<u64>)]) {
         let count = |what| sample.get(&what).copied().unwrap_or(0) as f64;
         let mut before = std::mem::take(&mut self.keyspaces);
+        let scans = std::mem::take(&mut self.scans);
+        for &id in keyspaces.iter().flat_map(|(_, tables)| tables) {
+            let ScanUse { prefix, range } = scans.get(&id).copied().unwrap_or_default();
+            let prefix = prefix + count(Sampled::PrefixFilter(id));
+            let range = range + count(Sampled::RangeFilter(id));
+            if prefix + range > 0.0 {
+                self.scans.insert(id, ScanUse { prefix, range });
+            }
+        }
         for (keyspace, tables) in keyspaces {
             let mut of_keyspace = before.remove(keyspace).unwrap_or_default();
             let lookups = count(Sampled::Keyspace(*keyspace));
@@ -43,12 +62,17 @@ impl MeasuredUse {
                 .collect();
             self.keyspaces.insert(*keyspace, of_keyspace);
         }
-        if self.keyspaces.values().map(|keyspace| keyspace.lookups).sum::<f64>() >= LOOKUPS_MAX {
+        let lookups: f64 = self.keyspaces.values().map(|keyspace| keyspace.lookups).sum();
+        let questions: f64 = self.scans.values().map(|scans| scans.prefix + scans.range).sum();
+        if lookups.max(questions) >= LOOKUPS_MAX {
             self.halve();
         }
     }
 
     fn halve(&mut self) {
+        for ScanUse { prefix, range } in self.scans.values_mut() {
+            (*prefix, *range) = (*prefix / 2.0, *range / 2.0);
+        }
         for keyspace in self.keyspaces.values_mut() {
             keyspace.lookups /= 2.0;
             for table in keyspace.tables.values_mut() {
@@ -60,6 +84,11 @@ impl MeasuredUse {
     /// Lookups that came to the tables of a keyspace.
     pub(super) fn lookups(&self, keyspace: u64) -> f64 {
         self.keyspaces.get(&keyspace).map_or(0.0, |keyspace| keyspace.lookups)
+    }
+
+    /// Scans that the filters of a table could help.
+    pub(super) fn scans_of(&self, table: u64) -> ScanUse {
+        self.scans.get(&table).copied().unwrap_or_default()
     }
 
     /// Lookups that had a table of `keyspace` for a candidate.
@@ -94,5 +123,22 @@ mod tests {
         assert_eq!(see(&measured, 5), (halves, 0.0, 0.0), "a table that is gone is forgotten");
         measured.add(&BTreeMap::new(), &[]);
         assert_eq!(measured.lookups(1), 0.0, "so is a keyspace");
+    }
+
+    #[test]
+    fn scans_are_counted_filter_by_filter() {
+        let mut measured = MeasuredUse::default();
+        let sample = |prefix, range| {
+            BTreeMap::from([(Sampled::PrefixFilter(5), prefix), (Sampled::RangeFilter(5), range)])
+        };
+        measured.add(&sample(3, 4), &[(1, vec![5, 6])]);
+        measured.add(&sample(1, 0), &[(1, vec![5, 6])]);
+        assert_eq!(measured.scans_of(5), ScanUse { prefix: 4.0, range: 4.0 });
+        assert_eq!(measured.scans_of(6), ScanUse::default());
+        measured.add(&sample(LOOKUPS_MAX as u64, 0), &[(1, vec![5])]);
+        let prefix = (4.0 + LOOKUPS_MAX) / 2.0;
+        assert_eq!(measured.scans_of(5), ScanUse { prefix, range: 2.0 });
+        measured.add(&BTreeMap::new(), &[(1, vec![6])]);
+        assert_eq!(measured.scans_of(5), ScanUse::default(), "a table that is gone is forgotten");
     }
 }

@@ -39,14 +39,21 @@ use crate::{
     sync::{
         Mutex,
         atomic::{
-            AtomicBool, AtomicU64,
+            AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Relaxed, SeqCst},
         },
     },
 };
 
-/// How often a plan is made anew for filters that are not all whole, because their use may have changed.
+/// How often a plan is made anew where memory is short, because the use of the tables may have changed.
 pub(crate) const REPLAN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long to wait before the first look for room that a lookup holds; twice as long before each next one,
+/// up to [`REPLAN_INTERVAL`].
+const STUCK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// After so many looks the interval is the longest.
+const STUCK_LOOKS_MAX: u32 = 10;
 
 /// Bytes of filters that the background job reads at a time, before other work has its turn.
 const LOAD_BYTES_MAX: u64 = 64 << 20;
@@ -60,8 +67,12 @@ pub(crate) struct Residency {
     bytes_max: AtomicU64,
     /// There is room, or use has changed: the background job is to look.
     is_due: AtomicBool,
-    /// Not all filters are whole.
-    is_partial: AtomicBool,
+    /// The last plan left filters less than they could use: with other use it would be another one.
+    is_short: AtomicBool,
+    /// How often in turn something was left undone because lookups held what was to give way.
+    stuck_looks: AtomicU32,
+    /// [`Counters::questions`](crate::stats::Counters::questions) at the last plan.
+    questions_planned: AtomicU64,
     /// False positives per lookup that the last plan predicts, as the bits of a floating-point number.
     predicted_bits: AtomicU64,
     /// When the last plan was made, by the clock of the options, in milliseconds.
@@ -69,14 +80,17 @@ pub(crate) struct Residency {
 }
 
 impl Residency {
-    pub(crate) fn new(bytes_max: u64) -> Self {
+    /// For a store that was opened with a plan which predicts so many false positives per lookup.
+    pub(crate) fn new(bytes_max: u64, false_positives: f64) -> Self {
         Self {
             change: Mutex::default(),
             bytes_max: AtomicU64::new(bytes_max),
             // What did not fit at the opening.
             is_due: AtomicBool::new(true),
-            is_partial: AtomicBool::new(false),
-            predicted_bits: AtomicU64::new(0),
+            is_short: AtomicBool::new(false),
+            stuck_looks: AtomicU32::new(0),
+            questions_planned: AtomicU64::new(0),
+            predicted_bits: AtomicU64::new(false_positives.to_bits()),
             planned_at_ms: AtomicU64::new(0),
         }
     }
@@ -88,7 +102,19 @@ impl Residency {
 
     /// How long the background job may wait for the next look; `None` for as long as nothing happens.
     pub(crate) fn wait_max(&self) -> Option<Duration> {
-        self.is_partial.load(Relaxed).then_some(REPLAN_INTERVAL)
+        match self.stuck_looks.load(Relaxed) {
+            0 => self.is_short.load(Relaxed).then_some(REPLAN_INTERVAL),
+            looks => {
+                let longer = STUCK_INTERVAL.saturating_mul(1 << (looks - 1).min(STUCK_LOOKS_MAX));
+                Some(longer.min(REPLAN_INTERVAL))
+            }
+        }
+    }
+
+    /// Notes whether something was left undone for want of room that the plan has.
+    fn note_stuck(&self, is_stuck: bool) {
+        let looks = self.stuck_looks.load(Relaxed);
+        self.stuck_looks.store(if is_stuck { looks.saturating_add(1) } else { 0 }, Relaxed);
     }
 }
 
@@ -99,9 +125,14 @@ impl Store {
         if residency.is_due.load(SeqCst) {
             return true;
         }
+        let Some(wait_max) = residency.wait_max() else { return false };
         let planned_at = Duration::from_millis(residency.planned_at_ms.load(Relaxed));
-        residency.is_partial.load(Relaxed)
-            && self.options.clock.now().saturating_sub(planned_at) >= REPLAN_INTERVAL
+        let is_stuck = residency.stuck_looks.load(Relaxed) > 0;
+        // Without a question nobody has, the use is what it was.
+        let has_changed =
+            || self.tables.counters.questions() != residency.questions_planned.load(Relaxed);
+        self.options.clock.now().saturating_sub(planned_at) >= wait_max
+            && (is_stuck || has_changed())
     }
 
     /// All tables at present.
@@ -121,7 +152,11 @@ impl Store {
         measured.add(&self.tables.counters.take_sample(), &tables.ids());
         let now_ms = self.options.clock.now().as_millis();
         self.residency.planned_at_ms.store(u64::try_from(now_ms).unwrap_or(u64::MAX), Relaxed);
+        let questions = self.tables.counters.questions();
+        self.residency.questions_planned.store(questions, Relaxed);
         let (plan, targets) = tables.plan(bytes_max, measured);
+        let is_short = plan.is_short || targets.iter().any(Target::lacks_scan_filters);
+        self.residency.is_short.store(is_short, Relaxed);
         self.residency.predicted_bits.store(plan.false_positives.to_bits(), Relaxed);
         targets
     }
@@ -130,14 +165,6 @@ impl Store {
     fn filter_bytes_goal(&self) -> u64 {
         let limit = self.tables.memory.limit(MemoryUse::Filters);
         self.residency.bytes_max.load(SeqCst).min(limit)
-    }
-
-    /// Notes whether all filters of `tables` are whole.
-    fn note_partial(&self, tables: &FilterTables) {
-        let mut filters = tables.keyspaces.iter().flat_map(KeyspaceTables::tables);
-        let is_partial =
-            filters.any(|live| !(live.filters().is_whole() && live.scan_filters().is_whole()));
-        self.residency.is_partial.store(is_partial, Relaxed);
     }
 
     /// Tells of filters that could not be read.

@@ -1,44 +1,81 @@
 //! Which prefix and range filters are in memory under a budget. Pure.
 //!
-//! A scan asks one or two tables of each run, however large they are. So the filter of a small table saves
-//! as many reads as that of a large one and takes fewer bytes: the largest give way first. Point filters
-//! can shrink, and these cannot: together they get what point filters do not want, half of the budget in
-//! any case, and no more.
+//! A filter is worth as many reads as scans ask it, by what was measured; until enough was, the scans of a
+//! run ask each of its tables as often as its keys let expect. Those that are asked most for their bytes come
+//! first. Point filters can shrink, and these cannot: together they get what point filters do not want, and
+//! up to half of the bound in any case; less where lookups ask point filters more often than scans ask these.
+
+/// A filter counts as if scans had asked it so often as its keys let expect, besides what was measured; so
+/// do scans beside lookups.
+const SCANS_ASSUMED: f64 = 64.0;
+
+/// A filter in memory makes way only for one that is asked so many times as often for its bytes: reading one
+/// costs something, and samples swing.
+const RESIDENT_FACTOR: f64 = 1.5;
 
 /// A filter that scans ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Candidate {
     /// Index of the keyspace.
     pub(super) keyspace: usize,
-    /// What it takes in memory.
+    /// What it takes in memory; 0 if there is none.
     pub(super) bytes: u64,
+    /// The share of the keys of its run that its table has, from 0 to 1.
+    pub(super) share: f64,
+    /// Scans of the sample that it could help.
+    pub(super) scans: f64,
+    pub(super) is_resident: bool,
 }
 
 /// A bound on filters, of the store or of a keyspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Bound {
     /// For all filters.
     pub(super) bytes_max: u64,
     /// All point filters, if they were whole.
     pub(super) point_bytes: u64,
+    /// Lookups of the sample.
+    pub(super) lookups: f64,
 }
 
 impl Bound {
-    /// What filters that scans ask may take.
-    fn scan_bytes_max(self) -> u64 {
-        self.bytes_max.saturating_sub(self.point_bytes).max(self.bytes_max / 2)
+    /// What filters that scans ask may take, if they were asked `scans` times.
+    fn scan_bytes_max(self, scans: f64) -> u64 {
+        let left = self.bytes_max.saturating_sub(self.point_bytes);
+        let (scans, lookups) = (scans + SCANS_ASSUMED, self.lookups + SCANS_ASSUMED);
+        // Asked as often as the others, or more: a half.
+        let half = self.bytes_max / 2;
+        left.max((half as f64 * (2.0 * scans / (scans + lookups)).min(1.0)) as u64)
     }
 }
 
-/// Whether each of the candidates is to be in memory. Candidates of the same size go by their order.
+impl Candidate {
+    /// How often it is asked for its bytes.
+    fn density(&self) -> f64 {
+        let factor = if self.is_resident { RESIDENT_FACTOR } else { 1.0 };
+        (self.scans + SCANS_ASSUMED * self.share) * factor / self.bytes.max(1) as f64
+    }
+}
+
+/// Whether each of the candidates is to be in memory. Of those that are asked equally often for their bytes
+/// the smaller come first, and then those that are named first.
 pub(super) fn choose(candidates: &[Candidate], store: Bound, keyspaces: &[Bound]) -> Vec<bool> {
-    let mut left = store.scan_bytes_max();
-    let mut left_of: Vec<_> = keyspaces.iter().map(|bound| bound.scan_bytes_max()).collect();
+    let mut scans = vec![0.0; keyspaces.len()];
+    for candidate in candidates {
+        scans[candidate.keyspace] += candidate.scans;
+    }
+    let mut left = store.scan_bytes_max(scans.iter().sum());
+    let of_keyspaces = keyspaces.iter().zip(&scans);
+    let mut left_of: Vec<_> =
+        of_keyspaces.map(|(bound, &scans)| bound.scan_bytes_max(scans)).collect();
     let mut order: Vec<_> = (0..candidates.len()).collect();
-    order.sort_by_key(|&at| candidates[at].bytes);
+    order.sort_by(|&a, &b| {
+        let (a, b) = (&candidates[a], &candidates[b]);
+        b.density().total_cmp(&a.density()).then(a.bytes.cmp(&b.bytes))
+    });
     let mut chosen = vec![false; candidates.len()];
     for at in order {
-        let Candidate { keyspace, bytes } = candidates[at];
+        let Candidate { keyspace, bytes, .. } = candidates[at];
         if bytes <= left.min(left_of[keyspace]) {
             left -= bytes;
             left_of[keyspace] -= bytes;
@@ -52,11 +89,26 @@ pub(super) fn choose(candidates: &[Candidate], store: Bound, keyspaces: &[Bound]
 mod tests {
     use super::*;
 
+    const ALL: u64 = u64::MAX;
+
+    fn bound((bytes_max, point_bytes): (u64, u64)) -> Bound {
+        Bound { bytes_max, point_bytes, lookups: 0.0 }
+    }
+
+    /// Runs of one table each, of these sizes, in two keyspaces in turn.
+    fn runs(sizes: [u64; 4]) -> [Candidate; 4] {
+        let (scans, share) = (0.0, 1.0);
+        std::array::from_fn(|at| Candidate {
+            keyspace: at % 2,
+            bytes: sizes[at],
+            share,
+            scans,
+            is_resident: false,
+        })
+    }
+
     #[test]
-    fn the_largest_give_way_first() {
-        const ALL: u64 = u64::MAX;
-        // Sizes in two keyspaces, in turn.
-        let sizes = [40, 10, 30, 20];
+    fn large_runs_give_way_first_if_nothing_is_measured() {
         type Case = (&'static str, (u64, u64), [(u64, u64); 2], [bool; 4]);
         let cases: [Case; 8] = [
             ("no bound", (ALL, 1_000), [(ALL, 500); 2], [true; 4]),
@@ -73,14 +125,42 @@ mod tests {
             ),
             ("both bounds", (80, 100), [(ALL, 0), (20, 0)], [false, true, true, false]),
         ];
-        let bound = |(bytes_max, point_bytes)| Bound { bytes_max, point_bytes };
         for (name, store, keyspaces, want) in cases {
-            let candidates: Vec<_> = (0..)
-                .zip(sizes)
-                .map(|(at, bytes): (usize, _)| Candidate { keyspace: at % 2, bytes })
-                .collect();
-            let found = choose(&candidates, bound(store), &keyspaces.map(bound));
+            let found = choose(&runs([40, 10, 30, 20]), bound(store), &keyspaces.map(bound));
             assert_eq!(found, want, "{name}");
         }
+    }
+
+    #[test]
+    fn those_that_scans_ask_stay() {
+        // Room for the largest, or for the three others.
+        let store = bound((120, 900));
+        let none = [bound((ALL, 0)); 2];
+        let mut all = runs([40, 10, 30, 20]);
+        all[0].scans = 4_000.0;
+        assert_eq!(choose(&all, store, &none), [true, true, false, false], "it is asked most");
+        all[0].scans = 60.0;
+        assert_eq!(choose(&all, store, &none), [false, true, true, true], "a little more often");
+        all[0].is_resident = true;
+        assert_eq!(choose(&all, store, &none), [true, true, false, false], "it is there already");
+        // A hundredth of a run is asked a hundredth of the times, and has as many bytes of the run's.
+        let mut parts = runs([10, 10, 10, 10]);
+        parts[2].share = 0.01;
+        let found = choose(&parts, bound((60, 900)), &none);
+        assert_eq!(found, [true, true, false, true], "tables of large runs give way");
+    }
+
+    #[test]
+    fn lookups_take_from_scans_what_they_use_more() {
+        let bytes = |lookups, scans| {
+            Bound { bytes_max: 1_000, point_bytes: 5_000, lookups }.scan_bytes_max(scans)
+        };
+        assert_eq!(bytes(0.0, 0.0), 500, "nothing is known");
+        assert_eq!(bytes(0.0, 1e6), 500, "points have their half");
+        assert_eq!(bytes(10_000.0, 10_000.0), 500);
+        assert_eq!(bytes(1e6, 0.0), 0, "no scans at all");
+        assert!((120..130).contains(&bytes(7_000.0, 1_000.0)), "{}", bytes(7_000.0, 1_000.0));
+        let idle = Bound { bytes_max: 1_000, point_bytes: 700, lookups: 1e6 };
+        assert_eq!(idle.scan_bytes_max(0.0), 300, "what points do not want");
     }
 }

@@ -18,24 +18,25 @@ use crate::{
 };
 
 /// Loads the filters of a store that is being opened, as far as its budget allows. Each keyspace is given
-/// with its id, name, policy and tables.
+/// with its id, name, policy and tables. Returns the false positives per lookup that the plan predicts.
 pub(crate) fn load_filters<'a>(
     store: &TableStore,
     listener: Option<&dyn EventListener>,
     keyspaces: impl IntoIterator<Item = (u64, &'a str, FilterPolicy, &'a [(u8, u64, Arc<LiveTable>)])>,
-) {
+) -> f64 {
     let keyspaces = keyspaces.into_iter().map(|(id, name, policy, tables)| {
         let tables = tables.iter().map(|(level, run, live)| (*level, *run, live));
         KeyspaceTables::new(id, name, policy, tables)
     });
     let tables = FilterTables { keyspaces: keyspaces.collect() };
     let bytes_max = store.memory.limit(MemoryUse::Filters);
-    let (_, targets) = tables.plan(bytes_max, &MeasuredUse::default());
+    let (plan, targets) = tables.plan(bytes_max, &MeasuredUse::default());
     let mut changes = Changes::new(&tables, &store.memory, bytes_max, Patience::Short);
     changes.load(&targets, u64::MAX);
     if let Some(listener) = listener {
         tell_unreadable(listener, &tables, changes.unreadable);
     }
+    plan.false_positives
 }
 
 impl Store {
@@ -64,7 +65,6 @@ impl Store {
         changes.give_up(&targets);
         changes.load(targets.iter().filter(is_new), u64::MAX);
         let fits = !changes.is_stuck;
-        self.note_partial(&tables);
         self.tell_unreadable(&tables, changes.unreadable);
         fits
     }
