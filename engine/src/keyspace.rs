@@ -5,9 +5,10 @@ use std::{fmt, ops::RangeBounds, sync::Arc};
 use bytes::Bytes;
 use sievedb_filter::hash::key_hash;
 use sievedb_format::SequenceNumber;
+use sievedb_sstable::CacheUse;
 
 use crate::{
-    Explanation, FilterPolicy, PrefixExtractor, Range, Result,
+    Explanation, FilterPolicy, PrefixExtractor, Range, ReadOptions, Result,
     batch::WriteEncoder,
     commit::{Always, Placed, Validate, Verdict},
     iter::bounds::KeyBounds,
@@ -16,6 +17,7 @@ use crate::{
     read::many::ManyReader,
     read::tree::Tree,
     read::view::{KeptView, ReadView},
+    read::witness::Taker,
     store::open_store::OpenStore,
 };
 
@@ -30,11 +32,12 @@ use crate::{
 pub struct Keyspace {
     open: Arc<OpenStore>,
     tree: Arc<Tree>,
+    read_options: ReadOptions,
 }
 
 impl Keyspace {
     pub(crate) fn new(open: Arc<OpenStore>, tree: Arc<Tree>) -> Self {
-        Self { open, tree }
+        Self { open, tree, read_options: ReadOptions::new() }
     }
 
     pub(crate) fn open_store(&self) -> &Arc<OpenStore> {
@@ -43,6 +46,16 @@ impl Keyspace {
 
     pub(crate) fn tree(&self) -> &Arc<Tree> {
         &self.tree
+    }
+
+    /// The same keyspace, whose reads are done so. Snapshots taken of it, and iterators, read so, too.
+    #[must_use]
+    pub fn with_read_options(&self, options: ReadOptions) -> Self {
+        Self { read_options: options, ..self.clone() }
+    }
+
+    pub(crate) fn cache_use(&self) -> CacheUse {
+        self.read_options.cache_use()
     }
 
     /// The name it was created with.
@@ -118,6 +131,62 @@ impl Keyspace {
     /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         self.find(key.as_ref())
+    }
+
+    /// What `take` makes of the value of `key`, if it has one. The value is lent where it lies: not even
+    /// its reference count is written, so that threads that read the same keys do not wait for each
+    /// other. As [`get`](Self::get) otherwise.
+    ///
+    /// `take` should be short: while it runs its block, or memtable, stays in memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// db.insert("anna", "7")?;
+    /// assert_eq!(db.get_with("anna", |value| value.len())?, Some(1));
+    /// assert_eq!(db.get_with("bert", |value| value.len())?, None);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let view = self.tree.view();
+        self.tree.check()?;
+        // After the view, as in `find_in`.
+        let sequence = self.open.store().publish.visible();
+        self.find_with(&view, sequence, key.as_ref(), take)
+    }
+
+    /// What `take` makes of what `key` has in `view` at `sequence`.
+    pub(crate) fn find_with<T>(
+        &self,
+        view: &ReadView,
+        sequence: SequenceNumber,
+        key: &[u8],
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let store = self.open.store();
+        let counters = store.tables.counters.local();
+        let lookup = self.lookup(key, key_hash(key, store.hash_seed), sequence);
+        if view.has_range_tombstones() {
+            return Ok(lookup.find::<Bytes>(view, counters)?.map(|value| take(&value)));
+        }
+        Ok(lookup.find_before(view, counters, &mut Taker::new(take))?.flatten())
+    }
+
+    pub(crate) fn lookup<'k>(
+        &self,
+        key: &'k [u8],
+        hash: u64,
+        sequence: SequenceNumber,
+    ) -> Lookup<'k> {
+        Lookup { key, hash, sequence, cache_use: self.cache_use() }
     }
 
     /// Whether `key` has a value. An absent key costs no read, but for false positives of filters and for
@@ -207,7 +276,7 @@ impl Keyspace {
         key: &[u8],
     ) -> Result<Explanation> {
         let hash = key_hash(key, self.open.store().hash_seed);
-        Lookup { key, hash, sequence }.explain(self.name(), view)
+        self.lookup(key, hash, sequence).explain(self.name(), view)
     }
 
     fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {
@@ -226,7 +295,7 @@ impl Keyspace {
         self.tree.check()?;
         // After the view: it then holds every version that a reader at this number may see.
         let sequence = store.publish.visible();
-        Lookup { key, hash, sequence }.find(view, store.tables.counters.local())
+        self.lookup(key, hash, sequence).find(view, store.tables.counters.local())
     }
 
     /// As [`find_hashed`](Self::find_hashed), for a key that the tables of `version` do not have.
@@ -238,7 +307,7 @@ impl Keyspace {
         }
         self.tree.check()?;
         let sequence = store.publish.visible();
-        Ok(Lookup { key, hash, sequence }.find_in_memtables(&view, store.tables.counters.local()))
+        Ok(self.lookup(key, hash, sequence).find_in_memtables(&view, store.tables.counters.local()))
     }
 
     fn find_many<K: AsRef<[u8]>, A: Answer, T>(
@@ -263,7 +332,14 @@ impl Keyspace {
     ) -> Result<Vec<T>> {
         let store = self.open.store();
         let (hash_seed, counters) = (store.hash_seed, store.tables.counters.local());
-        let reader = ManyReader { tree: &self.tree, view, sequence, hash_seed, counters };
+        let reader = ManyReader {
+            tree: &self.tree,
+            view,
+            sequence,
+            cache_use: self.cache_use(),
+            hash_seed,
+            counters,
+        };
         let mut results = Vec::with_capacity(keys.size_hint().0);
         reader.find_each(keys, |found| results.push(result(found)))?;
         Ok(results)
@@ -280,7 +356,7 @@ impl Keyspace {
         let sequence = store.publish.visible();
         let hash = key_hash(key, store.hash_seed);
         !self.tree.is_dropped()
-            && Lookup { key, hash, sequence }.may_contain(&view, store.tables.counters.local())
+            && self.lookup(key, hash, sequence).may_contain(&view, store.tables.counters.local())
     }
 
     /// All keys with their values, ascending; from the back, descending. As they are now: later

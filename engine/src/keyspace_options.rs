@@ -10,11 +10,12 @@
 //! | 3      | size of the base level, in bytes                   |
 //! | 4      | thousandths of a filter bit per key                |
 //! | 5      | block size, in bytes                               |
-//! | 6      | compression: 0 none, 1 LZ4                         |
+//! | 6      | compression, by [`Compression::number`]            |
 //! | 7      | version of the key hash                            |
 //! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
 //! | 12     | most memory for filters, in bytes; missing for no bound |
 //! | 13     | thousandths of a range filter bit per key          |
+//! | 15     | compression of the last level, likewise; missing if it is that of all |
 //! | 14     | length of the name of the prefix extractor, which follows (UTF-8) |
 //!
 //! A field that this release does not know is refused: it may change how data is read.
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use sievedb_filter::hash::HASH_VERSION;
 use sievedb_format::{Corruption, Decoder, Encode};
 pub use sievedb_sstable::Compression;
-use sievedb_sstable::{PrefixExtractor, PrefixFunction, TableOptions};
+use sievedb_sstable::{COMPRESSION_ALLOWED, PrefixExtractor, PrefixFunction, TableOptions};
 
 use crate::{
     Error, Result,
@@ -53,6 +54,7 @@ pub struct KeyspaceOptions {
     pub(crate) filter_policy: FilterPolicy,
     pub(crate) block_bytes: usize,
     pub(crate) compression: Compression,
+    pub(crate) bottommost_compression: Option<Compression>,
     pub(crate) prefix_extractor: NamedExtractor,
     pub(crate) range_filter_bits_per_key: f64,
 }
@@ -66,6 +68,7 @@ impl Default for KeyspaceOptions {
             filter_policy: FilterPolicy::default(),
             block_bytes: DEFAULT_BLOCK_BYTES,
             compression: Compression::default(),
+            bottommost_compression: None,
             prefix_extractor: NamedExtractor::None,
             range_filter_bits_per_key: 0.0,
         }
@@ -85,6 +88,7 @@ mod field {
     pub(super) const FILTER_MEMORY_BYTES_MAX: u64 = 12;
     pub(super) const RANGE_FILTER_MILLIBITS_PER_KEY: u64 = 13;
     pub(super) const PREFIX_EXTRACTOR: u64 = 14;
+    pub(super) const BOTTOMMOST_COMPRESSION: u64 = 15;
 }
 
 impl KeyspaceOptions {
@@ -147,6 +151,16 @@ impl KeyspaceOptions {
         self
     }
 
+    /// How data blocks are compressed in tables that a compaction writes into the last level, which holds
+    /// most of the data and is written least often: [`Compression::ZSTD`] suits data that is seldom read,
+    /// in builds with the feature `zstd`. By default as elsewhere.
+    ///
+    /// Affects new tables only; a table that is moved there as a whole stays as it is.
+    pub fn bottommost_compression(mut self, compression: Compression) -> Self {
+        self.bottommost_compression = Some(compression);
+        self
+    }
+
     /// Gives tables a filter over the prefixes of their keys too, so that
     /// [`prefix`](crate::Keyspace::prefix), and [`range`](crate::Keyspace::range) within one prefix,
     /// pass over tables that have nothing for them; by default there is none.
@@ -194,6 +208,11 @@ impl KeyspaceOptions {
         if self.base_level_bytes < 4 << 10 {
             return invalid("base_level_bytes", "at least 4 KiB");
         }
+        for compression in [Some(self.compression), self.bottommost_compression] {
+            if compression.is_some_and(|compression| !compression.is_valid()) {
+                return invalid("compression", COMPRESSION_ALLOWED);
+            }
+        }
         // Stored in thousandths.
         let bits = self.filter_policy.bits_per_key;
         if bits != 0.0 && !(0.001..=40.0).contains(&bits) {
@@ -212,6 +231,11 @@ impl KeyspaceOptions {
             return invalid("range_filter_bits_per_key", "0, or from 4 to 40");
         }
         Ok(())
+    }
+
+    /// These options for the tables of the last level.
+    pub(crate) fn of_last_level(self) -> Self {
+        Self { compression: self.bottommost_compression.unwrap_or(self.compression), ..self }
     }
 
     pub(crate) fn table_options(&self, filter: FilterChoice) -> TableOptions {
@@ -239,14 +263,16 @@ impl KeyspaceOptions {
             (field::BASE_LEVEL_BYTES, self.base_level_bytes),
             (field::FILTER_MILLIBITS_PER_KEY, (policy.bits_per_key * 1000.0).round() as u64),
             (field::BLOCK_BYTES, self.block_bytes as u64),
-            (field::COMPRESSION, u64::from(self.compression == Compression::Lz4)),
+            (field::COMPRESSION, self.compression.number()),
             (field::KEY_HASH_VERSION, HASH_VERSION.into()),
             (field::FILTER_POLICY_KIND, policy.kind.number()),
             (field::RANGE_FILTER_MILLIBITS_PER_KEY, range_millibits),
         ];
         let bound = policy.memory_bytes_max.map(|bytes| (field::FILTER_MEMORY_BYTES_MAX, bytes));
         let mut bytes = Vec::new();
-        for (number, value) in fields.into_iter().chain(bound) {
+        let bottommost = self.bottommost_compression;
+        let bottommost = bottommost.map(|it| (field::BOTTOMMOST_COMPRESSION, it.number()));
+        for (number, value) in fields.into_iter().chain(bound).chain(bottommost) {
             bytes.put_varint(number);
             bytes.put_varint(value);
         }
@@ -278,11 +304,10 @@ impl KeyspaceOptions {
                 }
                 field::BLOCK_BYTES => options.block_bytes = size?,
                 field::COMPRESSION => {
-                    options.compression = match value {
-                        0 => Compression::None,
-                        1 => Compression::Lz4,
-                        _ => return Err(out_of_range),
-                    };
+                    options.compression = Compression::from_number(value)?;
+                }
+                field::BOTTOMMOST_COMPRESSION => {
+                    options.bottommost_compression = Some(Compression::from_number(value)?);
                 }
                 field::FILTER_MEMORY_BYTES_MAX => {
                     options.filter_policy.memory_bytes_max = Some(value);
@@ -327,6 +352,7 @@ mod tests {
             .filter_policy(FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(7.25))
             .block_bytes(16 << 10)
             .compression(Compression::None)
+            .bottommost_compression(Compression::Lz4)
             .prefix_extractor(PrefixExtractor::Separator(b'/'))
             .range_filter_bits_per_key(12.5);
         assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options.clone()));

@@ -4,6 +4,7 @@ use std::{fmt, iter::FusedIterator, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
+use sievedb_sstable::CacheUse;
 
 use crate::{
     Error, Keyspace, Result,
@@ -24,6 +25,7 @@ use crate::{
 struct ViewSource {
     view: KeptView,
     tree: Arc<Tree>,
+    cache_use: CacheUse,
     folder: Arc<Path>,
     /// After the view: tables that become obsolete while it is held are unlinked before the store
     /// is closed.
@@ -41,7 +43,8 @@ impl CursorSource for ViewSource {
         let counters = store.tables.counters.local();
         let question = ScanQuestion::new(&extractor, bounds, store.hash_seed, counters);
         let runs = self.view.version.runs().iter();
-        let runs = runs.filter_map(|run| Source::run(run, bounds, question, counters));
+        let runs =
+            runs.filter_map(|run| Source::run(run, bounds, question, self.cache_use, counters));
         MergeCursor::new(memtables.chain(runs).collect())
     }
 
@@ -84,7 +87,8 @@ impl Range {
         }
         let open = Arc::clone(keyspace.open_store());
         let folder = open.store().tables.folder.as_path().into();
-        let source = ViewSource { view, tree: Arc::clone(keyspace.tree()), folder, open };
+        let (tree, cache_use) = (Arc::clone(keyspace.tree()), keyspace.cache_use());
+        let source = ViewSource { view, tree, cache_use, folder, open };
         Self(State::Open(Box::new(range::Range::new(source, sequence, bounds))))
     }
 

@@ -11,8 +11,8 @@ use sievedb_filter::hash::key_hash;
 use sievedb_format::SequenceNumber;
 
 use crate::{
-    Error, Explanation, Keyspace, Range, Result, iter::bounds::KeyBounds, read::answer::Answer,
-    read::lookup::Lookup, store::open_store::OpenStore,
+    Error, Explanation, Keyspace, Range, ReadOptions, Result, iter::bounds::KeyBounds,
+    read::answer::Answer, store::open_store::OpenStore,
 };
 
 /// A store as it was at one moment, all keyspaces alike.
@@ -81,6 +81,13 @@ impl Deref for Snapshot {
 }
 
 impl KeyspaceSnapshot {
+    /// The same moment, whose reads are done so. As [`Keyspace::with_read_options`].
+    #[must_use]
+    pub fn with_read_options(&self, options: ReadOptions) -> Self {
+        let keyspace = self.keyspace.with_read_options(options);
+        Self { keyspace, held: Arc::clone(&self.held) }
+    }
+
     /// The value that `key` had.
     ///
     /// # Errors
@@ -88,6 +95,21 @@ impl KeyspaceSnapshot {
     /// As [`Keyspace::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         self.find(key.as_ref())
+    }
+
+    /// What `take` makes of the value that `key` had. As [`Keyspace::get_with`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::get`].
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let view = self.keyspace.tree().view();
+        self.keyspace.tree().check()?;
+        self.keyspace.find_with(&view, self.held.sequence, key.as_ref(), take)
     }
 
     /// Whether `key` had a value.
@@ -140,7 +162,8 @@ impl KeyspaceSnapshot {
         let view = self.keyspace.tree().view();
         // After the view: a dropped keyspace has an empty one.
         self.keyspace.tree().check()?;
-        Lookup { key, hash, sequence: self.held.sequence }
+        self.keyspace
+            .lookup(key, hash, self.held.sequence)
             .find(&view, store.tables.counters.local())
     }
 

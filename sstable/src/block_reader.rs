@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sievedb_format::Corruption;
 
 use crate::{
-    block::{Block, BlockRole, stored::Stored},
+    block::{Block, BlockRole, stored::Stored, zstd::Dictionary},
     error::ReadError,
     handle::BlockHandle,
     source::TableSource,
@@ -21,13 +21,14 @@ pub(crate) struct BlockReader {
     place: Range<u64>,
     /// The longest content of the table; caps what decompression allocates.
     content_bytes_max: u64,
+    dictionary: Option<Dictionary>,
 }
 
 impl BlockReader {
     /// Reads blocks in `place` of `source` that were written with `salt`. Refuses compressed ones
     /// until [`set_content_bytes_max`](Self::set_content_bytes_max) tells their bound.
     pub(crate) fn new(source: Arc<dyn TableSource>, salt: u64, place: Range<u64>) -> Self {
-        Self { source, salt, place, content_bytes_max: 0 }
+        Self { source, salt, place, content_bytes_max: 0, dictionary: None }
     }
 
     /// What the table is read through.
@@ -38,6 +39,16 @@ impl BlockReader {
     /// No content of the table is longer.
     pub(crate) fn set_content_bytes_max(&mut self, bytes: u64) {
         self.content_bytes_max = bytes;
+    }
+
+    /// Some blocks are compressed with it.
+    pub(crate) fn set_dictionary(&mut self, dictionary: Dictionary) {
+        self.dictionary = Some(dictionary);
+    }
+
+    /// Bytes of memory that the dictionary takes.
+    pub(crate) fn dictionary_memory_bytes(&self) -> usize {
+        self.dictionary.as_ref().map_or(0, Dictionary::memory_bytes)
     }
 
     /// Reads a block and checks its checksum.
@@ -70,7 +81,8 @@ impl BlockReader {
     /// As [`read_stored`](Self::read_stored).
     pub(crate) fn read_content(&self, handle: BlockHandle) -> Result<Bytes, ReadError> {
         let stored = self.read_stored(handle)?;
-        stored.content(self.content_bytes_max).map_err(ReadError::corrupt(handle.offset))
+        let content = stored.content(self.content_bytes_max, self.dictionary.as_ref());
+        content.map_err(ReadError::corrupt(handle.offset))
     }
 
     /// Reads a block of entries.

@@ -179,6 +179,13 @@ impl BlockCache {
         self.blocks.get(&(table, offset));
     }
 
+    /// Gives a block up, if it is there.
+    pub(crate) fn remove(&self, table: u64, offset: u64) -> Option<Block> {
+        let (_, block) = self.blocks.remove(&(table, offset))?;
+        block.evict();
+        Some(block)
+    }
+
     /// Keeps a block.
     pub(crate) fn insert(&self, table: u64, offset: u64, block: Block) {
         self.blocks.insert((table, offset), block);

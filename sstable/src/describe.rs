@@ -10,7 +10,7 @@ use sievedb_format::{
 use crate::{
     block::{
         Block, BlockCursor, BlockRole,
-        stored::{TRAILER_BYTES, TYPE_LZ4, TYPE_RAW},
+        stored::{TRAILER_BYTES, TYPE_LZ4, TYPE_RAW, TYPE_ZSTD, TYPE_ZSTD_DICTIONARY},
     },
     block_reader::BlockReader,
     error::ReadError,
@@ -83,6 +83,11 @@ fn describe_parts(
                 }
                 BlockKind::PointFilter | BlockKind::PrefixFilter | BlockKind::RangeFilter => {
                     describe_filter(source, offset, bytes, annotation);
+                }
+                BlockKind::CompressionDictionary => {
+                    let content_bytes = bytes - TRAILER_BYTES as u64;
+                    annotation.field(0..content_bytes, "compression_dictionary", "");
+                    describe_trailer(bytes, TYPE_RAW, annotation);
                 }
                 BlockKind::Properties => {
                     properties.describe(annotation);
@@ -200,6 +205,8 @@ fn describe_trailer(bytes: u64, type_byte: u8, annotation: &mut Annotation) {
     let meaning = match type_byte {
         TYPE_RAW => "raw",
         TYPE_LZ4 => "LZ4",
+        TYPE_ZSTD => "zstd",
+        TYPE_ZSTD_DICTIONARY => "zstd with the dictionary",
         _ => "unknown",
     };
     annotation.field(type_at..type_at + 1, "type", meaning);

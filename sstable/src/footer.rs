@@ -33,7 +33,7 @@
 //! | 4    | prefix filter          | no       | [`sievedb_filter::filter_block`]        |
 //! | 5    | range filter           | no       | [`sievedb_filter::filter_block`]        |
 //! | 6    | range tombstones       | yes      | [`sievedb_format::range_tombstone`]     |
-//! | 7    | compression dictionary |          | reserved                                |
+//! | 7    | compression dictionary | yes      | a zstd dictionary, as zstd trains it    |
 //! | 8    | blob references        |          | reserved                                |
 
 use sievedb_format::{
@@ -69,22 +69,28 @@ pub(crate) enum BlockKind {
     RangeFilter = 5,
     /// The range tombstones.
     RangeTombstones = 6,
+    /// What blocks were compressed with.
+    CompressionDictionary = 7,
 }
 
 impl BlockKind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::DataIndex,
         Self::Properties,
         Self::PointFilter,
         Self::PrefixFilter,
         Self::RangeFilter,
         Self::RangeTombstones,
+        Self::CompressionDictionary,
     ];
 
     /// Whether a reader that passes over such a block would give wrong answers.
     fn is_required(self) -> bool {
         match self {
-            Self::DataIndex | Self::Properties | Self::RangeTombstones => true,
+            Self::DataIndex
+            | Self::Properties
+            | Self::RangeTombstones
+            | Self::CompressionDictionary => true,
             Self::PointFilter | Self::PrefixFilter | Self::RangeFilter => false,
         }
     }
@@ -363,7 +369,7 @@ mod tests {
             bytes[192 + at] = byte;
             sealed(bytes)
         };
-        for kind in [7, 8, 9, 200] {
+        for kind in [8, 9, 200] {
             let found = Footer::read(&with(ENTRY_BYTES, kind)).unwrap();
             assert_eq!(found.blocks, footer().blocks[..1], "optional kind {kind}");
         }
@@ -373,7 +379,7 @@ mod tests {
             bytes[192 + ENTRY_BYTES + 1] = FLAG_REQUIRED;
             sealed(bytes)
         };
-        for kind in [7, 8, 9, 200] {
+        for kind in [8, 9, 200] {
             let want = Unsupported { what: "required block of kind", value: kind.into() };
             assert_eq!(cause(Footer::read(&required(kind))), want);
         }

@@ -1,12 +1,12 @@
 //! Many keys in one table.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use sievedb_format::{InternalKey, SequenceNumber, Trailer};
 
 use crate::{
-    block::{Block, BlockRole, FoundValue},
-    cache::{BlockCounts, CacheUse},
+    block::{BlockInner, BlockRole, FoundValue, HeldBlock},
+    cache::{BlockCounts, BlockRequest, BlockWatch, CacheUse},
     error::ReadError,
     handle::BlockHandle,
     table::Table,
@@ -21,7 +21,7 @@ const TOGETHER: usize = 32;
 struct Wanted {
     handle: BlockHandle,
     /// `None` until it is read.
-    block: Option<Block>,
+    block: Option<HeldBlock>,
 }
 
 impl Table {
@@ -39,10 +39,11 @@ impl Table {
         &self,
         user_keys: &(impl ExactSizeIterator<Item = &'k [u8]> + Clone),
         sequence: SequenceNumber,
+        cache_use: CacheUse,
         counts: &mut BlockCounts,
         mut take: impl FnMut(usize, Trailer, FoundValue<'_>),
     ) -> Result<(), ReadError> {
-        let mut partition: Option<(BlockHandle, Block)> = None;
+        let mut partition = None;
         let mut first = 0;
         while first < user_keys.len() {
             let keys = user_keys.clone().skip(first).take(TOGETHER);
@@ -51,19 +52,18 @@ impl Table {
             let mut used = 0;
             for (key, of_key) in keys.clone().zip(&mut wanted_of) {
                 let target = InternalKey::seek(key, sequence);
-                let Some(handle) = self.data_handle(target, &mut partition, counts)? else {
-                    continue;
-                };
-                let is_last = |wanted: &Wanted| wanted.handle == handle;
+                let found = self.want(target, cache_use, &mut partition, counts)?;
+                let Some(this) = found else { continue };
+                let is_last = |wanted: &Wanted| wanted.handle == this.handle;
                 if !(used > 0 && wanted[used - 1].as_ref().is_some_and(is_last)) {
-                    counts.data_block_requests += 1;
-                    let block = self.cached(handle, BlockRole::Data);
-                    wanted[used] = Some(Wanted { handle, block });
+                    let BlockHandle { offset, bytes } = this.handle;
+                    counts.requested(BlockRequest { offset, bytes, is_index: false });
+                    wanted[used] = Some(this);
                     used += 1;
                 }
                 *of_key = Some(used - 1);
             }
-            self.read_wanted(&mut wanted[..used], counts)?;
+            self.read_wanted(&mut wanted[..used], cache_use, counts)?;
             for (place, (key, of_key)) in keys.zip(wanted_of).enumerate() {
                 let block = of_key.and_then(|at| wanted[at].as_ref()?.block.as_ref());
                 let target = InternalKey::seek(key, sequence);
@@ -76,28 +76,43 @@ impl Table {
         Ok(())
     }
 
-    /// Where the block lies that may hold `target`. `partition` is the one used last.
-    fn data_handle(
+    /// The block that may hold `target`, and where it lies. `partition` is the one used last, with
+    /// its number.
+    fn want(
         &self,
         target: InternalKey<'_>,
-        partition: &mut Option<(BlockHandle, Block)>,
+        cache_use: CacheUse,
+        partition: &mut Option<(usize, HeldBlock)>,
         counts: &mut BlockCounts,
-    ) -> Result<Option<BlockHandle>, ReadError> {
-        let handle = self.top_index().handle_for(target);
-        let Some(handle) = handle.filter(|_| self.has_partitions()) else { return Ok(handle) };
-        let block = match partition {
-            Some((last, block)) if *last == handle => block,
+    ) -> Result<Option<Wanted>, ReadError> {
+        let top = self.top_index().shared();
+        let Some(at) = top.position(target) else { return Ok(None) };
+        if !self.has_partitions() {
+            return Ok(Some(self.wanted(top, at, cache_use)));
+        }
+        let index = match partition {
+            Some((last, index)) if *last == at => index,
             _ => {
-                let block = self.block(handle, BlockRole::Index, CacheUse::Fill, counts)?;
-                &mut partition.insert((handle, block)).1
+                let index = self.below(top, at, BlockRole::Index, cache_use, counts)?;
+                &mut partition.insert((at, index)).1
             }
         };
-        Ok(block.handle_for(target))
+        Ok(index.position(target).map(|at| self.wanted(index.shared(), at, cache_use)))
+    }
+
+    fn wanted(&self, index: &Arc<BlockInner>, at: usize, cache_use: CacheUse) -> Wanted {
+        if let Some(block) = self.at_hand(index, at, BlockRole::Data, cache_use) {
+            return Wanted { handle: block.handle(), block: Some(block) };
+        }
+        let handle = index.handle_at(at);
+        let block = self.cached(handle, BlockRole::Data, cache_use);
+        Wanted { handle, block: block.map(HeldBlock::Own) }
     }
 
     fn read_wanted(
         &self,
         wanted: &mut [Option<Wanted>],
+        cache_use: CacheUse,
         counts: &mut BlockCounts,
     ) -> Result<(), ReadError> {
         let missing = wanted.iter().flatten().filter(|wanted| wanted.block.is_none());
@@ -116,8 +131,8 @@ impl Table {
             self.will_read(&places[..used]);
         }
         for wanted in wanted.iter_mut().flatten().filter(|wanted| wanted.block.is_none()) {
-            let block = self.read_block(wanted.handle, BlockRole::Data, CacheUse::Fill, counts)?;
-            wanted.block = Some(block);
+            let block = self.read_block(wanted.handle, BlockRole::Data, cache_use, counts)?;
+            wanted.block = Some(HeldBlock::Own(block));
         }
         Ok(())
     }

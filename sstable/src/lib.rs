@@ -64,6 +64,7 @@ pub mod source;
 pub mod stored_filter;
 pub mod table;
 pub mod verify;
+mod warm_up;
 pub mod writer;
 
 pub use block::FoundValue;
@@ -75,7 +76,7 @@ pub use filter_file::{describe_filter_file, write_filter_file, write_range_filte
 pub use filter_keys::{FilterKeys, PrefixFilter};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
 pub use identity::TableIdentity;
-pub use options::{Compression, InvalidOption, TableOptions};
+pub use options::{COMPRESSION_ALLOWED, Compression, InvalidOption, TableOptions};
 pub use prefix_extractor::{PrefixExtractor, PrefixFunction};
 pub use properties::TableProperties;
 pub use source::{TableSink, TableSource};

@@ -24,7 +24,7 @@
 //! | 15     | `index_partitions`      | varint; 0 if the index has one level                     |
 //! | 16     | `block_bytes`           | varint; option that the table was built with             |
 //! | 17     | `content_bytes`         | varint; contents of all data blocks, before compression  |
-//! | 18     | `compression`           | 1 byte; option: 0 none, 1 LZ4                            |
+//! | 18     | `compression`           | 1 byte; option: 0 none, 1 LZ4, 2 zstd                    |
 //! | 19     | `filter_millibits`      | varint; option: thousandths of a bit per key             |
 //! | 20     | `index_partition_bytes` | varint; option                                           |
 //! | 21     | `prefix_filter`         | kind (1 byte), expected false-positive rate (`f64`), name of the prefix extractor (the rest, UTF-8); absent without one |
@@ -43,6 +43,9 @@ use crate::options::{Compression, TableOptions};
 
 /// Byte order of user keys: the only comparator.
 const COMPARATOR_BYTES: u8 = 1;
+
+/// [`TableProperties::compression`] of a table with blocks compressed by zstd.
+pub(crate) const COMPRESSION_ZSTD: u8 = 2;
 
 /// Fields that a table may lack.
 const OPTIONAL: [u64; 4] = [10, 11, 21, 22];
@@ -116,7 +119,7 @@ pub struct TableProperties {
     pub block_bytes: u64,
     /// Bytes of the contents of all data blocks, before compression.
     pub content_bytes: u64,
-    /// [`TableOptions::compression`] of the writer, as its byte: 0 none, 1 LZ4.
+    /// [`TableOptions::compression`] of the writer, as its byte: 0 none, 1 LZ4, 2 zstd.
     pub compression: u8,
     /// [`TableOptions::filter_bits_per_key`] of the writer, in thousandths.
     pub filter_millibits: u64,
@@ -157,6 +160,7 @@ impl TableProperties {
             compression: match options.compression {
                 Compression::None => 0,
                 Compression::Lz4 => 1,
+                Compression::Zstd { .. } => COMPRESSION_ZSTD,
             },
             filter_millibits: options.filter_millibits(),
             index_partition_bytes: options.index_partition_bytes as u64,

@@ -16,7 +16,10 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{Block, BlockInner, BlockRole, FoundValue, HeldBlock},
+    block::{
+        Block, BlockInner, BlockRole, FoundValue, HeldBlock,
+        zstd::{self, Dictionary},
+    },
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse},
     cursor::TableCursor,
@@ -47,7 +50,7 @@ impl Table {
     /// Opens the table in `source`.
     ///
     /// `expected_bytes` is what the manifest says. Reads and verifies header, footer, properties, top
-    /// index and range tombstones, in at most seven reads. Its filter is the caller's to load and to
+    /// index and range tombstones, in at most eight reads. Its filter is the caller's to load and to
     /// keep: see [`FilterState`](crate::FilterState).
     ///
     /// # Errors
@@ -93,13 +96,14 @@ impl Table {
     }
 
     /// Bytes of memory that the table keeps as long as it is open, apart from cached blocks: top
-    /// index, properties and range tombstones.
+    /// index, properties, range tombstones and compression dictionary.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.top_index.memory_bytes()
             + self.properties.memory_bytes()
             + self.range_tombstones.memory_bytes()
+            + self.blocks.dictionary_memory_bytes()
     }
 
     /// The newest version of `user_key` at or below `sequence`, with its value.
@@ -172,9 +176,26 @@ impl Table {
         &self.top_index
     }
 
+    /// The block below entry `at` of `index`, if it is in the slot there.
+    #[inline]
+    pub(crate) fn at_hand(
+        &self,
+        index: &Arc<BlockInner>,
+        at: usize,
+        role: BlockRole,
+        cache_use: CacheUse,
+    ) -> Option<HeldBlock> {
+        // A damaged index could lead to a block that was checked as something else.
+        let block = index.below(at).filter(|block| block.role() == role)?;
+        if cache_use == CacheUse::Fill {
+            self.cache.note_use(self.number, &block);
+        }
+        Some(block)
+    }
+
     /// The block below entry `at` of `index`: from the slot there, from the cache, or from the source.
     #[inline]
-    fn below(
+    pub(crate) fn below(
         &self,
         index: &Arc<BlockInner>,
         at: usize,
@@ -182,15 +203,11 @@ impl Table {
         cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
     ) -> Result<HeldBlock, ReadError> {
-        // A damaged index could lead to a block that was checked as something else.
-        let Some(block) = index.below(at).filter(|block| block.role() == role) else {
+        let Some(block) = self.at_hand(index, at, role, cache_use) else {
             return self.fill_below(index, at, role, cache_use, blocks);
         };
         let BlockHandle { offset, bytes } = block.handle();
         blocks.requested(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
-        if cache_use == CacheUse::Fill {
-            self.cache.note_use(self.number, &block);
-        }
         Ok(block)
     }
 
@@ -230,10 +247,20 @@ impl Table {
     }
 
     /// The block at this place if it is in the cache.
-    pub(crate) fn cached(&self, handle: BlockHandle, role: BlockRole) -> Option<Block> {
-        let block = self.cache.get(self.number, handle.offset, CacheUse::Fill);
+    pub(crate) fn cached(
+        &self,
+        handle: BlockHandle,
+        role: BlockRole,
+        cache_use: CacheUse,
+    ) -> Option<Block> {
+        let block = self.cache.get(self.number, handle.offset, cache_use);
         // A damaged index could lead to a block that was checked as something else.
         block.filter(|block| block.role() == role)
+    }
+
+    /// Takes the block at this place out of the cache, if it is there.
+    pub(crate) fn remove_cached(&self, handle: BlockHandle) -> Option<Block> {
+        self.cache.remove(self.number, handle.offset)
     }
 
     /// Tells the source which blocks are read next, in ascending order.
@@ -285,6 +312,8 @@ impl Contents {
         let handle = handle_of(BlockKind::Properties, "block of properties")?;
         let properties = TableProperties::decode(&blocks.read_content(handle)?)
             .map_err(ReadError::corrupt(handle.offset))?;
+        zstd::check_compression(properties.compression)
+            .map_err(ReadError::corrupt(handle.offset))?;
         blocks.set_content_bytes_max(properties.content_bytes_max);
         let handle = handle_of(BlockKind::DataIndex, "data index")?;
         let top_index = blocks.read_block(handle, BlockRole::Index)?;
@@ -293,6 +322,12 @@ impl Contents {
             let handle = handle_of(BlockKind::RangeTombstones, "block of range tombstones")?;
             range_tombstones = RangeTombstones::decode(&blocks.read_content(handle)?)
                 .map_err(ReadError::corrupt(handle.offset))?;
+        }
+        if footer.block(BlockKind::CompressionDictionary).is_some() {
+            let handle = handle_of(BlockKind::CompressionDictionary, "compression dictionary")?;
+            let dictionary = Dictionary::decode(&blocks.read_content(handle)?)
+                .map_err(ReadError::corrupt(handle.offset))?;
+            blocks.set_dictionary(dictionary);
         }
         Ok(Self { blocks, properties, top_index, range_tombstones })
     }

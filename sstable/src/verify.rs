@@ -102,7 +102,10 @@ pub fn damaged_filters(
                     let expected = Expected { hash_seed, salt };
                     !is_good(&|bytes| filter_block::decode_range(bytes, expected).is_ok())
                 }
-                BlockKind::DataIndex | BlockKind::Properties | BlockKind::RangeTombstones => false,
+                BlockKind::DataIndex
+                | BlockKind::Properties
+                | BlockKind::RangeTombstones
+                | BlockKind::CompressionDictionary => false,
             };
         damaged += u64::from(is_unused_and_damaged);
     }

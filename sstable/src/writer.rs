@@ -245,6 +245,10 @@ impl<S: TableSink> TableWriter<S> {
             range_tombstones.encode(&mut content);
             blocks.push(self.write_raw(BlockKind::RangeTombstones, &content)?);
         }
+        if let Some(dictionary) = self.sealer.dictionary() {
+            let content = dictionary.to_vec();
+            blocks.push(self.write_raw(BlockKind::CompressionDictionary, &content)?);
+        }
         let footer = Footer::new(self.identity, self.out.offset(), blocks);
         self.out.append(&footer.encode())?;
 

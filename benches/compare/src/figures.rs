@@ -1,21 +1,24 @@
 //! What is measured, and the median of rounds.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
-use crate::{contestant::Contestant, task::Workload};
+use crate::{case::Case, contestant::Contestant};
 
-/// Figures of one workload on one contestant. An operation is an entry written or a key asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// Figures of one case on one contestant.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Figures {
     /// Operations measured.
     pub(crate) operations: f64,
-    /// Real time per operation, in ns.
+    /// Real time per operation, in ns. Of several threads: the mean of what each needs for one of its own.
     pub(crate) ns: f64,
     /// CPU time of the thread that asks or writes, per operation, in ns.
     pub(crate) cpu_ns: f64,
     /// CPU time of all other threads, per operation, in ns.
     pub(crate) background_cpu_ns: f64,
-    /// Latency in ns, the clock included, of a lookup, or of a whole batch.
+    /// Latency in ns, the clock included, of an operation, or of a whole batch or full scan.
     pub(crate) p50_ns: f64,
     /// The same: 99 of 100 stay below.
     pub(crate) p99_ns: f64,
@@ -26,10 +29,16 @@ pub(crate) struct Figures {
     /// Bytes that they returned, per operation.
     pub(crate) read_bytes: f64,
     /// Bytes that came from the device, per operation, memory maps included.
-    pub(crate) device_bytes: f64,
-    /// Most memory that was resident, in bytes.
+    pub(crate) device_read_bytes: f64,
+    /// Calls that write files, per operation.
+    pub(crate) write_calls: f64,
+    /// Bytes that they were given, per operation.
+    pub(crate) write_bytes: f64,
+    /// Bytes for the device, per operation, memory maps included.
+    pub(crate) device_write_bytes: f64,
+    /// Most memory that was resident, in bytes, less what was before the store was opened.
     pub(crate) memory_peak_bytes: f64,
-    /// Memory resident at the end, in bytes, mapped files included.
+    /// Memory resident at the end, in bytes, mapped files included, likewise.
     pub(crate) memory_bytes: f64,
     /// The part of it that belongs to no file.
     pub(crate) memory_anonymous_bytes: f64,
@@ -39,18 +48,19 @@ pub(crate) struct Figures {
     pub(crate) open_ms: f64,
     /// Time until the background was at rest, in ms: after the load and its flush, or after the warm-up.
     pub(crate) settle_ms: f64,
-    /// Entries that another thread wrote per second meanwhile.
-    pub(crate) writes_per_second: f64,
+    /// What only some cases or engines have.
+    pub(crate) more: BTreeMap<String, f64>,
 }
 
 impl Figures {
     /// For each figure the median; of an even number the lower middle. There must be one.
     pub(crate) fn median(rounds: &[Self]) -> Self {
-        let of = |figure: fn(&Self) -> f64| {
-            let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
-            figures.sort_by(f64::total_cmp);
-            figures[(figures.len() - 1) / 2]
-        };
+        let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure).collect());
+        let names: BTreeSet<&String> = rounds.iter().flat_map(|round| round.more.keys()).collect();
+        let more = names.into_iter().map(|name| {
+            let figures = rounds.iter().filter_map(|round| round.more.get(name));
+            (name.clone(), median(figures.copied().collect()))
+        });
         Self {
             operations: of(|f| f.operations),
             ns: of(|f| f.ns),
@@ -61,23 +71,32 @@ impl Figures {
             p999_ns: of(|f| f.p999_ns),
             read_calls: of(|f| f.read_calls),
             read_bytes: of(|f| f.read_bytes),
-            device_bytes: of(|f| f.device_bytes),
+            device_read_bytes: of(|f| f.device_read_bytes),
+            write_calls: of(|f| f.write_calls),
+            write_bytes: of(|f| f.write_bytes),
+            device_write_bytes: of(|f| f.device_write_bytes),
             memory_peak_bytes: of(|f| f.memory_peak_bytes),
             memory_bytes: of(|f| f.memory_bytes),
             memory_anonymous_bytes: of(|f| f.memory_anonymous_bytes),
             space_bytes: of(|f| f.space_bytes),
             open_ms: of(|f| f.open_ms),
             settle_ms: of(|f| f.settle_ms),
-            writes_per_second: of(|f| f.writes_per_second),
+            more: more.collect(),
         }
     }
+}
+
+/// The median; of an even number of figures the lower middle. There must be one.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[(figures.len() - 1) / 2]
 }
 
 /// What one process reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     pub(crate) contestant: Contestant,
-    pub(crate) workload: Workload,
+    pub(crate) case: Case,
     pub(crate) round: u64,
     /// What the store looked like, as far as the engine tells.
     pub(crate) shape: String,
@@ -90,39 +109,22 @@ pub(crate) mod tests {
 
     /// Figures that are all `figure`.
     pub(crate) fn all(figure: f64) -> Figures {
-        let names = serde_json::to_value(Figures::median(&[zero()])).unwrap();
-        let figures = names.as_object().unwrap().keys().map(|name| (name.clone(), figure.into()));
+        let names = serde_json::to_value(Figures::default()).unwrap();
+        let figures = names.as_object().unwrap().iter();
+        let figures = figures.map(|(name, old)| {
+            (name.clone(), if old.is_object() { old.clone() } else { figure.into() })
+        });
         serde_json::from_value(serde_json::Value::Object(figures.collect())).unwrap()
-    }
-
-    fn zero() -> Figures {
-        Figures {
-            operations: 0.0,
-            ns: 0.0,
-            cpu_ns: 0.0,
-            background_cpu_ns: 0.0,
-            p50_ns: 0.0,
-            p99_ns: 0.0,
-            p999_ns: 0.0,
-            read_calls: 0.0,
-            read_bytes: 0.0,
-            device_bytes: 0.0,
-            memory_peak_bytes: 0.0,
-            memory_bytes: 0.0,
-            memory_anonymous_bytes: 0.0,
-            space_bytes: 0.0,
-            open_ms: 0.0,
-            settle_ms: 0.0,
-            writes_per_second: 0.0,
-        }
     }
 
     #[test]
     fn a_median_is_taken_of_each_figure() {
-        let one = Figures { cpu_ns: 9.0, ..all(1.0) };
+        let more = |figure| BTreeMap::from([("a".to_owned(), figure)]);
+        let one = Figures { cpu_ns: 9.0, more: more(3.0), ..all(1.0) };
         let two = Figures { cpu_ns: 8.0, ..all(3.0) };
-        let three = Figures { cpu_ns: 1.0, ..all(2.0) };
-        assert_eq!(Figures::median(&[one, two, three]), Figures { cpu_ns: 8.0, ..all(2.0) });
+        let three = Figures { cpu_ns: 1.0, more: more(4.0), ..all(2.0) };
+        let want = Figures { cpu_ns: 8.0, more: more(3.0), ..all(2.0) };
+        assert_eq!(Figures::median(&[one, two, three]), want);
         assert_eq!(Figures::median(&[all(1.0), all(2.0)]), all(1.0));
     }
 }

@@ -44,16 +44,30 @@ impl Keys {
         (key, self.value(&key))
     }
 
+    /// Key number `index` of those in ascending order. They have nothing to do with the others.
+    pub(crate) fn ascending(index: u64) -> Key {
+        digits(index)
+    }
+
     /// The value of a stored key.
     pub(crate) fn value(self, key: &Key) -> Value {
-        value_of(key, self.seed)
+        self.value_of_version(key, 0)
+    }
+
+    /// The value of a stored key after `version` changes.
+    pub(crate) fn value_of_version(self, key: &Key, version: u64) -> Value {
+        value_of(key, if version == 0 { self.seed } else { self.seed ^ mix(version) })
     }
 
     fn key(self, number: u64) -> Key {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let bits = mix(number ^ mix(self.seed));
-        std::array::from_fn(|place| DIGITS[(bits >> (60 - 4 * place) & 15) as usize])
+        digits(mix(number ^ mix(self.seed)))
     }
+}
+
+/// Hexadecimal digits, which are in the order of the numbers.
+fn digits(bits: u64) -> Key {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    std::array::from_fn(|place| DIGITS[(bits >> (60 - 4 * place) & 15) as usize])
 }
 
 #[cfg(test)]
@@ -79,5 +93,20 @@ mod tests {
     fn a_seed_determines_keys_and_values() {
         assert_eq!(Keys::new(1).entry(7), Keys::new(1).entry(7));
         assert_ne!(Keys::new(1).entry(7), Keys::new(2).entry(7));
+    }
+
+    #[test]
+    fn versions_have_values_of_their_own() {
+        let keys = Keys::new(1);
+        let key = keys.present(7);
+        let values: HashSet<Value> = (0..100).map(|v| keys.value_of_version(&key, v)).collect();
+        assert_eq!(values.len(), 100);
+        assert_eq!(keys.value_of_version(&key, 0), keys.value(&key));
+    }
+
+    #[test]
+    fn ascending_keys_ascend() {
+        let indexes = [0, 1, 9, 10, 15, 16, 255, 256, 1 << 32, u64::MAX];
+        assert!(indexes.map(Keys::ascending).is_sorted());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     failure::Result,
@@ -13,7 +13,7 @@ use crate::{
 const LOCK: &str = include_str!("../Cargo.lock");
 
 /// What a figure depends on besides the options.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) cores: usize,
@@ -67,6 +67,7 @@ fn versions() -> Vec<String> {
         ("redb", cfg!(feature = "redb")),
         ("heed", cfg!(feature = "lmdb")),
         ("lmdb-master-sys", cfg!(feature = "lmdb")),
+        ("sled", cfg!(feature = "sled")),
     ];
     let compiled = compiled.into_iter().filter(|(_, compiled)| *compiled);
     compiled.filter_map(|(name, _)| Some(format!("{name} {}", version(name)?))).collect()
@@ -87,7 +88,7 @@ mod tests {
     fn versions_are_those_of_the_lock_file() {
         assert_eq!(version("sievedb"), Some(env!("CARGO_PKG_VERSION")));
         assert_eq!(version("no-such-engine"), None);
-        assert!(versions().len() <= 7 && versions()[0].starts_with("sievedb "));
+        assert!(versions().len() <= 8 && versions()[0].starts_with("sievedb "));
     }
 
     #[test]

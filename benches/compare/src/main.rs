@@ -5,31 +5,42 @@
 
 #![expect(clippy::print_stdout, reason = "a report goes to the terminal")]
 
+mod case;
 mod contestant;
 mod failure;
 mod figures;
 mod keys;
 mod machine;
+mod page_cache;
+mod place;
+mod plot;
 mod process;
+mod promises;
 mod report;
 mod rounds;
 mod settings;
 mod task;
 mod workload;
 
-use std::{env, fs, path::PathBuf, process::ExitCode};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+};
 
 use clap::Parser;
 
 use crate::{
+    case::{Case, Fit, Workload},
     contestant::{Contestant, Tuning},
     failure::Result,
     figures::Measurement,
     machine::Machine,
-    report::{Report, medians},
+    report::{Report, Saved},
     rounds::{CHILD, Plan},
     settings::{Settings, data_bytes},
-    task::{Task, Workload},
+    task::Task,
 };
 
 /// SieveDB beside other embedded key-value engines.
@@ -39,25 +50,28 @@ struct Options {
     /// Keys of 16 bytes, with values of 100 bytes.
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
     keys: u64,
-    /// Keys asked for in each workload and round, if there is time.
+    /// Short operations in each workload and round, if there is time.
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     lookups: u64,
-    /// Seconds after which a workload other than the load ends.
+    /// Seconds after which a workload other than a load ends.
     #[arg(long, default_value_t = 3.0, value_name = "S")]
     seconds: f64,
+    /// Seconds after which a load one by one ends.
+    #[arg(long, default_value_t = 30.0, value_name = "S")]
+    load_seconds: f64,
     /// Rounds, of which the median counts.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Rounds of the load.
+    /// Rounds of the loads.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     load_rounds: u64,
-    /// Block cache in MiB. Default: twice the data and 64 MiB.
+    /// Block cache in MiB, where it holds all. Default: twice the data and 64 MiB.
     #[arg(long, value_name = "MIB")]
     cache: Option<u64>,
     /// Memtables in MiB, of the advised configurations.
     #[arg(long, default_value_t = 64, value_name = "MIB")]
     write_buffer: u64,
-    /// Entries that are written per second during misses.
+    /// Entries that are written per second while another thread reads.
     #[arg(long, default_value_t = 50_000, value_name = "N")]
     writes_per_second: u64,
     /// Of keys and values.
@@ -69,84 +83,160 @@ struct Options {
     /// Workloads, separated by commas. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     workloads: Vec<Workload>,
+    /// How the data fit the memory, separated by commas. Default: both.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    fits: Vec<Fit>,
+    /// Only what the promises need, of the engines that they name and redb, a second each.
+    #[arg(long, conflicts_with_all = ["engines", "workloads", "fits", "seconds"])]
+    promises: bool,
     /// Keeps the stores in this folder. Without the workload `load` it reads those that are there.
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Writes all figures to this file.
+    /// Writes all figures to this file, after each measurement.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Measures only what is not in the file of `--json` yet.
+    #[arg(long, requires = "json", requires = "folder")]
+    resume: bool,
+    /// Measures nothing: prints and draws what is in the file of `--json`.
+    #[arg(long, requires = "json", conflicts_with = "resume")]
+    only_report: bool,
+    /// Draws the ratios into SVG files in this folder.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Prints the tasks, each of which `child TASK` does, and does nothing.
     #[arg(long, requires = "folder")]
     show_tasks: bool,
-    /// One round of a few seconds that says nothing of speed, only whether all works.
+    /// One round of short workloads that says nothing of speed, only whether all works.
     #[arg(long)]
     small: bool,
 }
 
+/// Seconds of a workload for the promises: all of it is to take less than 25 minutes.
+const PROMISES_SECONDS: f64 = 1.0;
+
 impl Options {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> Result<Plan> {
+        let cores = thread::available_parallelism()?.get();
         let or_all = |chosen: &[Contestant]| match chosen {
             [] => Contestant::ALL.to_vec(),
             chosen => chosen.to_vec(),
         };
         let workloads = match &self.workloads[..] {
-            [] => Workload::ALL.to_vec(),
-            chosen => chosen.to_vec(),
+            [] => &Workload::ALL[..],
+            chosen => chosen,
         };
-        let cache_bytes =
-            self.cache.map_or(2 * data_bytes(self.keys) + (64 << 20), |mib| mib << 20);
-        let settings = Settings {
-            keys: self.keys,
-            lookups: self.lookups,
-            seconds_max: self.seconds,
-            cache_bytes,
-            write_buffer_bytes: self.write_buffer << 20,
-            writes_per_second: self.writes_per_second,
-            seed: self.seed,
-            ..settings::small()
+        let fits = match &self.fits[..] {
+            [] => &[Fit::Cached, Fit::TenTimes],
+            chosen => chosen,
         };
-        Plan {
-            contestants: or_all(&self.engines),
-            workloads,
+        let (contestants, cases) = if self.promises {
+            (promises::contestants(), promises::cases(cores))
+        } else {
+            (or_all(&self.engines), Case::all(workloads, fits, cores))
+        };
+        let plan = Plan {
+            contestants,
+            cases,
+            scale_ours_alone: self.promises,
             rounds: if self.small { 1 } else { self.rounds },
             load_rounds: if self.small { 1 } else { self.load_rounds },
             folder: self.folder.clone(),
-            settings: if self.small { settings::small() } else { settings },
+            settings: if self.small { settings::small() } else { self.settings() },
+        };
+        Ok(plan)
+    }
+
+    fn settings(&self) -> Settings {
+        let cache_bytes =
+            self.cache.map_or(2 * data_bytes(self.keys) + (64 << 20), |mib| mib << 20);
+        Settings {
+            keys: self.keys,
+            lookups: self.lookups,
+            seconds_max: if self.promises { PROMISES_SECONDS } else { self.seconds },
+            load_seconds_max: self.load_seconds,
+            cache_bytes,
+            write_buffer_bytes: self.write_buffer << 20,
+            tombstones: promises::TOMBSTONES_ASKED,
+            writes_per_second: self.writes_per_second,
+            settle_window_ms: 200,
+            seed: self.seed,
+            ..settings::small()
         }
     }
 
     fn run(&self) -> Result<()> {
-        let plan = self.plan();
+        if self.only_report {
+            let path = self.json.as_deref().ok_or("there is no file")?;
+            let mut report: Report = serde_json::from_str(&process::read(path)?)?;
+            report.conclude();
+            return self.show(&report);
+        }
+        let plan = self.plan()?;
         if let Some(folder) = self.folder.as_ref().filter(|_| self.show_tasks) {
             for task in plan.tasks(folder) {
                 println!("{}", serde_json::to_string(&task)?);
             }
             return Ok(());
         }
-        let machine = Machine::look()?;
-        let measurements = plan.run()?;
-        let report = Report {
-            command: env::args().skip(1).fold("compare".to_owned(), |all, one| all + " " + &one),
-            machine,
-            settings: plan.settings,
-            medians: medians(&measurements),
-            measurements,
+        let command = env::args().skip(1).fold("compare".to_owned(), |all, one| all + " " + &one);
+        let saved = self.saved(&plan.settings)?;
+        let mut report = Report::new(command, Machine::look()?, plan.settings.clone(), saved);
+        plan.run(&mut report, |report| self.save(report))?;
+        self.save(&report)?;
+        self.show(&report)?;
+        match &report.failures[..] {
+            [] => Ok(()),
+            failures => Err(format!("{} tasks have failed", failures.len()).into()),
+        }
+    }
+
+    /// What an earlier run has measured.
+    fn saved(&self, settings: &Settings) -> Result<Vec<Measurement>> {
+        let Some(path) = self.json.as_deref().filter(|path| self.resume && path.exists()) else {
+            return Ok(Vec::new());
         };
+        let saved: Saved = serde_json::from_str(&process::read(path)?)?;
+        if saved.settings != *settings {
+            return Err(format!("{} has other settings", path.display()).into());
+        }
+        Ok(saved.measurements)
+    }
+
+    fn save(&self, report: &Report) -> Result<()> {
+        self.json
+            .as_ref()
+            .map_or(Ok(()), |path| write(path, &serde_json::to_string_pretty(report)?))
+    }
+
+    fn show(&self, report: &Report) -> Result<()> {
         println!("{}", report.markdown());
-        if let Some(path) = &self.json {
-            write(path, &serde_json::to_string_pretty(&report)?)?;
+        if let Some(folder) = &self.plots {
+            make_folder(folder)?;
+            for (name, svg) in plot::plots(report)? {
+                write(&folder.join(name), &svg)?;
+            }
         }
         Ok(())
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a report is no file of a store")]
-fn write(path: &PathBuf, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+fn write(path: &Path, text: &str) -> Result<()> {
+    // In one go, so that an interrupted run leaves the last report whole.
+    let new = path.with_extension("new");
+    fs::write(&new, text)
+        .and_then(|()| fs::rename(&new, path))
+        .map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+#[expect(clippy::disallowed_methods, reason = "plots are no files of a store")]
+fn make_folder(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
 }
 
 /// Does a task in this process.
-fn measure(task: &Task) -> Result<Measurement> {
+fn measure(task: &Task) -> Result<Option<Measurement>> {
     match task.contestant {
         Contestant::Sievedb => workload::run::<contestant::sievedb::SieveDb>(task, Tuning::Advised),
         #[cfg(feature = "rocksdb")]
@@ -165,6 +255,8 @@ fn measure(task: &Task) -> Result<Measurement> {
         Contestant::Redb => workload::run::<contestant::redb::Redb>(task, Tuning::Advised),
         #[cfg(feature = "lmdb")]
         Contestant::Lmdb => workload::run::<contestant::lmdb::Lmdb>(task, Tuning::Advised),
+        #[cfg(feature = "sled")]
+        Contestant::Sled => workload::run::<contestant::sled::Sled>(task, Tuning::Advised),
     }
 }
 
@@ -174,8 +266,9 @@ fn run() -> Result<()> {
     if let [_, word, task] = &arguments[..]
         && word == CHILD
     {
-        let measurement = measure(&serde_json::from_str(task)?)?;
-        println!("{}", serde_json::to_string(&measurement)?);
+        if let Some(measurement) = measure(&serde_json::from_str(task)?)? {
+            println!("{}", serde_json::to_string(&measurement)?);
+        }
         return Ok(());
     }
     Options::parse().run()

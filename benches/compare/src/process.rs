@@ -1,4 +1,4 @@
-//! What the system knows of this process: its memory, its reads, the space its files take.
+//! What the system knows of this process: its memory, its reads and writes, the space its files take.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -16,6 +16,8 @@ pub(crate) struct Memory {
     pub(crate) resident: u64,
     /// The part that belongs to no file.
     pub(crate) anonymous: u64,
+    /// The part that belongs to mapped files.
+    pub(crate) mapped: u64,
 }
 
 impl Memory {
@@ -26,43 +28,67 @@ impl Memory {
             peak: bytes("VmHWM:")?,
             resident: bytes("VmRSS:")?,
             anonymous: bytes("RssAnon:")?,
+            mapped: bytes("RssFile:")?,
         })
     }
 }
 
-/// Reads of this process since it began.
+/// Reads and writes of this process since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Reads {
+pub(crate) struct Io {
     /// Calls of `read` and its like. A page that a memory map brings in is none.
-    pub(crate) calls: u64,
+    pub(crate) read_calls: u64,
     /// Bytes that they returned.
-    pub(crate) bytes: u64,
+    pub(crate) read_bytes: u64,
     /// Bytes that came from the device, through memory maps too.
-    pub(crate) device_bytes: u64,
+    pub(crate) device_read_bytes: u64,
+    /// Calls of `write` and its like.
+    pub(crate) write_calls: u64,
+    /// Bytes that they were given.
+    pub(crate) write_bytes: u64,
+    /// Bytes that are to go to the device, through memory maps too.
+    pub(crate) device_write_bytes: u64,
 }
 
-impl Reads {
+impl Io {
     pub(crate) fn now() -> Result<Self> {
         let text = read("/proc/self/io")?;
         Ok(Self {
-            calls: field(&text, "syscr:")?,
-            bytes: field(&text, "rchar:")?,
-            device_bytes: field(&text, "read_bytes:")?,
+            read_calls: field(&text, "syscr:")?,
+            read_bytes: field(&text, "rchar:")?,
+            device_read_bytes: field(&text, "read_bytes:")?,
+            write_calls: field(&text, "syscw:")?,
+            write_bytes: field(&text, "wchar:")?,
+            device_write_bytes: field(&text, "write_bytes:")?,
         })
     }
 
-    /// What was read between `before` and now, without what it takes to ask.
+    /// What was read and written between `before` and now, without what it takes to ask.
     pub(crate) fn since(before: Self) -> Result<Self> {
         let now = Self::now()?;
         let again = Self::now()?;
-        let less = |now: u64, before: u64, again: u64| {
-            now.saturating_sub(before).saturating_sub(again.saturating_sub(now))
-        };
-        Ok(Self {
-            calls: less(now.calls, before.calls, again.calls),
-            bytes: less(now.bytes, before.bytes, again.bytes),
-            device_bytes: less(now.device_bytes, before.device_bytes, again.device_bytes),
-        })
+        Ok(now.less(before).less(again.less(now)))
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            read_calls: self.read_calls.saturating_sub(other.read_calls),
+            read_bytes: self.read_bytes.saturating_sub(other.read_bytes),
+            device_read_bytes: self.device_read_bytes.saturating_sub(other.device_read_bytes),
+            write_calls: self.write_calls.saturating_sub(other.write_calls),
+            write_bytes: self.write_bytes.saturating_sub(other.write_bytes),
+            device_write_bytes: self.device_write_bytes.saturating_sub(other.device_write_bytes),
+        }
+    }
+
+    /// Adds `other`.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.read_calls += other.read_calls;
+        self.read_bytes += other.read_bytes;
+        self.device_read_bytes += other.device_read_bytes;
+        self.write_calls += other.write_calls;
+        self.write_bytes += other.write_bytes;
+        self.device_write_bytes += other.device_write_bytes;
     }
 }
 
@@ -81,14 +107,16 @@ pub(crate) fn space_bytes(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
+/// What `folder` holds.
 #[expect(clippy::disallowed_methods, reason = "this looks at the files of other engines too")]
-fn entries(folder: &Path) -> std::io::Result<fs::ReadDir> {
+pub(crate) fn entries(folder: &Path) -> std::io::Result<fs::ReadDir> {
     fs::read_dir(folder)
 }
 
-/// What the system tells in the file `path`.
-pub(crate) fn read(path: &str) -> Result<String> {
-    fs::read_to_string(path).map_err(|error| format!("{path}: {error}").into())
+/// The text of the file `path`, which may be one of the system.
+pub(crate) fn read(path: impl AsRef<Path>) -> Result<String> {
+    let path = path.as_ref();
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 /// The number that stands behind `name` at the start of a line.
@@ -112,16 +140,17 @@ mod tests {
 
     #[test]
     fn asking_for_reads_does_not_count() {
-        let before = Reads::now().unwrap();
-        let reads = Reads::since(before).unwrap();
-        assert!(reads.calls <= 2 && reads.bytes < 400, "{reads:?}");
+        let before = Io::now().unwrap();
+        let io = Io::since(before).unwrap();
+        assert!(io.read_calls <= 2 && io.read_bytes < 400, "{io:?}");
     }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test makes files")]
     fn memory_and_space_are_known() {
         let memory = Memory::now().unwrap();
-        assert!(memory.anonymous <= memory.resident && memory.resident <= memory.peak);
+        assert!(memory.anonymous + memory.mapped <= memory.resident);
+        assert!(memory.resident <= memory.peak);
         let folder = tempfile::tempdir().unwrap();
         let empty = space_bytes(folder.path()).unwrap();
         fs::create_dir(folder.path().join("a")).unwrap();

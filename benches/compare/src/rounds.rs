@@ -7,26 +7,34 @@ use std::{
     process::{Command, Stdio},
 };
 
+use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
 use crate::{
+    case::{Case, Store, Workload},
     contestant::Contestant,
     failure::Result,
     figures::Measurement,
+    report::Report,
     settings::Settings,
-    task::{Task, Workload},
+    task::Task,
 };
 
 /// The word behind which a process is told its task.
 pub(crate) const CHILD: &str = "child";
 
+/// Openings take little time and swing much: so many rounds at least, if there are several.
+const OPEN_ROUNDS_MIN: u64 = 5;
+
 /// What is measured.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) contestants: Vec<Contestant>,
-    pub(crate) workloads: Vec<Workload>,
+    pub(crate) cases: Vec<Case>,
+    /// Whether only SieveDB is measured by threads beside processes.
+    pub(crate) scale_ours_alone: bool,
     pub(crate) rounds: u64,
-    /// Rounds of the load, which takes longest.
+    /// Rounds of the loads, which take longest.
     pub(crate) load_rounds: u64,
     /// Where stores are kept; without it they vanish.
     pub(crate) folder: Option<PathBuf>,
@@ -34,101 +42,162 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The tasks in their order: workloads one after the other, in each all rounds, in each round all
+    /// The tasks in their order: cases one after the other, in each all rounds, in each round all
     /// contestants, beginning with another one each time.
     pub(crate) fn tasks(&self, folder: &Path) -> Vec<Task> {
-        let workloads = Workload::ALL.into_iter().filter(|known| self.workloads.contains(known));
         let mut tasks = Vec::new();
-        for workload in workloads {
-            let rounds = if workload == Workload::Load { self.load_rounds } else { self.rounds };
-            for round in 0..rounds {
-                let first = round as usize % self.contestants.len().max(1);
-                let (late, early) = self.contestants.split_at(first);
-                tasks.extend(early.iter().chain(late).map(|&contestant| Task {
-                    contestant,
-                    workload,
-                    round,
-                    path: folder.join(contestant.name()),
-                    settings: self.settings.clone(),
+        for &case in &self.cases {
+            let scale = matches!(case.workload, Workload::ScaleHit | Workload::ScaleMiss);
+            let takes_part = |one: &&Contestant| {
+                !scale || !self.scale_ours_alone || **one == Contestant::Sievedb
+            };
+            let contestants: Vec<_> = self.contestants.iter().filter(takes_part).collect();
+            for round in 0..self.rounds_of(case.workload) {
+                let first = round as usize % contestants.len().max(1);
+                let (late, early) = contestants.split_at(first);
+                let turns = early.iter().chain(late);
+                tasks.extend(turns.map(|&&contestant| {
+                    Task::new(contestant, case, round, folder, &self.settings)
                 }));
             }
         }
         tasks
     }
 
-    /// Does all of it.
-    pub(crate) fn run(&self) -> Result<Vec<Measurement>> {
-        let (folder, _temporary) = self.folder()?;
-        let tasks = self.tasks(&folder);
-        let mut measurements = Vec::with_capacity(tasks.len());
-        for (number, task) in tasks.iter().enumerate() {
-            let measurement = in_child(task)?;
-            let figures = &measurement.figures;
-            eprintln!(
-                "{:>3}/{} {:<18} {:<34} round {}: {:>7.0} ns, {:>7.0} ns CPU; {}",
-                number + 1,
-                tasks.len(),
-                task.contestant.title(),
-                task.workload.title(),
-                task.round + 1,
-                figures.ns,
-                figures.cpu_ns,
-                measurement.shape,
-            );
-            measurements.push(measurement);
+    fn rounds_of(&self, workload: Workload) -> u64 {
+        match workload {
+            Workload::Load | Workload::LoadSingle | Workload::LoadAscending => self.load_rounds,
+            Workload::Open if self.rounds > 1 => self.rounds.max(OPEN_ROUNDS_MIN),
+            _ => self.rounds,
         }
-        Ok(measurements)
+    }
+
+    /// Does all that `report` has no measurement of, and adds it. Calls `on_measured` after each. What fails
+    /// is noted in the report, and the others go on; a contestant whose load has failed takes part no more.
+    pub(crate) fn run(
+        &self,
+        report: &mut Report,
+        mut on_measured: impl FnMut(&Report) -> Result<()>,
+    ) -> Result<()> {
+        let (folder, _temporary) = self.folder()?;
+        let mut tasks = self.tasks(&folder);
+        tasks.retain(|task| !report.measurements.iter().any(|done| is_of(done, task)));
+        let bar = ProgressBar::new(tasks.len() as u64).with_style(ProgressStyle::with_template(
+            "{bar:30} {pos}/{len} {elapsed} of {duration} {msg}",
+        )?);
+        let mut without_store = Vec::new();
+        for task in &tasks {
+            let name = format!("{}, {}", task.contestant.title(), task.case);
+            bar.set_message(name.clone());
+            if !without_store.contains(&task.contestant) {
+                match in_child(task) {
+                    Ok(measurement) => {
+                        bar.suspend(|| eprintln!("{}", line(&measurement)));
+                        report.measurements.push(measurement);
+                    }
+                    Err(error) => {
+                        let failure = format!("{name}, round {}: {error}", task.round + 1);
+                        bar.suspend(|| eprintln!("failed: {failure}"));
+                        report.failures.push(failure);
+                        if task.case.workload.store() == Store::Main {
+                            without_store.push(task.contestant);
+                        }
+                    }
+                }
+                on_measured(report)?;
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        report.conclude();
+        Ok(())
     }
 
     #[expect(clippy::disallowed_methods, reason = "these are folders of other engines too")]
     fn folder(&self) -> Result<(PathBuf, Option<TempDir>)> {
         if let Some(folder) = &self.folder {
             fs::create_dir_all(folder)?;
-            return Ok((folder.clone(), None));
+            // As the system names it: maps are found by it.
+            return Ok((fs::canonicalize(folder)?, None));
         }
         let temporary = tempfile::Builder::new().prefix("sieve-compare-").tempdir()?;
-        Ok((temporary.path().to_owned(), Some(temporary)))
+        Ok((fs::canonicalize(temporary.path())?, Some(temporary)))
     }
+}
+
+/// Whether `measurement` is what `task` asks for.
+fn is_of(measurement: &Measurement, task: &Task) -> bool {
+    let Measurement { contestant, case, round, .. } = *measurement;
+    (contestant, case, round) == (task.contestant, task.case, task.round)
+}
+
+/// A measurement in a line.
+fn line(measurement: &Measurement) -> String {
+    let Measurement { contestant, case, round, shape, figures } = measurement;
+    format!(
+        "{:<18} {:<44} round {}: {:>9.0} ns, {:>8.0} ns CPU, {:>8.0} operations; {shape}",
+        contestant.title(),
+        case.to_string(),
+        round + 1,
+        figures.ns,
+        figures.cpu_ns,
+        figures.operations,
+    )
 }
 
 /// Does `task` in a process of its own.
 fn in_child(task: &Task) -> Result<Measurement> {
-    let (contestant, workload) = (task.contestant.title(), task.workload.title());
-    let failed = |cause: String| format!("{contestant}, {workload}: {cause}");
     let text = serde_json::to_string(task)?;
     let mut child = Command::new(env::current_exe()?);
-    let output = child.args([CHILD, &text]).stderr(Stdio::inherit()).output()?;
+    let output =
+        child.args([CHILD, &text]).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
-        return Err(failed(output.status.to_string()).into());
+        return Err(output.status.to_string().into());
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()).into())
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::Fit;
 
-    #[test]
-    fn contestants_take_turns_and_begin_in_turn() {
-        let contestants = Contestant::ALL.to_vec();
-        let plan = Plan {
-            contestants: contestants.clone(),
-            workloads: vec![Workload::Miss, Workload::Load],
+    fn plan(workloads: &[Workload]) -> Plan {
+        Plan {
+            contestants: Contestant::ALL.to_vec(),
+            cases: Case::all(workloads, &[Fit::Cached], 2),
+            scale_ours_alone: true,
             rounds: 2,
             load_rounds: 1,
             folder: None,
             settings: crate::settings::small(),
-        };
+        }
+    }
+
+    #[test]
+    fn contestants_take_turns_and_begin_in_turn() {
+        let plan = plan(&[Workload::Miss, Workload::Load]);
+        let contestants = &plan.contestants;
         let tasks = plan.tasks(Path::new("f"));
         let count = contestants.len();
         assert_eq!(tasks.len(), 3 * count);
-        let kinds: Vec<_> = tasks.iter().map(|task| (task.workload, task.round)).collect();
+        let kinds: Vec<_> = tasks.iter().map(|task| (task.case.workload, task.round)).collect();
         assert_eq!(kinds[..count], vec![(Workload::Load, 0); count]);
         assert_eq!(kinds[count..2 * count], vec![(Workload::Miss, 0); count]);
         assert_eq!(kinds[2 * count..], vec![(Workload::Miss, 1); count]);
         assert_eq!(tasks[count].contestant, contestants[0]);
         assert_eq!(tasks[2 * count].contestant, contestants[1 % count]);
-        let folders: std::collections::HashSet<_> = tasks.iter().map(|task| &task.path).collect();
+        let folders: std::collections::HashSet<_> = tasks.iter().map(|task| &task.folder).collect();
         assert_eq!(folders.len(), count);
+    }
+
+    #[test]
+    fn some_cases_have_rounds_or_contestants_of_their_own() {
+        let count = Contestant::ALL.len();
+        let tasks = |workload| plan(&[workload]).tasks(Path::new("f")).len();
+        assert_eq!(tasks(Workload::LoadSingle), count);
+        assert_eq!(tasks(Workload::Hit), 2 * count);
+        assert_eq!(tasks(Workload::Open), OPEN_ROUNDS_MIN as usize * count);
+        assert_eq!(tasks(Workload::ScaleHit), 2);
     }
 }

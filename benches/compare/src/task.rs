@@ -1,82 +1,77 @@
-//! What one process does: one workload on one contestant.
+//! What one process does: one case on one contestant.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::{contestant::Contestant, settings::Settings};
+use crate::{
+    case::{Case, Fit},
+    contestant::Contestant,
+    settings::Settings,
+};
 
-/// What is done to a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Workload {
-    /// Writes all keys in random order into a new store, in batches.
-    Load,
-    /// Looks up present keys.
-    Hit,
-    /// Looks up absent keys.
-    Miss,
-    /// Asks whether keys are present, in batches; none is.
-    Contains,
-    /// The same, when half of the keys are present.
-    ContainsHalf,
-    /// Looks up absent keys while another thread writes new ones.
-    MissWhileWriting,
-}
-
-impl Workload {
-    /// All, in the order in which they are run: what changes a store comes last.
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Load,
-        Self::Hit,
-        Self::Miss,
-        Self::Contains,
-        Self::ContainsHalf,
-        Self::MissWhileWriting,
-    ];
-
-    /// What it is called in a report.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Load => "Random load",
-            Self::Hit => "Hit",
-            Self::Miss => "Miss",
-            Self::Contains => "Contains, in batches, all absent",
-            Self::ContainsHalf => "Contains, in batches, half present",
-            Self::MissWhileWriting => "Miss during writes",
-        }
-    }
-}
-
-/// One workload on one contestant in one round, in a process of its own.
+/// One case on one contestant in one round, in a process of its own.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub(crate) struct Task {
     pub(crate) contestant: Contestant,
-    pub(crate) workload: Workload,
+    pub(crate) case: Case,
     /// From 0.
     pub(crate) round: u64,
-    /// Folder of the store.
-    pub(crate) path: PathBuf,
+    /// Folder of all stores of the contestant.
+    pub(crate) folder: PathBuf,
+    /// Whether this process is one of several that are measured beside threads.
+    pub(crate) peer: Option<usize>,
     pub(crate) settings: Settings,
+}
+
+impl Task {
+    /// The task with the settings that its case asks for.
+    pub(crate) fn new(
+        contestant: Contestant,
+        case: Case,
+        round: u64,
+        folder: &Path,
+        settings: &Settings,
+    ) -> Self {
+        let folder = folder.join(contestant.name());
+        let settings = match case.fit {
+            Fit::Cached => settings.clone(),
+            Fit::TenTimes => settings.ten_times(),
+        };
+        let sync_writes = case.workload == crate::case::Workload::SyncWrite;
+        let settings = Settings { sync_writes, ..settings };
+        Self { contestant, case, round, folder, peer: None, settings }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings;
+    use crate::{case::Workload, settings};
 
     #[test]
     fn a_task_reaches_the_process_that_does_it() {
         let settings = Settings { seed: u64::MAX, ..settings::small() };
+        let folder = Path::new("a folder/with \"quotes\"");
         for &contestant in Contestant::ALL {
-            for workload in Workload::ALL {
-                let path = PathBuf::from("a folder/with \"quotes\"");
+            for case in Case::all(&Workload::ALL, &[Fit::Cached, Fit::TenTimes], 16) {
                 let task =
-                    Task { contestant, workload, round: 1, path, settings: settings.clone() };
+                    Task { peer: Some(1), ..Task::new(contestant, case, 1, folder, &settings) };
                 let text = serde_json::to_string(&task).unwrap();
                 assert_eq!(serde_json::from_str::<Task>(&text).unwrap(), task, "{text}");
             }
         }
+    }
+
+    #[test]
+    fn settings_are_those_of_the_case() {
+        let settings = settings::small();
+        let task =
+            |case| Task::new(Contestant::Sievedb, case, 0, Path::new("f"), &settings).settings;
+        let hit = Case::cached(Workload::Hit);
+        assert_eq!(task(hit), settings);
+        let ten_times = task(Case { fit: Fit::TenTimes, ..hit });
+        assert!(ten_times.cache_bytes < settings.cache_bytes && ten_times.drop_page_cache);
+        assert!(task(Case::cached(Workload::SyncWrite)).sync_writes);
     }
 }

@@ -24,11 +24,18 @@
 //! merge, none in a deeper level. In the oldest stripe the older versions in the merge go with it, so
 //! there the deeper levels decide. In a newer stripe a tombstone stays, even with nothing to hide:
 //! a transaction that reads at an older snapshot learns from it that the key has changed since.
+//!
+//! # Sequence numbers
+//!
+//! A put of the oldest stripe with no older version below it is seen by every reader and hides nothing, so
+//! its sequence number says nothing any more. It becomes 0, before all writes: blocks whose numbers are
+//! all alike store none, which saves 3 or 4 bytes an entry that do not compress. RocksDB does the same.
+//! Compactions do so, flushes do not: after a crash the numbers in tables tell how far the history went.
 
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, SequenceNumber};
+use sievedb_format::{InternalKey, SequenceNumber, Trailer};
 
 use crate::{
     Result,
@@ -38,19 +45,24 @@ use crate::{
 /// The entries of a cursor that some reader may need, in order and in one pass.
 ///
 /// Allocates nothing per key. `is_bottom` tells of a user key whether no older run outside of the
-/// merge may hold it; it is asked in ascending order, and for tombstones of the oldest stripe only.
+/// merge may hold it; it is asked in ascending order, for the oldest stripe only and, unless the stream is
+/// [`settling`](Self::settling), for tombstones only.
 #[derive(Debug)]
 pub(crate) struct RetainStream<C, B> {
     cursor: C,
     /// Ascending, without repetition.
     snapshots: Vec<SequenceNumber>,
     is_bottom: B,
+    /// Whether sequence numbers that say nothing become 0.
+    settles: bool,
     /// The version looked at last: its user key and stripe.
     user_key: Vec<u8>,
     stripe: Option<usize>,
     /// No version of `user_key` was yielded before the current one.
     is_first_of_key: bool,
     is_positioned: bool,
+    /// No reader needs the sequence number of the current entry.
+    is_settled: bool,
 }
 
 impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
@@ -63,11 +75,18 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
             cursor,
             snapshots,
             is_bottom,
+            settles: false,
             user_key: Vec::new(),
             stripe: None,
             is_first_of_key: true,
             is_positioned: false,
+            is_settled: false,
         }
+    }
+
+    /// The same stream, which gives sequence number 0 to entries whose own says nothing any more.
+    pub(crate) fn settling(self) -> Self {
+        Self { settles: true, ..self }
     }
 
     /// Moves to the first entry that is kept.
@@ -96,9 +115,14 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
         self.find()
     }
 
-    /// The current internal key; `None` when unpositioned.
+    /// The current internal key, with the sequence number that it is to be stored with; `None` when
+    /// unpositioned.
     pub(crate) fn key(&self) -> Option<InternalKey<'_>> {
-        self.cursor.key().filter(|_| self.is_positioned)
+        let key = self.cursor.key().filter(|_| self.is_positioned)?;
+        if self.is_settled {
+            return Some(InternalKey::new(key.user_key, Trailer::new(0, key.trailer.kind())));
+        }
+        Some(key)
     }
 
     /// The current value, without a copy. Only when positioned.
@@ -136,7 +160,10 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
             self.stripe = Some(stripe);
             if newer != Some(stripe) {
                 let put = has_value(key.trailer.kind(), || self.cursor.path())?;
-                if put || stripe > 0 || !(self.is_bottom)(&self.user_key) {
+                let asks = stripe == 0 && (self.settles || !put);
+                let is_oldest = asks && (self.is_bottom)(&self.user_key);
+                self.is_settled = put && is_oldest;
+                if put || !is_oldest {
                     self.is_positioned = true;
                     break;
                 }

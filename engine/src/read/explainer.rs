@@ -73,6 +73,14 @@ struct Scribe {
 impl Witness<ValueBytes> for Scribe {
     type Blocks = BlockSteps;
 
+    fn of_memtable(&mut self, _: Trailer, value: &Bytes) -> ValueBytes {
+        ValueBytes::of_memtable(value)
+    }
+
+    fn of_block(&mut self, _: Trailer, value: &FoundValue<'_>) -> ValueBytes {
+        ValueBytes::of_block(value)
+    }
+
     fn memtable(
         &mut self,
         number: usize,

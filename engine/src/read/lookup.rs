@@ -32,6 +32,7 @@ pub(crate) struct Lookup<'a> {
     pub(crate) hash: u64,
     /// Newer versions are not seen.
     pub(crate) sequence: SequenceNumber,
+    pub(crate) cache_use: CacheUse,
 }
 
 impl Lookup<'_> {
@@ -46,7 +47,7 @@ impl Lookup<'_> {
 
     /// As [`find`](Self::find), with a witness.
     #[inline]
-    pub(crate) fn find_before<A: Answer>(
+    pub(crate) fn find_before<A>(
         self,
         view: &ReadView,
         counters: &ThreadCounters,
@@ -89,7 +90,7 @@ impl Lookup<'_> {
         self.prefetch_memtables(view);
         self.collect(asked, view, &mut candidates);
         self.sample(view, &candidates, counters);
-        if let Some((trailer, ())) = self.in_memtables(view, counters, &mut Nobody) {
+        if let Some((trailer, ())) = self.in_memtables::<()>(view, counters, &mut Nobody) {
             counters.found_in_memtables.add(1);
             return trailer.kind() == Kind::Put;
         }
@@ -102,7 +103,7 @@ impl Lookup<'_> {
     }
 
     /// The newest version of the key in a memtable, if one has any.
-    fn in_memtables<A: Answer>(
+    fn in_memtables<A>(
         self,
         view: &KeptView,
         counters: &ThreadCounters,
@@ -115,7 +116,7 @@ impl Lookup<'_> {
                 continue;
             }
             counters.memtable_positives.add(1);
-            let take = |trailer, value: &_| (trailer, A::of_memtable(value));
+            let take = |trailer, value: &_| (trailer, witness.of_memtable(trailer, value));
             let found = memtable.get_with(self.key, self.sequence, take);
             witness.memtable(number, true, found.as_ref());
             if found.is_some() {
@@ -154,7 +155,7 @@ impl Lookup<'_> {
         }
     }
 
-    fn in_tables<A: Answer>(
+    fn in_tables<A>(
         self,
         asked: Asked,
         candidates: &[Candidate<'_>],
@@ -177,7 +178,7 @@ impl Lookup<'_> {
 
     /// Not inlined: most lookups of absent keys come to no table.
     #[inline(never)]
-    fn in_table<A: Answer, W: Witness<A>>(
+    fn in_table<A, W: Witness<A>>(
         self,
         number: usize,
         candidate: &Candidate<'_>,
@@ -189,9 +190,9 @@ impl Lookup<'_> {
         let found = live.table.get_with(
             self.key,
             self.sequence,
-            CacheUse::Fill,
+            self.cache_use,
             &mut blocks,
-            |trailer, value| (trailer, A::of_block(&value)),
+            |trailer, value| (trailer, witness.of_block(trailer, &value)),
         );
         counters.add_blocks(blocks.counts());
         let found = found.map_err(|error| live.error(error))?;

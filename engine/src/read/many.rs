@@ -1,6 +1,7 @@
 //! Many keys by one call: cut into chunks that are looked up together.
 
 use sievedb_format::SequenceNumber;
+use sievedb_sstable::CacheUse;
 use smallvec::SmallVec;
 
 use crate::{
@@ -19,6 +20,7 @@ pub(crate) struct ManyReader<'v> {
     pub(crate) tree: &'v Tree,
     pub(crate) view: &'v KeptView,
     pub(crate) sequence: SequenceNumber,
+    pub(crate) cache_use: CacheUse,
     pub(crate) hash_seed: u64,
     pub(crate) counters: &'v ThreadCounters,
 }
@@ -32,8 +34,8 @@ impl ManyReader<'_> {
         keys: impl Iterator<Item = K>,
         mut take: impl FnMut(Option<A>),
     ) -> Result<()> {
-        let Self { tree, view, sequence, hash_seed, counters } = *self;
-        let mut lookup = ManyLookup::new(tree.id, view, sequence, hash_seed, counters);
+        let Self { tree, view, .. } = *self;
+        let mut lookup = ManyLookup::new(self);
         let mut keys = keys.fuse();
         let mut chunk = Vec::with_capacity(keys.size_hint().0.min(CHUNK_KEYS));
         let mut answers = Vec::with_capacity(chunk.capacity());

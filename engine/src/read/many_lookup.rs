@@ -14,7 +14,7 @@ use std::sync::Arc;
 use sievedb_filter::key_hash;
 use sievedb_filter::many::{self, Asked};
 use sievedb_format::SequenceNumber;
-use sievedb_sstable::{BlockCounts, FilterState};
+use sievedb_sstable::{BlockCounts, CacheUse, FilterState};
 
 use crate::{
     Result,
@@ -22,6 +22,7 @@ use crate::{
     read::filter_set::FilterSet,
     read::key_order::{KeyOrder, doubling_partition_point},
     read::lookup::{check_kind, shows},
+    read::many::ManyReader,
     read::view::KeptView,
     stats::{LevelCounters, ThreadCounters},
     table::TableFilters,
@@ -43,6 +44,7 @@ pub(crate) struct ManyLookup<'v> {
     pub(crate) keyspace_id: u64,
     pub(crate) view: &'v KeptView,
     pub(crate) sequence: SequenceNumber,
+    pub(crate) cache_use: CacheUse,
     pub(crate) hash_seed: u64,
     pub(crate) counters: &'v ThreadCounters,
     buffers: Buffers,
@@ -81,14 +83,10 @@ struct Chunk<'c, 'k, A> {
 }
 
 impl<'v> ManyLookup<'v> {
-    pub(crate) fn new(
-        keyspace_id: u64,
-        view: &'v KeptView,
-        sequence: SequenceNumber,
-        hash_seed: u64,
-        counters: &'v ThreadCounters,
-    ) -> Self {
-        Self { keyspace_id, view, sequence, hash_seed, counters, buffers: Buffers::default() }
+    pub(crate) fn new(reader: &ManyReader<'v>) -> Self {
+        let ManyReader { tree, view, sequence, cache_use, hash_seed, counters } = *reader;
+        let (keyspace_id, buffers) = (tree.id, Buffers::default());
+        Self { keyspace_id, view, sequence, cache_use, hash_seed, counters, buffers }
     }
 
     /// Puts into `answers`, all `None` now, what each of `keys` has. At most [`CHUNK_KEYS`] keys.
@@ -187,7 +185,7 @@ impl<'v> ManyLookup<'v> {
         counters: &LevelCounters,
         chunk: &mut Chunk<'_, '_, A>,
     ) -> Result<bool> {
-        let (view, sequence) = (self.view, self.sequence);
+        let (view, sequence, cache_use) = (self.view, self.sequence, self.cache_use);
         let Buffers { open, maybe, found, groups, passed, .. } = &mut self.buffers;
         let Group { table, first, end } = groups[group];
         passed.clear();
@@ -201,17 +199,23 @@ impl<'v> ManyLookup<'v> {
         let keys = passed.iter().map(|&at| chunk.keys[place_of(at)]);
         let mut blocks = BlockCounts::default();
         let (mut count, mut checked) = (0, Ok(()));
-        let read = live.table.get_many_with(&keys, sequence, &mut blocks, |n, trailer, value| {
-            let (at, place) = (usize::from(passed[n]), place_of(passed[n]));
-            count += 1;
-            found[at] = true;
-            if checked.is_ok() {
-                checked = check_kind(live, trailer);
-            }
-            if shows(view, chunk.keys[place], sequence, trailer) {
-                chunk.answers[place] = Some(A::of_block(&value));
-            }
-        });
+        let read = live.table.get_many_with(
+            &keys,
+            sequence,
+            cache_use,
+            &mut blocks,
+            |n, trailer, value| {
+                let (at, place) = (usize::from(passed[n]), place_of(passed[n]));
+                count += 1;
+                found[at] = true;
+                if checked.is_ok() {
+                    checked = check_kind(live, trailer);
+                }
+                if shows(view, chunk.keys[place], sequence, trailer) {
+                    chunk.answers[place] = Some(A::of_block(&value));
+                }
+            },
+        );
         counters.add_blocks(blocks);
         let in_vain = if read.is_ok() { passed.len() as u64 - count } else { 0 };
         counters.add_searches(count, in_vain, filters[table].point.expected_fpr);

@@ -43,9 +43,10 @@ impl Source {
         run: &Run,
         bounds: &KeyBounds,
         question: ScanQuestion<'_>,
+        cache_use: CacheUse,
         counters: &ThreadCounters,
     ) -> Option<Self> {
-        let tables = TableRun { tables: Arc::clone(run.tables()), cache_use: CacheUse::Fill };
+        let tables = TableRun { tables: Arc::clone(run.tables()), cache_use };
         let window = question.narrow(run, tables_within(&tables, bounds), counters);
         (!window.is_empty()).then(|| Self::Run(RunCursor::over(tables, window)))
     }

@@ -1,9 +1,10 @@
 //! Who sees what a lookup does.
 
-use sievedb_format::Trailer;
-use sievedb_sstable::{BlockCounts, BlockWatch};
+use bytes::Bytes;
+use sievedb_format::{Kind, Trailer};
+use sievedb_sstable::{BlockCounts, BlockWatch, FoundValue};
 
-use crate::{table::TableFilters, version::Run};
+use crate::{read::answer::Answer, table::TableFilters, version::Run};
 
 /// A table that may hold the key. Nothing of the table itself was looked at yet.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,13 @@ impl CountBlocks for BlockCounts {
 pub(crate) trait Witness<A> {
     type Blocks: CountBlocks;
 
+    /// What the lookup answers if it finds this value in a memtable. It may be one that is not seen: a
+    /// tombstone, or under a range tombstone.
+    fn of_memtable(&mut self, trailer: Trailer, value: &Bytes) -> A;
+
+    /// The same of a value in a block.
+    fn of_block(&mut self, trailer: Trailer, value: &FoundValue<'_>) -> A;
+
     /// What the filter of memtable `number` said, counted from the newest, and what the memtable then had.
     fn memtable(&mut self, number: usize, may_contain: bool, found: Option<&(Trailer, A)>);
 
@@ -47,8 +55,18 @@ pub(crate) trait Witness<A> {
 #[derive(Debug)]
 pub(crate) struct Nobody;
 
-impl<A> Witness<A> for Nobody {
+impl<A: Answer> Witness<A> for Nobody {
     type Blocks = BlockCounts;
+
+    #[inline]
+    fn of_memtable(&mut self, _: Trailer, value: &Bytes) -> A {
+        A::of_memtable(value)
+    }
+
+    #[inline]
+    fn of_block(&mut self, _: Trailer, value: &FoundValue<'_>) -> A {
+        A::of_block(value)
+    }
 
     #[inline]
     fn memtable(&mut self, _: usize, _: bool, _: Option<&(Trailer, A)>) {}
@@ -61,4 +79,50 @@ impl<A> Witness<A> for Nobody {
 
     #[inline]
     fn searched(&mut self, _: usize, _: BlockCounts, _: Option<&(Trailer, A)>) {}
+}
+
+/// Nobody looks, but the caller at the value where it lies.
+#[derive(Debug)]
+pub(crate) struct Taker<F>(Option<F>);
+
+impl<F> Taker<F> {
+    /// Calls `take` at most once. Only for views without range tombstones: whether one covers the value is
+    /// known too late.
+    pub(crate) fn new(take: F) -> Self {
+        Self(Some(take))
+    }
+
+    fn take<T>(&mut self, trailer: Trailer, value: &[u8]) -> Option<T>
+    where
+        F: FnOnce(&[u8]) -> T,
+    {
+        let take = self.0.take().filter(|_| trailer.kind() == Kind::Put)?;
+        Some(take(value))
+    }
+}
+
+impl<T, F: FnOnce(&[u8]) -> T> Witness<Option<T>> for Taker<F> {
+    type Blocks = BlockCounts;
+
+    #[inline]
+    fn of_memtable(&mut self, trailer: Trailer, value: &Bytes) -> Option<T> {
+        self.take(trailer, value)
+    }
+
+    #[inline]
+    fn of_block(&mut self, trailer: Trailer, value: &FoundValue<'_>) -> Option<T> {
+        self.take(trailer, value.as_slice())
+    }
+
+    #[inline]
+    fn memtable(&mut self, _: usize, _: bool, _: Option<&(Trailer, Option<T>)>) {}
+
+    #[inline]
+    fn candidates(&mut self, _: &[Candidate<'_>]) {}
+
+    #[inline]
+    fn filter(&mut self, _: usize, _: bool) {}
+
+    #[inline]
+    fn searched(&mut self, _: usize, _: BlockCounts, _: Option<&(Trailer, Option<T>)>) {}
 }

@@ -1,6 +1,10 @@
 //! Compactions are chosen from the present version, and carried out.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use sievedb_format::Corruption;
 
@@ -102,6 +106,9 @@ impl Store {
             Change { added, removed: compaction.tables().collect(), ..Change::default() }
         };
         self.install(tree, &change)?;
+        if !compaction.is_trivial_move {
+            warm_up_outputs(tree, &view.version, compaction);
+        }
         let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
         self.background.count(|done| {
             if compaction.is_trivial_move {
@@ -132,12 +139,17 @@ impl Store {
         let mut deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
-        let mut kept = RetainStream::new(MergeCursor::new(inputs), snapshots, is_bottom);
+        let kept = RetainStream::new(MergeCursor::new(inputs), snapshots, is_bottom);
+        let mut kept = kept.settling();
         let place = TablePlace { level: *output_level, run: DEEPER_RUN };
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
         let gone = metas.iter().filter(|table| is_gone(table.id));
         let filter = choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
-        write_tables(&self.tables, &tree.present_options(), filter, place, &mut kept)
+        let mut options = tree.present_options();
+        if *output_level == levels.last() {
+            options = options.of_last_level();
+        }
+        write_tables(&self.tables, &options, filter, place, &mut kept)
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.
@@ -154,6 +166,30 @@ impl Store {
         // Does nothing for one that is done.
         self.background.withdraw_whole(tree, number);
         done
+    }
+}
+
+/// Brings what the cache had of the inputs, which are those of the version `before`, into it as it is
+/// in the outputs.
+///
+/// Reads as many blocks as the cache had, once, and drives no other out: those of the inputs leave
+/// first. Without it each of these reads would be one that a lookup waits for. Where the cache had nothing
+/// it costs 100 ns for each block of the inputs.
+fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction) {
+    let inputs: BTreeSet<u64> = compaction.tables().collect();
+    let mut user_keys = Vec::new();
+    for (_, _, live) in before.tables().filter(|(_, _, live)| inputs.contains(&live.meta.id)) {
+        live.table.give_up_cached(|user_key| user_keys.push(user_key));
+    }
+    user_keys.sort_unstable();
+    let version = tree.kept_view().version;
+    let output = version.runs().iter().find(|run| run.level == compaction.output_level);
+    for user_key in user_keys {
+        let Some(live) = output.and_then(|run| run.find(&user_key)) else { continue };
+        // Whoever needs the block is told why it cannot be read.
+        if live.table.warm_up(&user_key).is_err() {
+            return;
+        }
     }
 }
 

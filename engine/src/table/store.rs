@@ -19,7 +19,7 @@ use crate::{
     file_name::FileName,
     filter_policy::FilterChoice,
     fs::{AppendFile, Fs},
-    keyspace_options::KeyspaceOptions,
+    keyspace_options::{Compression, KeyspaceOptions},
     listener::{Event, EventListener, tell},
     memory::{Charge, MemoryAccount, MemoryUse},
     memory_budget::MemoryParts,
@@ -31,6 +31,16 @@ use crate::{
 
 /// What a table writer buffers, in bytes, besides its blocks.
 const WRITER_BYTES: usize = 256 << 10;
+/// What the writer of a table takes at first: its block three times, as entries, as content and compressed,
+/// and what a dictionary is trained from.
+fn writer_bytes(options: &KeyspaceOptions) -> usize {
+    let sample = match options.compression {
+        Compression::Zstd { dictionary_bytes, .. } => 100 * dictionary_bytes as usize,
+        _ => 0,
+    };
+    WRITER_BYTES + 3 * options.block_bytes + sample
+}
+
 /// Entries whose share of the filter is charged at a time.
 pub(crate) const ENTRIES_CHARGED: u64 = 1 << 10;
 /// What an entry takes until the filter is built: its hash in an array that may have an eighth to spare,
@@ -131,7 +141,7 @@ impl TableStore {
         );
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
         let unfinished = Unfinished::new(path, &self.obsolete_files);
-        let charge = self.memory.charge(MemoryUse::Writing, WRITER_BYTES + 2 * options.block_bytes);
+        let charge = self.memory.charge(MemoryUse::Writing, writer_bytes(options));
         // The filters are built one after the other.
         let has_prefixes = options.prefix_extractor.present().is_some();
         let has_ranges = options.range_filter_bits_per_key > 0.0;

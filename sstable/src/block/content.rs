@@ -43,12 +43,15 @@ impl Content {
         let layout = Layout::decode(&bytes, role)?;
         let mut search = Search::builder(layout.prefix(&bytes), layout.entries as usize, role);
         let mut start = layout.places()[2];
-        let mut before: Option<Entry> = None;
+        let mut before: Option<(u64, Entry)> = None;
         for index in 0..layout.entries {
             let entry = layout.check_entry(&bytes, index, start, role)?;
             let suffix = &bytes[entry.suffix.clone()];
-            if let Some(before) = &before {
-                let is_behind = match compare(&bytes[before.suffix.clone()], suffix) {
+            let word = word_of(suffix);
+            if let Some((word_before, before)) = before {
+                // Most often a word of each decides.
+                let order = word_before.cmp(&word).then_with(|| bytes[before.suffix].cmp(suffix));
+                let is_behind = match order {
                     Ordering::Less => true,
                     Ordering::Equal => before.trailer > entry.trailer,
                     Ordering::Greater => false,
@@ -60,9 +63,9 @@ impl Content {
             if role == BlockRole::Index {
                 BlockHandle::decode(&bytes[entry.value.clone()])?;
             }
-            search.push(suffix);
+            search.push(suffix, word);
             start = entry.value.end;
-            before = Some(entry);
+            before = Some((word, entry));
         }
         let rest = bytes.len() - start;
         if rest > 0 {
@@ -109,10 +112,4 @@ impl Content {
     pub(super) fn entry(&self, index: usize) -> Entry {
         self.layout.entry(&self.bytes, index)
     }
-}
-
-/// As `a.cmp(b)`: most often decided by a word of each.
-#[inline]
-fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    word_of(a).cmp(&word_of(b)).then_with(|| a.cmp(b))
 }

@@ -44,6 +44,14 @@ pub(super) struct Layout {
     pub(super) sequence_width: u8,
 }
 
+/// What is in front of an entry's suffix.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    suffix_bytes: usize,
+    kind: u8,
+    sequence: u64,
+}
+
 impl Layout {
     /// Of a block without entries.
     pub(super) const EMPTY: Self = Self {
@@ -169,25 +177,26 @@ impl Layout {
         if end < start || end - start < self.head_bytes() {
             return Err(Corruption::OutOfRange { what: "end of an entry", value: end as u64 });
         }
-        let entry = self.entry_between(content, start, end);
-        let key_bytes = u64::from(self.prefix_bytes) + entry.suffix.len() as u64;
-        if entry.suffix.end > end {
-            let (need, have) = (entry.suffix.end as u64, end as u64);
+        let head = self.head(content, start);
+        let suffix_end = start + self.head_bytes() + head.suffix_bytes;
+        if suffix_end > end {
+            let (need, have) = (suffix_end as u64, end as u64);
             return Err(Corruption::Truncated { what: "suffix of a key", need, have });
         }
-        if key_bytes > KEY_BYTES_MAX as u64 {
-            return Err(Corruption::OutOfRange { what: "bytes of a key", value: key_bytes });
+        let key_bytes = self.prefix_bytes as usize + head.suffix_bytes;
+        if key_bytes > KEY_BYTES_MAX {
+            let value = key_bytes as u64;
+            return Err(Corruption::OutOfRange { what: "bytes of a key", value });
         }
-        let kind = self.kind_at(content, start);
+        let Head { kind, sequence, .. } = head;
         if self.kind == KIND_OF_EACH {
             check_kind(kind, role)?;
         }
-        let sequence = self.sequence_at(content, start);
         if sequence > SEQUENCE_MAX || (kind == KIND_OLDEST && sequence > 0) {
             let what = "sequence number of an entry";
             return Err(Corruption::OutOfRange { what, value: sequence });
         }
-        Ok(entry)
+        Ok(self.entry_of(head, start, end))
     }
 
     /// What all user keys begin with.
@@ -226,37 +235,43 @@ impl Layout {
     /// The entry with these bounds.
     #[inline]
     pub(super) fn entry_between(&self, content: &[u8], start: usize, end: usize) -> Entry {
-        let suffix_bytes =
-            self.suffix_bytes as usize + field(content, start, self.suffix_width) as usize;
-        let kind = self.kind_at(content, start);
-        let sequence = self.sequence_at(content, start);
+        self.entry_of(self.head(content, start), start, end)
+    }
+
+    #[inline]
+    fn entry_of(&self, head: Head, start: usize, end: usize) -> Entry {
         let suffix_at = start + self.head_bytes();
-        let value_at = suffix_at + suffix_bytes;
+        let value_at = suffix_at + head.suffix_bytes;
         Entry {
             suffix: suffix_at..value_at,
-            trailer: Trailer::from_number(sequence << 8 | u64::from(kind)),
+            trailer: Trailer::from_number(head.sequence << 8 | u64::from(head.kind)),
             value: value_at..end,
         }
+    }
+
+    /// Reads what is in front of the suffix of the entry at `start`: with one load, unless it takes more
+    /// than 8 bytes.
+    #[inline]
+    fn head(&self, content: &[u8], start: usize) -> Head {
+        let word = word_at(content, start);
+        let suffix_bytes = self.suffix_bytes as usize + (word & mask(self.suffix_width)) as usize;
+        let mut rest = word >> (8 * self.suffix_width);
+        if self.head_bytes() > size_of::<u64>() {
+            rest = word_at(content, start + usize::from(self.suffix_width));
+        }
+        let mut kind = self.kind;
+        if kind == KIND_OF_EACH {
+            kind = rest as u8;
+            rest >>= 8;
+        }
+        Head { suffix_bytes, kind, sequence: self.sequence + (rest & mask(self.sequence_width)) }
     }
 
     #[inline]
     fn end_field(&self, content: &[u8], index: usize) -> u64 {
         let ends_at = self.prefix_at as usize + self.prefix_bytes as usize;
-        field(content, ends_at + index * usize::from(self.end_width), self.end_width)
-    }
-
-    #[inline]
-    fn kind_at(&self, content: &[u8], start: usize) -> u8 {
-        if self.kind == KIND_OF_EACH {
-            return content[start + usize::from(self.suffix_width)];
-        }
-        self.kind
-    }
-
-    #[inline]
-    fn sequence_at(&self, content: &[u8], start: usize) -> u64 {
-        let at = start + self.head_bytes() - usize::from(self.sequence_width);
-        self.sequence + field(content, at, self.sequence_width)
+        let at = ends_at + index * usize::from(self.end_width);
+        word_at(content, at) & mask(self.end_width)
     }
 
     /// Bytes of each entry in front of its suffix.
@@ -298,15 +313,20 @@ fn put_field(out: &mut Vec<u8>, value: u64, width: u8) {
     out.put(&value.to_le_bytes()[..usize::from(width)]);
 }
 
-/// The number of `width` bytes, at most 7, at `at`. One load, but near the end of the content.
+/// The bits of a number of `width` bytes, at most 7.
 #[inline]
-fn field(content: &[u8], at: usize, width: u8) -> u64 {
+fn mask(width: u8) -> u64 {
+    (1 << (8 * width)) - 1
+}
+
+/// The 8 bytes at `at` as a number; zeros behind the end of the content.
+#[inline]
+fn word_at(content: &[u8], at: usize) -> u64 {
     let rest = &content[at..];
-    let word = match rest.first_chunk() {
+    match rest.first_chunk() {
         Some(bytes) => u64::from_le_bytes(*bytes),
         None => last_word(rest),
-    };
-    word & ((1 << (8 * width)) - 1)
+    }
 }
 
 /// Fewer than 8 bytes as a number.

@@ -43,6 +43,7 @@ mod search;
 pub mod stored;
 #[cfg(test)]
 mod tests;
+pub(crate) mod zstd;
 
 pub(crate) use builder::BlockBuilder;
 pub(crate) use content::BlockRole;
@@ -72,10 +73,13 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// The first 8 bytes as a number that orders as they do; zeros where there are fewer.
 #[inline]
 fn word_of(bytes: &[u8]) -> u64 {
-    if let Some(bytes) = bytes.first_chunk() {
-        return u64::from_be_bytes(*bytes);
+    if let Some(first) = bytes.first_chunk() {
+        return u64::from_be_bytes(*first);
     }
-    let mut word = [0; size_of::<u64>()];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_be_bytes(word)
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        // From 4 to 7 bytes: what the two halves both hold is the same.
+        let last = u64::from(u32::from_be_bytes(*last)) << (u64::BITS - 8 * bytes.len() as u32);
+        return u64::from(u32::from_be_bytes(*first)) << 32 | last;
+    }
+    bytes.iter().zip([56, 48, 40]).map(|(byte, shift)| u64::from(*byte) << shift).sum()
 }

@@ -215,6 +215,12 @@ impl BlockInner {
         self.content().prefix()
     }
 
+    /// The first user key, if there is one.
+    pub(crate) fn first_user_key(&self) -> Option<Vec<u8>> {
+        let first = (self.entries() > 0).then(|| self.content.entry(0))?;
+        Some([self.prefix(), &self.content.bytes()[first.suffix]].concat())
+    }
+
     /// Number of entries.
     #[inline]
     pub(crate) fn entries(&self) -> usize {
@@ -243,6 +249,7 @@ impl BlockInner {
     /// The handle of the block below that holds the first entry at or behind `target`, if any.
     ///
     /// Only for indexes.
+    #[cfg(test)]
     pub(crate) fn handle_for(&self, target: InternalKey<'_>) -> Option<BlockHandle> {
         self.position(target).map(|at| self.handle_at(at))
     }

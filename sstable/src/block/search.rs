@@ -81,7 +81,7 @@ impl Search {
     /// behind the last entry.
     #[inline]
     pub(super) fn tagged(&self, suffix: &[u8]) -> impl Iterator<Item = usize> {
-        let wanted = ONES * u64::from(tag(suffix));
+        let wanted = ONES * u64::from(tag(suffix, word_of(suffix)));
         let tags = &self.words[self.heads as usize..];
         tags.iter().zip((0..).step_by(TAGS)).flat_map(move |(word, first)| {
             // The top bit of each byte that is 0; by a carry, also of bytes that are 1 above those.
@@ -127,17 +127,17 @@ pub(super) struct SearchBuilder {
 }
 
 impl SearchBuilder {
-    /// Takes what follows the prefix in the user key of the next entry.
+    /// Takes what follows the prefix in the user key of the next entry, and its [`word_of`].
     #[inline]
-    pub(super) fn push(&mut self, suffix: &[u8]) {
+    pub(super) fn push(&mut self, suffix: &[u8], word: u64) {
         let Self { search, pushed: index } = self;
         let interval = search.head_interval as usize;
         if index.is_multiple_of(interval) {
-            search.words[*index / interval] = word_of(suffix);
+            search.words[*index / interval] = word;
         }
         if search.has_tags() {
-            let word = &mut search.words[search.heads as usize + *index / TAGS];
-            *word |= u64::from(tag(suffix)) << (*index % TAGS * 8);
+            let tags = &mut search.words[search.heads as usize + *index / TAGS];
+            *tags |= u64::from(tag(suffix, word)) << (*index % TAGS * 8);
         }
         *index += 1;
     }
@@ -148,16 +148,21 @@ impl SearchBuilder {
     }
 }
 
-/// A hash of a user key without its prefix. Need not withstand attacks: where many entries have the tag of a
-/// key the search by heads finds it.
+/// A hash of a user key without its prefix, whose first bytes are `word`. Need not withstand attacks: where
+/// many entries have the tag of a key the search by heads finds it.
 #[inline]
-fn tag(suffix: &[u8]) -> u8 {
+fn tag(suffix: &[u8], word: u64) -> u8 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut hash = suffix.len() as u64;
-    let (words, rest) = suffix.as_chunks();
-    for word in words.iter().map(|word| u64::from_le_bytes(*word)).chain([word_of(rest)]) {
-        hash = (hash ^ word).wrapping_mul(ODD);
-        hash ^= hash >> 32;
+    let mix = |hash: u64, word: u64| {
+        let mixed = (hash ^ word).wrapping_mul(ODD);
+        mixed ^ mixed >> 32
+    };
+    let mut hash = mix(suffix.len() as u64, word);
+    if suffix.len() > size_of::<u64>() {
+        let (words, _) = suffix[size_of::<u64>()..].as_chunks();
+        hash = words.iter().fold(hash, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+        // The last ones, of which the words before may have some already.
+        hash = suffix.last_chunk().map_or(hash, |last| mix(hash, u64::from_le_bytes(*last)));
     }
     (hash.wrapping_mul(ODD) >> 56) as u8
 }
@@ -168,7 +173,7 @@ mod tests {
 
     fn search<'k>(suffixes: impl ExactSizeIterator<Item = &'k [u8]>, role: BlockRole) -> Search {
         let mut builder = Search::builder(b"", suffixes.len(), role);
-        suffixes.for_each(|suffix| builder.push(suffix));
+        suffixes.for_each(|suffix| builder.push(suffix, word_of(suffix)));
         builder.finish()
     }
 

@@ -3,11 +3,12 @@
 //! | field      | bytes | meaning                                                                |
 //! |------------|-------|------------------------------------------------------------------------|
 //! | `content`  | n     | the content, or what compression made of it                            |
-//! | `type`     | 1     | 0: as it is; 1: LZ4                                                    |
+//! | `type`     | 1     | 0: as it is; 1: LZ4; 2: zstd; 3: zstd with the table's dictionary      |
 //! | `checksum` | 4     | [`checksum::block`] of the table's salt, the block's offset, and these |
 //!
-//! LZ4 content is the length of the content as a varint, then an LZ4 block. A block is stored
-//! compressed only if that saves an eighth of it: less is not worth the time of each read.
+//! Compressed content is the length of the content as a varint, then an LZ4 block or a zstd frame without
+//! length, checksum and number of the dictionary. A block is stored compressed only if that saves 12 % of
+//! it: less is not worth the time of each read.
 
 use bytes::Bytes;
 use lz4_flex::block::{
@@ -15,6 +16,7 @@ use lz4_flex::block::{
 };
 use sievedb_format::{Corruption, Decoder, Encode, checksum};
 
+use super::zstd::{self, Dictionary};
 use crate::options::Compression;
 
 /// Bytes behind the content: type and checksum.
@@ -24,9 +26,19 @@ pub(crate) const TRAILER_BYTES: usize = size_of::<u8>() + size_of::<u32>();
 pub(crate) const TYPE_RAW: u8 = 0;
 /// A stored block compressed by LZ4.
 pub(crate) const TYPE_LZ4: u8 = 1;
+/// A stored block compressed by zstd.
+pub(crate) const TYPE_ZSTD: u8 = 2;
+/// A stored block compressed by zstd with the dictionary of the table.
+pub(crate) const TYPE_ZSTD_DICTIONARY: u8 = 3;
 
 /// One byte of an LZ4 block adds at most as many bytes to the output.
 const LZ4_RATIO_MAX: u64 = 255;
+
+/// A few bytes of zstd may stand for as many: one block of zstd.
+const ZSTD_BYTES_MIN: u64 = 128 << 10;
+
+/// Saves compression less than this of a block, it is stored as it is.
+const SAVED_PERCENT_MIN: u128 = 12;
 
 /// Buffers that one large entry made longer than this are given back.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -34,8 +46,15 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Turns contents into stored blocks; keeps its buffers from block to block.
 pub(crate) struct Sealer {
     salt: u64,
-    compressor: Option<CompressTable>,
+    compressor: Compressor,
     compressed: Vec<u8>,
+}
+
+/// What compresses.
+enum Compressor {
+    None,
+    Lz4(CompressTable),
+    Zstd(Box<zstd::Compressor>),
 }
 
 impl std::fmt::Debug for Sealer {
@@ -47,9 +66,10 @@ impl std::fmt::Debug for Sealer {
 impl Sealer {
     /// For the table with `salt`.
     pub(crate) fn new(salt: u64, compression: Compression) -> Self {
-        let compressor = match compression {
-            Compression::None => None,
-            Compression::Lz4 => Some(CompressTable::default()),
+        let compressor = match (compression, zstd::Compressor::new(compression)) {
+            (_, Some(compressor)) => Compressor::Zstd(Box::new(compressor)),
+            (Compression::Lz4, None) => Compressor::Lz4(CompressTable::default()),
+            (Compression::None | Compression::Zstd { .. }, None) => Compressor::None,
         };
         Self { salt, compressor, compressed: Vec::new() }
     }
@@ -62,8 +82,19 @@ impl Sealer {
     ) -> (&'a [u8], [u8; TRAILER_BYTES]) {
         let salt = self.salt;
         match self.compress(content) {
-            Some(compressed) => (compressed, trailer(salt, offset, TYPE_LZ4, compressed)),
+            Some(type_byte) => {
+                let compressed = &self.compressed;
+                (compressed, trailer(salt, offset, type_byte, compressed))
+            }
             None => (content, trailer(salt, offset, TYPE_RAW, content)),
+        }
+    }
+
+    /// The dictionary that blocks were compressed with, if any.
+    pub(crate) fn dictionary(&self) -> Option<&[u8]> {
+        match &self.compressor {
+            Compressor::None | Compressor::Lz4(_) => None,
+            Compressor::Zstd(compressor) => compressor.dictionary(),
         }
     }
 
@@ -76,20 +107,36 @@ impl Sealer {
         (content, trailer(self.salt, offset, TYPE_RAW, content))
     }
 
-    fn compress(&mut self, content: &[u8]) -> Option<&[u8]> {
-        let table = self.compressor.as_mut()?;
-        self.compressed.clear();
-        self.compressed.shrink_to(KEPT_BYTES_MAX);
-        self.compressed.put_varint(content.len() as u64);
-        let length_bytes = self.compressed.len();
-        self.compressed.resize(length_bytes + get_maximum_output_size(content.len()), 0);
-        let output = &mut self.compressed[length_bytes..];
-        let written = compress_into_with_table(content, output, table)
-            .expect("the output has room for the longest result");
-        self.compressed.truncate(length_bytes + written);
-        let pays = self.compressed.len() <= content.len() - content.len() / 8;
-        pays.then_some(&self.compressed)
+    /// Compresses into `self.compressed` and returns the type, if that pays.
+    fn compress(&mut self, content: &[u8]) -> Option<u8> {
+        let Self { compressor, compressed, .. } = self;
+        compressed.clear();
+        compressed.shrink_to(KEPT_BYTES_MAX);
+        compressed.put_varint(content.len() as u64);
+        let type_byte = match compressor {
+            Compressor::None => return None,
+            Compressor::Lz4(table) => {
+                let length_bytes = compressed.len();
+                compressed.resize(length_bytes + get_maximum_output_size(content.len()), 0);
+                let output = &mut compressed[length_bytes..];
+                let written = compress_into_with_table(content, output, table)
+                    .expect("the output has room for the longest result");
+                compressed.truncate(length_bytes + written);
+                TYPE_LZ4
+            }
+            Compressor::Zstd(compressor) => match compressor.compress(content, compressed) {
+                true => TYPE_ZSTD_DICTIONARY,
+                false => TYPE_ZSTD,
+            },
+        };
+        pays(compressed.len(), content.len()).then_some(type_byte)
     }
+}
+
+/// Whether content of so many bytes is stored compressed to so many.
+fn pays(compressed_bytes: usize, content_bytes: usize) -> bool {
+    let saved = content_bytes.saturating_sub(compressed_bytes);
+    saved > 0 && saved as u128 * 100 >= content_bytes as u128 * SAVED_PERCENT_MIN
 }
 
 fn trailer(salt: u64, offset: u64, type_byte: u8, stored: &[u8]) -> [u8; TRAILER_BYTES] {
@@ -130,37 +177,60 @@ impl Stored {
         Ok(Self { bytes, type_byte })
     }
 
-    /// The content, at most `content_bytes_max` bytes if it has to be decompressed.
+    /// The content, at most `content_bytes_max` bytes if it has to be decompressed, perhaps with the
+    /// `dictionary` of the table.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the type is not known or the content does not decompress.
-    pub(crate) fn content(self, content_bytes_max: u64) -> Result<Bytes, Corruption> {
+    /// [`Corruption`] if the type is not known, the dictionary is missing, or the content does not
+    /// decompress.
+    pub(crate) fn content(
+        self,
+        content_bytes_max: u64,
+        dictionary: Option<&Dictionary>,
+    ) -> Result<Bytes, Corruption> {
+        let decompress =
+            |least, by: Decompress<'_>| decompress(&self.bytes, content_bytes_max, least, by);
         match self.type_byte {
             TYPE_RAW => Ok(self.bytes),
-            TYPE_LZ4 => decompress(&self.bytes, content_bytes_max),
+            TYPE_LZ4 => decompress(0, &|from, to| Ok(decompress_into(from, to).ok())),
+            TYPE_ZSTD => decompress(ZSTD_BYTES_MIN, &|from, to| zstd::decompress(from, to, None)),
+            TYPE_ZSTD_DICTIONARY => {
+                let what = "compression dictionary";
+                let dictionary = Some(dictionary.ok_or(Corruption::Missing { what })?);
+                decompress(ZSTD_BYTES_MIN, &|from, to| zstd::decompress(from, to, dictionary))
+            }
             other => Err(Corruption::Unsupported { what: "block type", value: other.into() }),
         }
     }
 }
 
-fn decompress(bytes: &[u8], content_bytes_max: u64) -> Result<Bytes, Corruption> {
+/// Decompresses into the second argument; `None` if that fails.
+type Decompress<'f> = &'f dyn Fn(&[u8], &mut [u8]) -> Result<Option<usize>, Corruption>;
+
+/// Any compressed bytes may stand for `least_bytes`, and for more by the ratio of LZ4.
+fn decompress(
+    bytes: &[u8],
+    content_bytes_max: u64,
+    least_bytes: u64,
+    by: Decompress<'_>,
+) -> Result<Bytes, Corruption> {
     let what = "bytes of a compressed block";
     let mut decoder = Decoder::new(bytes);
     let content_bytes = decoder.varint(what)?;
     let compressed = decoder.rest();
-    let producible = (compressed.len() as u64).saturating_mul(LZ4_RATIO_MAX);
+    let producible = (compressed.len() as u64).saturating_mul(LZ4_RATIO_MAX).max(least_bytes);
     let too_long = Corruption::OutOfRange { what, value: content_bytes };
     if content_bytes > content_bytes_max.min(producible) {
         return Err(too_long);
     }
     let mut content = vec![0; usize::try_from(content_bytes).map_err(|_| too_long)?];
-    match decompress_into(compressed, &mut content) {
-        Ok(written) if written == content.len() => Ok(content.into()),
-        Ok(written) => {
+    match by(compressed, &mut content)? {
+        Some(written) if written == content.len() => Ok(content.into()),
+        Some(written) => {
             Err(Corruption::Mismatch { what, expected: content_bytes, found: written as u64 })
         }
-        Err(_) => Err(Corruption::OutOfRange { what, value: content_bytes }),
+        None => Err(Corruption::OutOfRange { what, value: content_bytes }),
     }
 }
 
@@ -175,7 +245,7 @@ mod tests {
     }
 
     fn opened(bytes: Bytes) -> Result<Bytes, Corruption> {
-        Stored::open(bytes, 7, 64)?.content(1 << 20)
+        Stored::open(bytes, 7, 64)?.content(1 << 20, None)
     }
 
     #[test]
@@ -200,6 +270,35 @@ mod tests {
     }
 
     #[test]
+    fn a_block_is_raw_if_compression_saves_less_than_12_percent() {
+        let cases =
+            [(0, 0, false), (1, 1, false), (2, 1, false), (88, 100, true), (89, 100, false)];
+        for (compressed, content, want) in
+            cases.into_iter().chain([(3520, 4000, true), (3521, 4000, false)])
+        {
+            assert_eq!(pays(compressed, content), want, "{content} bytes to {compressed}");
+        }
+        // Noise up to some place, then zeros: one byte more of noise is one byte less saved.
+        let noise: Vec<u8> = (0..500_u64)
+            .flat_map(|i| xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()).to_le_bytes())
+            .collect();
+        let mut types = Vec::new();
+        for noisy in 3000..4000 {
+            let mut content = noise.clone();
+            content[noisy..].fill(0);
+            let (bytes, type_byte) = sealed(Compression::Lz4, &content);
+            let saved = content.len() + TRAILER_BYTES - bytes.len();
+            assert!(type_byte == TYPE_RAW && saved == 0 || saved >= 480, "{saved} of 4000 bytes");
+            types.push(type_byte);
+            assert_eq!(opened(bytes).unwrap(), content);
+        }
+        let compressed = types.iter().take_while(|it| **it == TYPE_LZ4).count();
+        assert!(types[compressed..].iter().all(|it| *it == TYPE_RAW));
+        // The limit is where 480 bytes are saved: the code of noise and zeros takes some dozen.
+        assert!((440..500).contains(&compressed), "{compressed}");
+    }
+
+    #[test]
     fn a_block_passes_only_in_its_place() {
         let (bytes, _) = sealed(Compression::Lz4, &[b'a'; 100]);
         assert!(Stored::open(bytes.clone(), 7, 64).is_ok());
@@ -219,7 +318,7 @@ mod tests {
             let mut bytes = Vec::new();
             bytes.put_varint(length);
             bytes.put(compressed);
-            Stored { bytes: bytes.into(), type_byte: TYPE_LZ4 }.content(1 << 20)
+            Stored { bytes: bytes.into(), type_byte: TYPE_LZ4 }.content(1 << 20, None)
         };
         let mut good = vec![0; get_maximum_output_size(100)];
         let written =
@@ -242,7 +341,7 @@ mod tests {
         for (name, found, want) in cases {
             assert_eq!(found, want, "{name}");
         }
-        let future = Stored { bytes: Bytes::new(), type_byte: 2 }.content(0);
-        assert_eq!(future, Err(Corruption::Unsupported { what: "block type", value: 2 }));
+        let future = Stored { bytes: Bytes::new(), type_byte: 4 }.content(0, None);
+        assert_eq!(future, Err(Corruption::Unsupported { what: "block type", value: 4 }));
     }
 }

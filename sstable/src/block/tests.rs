@@ -426,3 +426,13 @@ fn common_prefix_finds_the_first_difference() {
         }
     }
 }
+
+#[test]
+fn words_order_as_the_bytes_do() {
+    let bytes: Vec<_> = (0..12).map(|n| 0x10 + n).collect();
+    for length in 0..bytes.len() {
+        let mut want = [0; 8];
+        want[..length.min(8)].copy_from_slice(&bytes[..length.min(8)]);
+        assert_eq!(word_of(&bytes[..length]), u64::from_be_bytes(want), "{length} bytes");
+    }
+}

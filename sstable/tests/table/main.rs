@@ -11,3 +11,5 @@ mod model;
 mod prefix_filter;
 mod range_filter;
 mod support;
+#[cfg(feature = "zstd")]
+mod zstd;

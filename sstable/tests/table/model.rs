@@ -93,7 +93,7 @@ fn check_get_many(table: &Table, entries: &[Entry], absent: &[(Vec<u8>, u64)], s
         let before = found[place].replace(Entry { user_key, trailer, value });
         assert!(before.is_none(), "each key is answered once");
     };
-    table.get_many_with(&asked, sequence, &mut counts, take).unwrap();
+    table.get_many_with(&asked, sequence, CacheUse::Fill, &mut counts, take).unwrap();
     for (key, found) in keys.iter().zip(&found) {
         assert_eq!(found.as_ref(), model_get(entries, key, sequence));
     }

@@ -6,3 +6,5 @@
 mod allocations;
 mod insert_if_absent;
 mod many;
+mod read_options;
+mod warm_up;

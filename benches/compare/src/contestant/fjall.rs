@@ -8,11 +8,11 @@
 use std::path::Path;
 
 use fjall::{
-    Database, Keyspace, KeyspaceCreateOptions, PersistMode,
+    Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode,
     config::{HashRatioPolicy, PartitioningPolicy, PinningPolicy},
 };
 
-use super::{Engine, Reader, Tuning, copy_value, counted};
+use super::{Engine, Order, Reader, Tuning, copy_value, counted};
 use crate::{
     failure::Result,
     keys::{Entry, Key, Value},
@@ -55,9 +55,29 @@ impl Engine for Fjall {
     }
 
     fn write(&self, entries: &[Entry]) -> Result<()> {
+        if let [(key, value)] = entries {
+            return Ok(self.keyspace.insert(&key[..], &value[..])?);
+        }
         let mut batch = self.database.batch();
         for (key, value) in entries {
             batch.insert(&self.keyspace, &key[..], &value[..]);
+        }
+        Ok(batch.commit()?)
+    }
+
+    fn write_synced(&self, (key, value): &Entry) -> Result<()> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        batch.insert(&self.keyspace, &key[..], &value[..]);
+        Ok(batch.commit()?)
+    }
+
+    fn remove(&self, keys: &[Key]) -> Result<()> {
+        if let [key] = keys {
+            return Ok(self.keyspace.remove(&key[..])?);
+        }
+        let mut batch = self.database.batch();
+        for key in keys {
+            batch.remove(&self.keyspace, &key[..]);
         }
         Ok(batch.commit()?)
     }
@@ -71,11 +91,11 @@ impl Engine for Fjall {
         Ok(&self.keyspace)
     }
 
-    fn scan(&self) -> Result<u64> {
-        self.keyspace.iter().try_fold(0, |count, entry| {
-            entry.into_inner()?;
-            Ok(count + 1)
-        })
+    fn scan(&self, order: Order, visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        match order {
+            Order::Ascending => show(self.keyspace.iter(), visit),
+            Order::Descending => show(self.keyspace.iter().rev(), visit),
+        }
     }
 
     fn shape(&self) -> Result<String> {
@@ -83,6 +103,15 @@ impl Engine for Fjall {
         let below = all.saturating_sub(level_0) as u64;
         Ok(format!("L0 {}, below {}", counted(level_0 as u64, "table"), counted(below, "table")))
     }
+}
+
+/// Shows `entries` to `visit`.
+fn show(entries: impl Iterator<Item = Guard>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+    for entry in entries {
+        let (key, value) = entry.into_inner()?;
+        visit(&key, &value);
+    }
+    Ok(())
 }
 
 impl Reader for &Keyspace {
@@ -99,7 +128,14 @@ impl Reader for &Keyspace {
         Ok(())
     }
 
-    fn refresh(&mut self) -> Result<()> {
-        Ok(())
+    fn scan_from(
+        &mut self,
+        key: &Key,
+        entries: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        show(self.range(&key[..]..).take(entries), visit)
     }
+
+    fn let_go(&mut self) {}
 }

@@ -1,10 +1,10 @@
 //! LMDB: a memory map, and one read transaction for many lookups. It has no cache of its own.
 
-use std::path::Path;
+use std::{ops::Bound, path::Path, slice};
 
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithTls, types::Bytes};
 
-use super::{Engine, Reader, Tuning, copy_value};
+use super::{Engine, Order, Reader, Tuning, copy_value};
 use crate::{
     failure::Result,
     keys::{Entry, Key, Value},
@@ -34,8 +34,12 @@ impl Engine for Lmdb {
         let mut options = EnvOpenOptions::new();
         let map_bytes = (data_bytes * MAP_RATIO + 1).next_multiple_of(MAP_UNIT_BYTES);
         options.map_size(usize::try_from(map_bytes)?);
+        let mut flags = EnvFlags::empty();
+        flags.set(EnvFlags::NO_SYNC, !settings.sync_writes);
+        // As `lmdb.h` advises for random reads of data larger than the memory.
+        flags.set(EnvFlags::NO_READ_AHEAD, settings.drop_page_cache);
         // SAFETY: without a sync the store may be lost with the machine, as this measurement would be.
-        unsafe { options.flags(EnvFlags::NO_SYNC) };
+        unsafe { options.flags(flags) };
         // SAFETY: the folder is this process's own; nobody else opens or truncates the file.
         let env = unsafe { options.open(path)? };
         let table = env.create_databases_and_commit(env.write_txn()?, |opener, transaction| {
@@ -53,22 +57,33 @@ impl Engine for Lmdb {
         Ok(transaction.commit()?)
     }
 
+    fn write_synced(&self, entry: &Entry) -> Result<()> {
+        // The store was opened without `NO_SYNC`.
+        self.write(slice::from_ref(entry))
+    }
+
+    fn remove(&self, keys: &[Key]) -> Result<()> {
+        let mut transaction = self.env.write_txn()?;
+        for key in keys {
+            self.table.delete(&mut transaction, key)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(self.env.force_sync()?)
     }
 
     fn reader(&self) -> Result<LmdbReader<'_>> {
-        let transaction = Some(self.env.read_txn()?);
-        Ok(LmdbReader { env: &self.env, table: self.table, transaction })
+        Ok(LmdbReader { env: &self.env, table: self.table, transaction: None })
     }
 
-    fn scan(&self) -> Result<u64> {
+    fn scan(&self, order: Order, visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
         let transaction = self.env.read_txn()?;
-        self.table.iter(&transaction)?.try_fold(0, |count, entry| {
-            // Its last byte, so that its page is there.
-            std::hint::black_box(entry?.1.last());
-            Ok(count + 1)
-        })
+        match order {
+            Order::Ascending => show(self.table.iter(&transaction)?, visit),
+            Order::Descending => show(self.table.rev_iter(&transaction)?, visit),
+        }
     }
 
     fn shape(&self) -> Result<String> {
@@ -77,18 +92,37 @@ impl Engine for Lmdb {
     }
 }
 
-/// Sees the store as it was when the transaction began.
+/// Shows `entries` to `visit`.
+fn show<'a>(
+    entries: impl Iterator<Item = heed::Result<(&'a [u8], &'a [u8])>>,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    for entry in entries {
+        let (key, value) = entry?;
+        visit(key, value);
+    }
+    Ok(())
+}
+
+/// Keeps a transaction, which sees the store as it was when it began, for as long as nothing is written.
 pub(crate) struct LmdbReader<'a> {
     env: &'a Env<WithTls>,
     table: Table,
-    /// Absent only within [`refresh`](Reader::refresh): a thread has one at a time.
+    /// A thread has one at a time.
     transaction: Option<RoTxn<'a, WithTls>>,
 }
 
 impl LmdbReader<'_> {
-    fn find(&self, key: &Key) -> Result<Option<&[u8]>> {
-        let transaction = self.transaction.as_ref().ok_or("a refresh has failed")?;
-        Ok(self.table.get(transaction, key)?)
+    fn transaction(&mut self) -> Result<&RoTxn<'_, WithTls>> {
+        match &mut self.transaction {
+            Some(transaction) => Ok(transaction),
+            none => Ok(none.insert(self.env.read_txn()?)),
+        }
+    }
+
+    fn find(&mut self, key: &Key) -> Result<Option<&[u8]>> {
+        let table = self.table;
+        Ok(table.get(self.transaction()?, key)?)
     }
 }
 
@@ -105,9 +139,18 @@ impl Reader for LmdbReader<'_> {
         Ok(())
     }
 
-    fn refresh(&mut self) -> Result<()> {
+    fn scan_from(
+        &mut self,
+        key: &Key,
+        entries: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let table = self.table;
+        let bounds = (Bound::Included(&key[..]), Bound::Unbounded);
+        show(table.range(self.transaction()?, &bounds)?.take(entries), visit)
+    }
+
+    fn let_go(&mut self) {
         self.transaction = None;
-        self.transaction = Some(self.env.read_txn()?);
-        Ok(())
     }
 }

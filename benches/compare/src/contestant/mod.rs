@@ -1,7 +1,7 @@
 //! The engines, and what a workload asks of each.
 //!
 //! Each is configured as its makers advise for point reads; [docs/benchmarks.md] says where they do.
-//! Writes reach the operating system before they are acknowledged, not the disk.
+//! Writes reach the operating system before they are acknowledged, not the disk, unless a call says so.
 //!
 //! [docs/benchmarks.md]: ../../../../docs/benchmarks.md
 
@@ -14,6 +14,8 @@ pub(crate) mod redb;
 #[cfg(feature = "rocksdb")]
 pub(crate) mod rocksdb;
 pub(crate) mod sievedb;
+#[cfg(feature = "sled")]
+pub(crate) mod sled;
 
 use std::path::Path;
 
@@ -43,6 +45,8 @@ pub(crate) enum Contestant {
     Redb,
     #[cfg(feature = "lmdb")]
     Lmdb,
+    #[cfg(feature = "sled")]
+    Sled,
 }
 
 impl Contestant {
@@ -61,6 +65,8 @@ impl Contestant {
         Self::Redb,
         #[cfg(feature = "lmdb")]
         Self::Lmdb,
+        #[cfg(feature = "sled")]
+        Self::Sled,
     ];
 
     /// What it is called in a report.
@@ -79,6 +85,8 @@ impl Contestant {
             Self::Redb => "redb",
             #[cfg(feature = "lmdb")]
             Self::Lmdb => "LMDB",
+            #[cfg(feature = "sled")]
+            Self::Sled => "sled",
         }
     }
 
@@ -108,19 +116,43 @@ pub(crate) trait Engine: Sized + Sync {
     /// Opens the store in the folder `path`, which exists; makes it if there is none.
     fn open(path: &Path, tuning: Tuning, settings: &Settings) -> Result<Self>;
 
-    /// Writes `entries` at once.
+    /// Writes `entries` at once; a single one as the engine writes single ones.
     fn write(&self, entries: &[Entry]) -> Result<()>;
+
+    /// Writes `entry`, which is on the disk afterwards. The store was opened with
+    /// [`sync_writes`](Settings::sync_writes).
+    fn write_synced(&self, entry: &Entry) -> Result<()>;
+
+    /// Removes `keys` at once; a single one as the engine removes single ones.
+    fn remove(&self, keys: &[Key]) -> Result<()>;
 
     /// Puts what was written into its final files, and on the disk.
     fn flush(&self) -> Result<()>;
 
     fn reader(&self) -> Result<Self::Reader<'_>>;
 
-    /// Reads everything in order, through the cache. Returns the number of entries.
-    fn scan(&self) -> Result<u64>;
+    /// Shows every entry to `visit`, in this order, through the cache.
+    fn scan(&self, order: Order, visit: impl FnMut(&[u8], &[u8])) -> Result<()>;
 
     /// What the store looks like, as far as the engine tells.
     fn shape(&self) -> Result<String>;
+
+    /// Data blocks that lookups have asked the cache for since the store was opened, if the engine tells.
+    fn data_block_requests(&self) -> Option<u64> {
+        None
+    }
+
+    /// Tombstones that tables hold, if the engine tells.
+    fn tombstones(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The order of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Ascending,
+    Descending,
 }
 
 /// Reads of one thread, which keeps what its engine advises to keep between lookups.
@@ -131,8 +163,16 @@ pub(crate) trait Reader {
     /// Puts into `answers`, for each of `keys`, whether it has a value.
     fn contains_many(&mut self, keys: &[Key], answers: &mut Vec<bool>) -> Result<()>;
 
-    /// Sees what was written before this call, from now on.
-    fn refresh(&mut self) -> Result<()>;
+    /// Shows the first `entries` entries from `key` on to `visit`; fewer if the store ends before.
+    fn scan_from(
+        &mut self,
+        key: &Key,
+        entries: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()>;
+
+    /// Holds nothing until the next read, which sees all that was written before it.
+    fn let_go(&mut self);
 }
 
 /// Copies `found` to `value`; one of another length becomes zeros, which are no right value.

@@ -1,13 +1,13 @@
 //! redb: a read transaction and its table are kept between lookups.
 
-use std::path::Path;
+use std::{path::Path, slice};
 
 use redb::{
-    Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase as _,
-    ReadableTable as _, ReadableTableMetadata as _, TableDefinition,
+    AccessGuard, Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase as _,
+    ReadableTableMetadata as _, TableDefinition,
 };
 
-use super::{Engine, Reader, Tuning, copy_value};
+use super::{Engine, Order, Reader, Tuning, copy_value};
 use crate::{
     failure::Result,
     keys::{Entry, KEY_BYTES, Key, Value},
@@ -19,6 +19,25 @@ const TABLE: TableDefinition<'_, &[u8; KEY_BYTES], &[u8]> = TableDefinition::new
 /// An open store.
 pub(crate) struct Redb {
     database: Database,
+}
+
+impl Redb {
+    fn insert(&self, entries: &[Entry], durability: Durability) -> Result<()> {
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_durability(durability)?;
+        let mut table = transaction.open_table(TABLE)?;
+        for (key, value) in entries {
+            table.insert(key, &value[..])?;
+        }
+        drop(table);
+        Ok(transaction.commit()?)
+    }
+
+    fn view(&self) -> Result<View> {
+        let transaction = self.database.begin_read()?;
+        let table = transaction.open_table(TABLE)?;
+        Ok(View { _transaction: transaction, table })
+    }
 }
 
 impl Engine for Redb {
@@ -36,11 +55,19 @@ impl Engine for Redb {
     }
 
     fn write(&self, entries: &[Entry]) -> Result<()> {
+        self.insert(entries, Durability::None)
+    }
+
+    fn write_synced(&self, entry: &Entry) -> Result<()> {
+        self.insert(slice::from_ref(entry), Durability::Immediate)
+    }
+
+    fn remove(&self, keys: &[Key]) -> Result<()> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(Durability::None)?;
         let mut table = transaction.open_table(TABLE)?;
-        for (key, value) in entries {
-            table.insert(key, &value[..])?;
+        for key in keys {
+            table.remove(key)?;
         }
         drop(table);
         Ok(transaction.commit()?)
@@ -51,49 +78,82 @@ impl Engine for Redb {
     }
 
     fn reader(&self) -> Result<RedbReader<'_>> {
-        let transaction = self.database.begin_read()?;
-        let table = transaction.open_table(TABLE)?;
-        Ok(RedbReader { database: &self.database, _transaction: transaction, table })
+        Ok(RedbReader { store: self, view: None })
     }
 
-    fn scan(&self) -> Result<u64> {
-        let reader = self.reader()?;
-        reader.table.iter()?.try_fold(0, |count, entry| {
-            entry?;
-            Ok(count + 1)
-        })
+    fn scan(&self, order: Order, visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let entries = self.view()?.table.range::<&Key>(..)?;
+        match order {
+            Order::Ascending => show(entries, visit),
+            Order::Descending => show(entries.rev(), visit),
+        }
     }
 
     fn shape(&self) -> Result<String> {
-        Ok(format!("a tree of height {}", self.reader()?.table.stats()?.tree_height()))
+        Ok(format!("a tree of height {}", self.view()?.table.stats()?.tree_height()))
     }
 }
 
-/// Sees the store as it was when the transaction began.
-pub(crate) struct RedbReader<'a> {
-    database: &'a Database,
+/// Shows `entries` to `visit`.
+fn show(
+    entries: impl Iterator<Item = redb::Result<RedbEntry>>,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    for entry in entries {
+        let (key, value) = entry?;
+        visit(key.value(), value.value());
+    }
+    Ok(())
+}
+
+type RedbEntry = (AccessGuard<'static, &'static Key>, AccessGuard<'static, &'static [u8]>);
+
+/// The store as it was when the transaction began.
+struct View {
     _transaction: ReadTransaction,
     table: ReadOnlyTable<&'static [u8; KEY_BYTES], &'static [u8]>,
 }
 
+/// Keeps a view for as long as nothing is written.
+pub(crate) struct RedbReader<'a> {
+    store: &'a Redb,
+    view: Option<View>,
+}
+
+impl RedbReader<'_> {
+    fn view(&mut self) -> Result<&View> {
+        match &mut self.view {
+            Some(view) => Ok(view),
+            none => Ok(none.insert(self.store.view()?)),
+        }
+    }
+}
+
 impl Reader for RedbReader<'_> {
     fn get(&mut self, key: &Key, value: &mut Value) -> Result<bool> {
-        let found = self.table.get(key)?;
+        let found = self.view()?.table.get(key)?;
         Ok(found.map(|found| copy_value(found.value(), value)).is_some())
     }
 
     fn contains_many(&mut self, keys: &[Key], answers: &mut Vec<bool>) -> Result<()> {
         answers.clear();
+        let view = self.view()?;
         for key in keys {
-            answers.push(self.table.get(key)?.is_some());
+            answers.push(view.table.get(key)?.is_some());
         }
         Ok(())
     }
 
-    fn refresh(&mut self) -> Result<()> {
-        let transaction = self.database.begin_read()?;
-        self.table = transaction.open_table(TABLE)?;
-        self._transaction = transaction;
-        Ok(())
+    fn scan_from(
+        &mut self,
+        key: &Key,
+        entries: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        show(self.view()?.table.range::<&Key>(key..)?.take(entries), visit)
+    }
+
+    fn let_go(&mut self) {
+        self.view = None;
     }
 }

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    DataBlockIndexType, IteratorMode, Options, ReadOptions, WriteBatch,
+    DBRawIterator, DataBlockIndexType, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
-use super::{Engine, Reader, Tuning, copy_value, counted};
+use super::{Engine, Order, Reader, Tuning, copy_value, counted};
 use crate::{
     failure::Result,
     keys::{Entry, Key, Value},
@@ -64,9 +64,29 @@ impl Engine for RocksDb {
     }
 
     fn write(&self, entries: &[Entry]) -> Result<()> {
+        if let [(key, value)] = entries {
+            return Ok(self.db.put(key, value)?);
+        }
         let mut batch = WriteBatch::default();
         for (key, value) in entries {
             batch.put(key, value);
+        }
+        Ok(self.db.write(batch)?)
+    }
+
+    fn write_synced(&self, (key, value): &Entry) -> Result<()> {
+        let mut options = WriteOptions::default();
+        options.set_sync(true);
+        Ok(self.db.put_opt(key, value, &options)?)
+    }
+
+    fn remove(&self, keys: &[Key]) -> Result<()> {
+        if let [key] = keys {
+            return Ok(self.db.delete(key)?);
+        }
+        let mut batch = WriteBatch::default();
+        for key in keys {
+            batch.delete(key);
         }
         Ok(self.db.write(batch)?)
     }
@@ -78,14 +98,24 @@ impl Engine for RocksDb {
 
     fn reader(&self) -> Result<RocksDbReader<'_>> {
         let family = self.db.cf_handle(FAMILY).ok_or("no default column family")?;
-        Ok(RocksDbReader { db: &self.db, family, options: ReadOptions::default() })
+        Ok(RocksDbReader { db: &self.db, family, options: ReadOptions::default(), iterator: None })
     }
 
-    fn scan(&self) -> Result<u64> {
-        self.db.iterator(IteratorMode::Start).try_fold(0, |count, entry| {
-            entry?;
-            Ok(count + 1)
-        })
+    fn scan(&self, order: Order, mut visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        // The raw iterator lends its slices; the other one copies them.
+        let mut iterator = self.db.raw_iterator();
+        match order {
+            Order::Ascending => iterator.seek_to_first(),
+            Order::Descending => iterator.seek_to_last(),
+        }
+        while let Some((key, value)) = iterator.item() {
+            visit(key, value);
+            match order {
+                Order::Ascending => iterator.next(),
+                Order::Descending => iterator.prev(),
+            }
+        }
+        Ok(iterator.status()?)
     }
 
     fn shape(&self) -> Result<String> {
@@ -101,11 +131,13 @@ impl Engine for RocksDb {
     }
 }
 
-/// Keeps its options, which would otherwise be allocated for each lookup.
+/// Keeps its options, which would otherwise be allocated for each lookup, and an iterator, as its wiki
+/// advises, for as long as nothing is written.
 pub(crate) struct RocksDbReader<'a> {
     db: &'a DB,
     family: &'a ColumnFamily,
     options: ReadOptions,
+    iterator: Option<DBRawIterator<'a>>,
 }
 
 impl Reader for RocksDbReader<'_> {
@@ -123,7 +155,23 @@ impl Reader for RocksDbReader<'_> {
         Ok(())
     }
 
-    fn refresh(&mut self) -> Result<()> {
-        Ok(())
+    fn scan_from(
+        &mut self,
+        key: &Key,
+        entries: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let iterator = self.iterator.get_or_insert_with(|| self.db.raw_iterator());
+        iterator.seek(key);
+        for _ in 0..entries {
+            let Some((key, value)) = iterator.item() else { break };
+            visit(key, value);
+            iterator.next();
+        }
+        Ok(iterator.status()?)
+    }
+
+    fn let_go(&mut self) {
+        self.iterator = None;
     }
 }

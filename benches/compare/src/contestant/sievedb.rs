@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, Options};
+use sievedb::{Bytes, Db, Durability, Keyspace, KeyspaceOptions, Options};
 
-use super::{Engine, Reader, Tuning, copy_value, counted};
+use super::{Engine, Order, Reader, Tuning, copy_value, counted};
 use crate::{
     failure::Result,
     keys::{Entry, Key, Value},
@@ -34,9 +34,29 @@ impl Engine for SieveDb {
     }
 
     fn write(&self, entries: &[Entry]) -> Result<()> {
+        if let [(key, value)] = entries {
+            return Ok(self.db.insert(key, value)?);
+        }
         let mut batch = self.db.batch();
         for (key, value) in entries {
             batch.insert(&self.db, key, value)?;
+        }
+        Ok(batch.commit(Durability::OsBuffer)?)
+    }
+
+    fn write_synced(&self, (key, value): &Entry) -> Result<()> {
+        let mut batch = self.db.batch();
+        batch.insert(&self.db, key, value)?;
+        Ok(batch.commit(Durability::Disk)?)
+    }
+
+    fn remove(&self, keys: &[Key]) -> Result<()> {
+        if let [key] = keys {
+            return Ok(self.db.remove(key)?);
+        }
+        let mut batch = self.db.batch();
+        for key in keys {
+            batch.remove(&self.db, key)?;
         }
         Ok(batch.commit(Durability::OsBuffer)?)
     }
@@ -50,11 +70,11 @@ impl Engine for SieveDb {
         Ok(&self.db)
     }
 
-    fn scan(&self) -> Result<u64> {
-        self.db.iter().try_fold(0, |count, entry| {
-            entry?;
-            Ok(count + 1)
-        })
+    fn scan(&self, order: Order, visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        match order {
+            Order::Ascending => show(self.db.iter(), visit),
+            Order::Descending => show(self.db.iter().rev(), visit),
+        }
     }
 
     fn shape(&self) -> Result<String> {
@@ -66,6 +86,26 @@ impl Engine for SieveDb {
         });
         Ok(levels.collect::<Vec<_>>().join(", "))
     }
+
+    fn data_block_requests(&self) -> Option<u64> {
+        Some(self.db.stats().levels.iter().map(|level| level.data_block_requests).sum())
+    }
+
+    fn tombstones(&self) -> Option<u64> {
+        Some(self.db.stats().levels.iter().map(|level| level.tombstones).sum())
+    }
+}
+
+/// Shows `entries` to `visit`.
+fn show(
+    entries: impl Iterator<Item = sievedb::Result<(Bytes, Bytes)>>,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    for entry in entries {
+        let (key, value) = entry?;
+        visit(&key, &value);
+    }
+    Ok(())
 }
 
 impl Reader for &Keyspace {
@@ -79,7 +119,14 @@ impl Reader for &Keyspace {
         Ok(())
     }
 
-    fn refresh(&mut self) -> Result<()> {
-        Ok(())
+    fn scan_from(
+        &mut self,
+        key: &Key,
+        entries: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        show(self.range(&key[..]..).take(entries), visit)
     }
+
+    fn let_go(&mut self) {}
 }

@@ -7,6 +7,7 @@ use crate::{
     contestant::{Engine, Reader as _},
     failure::Result,
     keys::{Key, Keys},
+    page_cache::PageCache,
     settings::Settings,
 };
 
@@ -26,6 +27,7 @@ impl Contains<'_> {
         self,
         engine: &E,
         random: &mut Random,
+        page_cache: Option<&PageCache>,
         meter: &mut Meter,
     ) -> Result<()> {
         let batch = self.settings.contains_batch;
@@ -38,6 +40,9 @@ impl Contains<'_> {
             meter.batch(batch, || reader.contains_many(&keys, &mut answers))?;
             if answers != present {
                 return Err(wrong(&keys, &present, &answers).into());
+            }
+            if let Some(page_cache) = page_cache {
+                meter.apart(|| page_cache.empty())?;
             }
             if start.elapsed().as_secs_f64() > self.settings.seconds_max {
                 break;

@@ -1,52 +1,53 @@
-//! The load: all keys in random order into an empty store.
+//! The load in batches: all keys in random order into an empty store.
 
-use sievedb_workload::random::Random;
-
-use super::meter::Meter;
+use super::{
+    digest::{self, Digest},
+    meter::Meter,
+};
 use crate::{
-    contestant::{Engine, Reader as _},
+    contestant::{Engine, Order, Reader as _},
     failure::Result,
     keys::{Entry, Keys},
-    task::Task,
+    settings::Settings,
 };
 
-/// Keys that are looked up after the load, of either kind.
+/// Absent keys that are looked up after the load.
 const CHECKS: u64 = 1000;
 
 /// Writes all keys in batches, then flushes. The flush is part of the time.
-pub(crate) fn load<E: Engine>(engine: &E, task: &Task, meter: &mut Meter) -> Result<()> {
-    let settings = &task.settings;
-    let keys = Keys::new(settings.seed);
+pub(crate) fn load<E: Engine>(engine: &E, settings: &Settings, meter: &mut Meter) -> Result<()> {
     meter.start()?;
+    write(engine, settings, settings.keys, meter)?;
+    meter.together(0, || engine.flush())
+}
+
+/// Writes the first `count` keys in batches.
+pub(crate) fn write<E: Engine>(
+    engine: &E,
+    settings: &Settings,
+    count: u64,
+    meter: &mut Meter,
+) -> Result<()> {
+    let keys = Keys::new(settings.seed);
     let mut entries: Vec<Entry> = Vec::with_capacity(settings.load_batch);
-    for start in (0..settings.keys).step_by(settings.load_batch) {
-        let end = settings.keys.min(start + settings.load_batch as u64);
+    for start in (0..count).step_by(settings.load_batch) {
+        let end = count.min(start + settings.load_batch as u64);
         entries.clear();
         entries.extend((start..end).map(|index| keys.entry(index)));
         meter.batch(entries.len(), || engine.write(&entries))?;
     }
-    meter.together(0, || engine.flush())
+    Ok(())
 }
 
-/// Fails unless the store holds what was loaded.
-pub(crate) fn check<E: Engine>(engine: &E, task: &Task) -> Result<()> {
-    let settings = &task.settings;
+/// Fails unless the store holds what was loaded, and nothing else.
+pub(crate) fn check<E: Engine>(engine: &E, settings: &Settings) -> Result<()> {
     let keys = Keys::new(settings.seed);
-    let entries = engine.scan()?;
-    if entries != settings.keys {
-        return Err(format!("{entries} entries after a load of {} keys", settings.keys).into());
-    }
+    let want = Digest::of((0..settings.keys).map(|index| keys.entry(index)));
+    digest::check(engine, Order::Ascending, want)?;
     let mut reader = engine.reader()?;
-    let mut random = Random::new(settings.seed);
-    for _ in 0..CHECKS {
-        let index = random.below(settings.keys);
-        let (key, want) = keys.entry(index);
-        let mut value = [0; _];
-        if !reader.get(&key, &mut value)? || value != want {
-            return Err(format!("key {} was lost", key.escape_ascii()).into());
-        }
+    for index in 0..CHECKS {
         let key = keys.absent(index);
-        if reader.get(&key, &mut value)? {
+        if reader.get(&key, &mut [0; _])? {
             return Err(format!("key {} was invented", key.escape_ascii()).into());
         }
     }

@@ -1,100 +1,92 @@
 //! Lookups one by one: hits or misses.
-//!
-//! Most chunks of lookups lie between two looks at the clocks, for the mean; every eighth is timed
-//! lookup by lookup, for the percentiles. Keys are made, and answers checked, while no clock runs.
 
-use sievedb_workload::{clock::now, random::Random};
+use sievedb_workload::random::Random;
 
-use super::meter::Meter;
+use super::{operations::Operations, zipf::ScrambledZipf};
 use crate::{
-    contestant::{Engine, Reader},
+    contestant::Reader,
     failure::Result,
     keys::{Key, Keys, Value},
     settings::Settings,
 };
 
-/// Lookups between two looks at the clocks: keys and values fit the caches beside the engine's data.
-const CHUNK: u64 = 256;
-
-/// Of so many chunks one is timed lookup by lookup.
-const SINGLE_SHARE: u64 = 8;
+/// Of 100 lookups so many ask for absent keys, where both kinds are asked for.
+const ABSENT_PER_CENT: u64 = 30;
 
 /// What is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Present,
+    /// Present keys by their popularity.
+    PresentZipf,
     Absent,
     /// Absent, and seen as of now: a reader that keeps an old state begins anew with each chunk.
     AbsentNow,
+    /// Present or absent, and seen as of now.
+    MixedNow,
 }
 
 /// Lookups of one thread.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lookups<'a> {
-    pub(crate) asked: Asked,
-    pub(crate) settings: &'a Settings,
-    /// How many, if there is time.
-    pub(crate) lookups: u64,
+#[derive(Debug)]
+pub(crate) struct Lookups<R> {
+    asked: Asked,
+    reader: R,
+    random: Random,
+    keys: Keys,
+    count: u64,
+    popular: ScrambledZipf,
+    slots: Vec<Slot>,
 }
 
-impl Lookups<'_> {
-    /// Looks keys up and checks what is found.
-    pub(crate) fn run<E: Engine>(
-        self,
-        engine: &E,
-        random: &mut Random,
-        meter: &mut Meter,
-    ) -> Result<()> {
-        let mut reader = engine.reader()?;
-        let mut slots: Vec<Slot> = Vec::new();
-        let start = now();
-        let chunks = self.lookups.div_ceil(CHUNK).max(SINGLE_SHARE);
-        for chunk in 0..chunks {
-            slots.clear();
-            slots.extend((0..CHUNK).map(|_| self.slot(random)));
-            if chunk % SINGLE_SHARE == 0 {
-                for slot in &mut slots {
-                    meter.single(|| slot.ask(&mut reader))?;
-                }
-            } else {
-                meter.together(slots.len(), || {
-                    if self.asked == Asked::AbsentNow {
-                        reader.refresh()?;
-                    }
-                    slots.iter_mut().try_for_each(|slot| slot.ask(&mut reader))
-                })?;
-            }
-            slots.iter().try_for_each(|slot| self.check(slot))?;
-            if chunk >= SINGLE_SHARE && start.elapsed().as_secs_f64() > self.settings.seconds_max {
-                break;
-            }
+impl<R> Lookups<R> {
+    /// What `random` chooses of the keys of `settings`.
+    pub(crate) fn new(asked: Asked, reader: R, random: Random, settings: &Settings) -> Self {
+        let Settings { keys: count, seed, .. } = *settings;
+        let popular = ScrambledZipf::new(count);
+        Self { asked, reader, random, keys: Keys::new(seed), count, popular, slots: Vec::new() }
+    }
+
+    fn slot(&mut self) -> Slot {
+        let present = match self.asked {
+            Asked::Present | Asked::PresentZipf => true,
+            Asked::Absent | Asked::AbsentNow => false,
+            Asked::MixedNow => self.random.below(100) >= ABSENT_PER_CENT,
+        };
+        let index = match self.asked {
+            Asked::PresentZipf => self.popular.next(&mut self.random),
+            _ => self.random.below(self.count),
+        };
+        let key = if present { self.keys.present(index) } else { self.keys.absent(index) };
+        Slot { key, present, found: false, value: [0; _] }
+    }
+}
+
+impl<R: Reader> Operations for Lookups<R> {
+    const CHUNK: usize = 256;
+
+    fn prepare(&mut self) -> Result<usize> {
+        if matches!(self.asked, Asked::AbsentNow | Asked::MixedNow) {
+            self.reader.let_go();
         }
+        self.slots.clear();
+        for _ in 0..Self::CHUNK {
+            let slot = self.slot();
+            self.slots.push(slot);
+        }
+        Ok(Self::CHUNK)
+    }
+
+    fn operate(&mut self, index: usize) -> Result<()> {
+        let slot = &mut self.slots[index];
+        slot.found = self.reader.get(&slot.key, &mut slot.value)?;
         Ok(())
     }
 
-    fn slot(&self, random: &mut Random) -> Slot {
-        let keys = Keys::new(self.settings.seed);
-        let index = random.below(self.settings.keys);
-        let key = match self.asked {
-            Asked::Present => keys.present(index),
-            Asked::Absent | Asked::AbsentNow => keys.absent(index),
-        };
-        Slot { key, found: false, value: [0; _] }
-    }
-
-    fn check(&self, slot: &Slot) -> Result<()> {
-        let present = self.asked == Asked::Present;
-        let right = slot.found == present
-            && (!present || slot.value == Keys::new(self.settings.seed).value(&slot.key));
-        if right {
-            return Ok(());
-        }
-        let fault = match (present, slot.found) {
-            (true, false) => "was lost",
-            (true, true) => "has another value",
-            (false, _) => "was invented",
-        };
-        Err(format!("key {} {fault}", slot.key.escape_ascii()).into())
+    fn check(&mut self) -> Result<()> {
+        self.slots.iter().try_for_each(|slot| {
+            let want = slot.present.then(|| self.keys.value(&slot.key));
+            check_value(&slot.key, slot.found.then_some(&slot.value), want.as_ref())
+        })
     }
 }
 
@@ -102,13 +94,43 @@ impl Lookups<'_> {
 #[derive(Debug)]
 struct Slot {
     key: Key,
+    present: bool,
     found: bool,
     value: Value,
 }
 
-impl Slot {
-    fn ask(&mut self, reader: &mut impl Reader) -> Result<()> {
-        self.found = reader.get(&self.key, &mut self.value)?;
-        Ok(())
+/// Fails unless `key` was `found` with the value that it has, or has none and was not found.
+pub(crate) fn check_value(key: &Key, found: Option<&Value>, want: Option<&Value>) -> Result<()> {
+    if found == want {
+        return Ok(());
+    }
+    let fault = match (found, want) {
+        (None, _) => "was lost",
+        (_, Some(_)) => "has another value",
+        (_, None) => "was invented",
+    };
+    Err(format!("key {} {fault}", key.escape_ascii()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_answer_is_an_error() {
+        let (one, two) = ([1; _], [2; _]);
+        let cases = [
+            ("right", Some(&one), Some(&one), None),
+            ("rightly absent", None, None, None),
+            ("lost", None, Some(&one), Some("was lost")),
+            ("wrong", Some(&two), Some(&one), Some("has another value")),
+            ("invented", Some(&one), None, Some("was invented")),
+        ];
+        for (name, found, want, fault) in cases {
+            let error = check_value(b"0123456789abcdef", found, want).err();
+            let text = error.map(|error| error.to_string());
+            let fault = fault.map(|fault| format!("key 0123456789abcdef {fault}"));
+            assert_eq!(text, fault, "{name}");
+        }
     }
 }

@@ -1,14 +1,24 @@
 //! The workloads, generic over the engine.
 
+mod changes;
 mod contains;
+mod digest;
 mod load;
 mod lookups;
 mod meter;
+mod model;
+mod operations;
+pub(crate) mod scale;
+mod scan;
 mod settle;
-mod writer;
+mod short_scan;
+mod sync_write;
+pub(crate) mod tombstones;
+pub(crate) mod writer;
+mod ycsb;
+mod zipf;
 
 use std::{
-    fs,
     sync::{
         Barrier,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -22,115 +32,349 @@ use sievedb_workload::{
     random::{Random, mix},
 };
 
-use self::{lookups::Asked, meter::Meter, writer::Writer};
+use self::{
+    changes::{Change, Changes},
+    contains::Contains,
+    digest::Digest,
+    lookups::{Asked, Lookups},
+    meter::Meter,
+    model::Model,
+    operations::{Limit, Operations, drive},
+    settle::settle,
+    short_scan::ShortScans,
+    writer::{WRITES_PER_SECOND, Writer},
+    ycsb::{Mix, Ycsb},
+};
 use crate::{
-    contestant::{Engine, Tuning},
+    case::Workload,
+    contestant::{Engine, Order, Reader as _, Tuning},
     failure::Result,
-    figures::Measurement,
+    figures::{Figures, Measurement},
     keys::Keys,
+    page_cache::PageCache,
+    place::Place,
     process::{Memory, space_bytes},
-    task::{Task, Workload},
+    settings::Settings,
+    task::Task,
 };
 
-/// Share of the lookups that are done once before any is measured.
+/// Share of the operations that are done once before any is measured.
 const WARM_UP_SHARE: u64 = 4;
 
-/// Does a task. Fails if an answer is wrong.
-pub(crate) fn run<E: Engine>(task: &Task, tuning: Tuning) -> Result<Measurement> {
-    if task.workload == Workload::Load {
-        empty(task)?;
-    }
-    let start = now();
-    let engine = E::open(&task.path, tuning, &task.settings)?;
-    let open = start.elapsed();
-    let mut meter = Meter::new();
-    let settle = if task.workload == Workload::Load {
-        load::load(&engine, task, &mut meter)?;
-        settle::settle()
-    } else {
-        read(&engine, task, &mut meter)?
-    };
-    meter.stop()?;
-    let shape = engine.shape()?;
-    let memory = Memory::now()?;
-    if task.workload == Workload::Load {
-        load::check(&engine, task)?;
-    }
-    drop(engine);
+/// Name of the figure: data blocks that the engine asked its cache for, per operation.
+pub(crate) const DATA_BLOCK_REQUESTS: &str = "data_block_requests";
 
-    let mut figures = meter.figures();
-    figures.memory_peak_bytes = memory.peak as f64;
-    figures.memory_bytes = memory.resident as f64;
-    figures.memory_anonymous_bytes = memory.anonymous as f64;
-    figures.space_bytes = space_bytes(&task.path)? as f64;
-    figures.open_ms = open.as_secs_f64() * 1e3;
-    figures.settle_ms = settle.as_secs_f64() * 1e3;
-    let Task { contestant, workload, round, .. } = *task;
-    Ok(Measurement { contestant, workload, round, shape, figures })
-}
+/// Name of the figure: tombstones that are left in tables at the end.
+pub(crate) const TOMBSTONES: &str = "tombstones";
 
-/// Warms the store up, and reads from it. Returns how long it took to come to rest before.
-fn read<E: Engine>(engine: &E, task: &Task, meter: &mut Meter) -> Result<Duration> {
+/// Name of the figure: time of the first lookup after the store was opened.
+const FIRST_HIT_NS: &str = "first_hit_ns";
+
+/// Does a task. Fails if an answer is wrong. Returns nothing of a peer, whose figures another process has.
+pub(crate) fn run<E: Engine>(task: &Task, tuning: Tuning) -> Result<Option<Measurement>> {
     let settings = &task.settings;
-    let entries = engine.scan()?;
-    if entries < settings.keys {
-        return Err(format!("a scan finds {entries} of {} keys", settings.keys).into());
-    }
-    // Another order in each round, the same for all contestants.
-    let mut random = Random::new(mix(settings.seed ^ task.round));
-    let mut warm_up = Meter::new();
-    let warm_up_lookups = settings.lookups / WARM_UP_SHARE;
-    measure(engine, task, &mut random, &mut warm_up, warm_up_lookups)?;
-    let settle = settle::settle();
-    meter.start()?;
-    if task.workload != Workload::MissWhileWriting {
-        measure(engine, task, &mut random, meter, settings.lookups)?;
-        return Ok(settle);
-    }
-
-    let writer = Writer::new(Keys::new(settings.seed), task);
-    let (begun, stop) = (Barrier::new(2), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let writing = scope.spawn(|| writer.run(engine, &begun, &stop));
-        begun.wait();
-        // For as long as a workload may last.
-        let measured = measure(engine, task, &mut random, meter, u64::MAX);
-        stop.store(true, Relaxed);
-        meter.writes_per_second = writing.join().map_err(|_| "the writer has panicked")??;
-        measured
-    })?;
-    Ok(settle)
-}
-
-/// Up to `lookups` lookups of the task's kind.
-fn measure<E: Engine>(
-    engine: &E,
-    task: &Task,
-    random: &mut Random,
-    meter: &mut Meter,
-    lookups: u64,
-) -> Result<()> {
-    let lookup = |asked| lookups::Lookups { asked, settings: &task.settings, lookups };
-    let contains = |present_share| contains::Contains {
-        present_share,
-        settings: &task.settings,
-        keys: lookups,
+    let place = match task.peer {
+        Some(number) => Place::of_peer(task, number),
+        None => Place::of(task)?,
     };
-    match task.workload {
-        Workload::Load => unreachable!("a load looks nothing up"),
-        Workload::Hit => lookup(Asked::Present).run(engine, random, meter),
-        Workload::Miss => lookup(Asked::Absent).run(engine, random, meter),
-        Workload::Contains => contains(0.0).run(engine, random, meter),
-        Workload::ContainsHalf => contains(0.5).run(engine, random, meter),
-        Workload::MissWhileWriting => lookup(Asked::AbsentNow).run(engine, random, meter),
+    let page_cache =
+        settings.drop_page_cache.then(|| PageCache::new(place.path(), settings.cache_bytes));
+    let mut model = Model::of(task);
+    page_cache.as_ref().map_or(Ok(()), PageCache::sync_and_empty)?;
+    let mut meter = Meter::new();
+    let before = Memory::now()?;
+    let start = now();
+    let engine = if task.case.workload == Workload::Open {
+        meter.start()?;
+        meter.batch(1, || E::open(place.path(), tuning, settings))?
+    } else {
+        E::open(place.path(), tuning, settings)?
+    };
+    let open = start.elapsed();
+    meter.stop()?;
+
+    let (more, memory) = (Vec::new(), None);
+    let mut session = Session { engine: &engine, task, page_cache, meter, memory, more };
+    if let (Some(_), Some(asked)) = (task.peer, asked(task.case.workload)) {
+        session.warm_up(&mut model)?;
+        scale::serve(&engine, asked, task)?;
+        return Ok(None);
+    }
+    let settle = session.work(&mut model)?;
+    session.stop()?;
+    let shape = engine.shape()?;
+    if let Some(tombstones) = engine.tombstones() {
+        session.more.push((TOMBSTONES, tombstones as f64));
+    }
+    if task.case.workload == Workload::Load {
+        load::check(&engine, settings)?;
+    }
+    let Session { meter, memory, more, .. } = session;
+    drop(engine);
+    let after = memory.unwrap_or(before);
+
+    let less = |after: u64, before: u64| after.saturating_sub(before) as f64;
+    let figures = Figures {
+        memory_peak_bytes: less(after.peak, before.resident),
+        memory_bytes: less(after.resident, before.resident),
+        memory_anonymous_bytes: less(after.anonymous, before.anonymous),
+        space_bytes: space_bytes(place.path())? as f64,
+        open_ms: open.as_secs_f64() * 1e3,
+        settle_ms: settle.as_secs_f64() * 1e3,
+        more: more.into_iter().map(|(name, figure)| (name.to_owned(), figure)).collect(),
+        ..meter.figures()
+    };
+    let Task { contestant, case, round, .. } = *task;
+    Ok(Some(Measurement { contestant, case, round, shape, figures }))
+}
+
+/// What is looked up one by one.
+fn asked(workload: Workload) -> Option<Asked> {
+    match workload {
+        Workload::Hit | Workload::ScaleHit => Some(Asked::Present),
+        Workload::HitZipf => Some(Asked::PresentZipf),
+        Workload::Miss | Workload::ScaleMiss => Some(Asked::Absent),
+        Workload::MissWhileWriting => Some(Asked::AbsentNow),
+        Workload::MixedWhileWriting => Some(Asked::MixedNow),
+        _ => None,
     }
 }
 
-/// Removes what a former round has left.
-#[expect(clippy::disallowed_methods, reason = "these are files of other engines too")]
-fn empty(task: &Task) -> Result<()> {
-    if task.path.exists() {
-        fs::remove_dir_all(&task.path)?;
+/// The mix of a workload of YCSB.
+fn ycsb_mix(workload: Workload) -> Option<Mix> {
+    match workload {
+        Workload::YcsbA => Some(Mix::A),
+        Workload::YcsbB => Some(Mix::B),
+        Workload::YcsbC => Some(Mix::C),
+        Workload::YcsbD => Some(Mix::D),
+        Workload::YcsbE => Some(Mix::E),
+        Workload::YcsbF => Some(Mix::F),
+        _ => None,
     }
-    Ok(fs::create_dir_all(&task.path)?)
+}
+
+/// An open store and what is measured of it.
+struct Session<'a, E> {
+    engine: &'a E,
+    task: &'a Task,
+    page_cache: Option<PageCache>,
+    meter: Meter,
+    /// When the measurement ended: checks that follow take memory too.
+    memory: Option<Memory>,
+    /// Figures that only some workloads have.
+    more: Vec<(&'static str, f64)>,
+}
+
+impl<E: Engine> Session<'_, E> {
+    /// Ends the measurement, if that was not done before.
+    fn stop(&mut self) -> Result<()> {
+        self.meter.stop()?;
+        if self.memory.is_none() {
+            self.memory = Some(Memory::now()?);
+        }
+        Ok(())
+    }
+
+    /// Does what the task asks for. Returns how long the store took to come to rest.
+    fn work(&mut self, model: &mut Model) -> Result<Duration> {
+        let settings = &self.task.settings;
+        let rest = || settle(settings.settle_window_ms);
+        match self.task.case.workload {
+            Workload::Load => {
+                load::load(self.engine, settings, &mut self.meter)?;
+                self.meter.stop()?;
+                return Ok(rest());
+            }
+            Workload::LoadSingle => return self.change(Change::Load, model),
+            Workload::LoadAscending => return self.change(Change::LoadAscending, model),
+            Workload::Overwrite => return self.change(Change::Overwrite, model),
+            Workload::Delete => return self.change(Change::Delete, model),
+            Workload::SyncWrite => {
+                let threads = self.task.case.threads;
+                sync_write::run(self.engine, threads, settings, &mut self.meter)?;
+                return Ok(Duration::ZERO);
+            }
+            Workload::Tombstones => {
+                self.more = tombstones::run(self.engine, settings, &mut self.meter)?;
+                return Ok(Duration::ZERO);
+            }
+            Workload::Open => {
+                let (key, want) = Keys::new(settings.seed).entry(0);
+                let mut value = [0; _];
+                let before = now();
+                let found = self.engine.reader()?.get(&key, &mut value)?;
+                self.more.push((FIRST_HIT_NS, before.elapsed().as_nanos() as f64));
+                lookups::check_value(&key, found.then_some(&value), Some(&want))?;
+                return Ok(Duration::ZERO);
+            }
+            _ => {}
+        }
+        let loaded = self.warm_up(model)?;
+        let settle = rest();
+        let blocks_before = self.engine.data_block_requests();
+        self.meter.start()?;
+        self.read(model, loaded)?;
+        self.stop()?;
+        if let (Some(before), Some(after)) = (blocks_before, self.engine.data_block_requests()) {
+            let per_operation = (after - before) as f64 / self.meter.operations_all() as f64;
+            self.more.push((DATA_BLOCK_REQUESTS, per_operation));
+        }
+        Ok(settle)
+    }
+
+    /// Reads everything, where the cache holds that, and does a part of the operations. Nothing of it is
+    /// measured. Returns the digest of what was loaded.
+    fn warm_up(&mut self, model: &mut Model) -> Result<Digest> {
+        let settings = &self.task.settings;
+        let mut loaded = Digest::default();
+        let scans = matches!(self.task.case.workload, Workload::Scan | Workload::ScanBack);
+        if scans || self.page_cache.is_none() {
+            let keys = Keys::new(settings.seed);
+            loaded = Digest::of((0..settings.keys).map(|index| keys.entry(index)));
+        }
+        if self.page_cache.is_none() {
+            digest::check(self.engine, Order::Ascending, loaded)?;
+        }
+        let measured = std::mem::replace(&mut self.meter, Meter::new());
+        let done = match asked(self.task.case.workload) {
+            Some(asked) => self.look_up(asked, settings.lookups / WARM_UP_SHARE, 0),
+            // What changes the store is not done in vain.
+            None if ycsb_mix(self.task.case.workload).is_some() => {
+                self.look_up(Asked::PresentZipf, settings.lookups / WARM_UP_SHARE, 0)
+            }
+            None if self.task.case.workload == Workload::ShortScan => {
+                self.scan_short(model, settings.lookups / WARM_UP_SHARE)
+            }
+            None => Ok(()),
+        };
+        self.meter = measured;
+        done.map(|()| loaded)
+    }
+
+    /// Does what is measured of a store with something in it.
+    fn read(&mut self, model: &mut Model, loaded: Digest) -> Result<()> {
+        let settings = &self.task.settings;
+        let workload = self.task.case.workload;
+        match workload {
+            Workload::Contains => self.contains(0.0),
+            Workload::ContainsHalf => self.contains(0.5),
+            Workload::Scan | Workload::ScanBack => {
+                let descending = workload == Workload::ScanBack;
+                let order = if descending { Order::Descending } else { Order::Ascending };
+                let (page_cache, meter) = (self.page_cache.as_ref(), &mut self.meter);
+                scan::run(self.engine, order, loaded, settings, page_cache, meter)
+            }
+            Workload::ShortScan => self.scan_short(model, settings.lookups),
+            Workload::MissWhileWriting => self.look_up_while_writing(Asked::AbsentNow),
+            Workload::MixedWhileWriting => self.look_up_while_writing(Asked::MixedNow),
+            Workload::ScaleHit | Workload::ScaleMiss => {
+                let asked = asked(workload).unwrap_or(Asked::Present);
+                // It counts for itself, while it measures.
+                self.meter.stop()?;
+                self.more = scale::run(self.engine, asked, self.task, &mut self.meter)?;
+                Ok(())
+            }
+            _ => match (asked(workload), ycsb_mix(workload)) {
+                (Some(asked), _) => self.look_up(asked, settings.lookups, 1),
+                (None, Some(mix)) => self.ycsb(mix, model),
+                (None, None) => Err(format!("{} reads nothing", workload.title()).into()),
+            },
+        }
+    }
+
+    /// Up to `lookups` lookups. `part` tells the warm-up from what is measured.
+    fn look_up(&mut self, asked: Asked, lookups: u64, part: u64) -> Result<()> {
+        let reader = self.engine.reader()?;
+        let random = self.random(part);
+        let operations = Lookups::new(asked, reader, random, &self.task.settings);
+        self.drive(operations, lookups)
+    }
+
+    /// As many lookups as there is time for, while another thread writes.
+    fn look_up_while_writing(&mut self, asked: Asked) -> Result<()> {
+        let engine = self.engine;
+        let writer = Writer::new(&self.task.settings);
+        let (begun, stop) = (Barrier::new(2), AtomicBool::new(false));
+        let per_second = thread::scope(|scope| {
+            let writing = scope.spawn(|| writer.run(engine, &begun, &stop));
+            begun.wait();
+            let measured = self.look_up(asked, u64::MAX, 1);
+            stop.store(true, Relaxed);
+            let per_second = writing.join().map_err(|_| "the writer has panicked")?;
+            measured.and(per_second)
+        })?;
+        self.more.push((WRITES_PER_SECOND, per_second));
+        Ok(())
+    }
+
+    fn scan_short(&mut self, model: &Model, scans: u64) -> Result<()> {
+        let (reader, random) = (self.engine.reader()?, self.random(scans));
+        let operations = ShortScans::new(reader, model, random, &self.task.settings);
+        self.drive(operations, scans)
+    }
+
+    fn contains(&mut self, present_share: f64) -> Result<()> {
+        let settings = &self.task.settings;
+        let keys = settings.lookups;
+        let mut random = self.random(1);
+        let contains = Contains { present_share, settings, keys };
+        contains.run(self.engine, &mut random, self.page_cache.as_ref(), &mut self.meter)
+    }
+
+    fn ycsb(&mut self, mix: Mix, model: &mut Model) -> Result<()> {
+        let settings = &self.task.settings;
+        let random = self.random(1);
+        let records = {
+            let mut ycsb = Ycsb::new(mix, self.engine, model, random, settings.keys)?;
+            let limit = Limit { operations: settings.lookups, seconds: settings.seconds_max };
+            drive(&mut ycsb, limit, self.page_cache.as_ref(), &mut self.meter)?;
+            ycsb.records()
+        };
+        self.stop()?;
+        digest::check(self.engine, Order::Ascending, Digest::of(model.entries(records)))
+    }
+
+    /// Writes one by one. The flush at the end of a load is part of the time.
+    fn change(&mut self, change: Change, model: &mut Model) -> Result<Duration> {
+        let settings = &self.task.settings;
+        let load = matches!(change, Change::Load | Change::LoadAscending);
+        let limit = if load {
+            Limit { operations: settings.keys, seconds: settings.load_seconds_max }
+        } else {
+            Limit { operations: settings.lookups, seconds: settings.seconds_max }
+        };
+        let seed = mix(settings.seed ^ self.task.round);
+        let count = {
+            let mut changes = Changes::new(change, self.engine, model, settings.keys, seed);
+            self.meter.start()?;
+            drive(&mut changes, limit, self.page_cache.as_ref(), &mut self.meter)?;
+            changes.count()
+        };
+        if load {
+            self.meter.together(0, || self.engine.flush())?;
+        }
+        self.stop()?;
+        let settle = settle(settings.settle_window_ms);
+        let want = match change {
+            Change::Load => Digest::of(model.entries(count)),
+            Change::LoadAscending => Digest::of((0..count).map(|number| {
+                let key = Keys::ascending(number);
+                (key, model.loaded(&key))
+            })),
+            Change::Overwrite | Change::Delete => Digest::of(model.entries(settings.keys)),
+        };
+        digest::check(self.engine, Order::Ascending, want)?;
+        Ok(settle)
+    }
+
+    fn drive(&mut self, mut operations: impl Operations, count: u64) -> Result<()> {
+        let limit = Limit { operations: count, seconds: self.task.settings.seconds_max };
+        drive(&mut operations, limit, self.page_cache.as_ref(), &mut self.meter)
+    }
+
+    /// Another order in each round, the same for all contestants.
+    fn random(&self, part: u64) -> Random {
+        let Settings { seed, .. } = self.task.settings;
+        Random::new(mix(seed ^ self.task.round ^ part << 32))
+    }
 }

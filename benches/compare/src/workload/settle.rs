@@ -7,11 +7,8 @@ use std::{
 
 use sievedb_workload::clock::{now, process_cpu_time};
 
-/// Between two looks at the process's CPU time.
-const WINDOW: Duration = Duration::from_millis(200);
-
-/// CPU time within a window that counts as rest.
-const CPU_MAX: Duration = Duration::from_millis(4);
+/// Share of a window that a resting process may be busy for: 1 in 50.
+const CPU_SHARE: u32 = 50;
 
 /// Windows of rest in a row that are enough.
 const WINDOWS: u32 = 3;
@@ -20,14 +17,15 @@ const WINDOWS: u32 = 3;
 const WAIT_MAX: Duration = Duration::from_secs(180);
 
 /// Waits until all threads are at rest. Returns how long that took, without the rest itself.
-pub(crate) fn settle() -> Duration {
+pub(crate) fn settle(window_ms: u64) -> Duration {
+    let window = Duration::from_millis(window_ms);
     let start: Instant = now();
     let mut rest = 0;
     while rest < WINDOWS && start.elapsed() < WAIT_MAX {
         let before = process_cpu_time();
-        thread::sleep(WINDOW);
+        thread::sleep(window);
         let cpu = process_cpu_time().saturating_sub(before);
-        rest = if cpu <= CPU_MAX { rest + 1 } else { 0 };
+        rest = if cpu <= window / CPU_SHARE { rest + 1 } else { 0 };
     }
-    start.elapsed().saturating_sub(WINDOW * rest)
+    start.elapsed().saturating_sub(window * rest)
 }

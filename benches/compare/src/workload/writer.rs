@@ -15,16 +15,16 @@ use crate::{
     contestant::{Engine, Reader as _},
     failure::Result,
     keys::{Entry, Keys},
-    task::Task,
+    settings::Settings,
 };
 
 /// Entries written at a time.
 const BATCH: u64 = 100;
 
-/// Numbers set aside for the keys of one round.
-const ROUND_KEYS: u64 = 1 << 40;
+/// Name of the figure: entries that were written per second.
+pub(crate) const WRITES_PER_SECOND: &str = "writes_per_second";
 
-/// Writes keys that no round has written before.
+/// Writes keys that were not loaded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writer {
     keys: Keys,
@@ -33,9 +33,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(keys: Keys, task: &Task) -> Self {
-        let first = task.settings.keys + task.round * ROUND_KEYS;
-        Self { keys, first, per_second: task.settings.writes_per_second }
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let Settings { keys: first, writes_per_second: per_second, seed, .. } = *settings;
+        Self { keys: Keys::new(seed), first, per_second }
     }
 
     /// Writes from when `begun` is passed until `stop`, then checks what was written last. Returns the

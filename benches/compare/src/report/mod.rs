@@ -1,0 +1,291 @@
+//! The report: JSON for programs, Markdown tables for people.
+
+mod table;
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    case::{Case, Workload},
+    contestant::Contestant,
+    figures::{Figures, Measurement},
+    machine::Machine,
+    promises::{self, Promise},
+    settings::{Settings, data_bytes},
+};
+
+/// Everything that was measured, and how.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) command: String,
+    pub(crate) machine: Machine,
+    pub(crate) settings: Settings,
+    /// What has failed, in words.
+    pub(crate) failures: Vec<String>,
+    pub(crate) promises: Vec<Promise>,
+    pub(crate) medians: Vec<Median>,
+    pub(crate) measurements: Vec<Measurement>,
+}
+
+/// What a later run needs of a report to go on.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) settings: Settings,
+    pub(crate) measurements: Vec<Measurement>,
+}
+
+/// Medians of the rounds of a case on a contestant.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Median {
+    pub(crate) case: Case,
+    pub(crate) contestant: Contestant,
+    pub(crate) rounds: usize,
+    /// As it was in the last round.
+    pub(crate) shape: String,
+    pub(crate) figures: Figures,
+    /// Cost of an operation over that of SieveDB, if it was measured.
+    pub(crate) ratio: Option<f64>,
+}
+
+impl Median {
+    /// What an operation costs, in ns: CPU time of the thread that asks. Where it waits for the disk or for
+    /// other threads, which is what is to be known there, real time.
+    pub(crate) fn cost_ns(&self) -> f64 {
+        if waits(self.case.workload) { self.figures.ns } else { self.figures.cpu_ns }
+    }
+}
+
+/// Whether real time is what counts.
+fn waits(workload: Workload) -> bool {
+    matches!(workload, Workload::Open | Workload::SyncWrite)
+}
+
+/// The medians, case by case.
+pub(crate) fn medians(measurements: &[Measurement]) -> Vec<Median> {
+    let mut cases: Vec<Case> = measurements.iter().map(|one| one.case).collect();
+    cases.sort_unstable();
+    cases.dedup();
+    let mut medians: Vec<Median> = Vec::new();
+    for case in cases {
+        let first = medians.len();
+        for &contestant in Contestant::ALL {
+            let of = |one: &&Measurement| one.case == case && one.contestant == contestant;
+            let rounds: Vec<&Measurement> = measurements.iter().filter(of).collect();
+            let Some(last) = rounds.last() else { continue };
+            let shape = last.shape.clone();
+            let figures: Vec<Figures> = rounds.iter().map(|round| round.figures.clone()).collect();
+            let (rounds, figures) = (figures.len(), Figures::median(&figures));
+            medians.push(Median { case, contestant, rounds, shape, figures, ratio: None });
+        }
+        let ours = medians[first..].iter().find(|one| one.contestant == Contestant::Sievedb);
+        if let Some(cost_ns) = ours.map(Median::cost_ns) {
+            for median in &mut medians[first..] {
+                median.ratio = Some(median.cost_ns() / cost_ns);
+            }
+        }
+    }
+    medians
+}
+
+impl Report {
+    /// One to which measurements are added.
+    pub(crate) fn new(
+        command: String,
+        machine: Machine,
+        settings: Settings,
+        measurements: Vec<Measurement>,
+    ) -> Self {
+        let (failures, promises, medians) = Default::default();
+        Self { command, machine, settings, failures, promises, medians, measurements }
+    }
+
+    /// Takes the medians of what was measured, and looks at the promises.
+    pub(crate) fn conclude(&mut self) {
+        self.medians = medians(&self.measurements);
+        self.promises = promises::look(&self.medians, self.settings.tombstones);
+    }
+
+    /// The cases that were measured, in order, each with its medians.
+    pub(crate) fn cases(&self) -> impl Iterator<Item = &[Median]> {
+        self.medians.chunk_by(|one, two| one.case == two.case)
+    }
+
+    /// Tables for `docs/benchmarks.md`.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = self.head();
+        for failure in &self.failures {
+            text.push_str(&format!("\n**Failed:** {failure}\n"));
+        }
+        text.push_str(&promises::table(&self.promises));
+        text.push_str(&self.ratios());
+        for rows in self.cases() {
+            text.push_str(&table::table(rows));
+        }
+        text
+    }
+
+    /// How it was measured.
+    fn head(&self) -> String {
+        let Machine { processor, cores, memory_bytes, kernel, load, compiler, date, versions } =
+            &self.machine;
+        let settings = &self.settings;
+        let ten_times = settings.ten_times();
+        let mut text = String::new();
+        let written = writeln!(
+            text,
+            "`{}`\n\n{} keys, {} of data, a cache of {}, write buffers of {}; where the data are 10 times the \
+             memory, a cache of {}, write buffers of {}, and the page cache is emptied again and again. \
+             {date} UTC; {processor}, {cores} cores, {} of memory, Linux {kernel}, load {load} before; \
+             {compiler}; {}.",
+            self.command,
+            settings.keys,
+            mib(data_bytes(settings.keys) as f64),
+            mib(settings.cache_bytes as f64),
+            mib(settings.write_buffer_bytes as f64),
+            mib(ten_times.cache_bytes as f64),
+            mib(ten_times.write_buffer_bytes as f64),
+            mib(*memory_bytes as f64),
+            versions.join(", "),
+        );
+        written.expect("memory takes every write");
+        text
+    }
+
+    /// The ratios of all cases in one table.
+    fn ratios(&self) -> String {
+        let measured = |one: &&Contestant| self.medians.iter().any(|row| row.contestant == **one);
+        let others = || {
+            let known = Contestant::ALL.iter().filter(measured);
+            known.copied().filter(|&one| one != Contestant::Sievedb)
+        };
+        let mut heads = vec!["× SieveDB, CPU time; * real time".to_owned(), "SieveDB".to_owned()];
+        heads.extend(others().map(|one| one.title().to_owned()));
+        let mut text = String::from("\n**All**\n\n");
+        head(&mut text, &heads, 1..heads.len());
+        for rows in self.cases() {
+            let case = rows[0].case;
+            let row = |contestant| rows.iter().find(|row| row.contestant == contestant);
+            let mark = if waits(case.workload) { " *" } else { "" };
+            let ours = row(Contestant::Sievedb).map(|row| time(row.cost_ns()));
+            let mut cells = vec![format!("{case}{mark}"), ours.unwrap_or_else(none)];
+            cells.extend(others().map(|other| {
+                let ratio = row(other).and_then(|row| row.ratio);
+                ratio.map_or_else(none, ratio_text)
+            }));
+            line(&mut text, &cells);
+        }
+        text
+    }
+}
+
+/// The cell of what was not measured.
+fn none() -> String {
+    "–".to_owned()
+}
+
+/// The head of a table, whose columns in `numbers` are flush right.
+pub(crate) fn head(text: &mut String, heads: &[String], numbers: std::ops::Range<usize>) {
+    line(text, heads);
+    let rule = |place: usize| if numbers.contains(&place) { "---:" } else { "---" };
+    line(text, &(0..heads.len()).map(|place| rule(place).to_owned()).collect::<Vec<_>>());
+}
+
+/// A line of a table.
+pub(crate) fn line(text: &mut String, cells: &[String]) {
+    text.push_str("| ");
+    text.push_str(&cells.join(" | "));
+    text.push_str(" |\n");
+}
+
+pub(crate) fn mib(bytes: f64) -> String {
+    format!("{:.0} MiB", bytes / f64::from(1 << 20))
+}
+
+/// A ratio with two decimals, or with two digits if it is small.
+pub(crate) fn ratio_text(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio >= 0.095 => format!("{ratio:.2}"),
+        ratio if ratio >= 0.0095 => format!("{ratio:.3}"),
+        ratio => format!("{ratio:.4}"),
+    }
+}
+
+/// A time with three digits and its unit.
+pub(crate) fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns < 1e3 => (ns, "ns"),
+        ns if ns < 1e6 => (ns / 1e3, "µs"),
+        ns if ns < 1e9 => (ns / 1e6, "ms"),
+        ns => (ns / 1e9, "s"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::figures::tests::all;
+
+    pub(crate) fn measurement(
+        contestant: Contestant,
+        case: Case,
+        round: u64,
+        figures: Figures,
+    ) -> Measurement {
+        Measurement { contestant, case, round, shape: format!("round {round}"), figures }
+    }
+
+    #[test]
+    fn medians_have_ratios_to_sievedb() {
+        let case = Case::cached(Workload::Miss);
+        let others = || Contestant::ALL.iter().copied().filter(|&one| one != Contestant::Sievedb);
+        let mut measurements = Vec::new();
+        for (round, figure) in (0..).zip([30.0, 10.0, 20.0]) {
+            measurements
+                .extend(others().map(|other| measurement(other, case, round, all(3.0 * figure))));
+            measurements.push(measurement(Contestant::Sievedb, case, round, all(figure)));
+        }
+        let medians = medians(&measurements);
+        assert_eq!(medians.len(), Contestant::ALL.len());
+        let (ours, theirs) = (&medians[0], &medians[1..]);
+        assert_eq!((ours.contestant, ours.figures.cpu_ns), (Contestant::Sievedb, 20.0));
+        assert_eq!((ours.rounds, ours.shape.as_str()), (3, "round 2"));
+        assert_eq!(ours.ratio, Some(1.0));
+        assert!(theirs.iter().all(|one| one.ratio == Some(3.0)), "{theirs:?}");
+    }
+
+    #[test]
+    fn real_time_counts_where_a_thread_waits() {
+        let figures = Figures { ns: 8.0, cpu_ns: 2.0, ..all(0.0) };
+        for (workload, want) in [(Workload::Hit, 2.0), (Workload::SyncWrite, 8.0)] {
+            let case = Case::cached(workload);
+            let of = medians(&[measurement(Contestant::Sievedb, case, 0, figures.clone())]);
+            assert_eq!(of[0].cost_ns(), want, "{workload:?}");
+        }
+    }
+
+    #[test]
+    fn small_ratios_keep_their_digits() {
+        let cases = [(12.345, "12.35"), (0.1, "0.10"), (0.0123, "0.012"), (0.00214, "0.0021")];
+        for (ratio, want) in cases {
+            assert_eq!(ratio_text(ratio), want);
+        }
+    }
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        let cases = [
+            (0.5, "0.50 ns"),
+            (12.34, "12.3 ns"),
+            (999.4, "999 ns"),
+            (1_234.0, "1.23 µs"),
+            (45_678_000.0, "45.7 ms"),
+            (9e9, "9.00 s"),
+        ];
+        for (ns, want) in cases {
+            assert_eq!(time(ns), want);
+        }
+    }
+}

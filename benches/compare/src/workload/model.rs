@@ -1,0 +1,137 @@
+//! What a store should hold, so that answers can be checked.
+
+use crate::{
+    case::Workload,
+    keys::{Entry, Key, Keys, Value},
+    settings::Settings,
+    task::Task,
+};
+
+/// What a store should hold. It is made before the store is opened, so that its memory is not taken for
+/// the engine's.
+#[derive(Debug)]
+pub(crate) struct Model {
+    keys: Keys,
+    /// How often each key was changed; empty while all are as loaded.
+    versions: Vec<u16>,
+    /// All keys in order; empty where no short scan asks for it.
+    sorted: Vec<Key>,
+}
+
+/// The version of a key that was removed.
+const REMOVED: u16 = u16::MAX;
+
+impl Model {
+    /// What `load` leaves behind, with what the task's workload needs.
+    pub(crate) fn of(task: &Task) -> Self {
+        let Settings { keys: count, seed, .. } = task.settings;
+        let keys = Keys::new(seed);
+        let (mut versions, mut sorted) = (Vec::new(), Vec::new());
+        match task.case.workload {
+            Workload::ShortScan | Workload::YcsbE => {
+                sorted.extend((0..count).map(|index| keys.present(index)));
+                sorted.sort_unstable();
+            }
+            Workload::Overwrite | Workload::Delete | Workload::YcsbA | Workload::YcsbB => {
+                versions = vec![0; usize::try_from(count).expect("a list of keys fits")];
+            }
+            Workload::YcsbF => {
+                versions = vec![0; usize::try_from(count).expect("a list of keys fits")];
+            }
+            _ => {}
+        }
+        Self { keys, versions, sorted }
+    }
+
+    /// Number `index` of the keys that are present, or were.
+    pub(crate) fn key(&self, index: u64) -> Key {
+        self.keys.present(index)
+    }
+
+    /// The present value of key number `index`.
+    pub(crate) fn value(&self, index: u64) -> Value {
+        self.keys.value_of_version(&self.key(index), self.version(index).into())
+    }
+
+    /// Changes the value of key number `index`. Returns the new entry.
+    pub(crate) fn change(&mut self, index: u64) -> Entry {
+        if let Some(version) = self.version_mut(index) {
+            // Old enough values come again.
+            *version = (*version + 1) % REMOVED;
+        }
+        (self.key(index), self.value(index))
+    }
+
+    /// Removes key number `index`. Returns it.
+    pub(crate) fn remove(&mut self, index: u64) -> Key {
+        if let Some(version) = self.version_mut(index) {
+            *version = REMOVED;
+        }
+        self.key(index)
+    }
+
+    /// The entries that are there of keys number 0 to `count - 1`.
+    pub(crate) fn entries(&self, count: u64) -> impl Iterator<Item = Entry> {
+        let present = move |index: &u64| self.version(*index) != REMOVED;
+        (0..count).filter(present).map(|index| (self.key(index), self.value(index)))
+    }
+
+    /// The loaded keys from `key` on, in order.
+    pub(crate) fn keys_from(&self, key: &Key) -> impl Iterator<Item = &Key> {
+        self.sorted[self.sorted.partition_point(|other| other < key)..].iter()
+    }
+
+    /// The value that `key` was loaded with.
+    pub(crate) fn loaded(&self, key: &Key) -> Value {
+        self.keys.value(key)
+    }
+
+    fn version(&self, index: u64) -> u16 {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        self.versions.get(index).copied().unwrap_or(0)
+    }
+
+    fn version_mut(&mut self, index: u64) -> Option<&mut u16> {
+        self.versions.get_mut(usize::try_from(index).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{case::Case, contestant::Contestant, settings};
+
+    fn model(workload: Workload) -> Model {
+        let settings = Settings { keys: 100, ..settings::small() };
+        let case = Case::cached(workload);
+        Model::of(&Task::new(Contestant::Sievedb, case, 0, Path::new("f"), &settings))
+    }
+
+    #[test]
+    fn changes_and_removals_show() {
+        let mut model = model(Workload::YcsbA);
+        let loaded = model.value(7);
+        let (key, changed) = model.change(7);
+        assert_eq!((key, changed), (model.key(7), model.value(7)));
+        assert_ne!(changed, loaded);
+        assert_eq!(model.entries(100).count(), 100);
+        assert_eq!(model.remove(8), model.key(8));
+        assert!(model.entries(100).all(|(key, _)| key != model.key(8)));
+        assert_eq!(model.entries(100).count(), 99);
+        // Inserts come behind what was loaded.
+        assert_eq!(model.entries(103).count(), 102);
+    }
+
+    #[test]
+    fn keys_come_in_order_from_one_on() {
+        let model = model(Workload::ShortScan);
+        let key = model.key(42);
+        let from: Vec<&Key> = model.keys_from(&key).collect();
+        assert_eq!(*from[0], key);
+        assert!(from.is_sorted());
+        let below = (0..100).filter(|&index| model.key(index) < key).count();
+        assert_eq!(from.len(), 100 - below);
+    }
+}

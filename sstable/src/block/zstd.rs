@@ -1,0 +1,247 @@
+//! Compression by zstd, with a dictionary of the table.
+//!
+//! A block of some KiB is too short for a compressor to learn from. So a writer keeps the contents of its
+//! first blocks, trains a dictionary from them (zstd's own training, "cover"), stores it in the table, and
+//! compresses all further blocks with it. A table that ends before that has none.
+//!
+//! Without the feature `zstd` this module has the same parts, and none of them can be made.
+
+use bytes::Bytes;
+use sievedb_format::Corruption;
+
+use crate::{options::Compression, properties::COMPRESSION_ZSTD};
+
+/// What an error calls a table that needs the feature `zstd`.
+const NEEDS_FEATURE: &str = "compression in a build without the feature zstd:";
+
+/// How many times longer than the dictionary the blocks are that it is trained from: what zstd advises.
+#[cfg(feature = "zstd")]
+const SAMPLE_RATIO: usize = 100;
+
+/// The longest dictionary that a reader takes.
+#[cfg(feature = "zstd")]
+const DICTIONARY_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(feature = "zstd")]
+pub(crate) use with_feature::{Compressor, Dictionary, decompress};
+#[cfg(not(feature = "zstd"))]
+pub(crate) use without_feature::{Compressor, Dictionary, decompress};
+
+/// Refuses a table whose properties say that it is compressed by zstd if this build cannot read it.
+///
+/// # Errors
+///
+/// [`Corruption::Unsupported`]: names the feature.
+pub(crate) fn check_compression(compression: u8) -> Result<(), Corruption> {
+    if compression == COMPRESSION_ZSTD && !cfg!(feature = "zstd") {
+        return Err(Corruption::Unsupported { what: NEEDS_FEATURE, value: compression.into() });
+    }
+    Ok(())
+}
+
+#[cfg(feature = "zstd")]
+mod with_feature {
+    use std::cell::RefCell;
+
+    use zstd::zstd_safe::{CCtx, CParameter, DCtx, DDict, compress_bound, train_from_buffer};
+
+    use super::*;
+
+    /// Compresses blocks, and makes the dictionary on the way.
+    pub(crate) struct Compressor {
+        context: CCtx<'static>,
+        dictionary_bytes: usize,
+        /// The contents of the first blocks, until the dictionary is made.
+        sample: Vec<u8>,
+        sample_lengths: Vec<usize>,
+        dictionary: Option<Vec<u8>>,
+    }
+
+    impl Compressor {
+        /// `None` for other compressions.
+        pub(crate) fn new(compression: Compression) -> Option<Self> {
+            let Compression::Zstd { level, dictionary_bytes } = compression else {
+                return None;
+            };
+            let mut context = CCtx::create();
+            // The block has its own length, checksum and dictionary: 4 to 8 bytes less.
+            for parameter in [
+                CParameter::CompressionLevel(level.into()),
+                CParameter::ContentSizeFlag(false),
+                CParameter::ChecksumFlag(false),
+                CParameter::DictIdFlag(false),
+            ] {
+                context.set_parameter(parameter).expect("the options were validated");
+            }
+            Some(Self {
+                context,
+                dictionary_bytes: dictionary_bytes as usize,
+                sample: Vec::new(),
+                sample_lengths: Vec::new(),
+                dictionary: None,
+            })
+        }
+
+        /// Appends what becomes of `content`; returns whether the dictionary was used.
+        pub(crate) fn compress(&mut self, content: &[u8], out: &mut Vec<u8>) -> bool {
+            let from = out.len();
+            out.resize(from + compress_bound(content.len()), 0);
+            let written = self.context.compress2(&mut out[from..], content);
+            out.truncate(from + written.expect("the output has room for the longest result"));
+            let used = self.dictionary.is_some();
+            if !used && self.dictionary_bytes > 0 {
+                self.learn(content);
+            }
+            used
+        }
+
+        /// The dictionary, once there is one.
+        pub(crate) fn dictionary(&self) -> Option<&[u8]> {
+            self.dictionary.as_deref()
+        }
+
+        fn learn(&mut self, content: &[u8]) {
+            self.sample.extend_from_slice(content);
+            self.sample_lengths.push(content.len());
+            if self.sample.len() < SAMPLE_RATIO * self.dictionary_bytes {
+                return;
+            }
+            let (sample, lengths) =
+                (std::mem::take(&mut self.sample), std::mem::take(&mut self.sample_lengths));
+            let mut dictionary = vec![0; self.dictionary_bytes];
+            // Fails if the sample has nothing in common: then there is none, and no other try.
+            let made = train_from_buffer(&mut dictionary[..], &sample, &lengths);
+            self.dictionary_bytes = 0;
+            let Ok(bytes) = made else { return };
+            dictionary.truncate(bytes);
+            if self.context.load_dictionary(&dictionary).is_ok() {
+                self.dictionary = Some(dictionary);
+            }
+        }
+    }
+
+    /// The dictionary of an open table.
+    pub(crate) struct Dictionary {
+        prepared: DDict<'static>,
+    }
+
+    impl std::fmt::Debug for Dictionary {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("Dictionary").field("bytes", &self.memory_bytes()).finish()
+        }
+    }
+
+    impl Dictionary {
+        /// Prepares the dictionary that a table stores.
+        ///
+        /// # Errors
+        ///
+        /// [`Corruption`] if it is too long or none.
+        pub(crate) fn decode(content: &Bytes) -> Result<Self, Corruption> {
+            let bytes = content.len();
+            let prepared = (bytes <= DICTIONARY_BYTES_MAX).then(|| DDict::try_create(content));
+            let what = "bytes of a compression dictionary";
+            let refused = Corruption::OutOfRange { what, value: bytes as u64 };
+            prepared.flatten().map(|prepared| Self { prepared }).ok_or(refused)
+        }
+
+        /// Bytes of memory that it takes, with the tables that zstd makes of it.
+        pub(crate) fn memory_bytes(&self) -> usize {
+            self.prepared.sizeof()
+        }
+    }
+
+    thread_local! {
+        /// Takes 90 KiB, and as long to make as some blocks to decompress.
+        static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+    }
+
+    /// Decompresses into `content` and returns how many bytes were written; `None` if that fails.
+    pub(crate) fn decompress(
+        compressed: &[u8],
+        content: &mut [u8],
+        dictionary: Option<&Dictionary>,
+    ) -> Result<Option<usize>, Corruption> {
+        let written = CONTEXT.with_borrow_mut(|context| match dictionary {
+            Some(it) => context.decompress_using_ddict(content, compressed, &it.prepared),
+            None => context.decompress(content, compressed),
+        });
+        Ok(written.ok())
+    }
+}
+
+#[cfg(not(feature = "zstd"))]
+mod without_feature {
+    use super::*;
+
+    fn unsupported() -> Corruption {
+        Corruption::Unsupported { what: NEEDS_FEATURE, value: COMPRESSION_ZSTD.into() }
+    }
+
+    /// Compresses nothing.
+    #[derive(Debug)]
+    pub(crate) enum Compressor {}
+
+    impl Compressor {
+        /// `None`: the options were validated.
+        pub(crate) fn new(_: Compression) -> Option<Self> {
+            None
+        }
+
+        /// Never called.
+        pub(crate) fn compress(&mut self, _: &[u8], _: &mut Vec<u8>) -> bool {
+            match *self {}
+        }
+
+        /// Never called.
+        pub(crate) fn dictionary(&self) -> Option<&[u8]> {
+            match *self {}
+        }
+    }
+
+    /// Never made.
+    #[derive(Debug)]
+    pub(crate) enum Dictionary {}
+
+    impl Dictionary {
+        /// # Errors
+        ///
+        /// Always: names the feature.
+        pub(crate) fn decode(_: &Bytes) -> Result<Self, Corruption> {
+            Err(unsupported())
+        }
+
+        /// Never called.
+        pub(crate) fn memory_bytes(&self) -> usize {
+            match *self {}
+        }
+    }
+
+    /// # Errors
+    ///
+    /// Always: names the feature.
+    pub(crate) fn decompress(
+        _: &[u8],
+        _: &mut [u8],
+        _: Option<&Dictionary>,
+    ) -> Result<Option<usize>, Corruption> {
+        Err(unsupported())
+    }
+}
+
+#[cfg(all(test, not(feature = "zstd")))]
+mod tests {
+    use super::*;
+    use crate::TableOptions;
+
+    #[test]
+    fn tables_by_zstd_are_refused_without_the_feature() {
+        let options = TableOptions::new().compression(Compression::ZSTD);
+        assert_eq!(options.validate().map_err(|error| error.name), Err("compression"));
+        assert_eq!(check_compression(1), Ok(()));
+        let error = check_compression(COMPRESSION_ZSTD).unwrap_err();
+        assert!(error.to_string().contains("feature zstd"), "{error}");
+        assert!(Dictionary::decode(&Bytes::new()).is_err());
+        assert_eq!(decompress(b"", &mut [], None), Err(error));
+    }
+}

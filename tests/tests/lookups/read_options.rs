@@ -1,0 +1,101 @@
+//! `get_with` beside `get`, and reads that leave the block cache as it is.
+
+use std::sync::Arc;
+
+use sievedb::{
+    Db, Keyspace, ReadOptions,
+    fs::{Fs, MemoryFs},
+};
+use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
+
+const KEYS: u32 = 6_000;
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+/// Values in tables, in a frozen state of them, and in a memtable; removed ones in both.
+fn filled() -> Db {
+    let keyspace = small_keyspace().memtable_bytes(8 << 20).table_bytes(64 << 10);
+    let options = small_options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>)
+        .log_segment_bytes(64 << 20)
+        .log_bytes_max(256 << 20)
+        .block_cache_bytes(64 << 20);
+    let db = options.keyspace(keyspace).open(FOLDER).unwrap();
+    for number in 0..KEYS {
+        db.insert(key(number), [number as u8; 40]).unwrap();
+    }
+    db.compact().unwrap();
+    for number in (0..KEYS).step_by(3) {
+        db.remove(key(number)).unwrap();
+    }
+    db.flush().unwrap();
+    for number in (0..KEYS).step_by(7) {
+        db.insert(key(number), b"new").unwrap();
+    }
+    for number in (0..KEYS).step_by(11) {
+        db.remove(key(number)).unwrap();
+    }
+    db
+}
+
+#[test]
+fn get_with_finds_what_get_finds() {
+    let db = filled();
+    let snapshot = db.snapshot();
+    let mut called = 0;
+    for number in 0..KEYS + 100 {
+        let key = key(number);
+        let mut take = |value: &[u8]| {
+            called += 1;
+            value.to_vec()
+        };
+        let want = db.get(key).unwrap().map(Vec::from);
+        assert_eq!(db.get_with(key, &mut take).unwrap(), want, "{number}");
+        assert_eq!(snapshot.get_with(key, &mut take).unwrap(), want, "{number}");
+        called -= 2 * u32::from(want.is_some());
+    }
+    assert_eq!(called, 0, "only values that show are looked at");
+}
+
+#[test]
+fn reads_that_do_not_fill_the_cache_leave_it_alone() {
+    let db = filled();
+    let cached = || db.stats().memory.block_cache_bytes;
+    let past = db.with_read_options(ReadOptions::new().fill_cache(false));
+    let keys: Vec<_> = (0..KEYS).map(key).collect();
+    let wanted: Vec<_> = keys.iter().map(|key| db.snapshot().get(key).unwrap()).collect();
+    let before = cached();
+    type Read<'a> = (&'a str, &'a dyn Fn(&Keyspace));
+    let reads: [Read<'_>; 5] = [
+        ("get", &|reader| {
+            let found: Vec<_> = keys.iter().map(|key| reader.get(key).unwrap()).collect();
+            assert_eq!(found, wanted);
+        }),
+        ("get_with", &|reader| {
+            let lens = keys.iter().map(|key| reader.get_with(key, <[u8]>::len).unwrap());
+            assert!(lens.eq(wanted.iter().map(|value| value.as_ref().map(|value| value.len()))));
+        }),
+        ("get_many", &|reader| assert_eq!(reader.get_many(&keys).unwrap(), wanted)),
+        ("iter", &|reader| assert_eq!(reader.iter().count(), wanted.iter().flatten().count())),
+        ("snapshot", &|reader| {
+            let snapshot = db.snapshot().keyspace(reader).unwrap();
+            assert!(
+                keys.iter().zip(&wanted).all(|(key, want)| snapshot.get(key).unwrap() == *want)
+            );
+        }),
+    ];
+    for (name, read) in reads {
+        read(&past);
+        assert_eq!(cached(), before, "{name}");
+    }
+    let empty = filled();
+    let past = empty.with_read_options(ReadOptions::new().fill_cache(false));
+    for (name, read) in &reads[..4] {
+        read(&past);
+        assert_eq!(empty.stats().memory.block_cache_bytes, 0, "{name}");
+    }
+    // All handles of the same store share the cache.
+    reads[0].1(&empty);
+    assert!(empty.stats().memory.block_cache_bytes > 0);
+}
