@@ -5,7 +5,9 @@ use std::io::Write;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    commands::{bench_misses, dump, explain, get, put, rm, scan, stats, verify},
+    commands::{
+        bench_misses, bench_open, bench_reads, dump, explain, get, put, rm, scan, stats, verify,
+    },
     error::Result,
 };
 
@@ -41,6 +43,8 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Misses(bench_misses::Args),
+    Open(bench_open::Args),
+    Reads(bench_reads::Args),
 }
 
 impl Args {
@@ -48,6 +52,8 @@ impl Args {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         match self.command {
             Command::Bench(Bench::Misses(args)) => args.run(out),
+            Command::Bench(Bench::Open(args)) => args.run(out),
+            Command::Bench(Bench::Reads(args)) => args.run(out),
             Command::Explain(args) => args.run(out),
             Command::Get(args) => args.run(out),
             Command::Put(args) => args.run(),

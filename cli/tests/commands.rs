@@ -376,3 +376,40 @@ fn a_file_of_keys_must_have_enough_lines() {
     let error = failure(&["bench", "misses", "--keys", text(&keys)]);
     assert!(error.contains("cannot read"), "{error}");
 }
+
+#[test]
+fn openings_are_measured_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["bench", "open", "--tables", "12", "--keys-per-table", "200", "--rounds", "2"];
+    let args = [&args[..], &["--log-entries", "10", "--json", "--dir", text(folder.path())]];
+    for kind in ["filled", "found"] {
+        let report: Value = serde_json::from_str(&output(&args.concat())).unwrap();
+        assert!(report["tables"].as_u64().unwrap() >= 12, "{kind}: {report}");
+        let cases = report["cases"].as_array().unwrap();
+        assert_eq!(cases.len(), 2, "{kind}");
+        for case in cases {
+            let ms = |part: &str| case[part].as_f64().unwrap();
+            let parts = ["log_ms", "replayed_ms", "tables_ms", "filters_ms", "manifest_ms"];
+            let sum: f64 = parts.into_iter().map(ms).sum();
+            assert!(ms("replayed_ms") > 0.0 && sum <= ms("open_ms"), "{kind}: {case}");
+        }
+    }
+}
+
+#[test]
+fn read_modes_are_measured() {
+    let args = ["bench", "reads", "--keys-count", "10000", "--lookups", "100", "--rounds", "1"];
+    let modes = ["--read-mode", "pread,map"];
+    for kind in [&[][..], &["--uncompressed"]] {
+        let table = output(&[&args[..], &modes, kind].concat());
+        assert!(table.contains(" pread |") && table.contains(" map |"), "{table}");
+        let report = output(&[&args[..], &modes, kind, &["--json"]].concat());
+        let report: Value = serde_json::from_str(&report).unwrap();
+        for mode in report["modes"].as_array().unwrap() {
+            assert!(mode[1]["warm_scan_ns"].as_f64().unwrap() > 0.0, "{report}");
+        }
+    }
+    let refused = sieve(&["bench", "reads", "--read-mode", "mmap"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("none of pread, map, direct"));
+}

@@ -9,7 +9,6 @@ use crate::{
     file_name::FileName,
     fs::{Fs, RealFs},
     manifest::{self, Current},
-    options::ReadMode,
     stats::Counters,
     table::files::TableFiles,
     wal,
@@ -54,5 +53,5 @@ pub fn describe(path: &Path) -> Result<Annotation> {
 }
 
 fn table_files(fs: &Arc<dyn Fs>) -> TableFiles {
-    TableFiles::new(Arc::clone(fs), ReadMode::Pread, 1, Arc::<Counters>::default())
+    TableFiles::one_by_one(Arc::clone(fs), Arc::<Counters>::default())
 }

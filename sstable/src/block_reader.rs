@@ -36,6 +36,11 @@ impl BlockReader {
         &*self.source
     }
 
+    /// Reads through `source` from now on.
+    pub(crate) fn set_source(&mut self, source: Arc<dyn TableSource>) {
+        self.source = source;
+    }
+
     /// No content of the table is longer.
     pub(crate) fn set_content_bytes_max(&mut self, bytes: u64) {
         self.content_bytes_max = bytes;

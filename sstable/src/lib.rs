@@ -9,6 +9,7 @@
 //! | [`options`]    | what can be chosen                                               |
 //! | [`prefix_extractor`] | which part of a key is its prefix                          |
 //! | [`identity`]   | what tells one table from every other                            |
+//! | [`mod@end`]    | the end of a table, read in one go                               |
 //! | [`source`]     | where the bytes come from and go to                              |
 //! | [`cache`]      | which blocks are kept in memory, and what reading costs          |
 //! | [`filter_state`] | whether the filter can be used                                 |
@@ -45,6 +46,7 @@ mod block_reader;
 pub mod cache;
 pub mod cursor;
 pub mod describe;
+pub mod end;
 pub mod error;
 pub mod filter_file;
 mod filter_keys;
@@ -71,6 +73,7 @@ pub use block::FoundValue;
 pub use cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse};
 pub use cursor::TableCursor;
 pub use describe::describe;
+pub use end::TableEnd;
 pub use error::ReadError;
 pub use filter_file::{describe_filter_file, write_filter_file, write_range_filter_file};
 pub use filter_keys::{FilterKeys, PrefixFilter};

@@ -8,6 +8,7 @@ use sievedb_filter::{
 };
 
 use crate::{
+    end::TableEnd,
     filter_file::check_header,
     filter_state::{FilterPlace, FilterUnusable},
     identity::TableIdentity,
@@ -36,19 +37,23 @@ impl StoredFilter {
         place: FilterPlace,
         arena: &FilterArena,
     ) -> Result<Self, FilterUnusable> {
-        let length = place.length_in(&*source)?;
-        let tail_bytes = length.min(TRAILER_BYTES_MAX);
-        let from = place.offset + (length - tail_bytes) as u64;
-        let tail = source.read_at(from, tail_bytes).map_err(FilterUnusable::Io)?;
-        place.check(&tail)?;
-        let TableIdentity { hash_seed, salt, .. } = *identity;
-        let trailer = Trailer::read(&tail, place.bytes, Expected { hash_seed, salt });
-        Ok(Self {
-            source,
-            place,
-            trailer: trailer.map_err(FilterUnusable::Refused)?,
-            arena: arena.clone(),
-        })
+        let trailer = read_trailer(&*source, identity, place)?;
+        Ok(Self { source, place, trailer, arena: arena.clone() })
+    }
+
+    /// The same of a table whose end was read already: no read at all if the trailer lies in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with_end(
+        end: &TableEnd,
+        identity: &TableIdentity,
+        place: FilterPlace,
+        arena: &FilterArena,
+    ) -> Result<Self, FilterUnusable> {
+        let trailer = read_trailer(end, identity, place)?;
+        Ok(Self { source: Arc::clone(end.source()), place, trailer, arena: arena.clone() })
     }
 
     /// The same for the file `file_id` that holds nothing but this filter.
@@ -99,4 +104,19 @@ impl StoredFilter {
     pub fn memory_bytes(&self, columns: f64) -> u64 {
         self.trailer.memory_bytes(columns)
     }
+}
+
+fn read_trailer(
+    source: &dyn TableSource,
+    identity: &TableIdentity,
+    place: FilterPlace,
+) -> Result<Trailer, FilterUnusable> {
+    let length = place.length_in(source)?;
+    let tail_bytes = length.min(TRAILER_BYTES_MAX);
+    let from = place.offset + (length - tail_bytes) as u64;
+    let tail = source.read_at(from, tail_bytes).map_err(FilterUnusable::Io)?;
+    place.check(&tail)?;
+    let TableIdentity { hash_seed, salt, .. } = *identity;
+    let trailer = Trailer::read(&tail, place.bytes, Expected { hash_seed, salt });
+    trailer.map_err(FilterUnusable::Refused)
 }

@@ -23,6 +23,7 @@ use crate::{
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse},
     cursor::TableCursor,
+    end::TableEnd,
     error::ReadError,
     footer::{BlockKind, Footer, FooterBlock},
     handle::BlockHandle,
@@ -50,8 +51,9 @@ impl Table {
     /// Opens the table in `source`.
     ///
     /// `expected_bytes` is what the manifest says. Reads and verifies header, footer, properties, top
-    /// index and range tombstones, in at most eight reads. Its filter is the caller's to load and to
-    /// keep: see [`FilterState`](crate::FilterState).
+    /// index and range tombstones: in two reads if those but the header lie in the last
+    /// [`END_BYTES`]. Its filter is the caller's to load and to keep: see
+    /// [`FilterState`](crate::FilterState).
     ///
     /// # Errors
     ///
@@ -62,17 +64,30 @@ impl Table {
         expected_bytes: u64,
         cache: Arc<BlockCache>,
     ) -> Result<Self, ReadError> {
-        let found = source.len();
-        if found != expected_bytes {
-            let what = "length of the table";
-            let source = Corruption::Mismatch { what, expected: expected_bytes, found };
-            return Err(ReadError::Corrupt { offset: found.min(expected_bytes), source });
-        }
-        let footer = Footer::read(&*source)?;
+        check_length(&*source, expected_bytes)?;
+        let end = TableEnd::read(source, END_BYTES)?;
+        Self::open_with_end(&Arc::new(end), identity, expected_bytes, cache)
+    }
+
+    /// As [`open`](Self::open), of a table whose end was read already.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with_end(
+        end: &Arc<TableEnd>,
+        identity: TableIdentity,
+        expected_bytes: u64,
+        cache: Arc<BlockCache>,
+    ) -> Result<Self, ReadError> {
+        check_length(&**end, expected_bytes)?;
+        let footer = Footer::read(&**end)?;
         footer.check(&identity).map_err(ReadError::corrupt(footer.list_offset))?;
-        check_header(&*source, &identity)?;
-        let Contents { blocks, properties, top_index, range_tombstones } =
+        check_header(&**end, &identity)?;
+        let source = Arc::clone(end) as Arc<dyn TableSource>;
+        let Contents { mut blocks, properties, top_index, range_tombstones } =
             Contents::read(source, &footer)?;
+        blocks.set_source(Arc::clone(end.source()));
         Ok(Self {
             blocks,
             number: NEXT_TABLE_NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -331,6 +346,19 @@ impl Contents {
         }
         Ok(Self { blocks, properties, top_index, range_tombstones })
     }
+}
+
+/// What most tables have behind their top index fits in so many bytes, filters apart.
+pub const END_BYTES: usize = 4 << 10;
+
+fn check_length(source: &dyn TableSource, expected: u64) -> Result<(), ReadError> {
+    let found = source.len();
+    if found == expected {
+        return Ok(());
+    }
+    let what = "length of the table";
+    let source = Corruption::Mismatch { what, expected, found };
+    Err(ReadError::Corrupt { offset: found.min(expected), source })
 }
 
 fn check_header(source: &dyn TableSource, identity: &TableIdentity) -> Result<(), ReadError> {

@@ -31,6 +31,11 @@ impl Folder {
         Ok(Self { path: folder.path().to_owned(), _temporary: Some(folder) })
     }
 
+    /// The folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Path of the store `name`, which is to be made.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! One command a file.
 
 pub(crate) mod bench_misses;
+pub(crate) mod bench_open;
+pub(crate) mod bench_reads;
 pub(crate) mod dump;
 pub(crate) mod explain;
 pub(crate) mod get;

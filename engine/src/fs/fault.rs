@@ -109,6 +109,12 @@ impl Fs for FaultFs {
         Ok(Arc::new(FaultRead { inner, path: path.to_owned(), faults: self.faults.clone() }))
     }
 
+    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.check(Call::Open, path)?;
+        let inner = self.inner.open_direct(path)?;
+        Ok(Arc::new(FaultRead { inner, path: path.to_owned(), faults: self.faults.clone() }))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check(Call::Rename, to)?;
         self.inner.rename(from, to)

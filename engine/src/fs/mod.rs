@@ -35,6 +35,7 @@
 //! may still see the bytes, from memory. Write them again to another file.
 
 mod crash;
+mod direct;
 mod disk;
 mod disk_file;
 mod fault;
@@ -97,6 +98,15 @@ pub trait Fs: Debug + Send + Sync {
 
     /// Opens a file for reading. It stays readable through the handle after it is unlinked.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// Opens a file for reading past the page cache of the operating system. Reads may begin and end
+    /// anywhere: whoever implements this reads the blocks of the device that they lie in.
+    ///
+    /// `Unsupported` if the file system cannot do that, which is so by default.
+    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Gives the file `from` the name `to` in the same folder; replaces the file that has it.
     ///

@@ -19,7 +19,7 @@ use memmap2::Mmap;
 #[cfg(target_os = "linux")]
 use rustix::fs::{Advice, fadvise};
 
-use super::{AppendFile, FileLock, Fs, ReadFile, check_same_folder};
+use super::{AppendFile, FileLock, Fs, ReadFile, check_same_folder, direct::DirectFile};
 
 /// The file system of the machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,6 +64,10 @@ impl Fs for RealFs {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         Ok(Arc::new(RealFile(file)))
+    }
+
+    fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(DirectFile::open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -128,17 +132,22 @@ impl ReadFile for RealFile {
     }
 
     fn map(&self) -> io::Result<Bytes> {
-        if self.is_empty()? {
-            // An empty map is an error on some systems.
-            return Ok(Bytes::new());
-        }
-        // SAFETY: bytes behind the map must not change while it lives. Through this trait they
-        // cannot: files are made new, only grow, and are never truncated, and what they grow by
-        // lies behind the map. The store's lock keeps other engines out; a foreign program that
-        // writes to the store's files is outside what we promise, see `ReadFile::map`.
-        let map = unsafe { Mmap::map(&self.0) }?;
-        Ok(Bytes::from_owner(map))
+        map(&self.0)
     }
+}
+
+/// The bytes of `file` as it is now, without a copy: see [`ReadFile::map`].
+pub(super) fn map(file: &File) -> io::Result<Bytes> {
+    if file.metadata()?.len() == 0 {
+        // An empty map is an error on some systems.
+        return Ok(Bytes::new());
+    }
+    // SAFETY: bytes behind the map must not change while it lives. Through this trait they
+    // cannot: files are made new, only grow, and are never truncated, and what they grow by
+    // lies behind the map. The store's lock keeps other engines out; a foreign program that
+    // writes to the store's files is outside what we promise, see `ReadFile::map`.
+    let map = unsafe { Mmap::map(file) }?;
+    Ok(Bytes::from_owner(map))
 }
 
 /// Holds the handle whose close gives the lock back.

@@ -69,6 +69,7 @@ impl Stats {
             ("memory.block_cache_bytes", &mut memory.block_cache_bytes),
             ("memory.block_cache_bytes_max", &mut memory.block_cache_bytes_max),
             ("memory.pinned_bytes", &mut memory.pinned_bytes),
+            ("memory.mapped_bytes", &mut memory.mapped_bytes),
         ]
     }
 }

@@ -25,7 +25,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the statistics that the store in `folder` wrote last, without its lock: see
 /// [`Options::stats_file_interval`](crate::Options::stats_file_interval). `None` if there are none.
-/// Keyspaces and the cause of being read-only are not among them.
+/// Keyspaces, the cause of being read-only and what the opening took are not among them.
 ///
 /// # Errors
 ///

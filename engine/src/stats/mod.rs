@@ -51,6 +51,28 @@ pub struct Stats {
     pub read_only: Option<String>,
     /// Each keyspace, by name.
     pub keyspaces: Vec<KeyspaceStats>,
+    /// What the opening of the store took.
+    pub opening: OpeningStats,
+}
+
+/// What the opening of a store took, by its clock: the parts in the order in which they come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpeningStats {
+    /// From the lock to the start of the workers.
+    pub total: Duration,
+    /// Reading the manifest, and replaying the log behind it into memtables.
+    pub log: Duration,
+    /// Writing tables of what was replayed; nothing if the log was empty.
+    pub replayed: Duration,
+    /// Opening the tables.
+    pub tables: Duration,
+    /// Reading their filters into memory.
+    pub filters: Duration,
+    /// Making the recovered manifest durable: two files and their names, by four syncs.
+    pub manifest: Duration,
+    /// Threads that opened the tables, the caller's included.
+    pub threads: usize,
 }
 
 /// What lookups did before they came to tables.
@@ -81,7 +103,7 @@ pub struct IoStats {
 
 /// What is in memory, in bytes, with the limits of [`Options::memory_budget`](crate::Options::memory_budget).
 ///
-/// The parts but `pinned_bytes` are together at most the budget, but for fixed structures of a few
+/// The parts but `pinned_bytes` and `mapped_bytes` are together at most the budget, but for fixed structures of a few
 /// megabytes: threads, counters, the manifest, the buffer of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -109,6 +131,10 @@ pub struct MemoryStats {
     /// flushed since, batches that were in such ones, and blocks that are not in the cache. Beyond the
     /// budget.
     pub pinned_bytes: u64,
+    /// Length of the table files that are mapped, with [`ReadMode::Map`](crate::ReadMode::Map). Beyond the
+    /// budget: which of their pages are in memory is the operating system's choice, and it takes them
+    /// back. Blocks of a map that the cache holds count in `block_cache_bytes` as others do.
+    pub mapped_bytes: u64,
 }
 
 /// Background work done.

@@ -4,6 +4,8 @@
 //! |------------------|--------------------------------------------------------------------|
 //! | [`open_store`]   | how a store is opened and closed                                   |
 //! | [`recovery`]     | how it comes back from manifest and log                            |
+//! | [`on_threads`]   | many items are worked on by several threads                        |
+//! | [`open_tables`]  | the tables of the manifest are opened, their filters loaded         |
 //! | [`commit`]       | the one way of a write                                             |
 //! | [`throttle`]     | how writers are slowed down                                        |
 //! | [`memory`]       | how the memory budget is kept                                      |
@@ -35,7 +37,9 @@ mod install;
 pub(crate) mod keyspace_set;
 mod memory;
 mod new_filter;
+mod on_threads;
 pub(crate) mod open_store;
+mod open_tables;
 mod recovery;
 pub(crate) mod residency;
 mod stats;
@@ -63,6 +67,7 @@ use crate::{
     memory_budget::MemoryBudget,
     read::snapshot_list::SnapshotList,
     read::tree::Tree,
+    stats::OpeningStats,
     store::background::Background,
     store::keyspace_set::Unrecorded,
     store::residency::Residency,
@@ -100,6 +105,7 @@ pub(crate) struct Store {
     pub(crate) opened_at: Duration,
     /// By the store clock.
     pub(crate) clock_at_open_ms: u64,
+    pub(crate) opening: OpeningStats,
     /// Released last, and by the last worker if one of them outlives the handles.
     pub(crate) _lock: Box<dyn FileLock>,
 }

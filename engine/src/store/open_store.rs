@@ -14,6 +14,7 @@ use crate::{
     fs::{FileLock, Fs},
     manifest::VersionEdit,
     memory::MemoryUse,
+    options::ReadMode,
     read::snapshot_list::SnapshotList,
     store::Store,
     store::background::Background,
@@ -25,6 +26,7 @@ use crate::{
         atomic::AtomicU64,
         thread::{self, JoinHandle},
     },
+    table::open_files::{FrugalFs, OpenFiles},
 };
 
 /// What every handle holds: the store and its workers. The last one to go closes it.
@@ -41,15 +43,23 @@ impl OpenStore {
     /// # Errors
     ///
     /// As [`Options::open`].
-    pub(crate) fn open(folder: &Path, options: Options) -> Result<Self> {
+    pub(crate) fn open(folder: &Path, mut options: Options) -> Result<Self> {
+        let open_files = Arc::new(OpenFiles::new(options.open_files_max));
+        options.fs = Arc::new(FrugalFs::new(options.fs, Arc::clone(&open_files)));
         let absolute = options.fs.absolute(folder);
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
         create_folder(&*options.fs, folder)?;
         let lock = lock_folder(&*options.fs, folder)?;
+        check_read_mode(&options, folder)?;
+        let start = options.clock.now();
         let recovered = recovery::read(&options, folder)?;
+        let log = options.clock.now().saturating_sub(start);
         let early = options.has_bug(crate::planted::PlantedBug::DeleteOrphansEarly);
-        let beginning = recovery::take_over(&options, folder, recovered, early)?;
-        let store = Arc::new(new_store(options, beginning, lock));
+        let beginning = recovery::take_over(&options, folder, recovered, open_files, early)?;
+        let mut store = new_store(options, beginning, lock);
+        store.opening.log = log;
+        store.opening.total = store.options.clock.now().saturating_sub(start);
+        let store = Arc::new(store);
         // Before the workers: if one cannot be started, the drop ends those that were.
         let mut open = Self { store, workers: Vec::new(), stats_writer: None };
         for number in 0..open.store.options.worker_threads {
@@ -109,8 +119,19 @@ pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock
     })
 }
 
+/// Refuses direct reads where the file system has none: before anything is written, since a flush that
+/// cannot open its table would make the store read-only. The lock file is there in any case.
+fn check_read_mode(options: &Options, folder: &Path) -> Result<()> {
+    if options.read_mode != ReadMode::Direct {
+        return Ok(());
+    }
+    let path = FileName::Lock.path(folder);
+    let opened = options.fs.open_direct(&path);
+    opened.map(drop).map_err(|error| Error::io("open for direct reads", path, error))
+}
+
 fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) -> Store {
-    let Beginning { manifest, tables, trees, last_sequence, false_positives } = beginning;
+    let Beginning { manifest, tables, trees, last_sequence, false_positives, opening } = beginning;
     let next_keyspace_id = manifest.state().next_keyspace_id;
     let clock_at_open_ms = manifest.state().store_clock_ms;
     let opened_at = options.clock.now();
@@ -135,6 +156,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) ->
         read_only: OnceLock::new(),
         opened_at,
         clock_at_open_ms,
+        opening,
         _lock: lock,
     }
 }

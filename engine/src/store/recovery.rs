@@ -6,8 +6,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use sievedb_filter::hash::key_hash;
@@ -15,6 +17,7 @@ use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
 use crate::{
     Error, KeyspaceOptions, Options, Result,
+    clock::Clock,
     file_name::{FileName, ID_MAX},
     filter_plan::{self, StoreShape},
     fs::Fs,
@@ -24,10 +27,11 @@ use crate::{
     memory::{MemoryAccount, MemoryUse},
     read::tree::Tree,
     read::view::PlacedMemtable,
+    stats::OpeningStats,
     store::flush::write_memtables,
-    store::residency::load_filters,
+    store::open_tables::open_tables,
+    table::open_files::OpenFiles,
     table::store::TableStore,
-    version::Version,
     wal::{
         batch::Entry,
         chain::Segments,
@@ -61,6 +65,8 @@ pub(crate) struct Beginning {
     pub(crate) last_sequence: SequenceNumber,
     /// Per lookup, as the plan of the filters predicts.
     pub(crate) false_positives: f64,
+    /// What all of this took; the log apart.
+    pub(crate) opening: OpeningStats,
 }
 
 /// Reads the manifest and the log in `folder`. Writes nothing.
@@ -240,12 +246,16 @@ pub(crate) fn take_over(
     options: &Options,
     folder: &Path,
     recovered: Recovered,
+    open_files: Arc<OpenFiles>,
     delete_orphans_early: bool,
 ) -> Result<Beginning> {
     let Recovered { mut state, mut edit, memtables, last_sequence, next_file_id, names, memory } =
         recovered;
+    let mut stopwatch = Stopwatch::start(&*options.clock);
+    let mut opening = OpeningStats::default();
+    let (store_id, hash_seed) = (state.store_id, state.hash_seed);
     let tables =
-        TableStore::new(options, folder, state.store_id, state.hash_seed, next_file_id, memory);
+        TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);
     for (&keyspace, placed) in &memtables {
         let found = find_options(options, &state, &edit, keyspace);
         let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
@@ -268,6 +278,7 @@ pub(crate) fn take_over(
     if !edit.tables_added.is_empty() {
         tables.sync_folder()?;
     }
+    opening.replayed = stopwatch.lap();
     let manifest_id = tables.new_file_id();
     edit.last_sequence = Some(last_sequence);
     edit.next_keyspace_id = edit.keyspaces_created.iter().map(|created| created.id + 1).max();
@@ -278,11 +289,34 @@ pub(crate) fn take_over(
     if delete_orphans_early {
         delete_orphans(&*options.fs, folder, &names, &state, manifest_id);
     }
-    let (trees, false_positives) = open_trees(options, &tables, folder, &state)?;
+    let opened = open_tables(options, &tables, folder, &state)?;
+    opening.tables = stopwatch.lap();
+    opening.threads = opened.threads;
+    let (trees, false_positives) = opened.into_trees(options, &tables);
+    opening.filters = stopwatch.lap();
     let manifest =
         ManifestFile::create(Arc::clone(&options.fs), folder.to_owned(), manifest_id, state)?;
+    opening.manifest = stopwatch.lap();
     delete_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
-    Ok(Beginning { manifest, tables, trees, last_sequence, false_positives })
+    Ok(Beginning { manifest, tables, trees, last_sequence, false_positives, opening })
+}
+
+/// Tells how long each part takes.
+struct Stopwatch<'a> {
+    clock: &'a dyn Clock,
+    last: Duration,
+}
+
+impl<'a> Stopwatch<'a> {
+    fn start(clock: &'a dyn Clock) -> Self {
+        Self { clock, last: clock.now() }
+    }
+
+    /// Time since the start, or since the last call.
+    fn lap(&mut self) -> Duration {
+        let now = self.clock.now();
+        now.saturating_sub(mem::replace(&mut self.last, now))
+    }
 }
 
 /// Options of a keyspace that the manifest or the log knows.
@@ -300,7 +334,7 @@ fn find_options(
 }
 
 /// The stored options of a keyspace; for the default one those that the store is opened with.
-fn present_options(
+pub(super) fn present_options(
     options: &Options,
     name: &str,
     encoded: &[u8],
@@ -315,39 +349,8 @@ fn has_older(keyspace: &KeyspaceState, key: &[u8]) -> bool {
     keyspace.tables.values().any(|table| *table.smallest <= *key && key <= &*table.largest)
 }
 
-fn corrupt_state(folder: &Path, source: Corruption) -> Error {
+pub(super) fn corrupt_state(folder: &Path, source: Corruption) -> Error {
     Error::corrupt(FileName::Current.path(folder), 0, source)
-}
-
-fn open_trees(
-    options: &Options,
-    tables: &TableStore,
-    folder: &Path,
-    state: &ManifestState,
-) -> Result<(BTreeMap<String, Arc<Tree>>, f64)> {
-    let mut found = Vec::new();
-    for (&id, keyspace) in &state.keyspaces {
-        let name = &keyspace.name;
-        let keyspace_options = present_options(options, name, &keyspace.options);
-        let keyspace_options = keyspace_options.map_err(|source| corrupt_state(folder, source))?;
-        let listener = options.listener.as_deref();
-        let mut opened = Vec::new();
-        for meta in keyspace.tables.values() {
-            let live = tables.open_and_report(name, &keyspace_options, meta, listener)?;
-            opened.push((meta.level, meta.run, Arc::new(live)));
-        }
-        found.push((id, name, keyspace_options, opened));
-    }
-    let filters = found.iter().map(|(id, name, options, opened)| {
-        (*id, name.as_str(), options.filter_policy, opened.as_slice())
-    });
-    let false_positives = load_filters(tables, options.listener.as_deref(), filters);
-    let trees = found.into_iter().map(|(id, name, keyspace_options, opened)| {
-        let memory = Arc::clone(&tables.memory);
-        let tree = Tree::new(id, name.clone(), keyspace_options, Version::new(opened), memory);
-        (name.clone(), Arc::new(tree))
-    });
-    Ok((trees.collect(), false_positives))
 }
 
 /// Removes the files that the manifest does not need. A failure is no harm: the next open tries

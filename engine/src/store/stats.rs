@@ -25,6 +25,7 @@ impl Store {
             memory: self.memory_stats(),
             background: self.background.done(),
             false_positives_planned: self.residency.false_positives_planned(),
+            opening: self.opening,
             read_only: self.read_only.get().map(|cause| cause.to_string()),
             ..Stats::default()
         };
@@ -58,6 +59,7 @@ impl Store {
             pinned_bytes: memory.bytes(MemoryUse::PinnedMemtables)
                 + memory.pinned_batch_bytes()
                 + cache.pinned_bytes(),
+            mapped_bytes: tables.mapped_bytes(),
         }
     }
 }

@@ -12,7 +12,6 @@ use crate::{
     file_name::FileName,
     fs::Fs,
     manifest::{load, load::Loaded},
-    options::ReadMode,
     read::view::KeptView,
     stats::Counters,
     store::{
@@ -46,7 +45,7 @@ impl Store {
         let tables = &self.tables;
         let counters = Arc::clone(&tables.counters);
         let mut verifier = TableVerifier {
-            files: TableFiles::new(Arc::clone(&tables.fs), ReadMode::Pread, 1, counters),
+            files: TableFiles::one_by_one(Arc::clone(&tables.fs), counters),
             folder: &tables.folder,
             store_id: tables.store_id,
             hash_seed: tables.hash_seed,
@@ -117,7 +116,7 @@ pub(crate) fn verify_folder(
     let bytes = metas().fold(0, |sum: u64, meta| sum.saturating_add(meta.bytes));
     let counters = Arc::<Counters>::default();
     let mut verifier = TableVerifier {
-        files: TableFiles::new(Arc::clone(fs), ReadMode::Pread, 1, counters),
+        files: TableFiles::one_by_one(Arc::clone(fs), counters),
         folder,
         store_id: state.store_id,
         hash_seed: state.hash_seed,

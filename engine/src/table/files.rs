@@ -4,13 +4,16 @@ use std::{
     io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use bytes::Bytes;
-use quick_cache::sync::Cache;
 use sievedb_sstable::TableSource;
 
+use super::open_files::OpenFiles;
 use crate::{
     Error, Result,
     fs::{Fs, ReadFile},
@@ -23,18 +26,24 @@ use crate::{
 pub(crate) struct TableFiles {
     fs: Arc<dyn Fs>,
     mode: ReadMode,
-    open: Arc<Cache<u64, Arc<dyn ReadFile>>>,
+    open: Arc<OpenFiles>,
     counters: Arc<Counters>,
+    mapped_bytes: Arc<AtomicU64>,
 }
 
 impl TableFiles {
     pub(crate) fn new(
         fs: Arc<dyn Fs>,
         mode: ReadMode,
-        open_files_max: usize,
+        open: Arc<OpenFiles>,
         counters: Arc<Counters>,
     ) -> Self {
-        Self { fs, mode, open: Arc::new(Cache::new(open_files_max)), counters }
+        Self { fs, mode, open, counters, mapped_bytes: Arc::default() }
+    }
+
+    /// Reads by position and keeps one file open: for those who look at one file after the other.
+    pub(crate) fn one_by_one(fs: Arc<dyn Fs>, counters: Arc<Counters>) -> Self {
+        Self::new(fs, ReadMode::Pread, Arc::new(OpenFiles::new(1)), counters)
     }
 
     /// The file `path` with number `id`, for as long as its table lives.
@@ -43,16 +52,34 @@ impl TableFiles {
     ///
     /// [`Error::Io`] if it cannot be opened or, in [`ReadMode::Map`], mapped.
     pub(crate) fn source(&self, id: u64, path: PathBuf) -> Result<Arc<dyn TableSource>> {
-        let counters = Arc::clone(&self.counters);
-        let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
-        if self.mode == ReadMode::Map {
-            let bytes = file.map().map_err(|error| Error::io("map", &path, error))?;
-            return Ok(Arc::new(MappedTable { bytes, counters }));
-        }
+        let opened = open(&*self.fs, self.mode, &path);
+        let file = opened.map_err(|error| Error::io("open", &path, error))?;
         let bytes = file.len().map_err(|error| Error::io("measure", &path, error))?;
+        let mapped = match self.mode {
+            ReadMode::Map => Some(file.map().map_err(|error| Error::io("map", &path, error))?),
+            ReadMode::Pread | ReadMode::Direct => None,
+        };
         let (fs, open) = (Arc::clone(&self.fs), Arc::clone(&self.open));
-        open.insert(id, file);
-        Ok(Arc::new(TableFile { fs, id, path, bytes, open, counters }))
+        let (mode, counters) = (self.mode, Arc::clone(&self.counters));
+        let table = TableFile { fs, mode, id, path, bytes, open, counters };
+        let Some(bytes) = mapped else {
+            table.open.insert(id, file);
+            return Ok(Arc::new(table));
+        };
+        self.mapped_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        Ok(Arc::new(MappedTable { bytes, table, mapped_bytes: Arc::clone(&self.mapped_bytes) }))
+    }
+
+    /// Length of all files that are mapped.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        self.mapped_bytes.load(Relaxed)
+    }
+}
+
+fn open(fs: &dyn Fs, mode: ReadMode, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+    match mode {
+        ReadMode::Pread | ReadMode::Map => fs.open(path),
+        ReadMode::Direct => fs.open_direct(path),
     }
 }
 
@@ -94,11 +121,18 @@ impl TableSource for OpenFile {
 #[derive(Debug)]
 struct TableFile {
     fs: Arc<dyn Fs>,
+    mode: ReadMode,
     id: u64,
     path: PathBuf,
     bytes: u64,
-    open: Arc<Cache<u64, Arc<dyn ReadFile>>>,
+    open: Arc<OpenFiles>,
     counters: Arc<Counters>,
+}
+
+impl TableFile {
+    fn file(&self) -> io::Result<Arc<dyn ReadFile>> {
+        self.open.get(self.id, || open(&*self.fs, self.mode, &self.path))
+    }
 }
 
 impl TableSource for TableFile {
@@ -107,7 +141,7 @@ impl TableSource for TableFile {
     }
 
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
-        let file = self.open.get_or_insert_with(&self.id, || self.fs.open(&self.path))?;
+        let file = self.file()?;
         let mut buffer = vec![0; bytes];
         file.read_at(&mut buffer, offset)?;
         count_read(&self.counters, bytes);
@@ -116,9 +150,7 @@ impl TableSource for TableFile {
 
     fn will_read(&self, places: &[Range<u64>]) {
         // If it cannot be opened, the read that follows tells.
-        let Ok(file) = self.open.get_or_insert_with(&self.id, || self.fs.open(&self.path)) else {
-            return;
-        };
+        let Ok(file) = self.file() else { return };
         for place in places {
             file.will_read(place.clone());
         }
@@ -127,7 +159,7 @@ impl TableSource for TableFile {
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        self.open.remove(&self.id);
+        self.open.remove(self.id);
     }
 }
 
@@ -135,21 +167,30 @@ impl Drop for TableFile {
 #[derive(Debug)]
 struct MappedTable {
     bytes: Bytes,
-    counters: Arc<Counters>,
+    /// For hints: pages that it fetches are those of the map.
+    table: TableFile,
+    mapped_bytes: Arc<AtomicU64>,
 }
 
 impl TableSource for MappedTable {
     fn len(&self) -> u64 {
-        self.bytes.len() as u64
+        self.table.bytes
     }
 
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
-        let start = usize::try_from(offset).ok();
-        let range = start.and_then(|start| Some(start..start.checked_add(bytes)?));
-        let range = range.filter(|range| range.end <= self.bytes.len());
-        let range = range.ok_or(io::ErrorKind::UnexpectedEof)?;
-        count_read(&self.counters, bytes);
-        Ok(self.bytes.slice(range))
+        let found = TableSource::read_at(&self.bytes, offset, bytes)?;
+        count_read(&self.table.counters, bytes);
+        Ok(found)
+    }
+
+    fn will_read(&self, places: &[Range<u64>]) {
+        self.table.will_read(places);
+    }
+}
+
+impl Drop for MappedTable {
+    fn drop(&mut self) {
+        self.mapped_bytes.fetch_sub(self.bytes.len() as u64, Relaxed);
     }
 }
 

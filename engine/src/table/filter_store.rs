@@ -4,8 +4,8 @@ use std::{io, sync::Arc};
 
 use sievedb_filter::{RangeFilter, TableFilter};
 use sievedb_sstable::{
-    FilterUnusable, PrefixFilter, StoredFilter, TableIdentity, TableSource, write_filter_file,
-    write_range_filter_file,
+    FilterUnusable, PrefixFilter, StoredFilter, TableEnd, TableIdentity, TableSource,
+    write_filter_file, write_range_filter_file,
 };
 
 use crate::{
@@ -63,10 +63,11 @@ impl TableStore {
     /// `extractor`: stored prefixes are of use to the extractor that found them, and to no other.
     pub(super) fn open_filters(
         &self,
-        source: &Arc<dyn TableSource>,
+        end: &TableEnd,
         meta: &Arc<TableMeta>,
         extractor: &NamedExtractor,
     ) -> (TableFilters, ScanFilters) {
+        let source = end.source();
         let prefix = self.prefix_file(source, meta, meta.prefix_filter.as_ref(), extractor);
         let range = meta.range_filter.map(|place| self.scan_file(source, meta, place, None));
         let of_table = ScanFilterTable {
@@ -75,7 +76,7 @@ impl TableStore {
             arena: self.filter_arena.clone(),
             memory: Arc::clone(&self.memory),
         };
-        let point = meta.filter.map(|place| self.open_filter(source, meta, place)).transpose();
+        let point = meta.filter.map(|place| self.open_filter(end, meta, place)).transpose();
         (
             TableFilters::point_not_resident(meta.filter, point, &self.memory),
             ScanFilters::not_resident(of_table, prefix, range),
@@ -93,10 +94,10 @@ impl TableStore {
         StoredFilter::open_file(source, &identity, place.file_id, at, &self.filter_arena)
     }
 
-    /// The same in the file `source` of the table, or in a file of its own.
+    /// The same in the file of the table, whose end was read, or in a file of its own.
     fn open_filter(
         &self,
-        source: &Arc<dyn TableSource>,
+        end: &TableEnd,
         meta: &TableMeta,
         place: FilterPlace,
     ) -> Result<StoredFilter, FilterUnusable> {
@@ -104,7 +105,7 @@ impl TableStore {
             return self.open_filter_file(meta, place);
         }
         let identity = self.identity(meta);
-        StoredFilter::open(Arc::clone(source), &identity, place.into(), &self.filter_arena)
+        StoredFilter::open_with_end(end, &identity, place.into(), &self.filter_arena)
     }
 
     /// A filter that scans ask, at `place`: in the file `source` of the table, or in a file of its own. Its

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     Error,
     file_name::FileName,
+    listener::{Event, EventListener, tell},
     memory::{Charge, MemoryAccount, MemoryUse},
 };
 
@@ -57,6 +58,14 @@ impl LiveTable {
             obsolete,
             obsolete_files,
             _charge: charge,
+        }
+    }
+
+    /// Tells `listener` if the point filter cannot be used.
+    pub(crate) fn report(&self, keyspace: &str, listener: Option<&dyn EventListener>) {
+        if let (Some(reason), Some(listener)) = (self.filters().unusable(), listener) {
+            let (keyspace, table_id) = (keyspace.to_owned(), self.meta.id);
+            tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
         }
     }
 

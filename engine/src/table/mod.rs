@@ -7,11 +7,14 @@
 //! | [`filter_role`] | what a filter of a table is asked for                              |
 //! | [`filter_store`] | how filters are found in their files, and written to files of their own |
 //! | [`files`]    | how the table format reads them: opened when needed, every read counted |
+//! | [`open_files`] | which files are kept open, and what happens when there may be no more |
+//! | [`mod@end`]  | how much of the end of a table is read when it is opened              |
 //! | [`live`]     | an open table, and what happens when it is dropped                    |
 //! | [`filters`]  | its point filter as it is in memory                                   |
 //! | [`scan_filters`] | its prefix filter and its range filter, as they are in memory     |
 //! | [`obsolete`] | files that nothing needs, until a worker unlinks them                 |
 
+mod end;
 pub(crate) mod files;
 mod filter_role;
 pub(crate) mod filter_store;
@@ -19,6 +22,7 @@ pub(crate) mod filters;
 mod live;
 mod meta;
 pub(crate) mod obsolete;
+pub(crate) mod open_files;
 pub(crate) mod scan_filters;
 pub(crate) mod store;
 

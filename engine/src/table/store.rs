@@ -11,7 +11,9 @@ use std::{
 
 use sievedb_filter::FilterArena;
 use sievedb_format::{Corruption, InternalKey};
-use sievedb_sstable::{BlockCache, Table, TableIdentity, TableSink, TableSummary, TableWriter};
+use sievedb_sstable::{
+    BlockCache, ReadError, Table, TableEnd, TableIdentity, TableSink, TableSummary, TableWriter,
+};
 
 use crate::{
     Error, Options, Result,
@@ -20,12 +22,14 @@ use crate::{
     filter_policy::FilterChoice,
     fs::{AppendFile, Fs},
     keyspace_options::{Compression, KeyspaceOptions},
-    listener::{Event, EventListener, tell},
+    listener::EventListener,
     memory::{Charge, MemoryAccount, MemoryUse},
     memory_budget::MemoryParts,
     stats::Counters,
+    table::end::end_bytes,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
+    table::open_files::OpenFiles,
     table::{FilterPlace, LiveTable, PrefixFilterPlace, TableMeta, table_error},
 };
 
@@ -81,14 +85,11 @@ impl TableStore {
         hash_seed: u64,
         next_file_id: u64,
         memory: Arc<MemoryAccount>,
+        open_files: Arc<OpenFiles>,
     ) -> Self {
         let (fs, counters) = (Arc::clone(&options.fs), Arc::<Counters>::default());
-        let files = TableFiles::new(
-            Arc::clone(&fs),
-            options.read_mode,
-            options.open_files_max,
-            Arc::clone(&counters),
-        );
+        let files =
+            TableFiles::new(Arc::clone(&fs), options.read_mode, open_files, Arc::clone(&counters));
         let filter_arena = FilterArena::new();
         filter_arena.set_bytes_max(in_memory(memory.limit(MemoryUse::Filters)));
         Self {
@@ -110,6 +111,11 @@ impl TableStore {
     /// A number that no file of this store has had.
     pub(crate) fn new_file_id(&self) -> u64 {
         self.next_file_id.fetch_add(1, Relaxed)
+    }
+
+    /// Length of all table files that are mapped.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        self.files.mapped_bytes()
     }
 
     /// Larger than the number of every file so far.
@@ -178,13 +184,13 @@ impl TableStore {
         let source = self.files.source(meta.id, path.clone())?;
         let identity = self.identity(&meta);
         let cache = Arc::clone(&self.cache);
-        let table = Table::open(Arc::clone(&source), identity, meta.bytes, cache)
+        let end = TableEnd::read(source, end_bytes(&meta)).map_err(ReadError::Io);
+        let end = Arc::new(end.map_err(|error| table_error(&path, error))?);
+        let table = Table::open_with_end(&end, identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        let filters = self.open_filters(&source, &meta, &options.prefix_extractor);
+        let filters = self.open_filters(&end, &meta, &options.prefix_extractor);
         let obsolete_files = Arc::clone(&self.obsolete_files);
-        let live = LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory);
-        self.fit_cache();
-        Ok(live)
+        Ok(LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory))
     }
 
     /// Sets the limits to the parts of a budget, but for that of the filters.
@@ -210,7 +216,8 @@ impl TableStore {
         }
     }
 
-    /// As [`open`](Self::open), and tells `listener` of a filter that cannot be used.
+    /// As [`open`](Self::open) for a table that comes to an open store: tells `listener` of a filter that
+    /// cannot be used, and fits the block cache.
     ///
     /// # Errors
     ///
@@ -223,10 +230,8 @@ impl TableStore {
         listener: Option<&dyn EventListener>,
     ) -> Result<LiveTable> {
         let live = self.open(options, Arc::clone(meta))?;
-        if let (Some(reason), Some(listener)) = (live.filters().unusable(), listener) {
-            let (keyspace, table_id) = (keyspace.to_owned(), meta.id);
-            tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
-        }
+        self.fit_cache();
+        live.report(keyspace, listener);
         Ok(live)
     }
 

@@ -50,7 +50,7 @@ impl fmt::Display for Counts {
 
 /// Small, and otherwise by lot.
 fn options(disk: &Arc<MemoryFs>, lots: &mut Rng, planted: Option<PlantedBug>) -> Options {
-    let modes = [ReadMode::Pread, ReadMode::Map];
+    let modes = [ReadMode::Pread, ReadMode::Map, ReadMode::Direct];
     let options = small_options(Arc::clone(disk) as Arc<dyn Fs>);
     let options = match planted {
         Some(bug) => options.planted_bug(bug),

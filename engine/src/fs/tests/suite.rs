@@ -88,6 +88,24 @@ fn appended_bytes_are_read_back() {
 }
 
 #[test]
+fn direct_reads_are_those_of_plain_ones_or_refused() {
+    each_fs(|name, fs, folder| {
+        let path = folder.join("a");
+        write(&**fs, &path, b"onetwothree");
+        match fs.open_direct(&path) {
+            Ok(reader) => {
+                assert_eq!(read_all(&*reader), b"onetwothree", "{name}");
+                assert_eq!(kind(reader.read_at(&mut [0; 2], 10)), Some(ErrorKind::UnexpectedEof));
+                assert_eq!(reader.map().unwrap(), "onetwothree", "{name}");
+            }
+            // A temporary folder may lie in memory.
+            Err(error) => assert_eq!((name, error.kind()), ("real", ErrorKind::Unsupported)),
+        }
+        assert_eq!(kind(fs.open_direct(&folder.join("b"))), Some(ErrorKind::NotFound), "{name}");
+    });
+}
+
+#[test]
 fn an_empty_file_reads_as_empty() {
     each_fs(|name, fs, folder| {
         let path = folder.join("a");

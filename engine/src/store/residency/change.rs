@@ -40,7 +40,7 @@ impl Patience {
 
 /// What is to be done with the filter of a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Step {
+pub(super) enum Step {
     Keep,
     Drop,
     /// To so many columns, in memory.
@@ -343,7 +343,7 @@ impl<'a> Changes<'a> {
 }
 
 /// What is to be done with a table that has `filters`. Pure.
-fn step(filters: &TableFilters, target: Residence) -> Step {
+pub(super) fn step(filters: &TableFilters, target: Residence) -> Step {
     let is_resident = filters.point.resident().is_some();
     let columns = match target {
         Residence::Nothing if is_resident => return Step::Drop,

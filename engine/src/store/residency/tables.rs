@@ -2,13 +2,18 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Changes, FilterTables, KeyspaceTables, Patience, Target, tell_unreadable};
+use super::{
+    Changes, FilterTables, KeyspaceTables, Patience, Target, Unreadable,
+    change::{Step, step},
+    tell_unreadable,
+};
 use crate::{
     filter_policy::FilterPolicy,
     listener::EventListener,
-    memory::MemoryUse,
+    memory::{MemoryAccount, MemoryUse},
     read::tree::Tree,
     store::Store,
+    store::on_threads::on_threads,
     store::residency::MeasuredUse,
     sync::atomic::Ordering::SeqCst,
     table::{
@@ -18,11 +23,13 @@ use crate::{
 };
 
 /// Loads the filters of a store that is being opened, as far as its budget allows. Each keyspace is given
-/// with its id, name, policy and tables. Returns the false positives per lookup that the plan predicts.
+/// with its id, name, policy and tables. Several threads read them, up to `threads`, if there is room for
+/// all that the plan wants. Returns the false positives per lookup that the plan predicts.
 pub(crate) fn load_filters<'a>(
     store: &TableStore,
     listener: Option<&dyn EventListener>,
     keyspaces: impl IntoIterator<Item = (u64, &'a str, FilterPolicy, &'a [(u8, u64, Arc<LiveTable>)])>,
+    threads: usize,
 ) -> f64 {
     let keyspaces = keyspaces.into_iter().map(|(id, name, policy, tables)| {
         let tables = tables.iter().map(|(level, run, live)| (*level, *run, live));
@@ -31,12 +38,62 @@ pub(crate) fn load_filters<'a>(
     let tables = FilterTables { keyspaces: keyspaces.collect() };
     let bytes_max = store.memory.limit(MemoryUse::Filters);
     let (plan, targets) = tables.plan(bytes_max, &MeasuredUse::default());
+    let mut unreadable = load_at_once(&tables, &targets, &store.memory, threads);
     let mut changes = Changes::new(&tables, &store.memory, bytes_max, Patience::Short);
     changes.load(&targets, u64::MAX);
+    unreadable.append(&mut changes.unreadable);
     if let Some(listener) = listener {
-        tell_unreadable(listener, &tables, changes.unreadable);
+        tell_unreadable(listener, &tables, unreadable);
     }
     plan.false_positives
+}
+
+/// Loads the point filters that `targets` want, on several threads, if all of them fit: then none has to
+/// wait for room. Nothing is loaded if they do not, or if one thread is to do it. Those that could not be read.
+fn load_at_once(
+    tables: &FilterTables,
+    targets: &[Target],
+    memory: &MemoryAccount,
+    threads: usize,
+) -> Vec<Unreadable> {
+    let is_bounded = |it: &KeyspaceTables| it.policy.memory_bytes_max.is_some();
+    if threads < 2 || tables.keyspaces.iter().any(is_bounded) {
+        return Vec::new();
+    }
+    let mut loads = Vec::with_capacity(targets.len());
+    let (mut bytes, mut bytes_of_largest) = (0, 1);
+    for target in targets {
+        let filters = target.live.filters();
+        if let Step::Load(columns) = step(&filters, target.residence) {
+            let of_filter = filters.memory_bytes_at(columns);
+            bytes_of_largest = of_filter.max(bytes_of_largest);
+            bytes += of_filter;
+            loads.push((target, columns));
+        }
+        let scan_filters = target.live.scan_filters();
+        let prefix = if target.wanted.prefix { scan_filters.prefix_bytes() } else { 0 };
+        let range = if target.wanted.range { scan_filters.range_bytes() } else { 0 };
+        bytes += prefix + range;
+    }
+    if bytes > memory.limit(MemoryUse::Filters) {
+        return Vec::new();
+    }
+    // Each thread has the bytes of a file beside the filter that it makes of them.
+    let buffers = memory.limit(MemoryUse::Writing) / bytes_of_largest;
+    let threads = threads.min(usize::try_from(buffers).unwrap_or(usize::MAX)).max(1);
+    let loaded = on_threads(threads, &loads, |(target, columns)| {
+        let filters = target.live.filters();
+        if let Some(loaded) = filters.loaded(*columns) {
+            target.live.set_filters(loaded);
+        }
+        Ok(filters.damage().map(str::to_owned))
+    });
+    let damages = loaded.expect("a filter that cannot be read is no error").into_iter();
+    let unreadable = damages.zip(&loads).filter_map(|(reason, (target, _))| {
+        let (keyspace, table_id) = (target.keyspace, target.live.meta.id);
+        reason.map(|reason| Unreadable { keyspace, table_id, reason })
+    });
+    unreadable.collect()
 }
 
 impl Store {

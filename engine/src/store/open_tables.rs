@@ -1,0 +1,135 @@
+//! The tables of the manifest are opened, on several threads if they are many, and their filters enter
+//! memory.
+//!
+//! Nothing is left for later: what is wrong with a table is told when the store is opened, and no lookup
+//! pays for the opening of one. See `sieve bench open` for what it takes.
+
+use std::{collections::BTreeMap, num::NonZero, path::Path, sync::Arc, thread};
+
+use crate::{
+    KeyspaceOptions, Options, Result,
+    manifest::ManifestState,
+    read::tree::Tree,
+    store::on_threads::on_threads,
+    store::recovery::{corrupt_state, present_options},
+    store::residency::load_filters,
+    table::{LiveTable, TableMeta, store::TableStore},
+    version::Version,
+};
+
+/// Most threads that open tables. They wait for the device more than they compute.
+const THREADS_MAX: usize = 16;
+/// Threads for each processor: more of them only get in each other's way when all is in the page cache.
+const THREADS_PER_PROCESSOR: usize = 4;
+/// Tables that a thread is worth: to start one takes as long as to open two that are in the page cache, and
+/// much less than one that is not.
+const TABLES_PER_THREAD: usize = 2;
+
+/// The keyspaces of a store with their tables, whose filters are not in memory yet.
+#[derive(Debug)]
+pub(super) struct OpenedTables {
+    keyspaces: Vec<OpenedKeyspace>,
+    /// That opened the tables, the caller's included.
+    pub(super) threads: usize,
+}
+
+#[derive(Debug)]
+struct OpenedKeyspace {
+    id: u64,
+    name: String,
+    options: KeyspaceOptions,
+    /// Each with its level and run.
+    tables: Vec<(u8, u64, Arc<LiveTable>)>,
+}
+
+/// Opens all tables of `state`. All threads that it starts have ended at return; without worker threads it
+/// starts none.
+///
+/// # Errors
+///
+/// As [`TableStore::open`], of the first table in the order of the manifest that failed;
+/// [`Error::Corrupt`](crate::Error::Corrupt) if the options of a keyspace are damaged.
+pub(super) fn open_tables(
+    options: &Options,
+    tables: &TableStore,
+    folder: &Path,
+    state: &ManifestState,
+) -> Result<OpenedTables> {
+    let mut keyspaces = Vec::with_capacity(state.keyspaces.len());
+    let mut jobs = Vec::new();
+    for (&id, keyspace) in &state.keyspaces {
+        let name = keyspace.name.clone();
+        let keyspace_options = present_options(options, &name, &keyspace.options);
+        let keyspace_options = keyspace_options.map_err(|source| corrupt_state(folder, source))?;
+        jobs.extend(keyspace.tables.values().map(|meta| (keyspaces.len(), meta)));
+        keyspaces.push(OpenedKeyspace {
+            id,
+            name,
+            options: keyspace_options,
+            tables: Vec::with_capacity(keyspace.tables.len()),
+        });
+    }
+    let threads = thread_count(options, jobs.len());
+    let open = |&(keyspace, meta): &(usize, &Arc<TableMeta>)| {
+        let options: &KeyspaceOptions = &keyspaces[keyspace].options;
+        tables.open(options, Arc::clone(meta))
+    };
+    let opened = on_threads(threads, &jobs, open)?;
+    tables.fit_cache();
+    for ((keyspace, meta), live) in jobs.into_iter().zip(opened) {
+        let keyspace = &mut keyspaces[keyspace];
+        // Here, and not by the threads: listeners are told of one after the other.
+        live.report(&keyspace.name, options.listener.as_deref());
+        keyspace.tables.push((meta.level, meta.run, Arc::new(live)));
+    }
+    Ok(OpenedTables { keyspaces, threads })
+}
+
+/// How many threads open so many tables.
+fn thread_count(options: &Options, tables: usize) -> usize {
+    if options.worker_threads == 0 {
+        return 1;
+    }
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let useful = (processors * THREADS_PER_PROCESSOR).min(THREADS_MAX);
+    (tables / TABLES_PER_THREAD).clamp(1, useful)
+}
+
+impl OpenedTables {
+    /// Loads the filters, as far as their budget allows, and puts the tables in order. Returns the false
+    /// positives per lookup that the plan of the filters predicts, too.
+    pub(super) fn into_trees(
+        self,
+        options: &Options,
+        tables: &TableStore,
+    ) -> (BTreeMap<String, Arc<Tree>>, f64) {
+        let filters = self
+            .keyspaces
+            .iter()
+            .map(|it| (it.id, it.name.as_str(), it.options.filter_policy, it.tables.as_slice()));
+        let false_positives =
+            load_filters(tables, options.listener.as_deref(), filters, self.threads);
+        let trees = self.keyspaces.into_iter().map(|it| {
+            let memory = Arc::clone(&tables.memory);
+            let version = Version::new(it.tables);
+            let tree = Tree::new(it.id, it.name.clone(), it.options, version, memory);
+            (it.name, Arc::new(tree))
+        });
+        (trees.collect(), false_positives)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_tables_start_no_thread() {
+        let options = Options::new();
+        assert_eq!(thread_count(&options, 0), 1);
+        assert_eq!(thread_count(&options, TABLES_PER_THREAD), 1);
+        assert!(thread_count(&options, 1000) > 1);
+        assert!(thread_count(&options, 1_000_000) <= THREADS_MAX);
+        assert_eq!(thread_count(&options.worker_threads(0), 1000), 1);
+    }
+}

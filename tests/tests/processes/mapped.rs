@@ -1,0 +1,45 @@
+//! What choosing a memory map means: a table that is cut short kills the process.
+
+use std::{env, fs::OpenOptions, os::unix::process::ExitStatusExt as _, path::Path};
+
+use sievedb::{KeyspaceOptions, Options, ReadMode};
+
+use super::{FOLDER_VARIABLE, other_process};
+
+const SIGBUS: i32 = 7;
+
+/// Runs in a process of its own, which ends in the middle.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it damages a table")]
+fn reader() {
+    let Some(folder) = env::var_os(FOLDER_VARIABLE).filter(|_| env::var_os("SIEVE_MAP").is_some())
+    else {
+        return;
+    };
+    let folder = Path::new(&folder);
+    let keyspace = KeyspaceOptions::new().compression(sievedb::Compression::None);
+    let options = Options::new().read_mode(ReadMode::Map).block_cache_bytes(0).keyspace(keyspace);
+    let db = options.open(folder).unwrap();
+    for key in 0..5_000_u32 {
+        db.insert(key.to_be_bytes(), [7; 100]).unwrap();
+    }
+    db.compact().unwrap();
+    assert_eq!(db.iter().count(), 5_000);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "sst") {
+            OpenOptions::new().write(true).open(path).unwrap().set_len(0).unwrap();
+        }
+    }
+    let found = db.iter().count();
+    panic!("the map of an empty file gave {found} entries");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_table_that_is_cut_under_a_map_kills_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut reader = other_process("processes::mapped::reader");
+    reader.env(FOLDER_VARIABLE, folder.path()).env("SIEVE_MAP", "1");
+    assert_eq!(reader.status().unwrap().signal(), Some(SIGBUS));
+}

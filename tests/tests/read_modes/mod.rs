@@ -1,0 +1,159 @@
+//! The ways to read table files, on the file system of the machine and on those of tests.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(clippy::disallowed_methods, reason = "it damages files of stores")]
+
+mod opening;
+mod out_of_files;
+
+use std::{
+    fs::{self, OpenOptions},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sievedb::{
+    Compression, Db, Error, KeyspaceOptions, Options, ReadMode,
+    fs::{Fs, MemoryFs},
+};
+use sievedb_tests::{
+    folder_sync::{LeftOut, NoFolderSync},
+    settings::report,
+};
+use tempfile::TempDir;
+
+const MODES: [ReadMode; 3] = [ReadMode::Pread, ReadMode::Map, ReadMode::Direct];
+const KEYS: u32 = 5_000;
+
+/// A folder on a disk: that of temporary files may lie in memory.
+fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
+}
+
+fn options(mode: ReadMode, compression: Compression) -> Options {
+    let keyspace = KeyspaceOptions::new().compression(compression).table_bytes(4 << 10);
+    Options::new().read_mode(mode).block_cache_bytes(64 << 10).keyspace(keyspace)
+}
+
+fn value(key: u32) -> Vec<u8> {
+    vec![key as u8; (key % 400) as usize]
+}
+
+/// A closed store with more than one table.
+fn fill(path: &Path, compression: Compression) {
+    let db = options(ReadMode::Pread, compression).open(path).unwrap();
+    for key in 0..KEYS {
+        db.insert(key.to_be_bytes(), value(key)).unwrap();
+    }
+    db.compact().unwrap();
+    assert!(db.stats().total().tables > 4);
+}
+
+/// Opens the store; `None` if its file system has no direct reads.
+fn open(path: &Path, mode: ReadMode, compression: Compression) -> Option<sievedb::Result<Db>> {
+    match options(mode, compression).open(path) {
+        Err(Error::Io { source, .. })
+            if mode == ReadMode::Direct && source.kind() == ErrorKind::Unsupported =>
+        {
+            report("read modes: direct reads are skipped, the file system has none");
+            None
+        }
+        opened => Some(opened),
+    }
+}
+
+fn tables(path: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let mut tables: Vec<_> =
+        files.filter(|file| file.extension().is_some_and(|end| end == "sst")).collect();
+    tables.sort();
+    tables
+}
+
+#[test]
+fn every_mode_reads_the_same() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let folder = folder();
+        fill(folder.path(), compression);
+        for mode in MODES {
+            let Some(db) = open(folder.path(), mode, compression) else { continue };
+            let db = db.unwrap();
+            for key in 0..KEYS {
+                let found = db.get(key.to_be_bytes()).unwrap();
+                assert!(found.as_deref() == Some(&value(key)), "{mode:?}, {compression:?}: {key}");
+                assert_eq!(db.get([&key.to_be_bytes()[..], b"-"].concat()).unwrap(), None);
+            }
+            let forward: Vec<_> = db.iter().map(|entry| entry.unwrap().0).collect();
+            let mut backward: Vec<_> = db.iter().rev().map(|entry| entry.unwrap().0).collect();
+            backward.reverse();
+            assert_eq!(forward.len(), KEYS as usize);
+            assert!(forward == backward, "{mode:?}, {compression:?}");
+            let stats = db.stats();
+            let mapped = if mode == ReadMode::Map { stats.total().bytes } else { 0 };
+            assert_eq!(stats.memory.mapped_bytes, mapped, "{mode:?}");
+            // New tables are read in the same way, and old ones are unmapped.
+            db.insert(7_u32.to_be_bytes(), "new").unwrap();
+            db.compact().unwrap();
+            db.wait_for_background().unwrap();
+            assert_eq!(db.get(7_u32.to_be_bytes()).unwrap().as_deref(), Some(&b"new"[..]));
+            let stats = db.stats();
+            let mapped = if mode == ReadMode::Map { stats.total().bytes } else { 0 };
+            assert_eq!(stats.memory.mapped_bytes, mapped, "{mode:?}");
+            db.insert(7_u32.to_be_bytes(), value(7)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn damage_is_an_error_in_every_mode() {
+    for mode in MODES {
+        let folder = folder();
+        fill(folder.path(), Compression::None);
+        let table = tables(folder.path()).pop().unwrap();
+        let good = fs::read(&table).unwrap();
+
+        let mut flipped = good.clone();
+        flipped[1000] ^= 1;
+        fs::write(&table, &flipped).unwrap();
+        let Some(db) = open(folder.path(), mode, Compression::None) else { continue };
+        let db = db.unwrap();
+        let read: Result<Vec<_>, _> = db.iter().collect();
+        assert!(matches!(read, Err(Error::Corrupt { .. })), "{mode:?}: {read:?}");
+        assert!(!db.verify().unwrap().problems.is_empty(), "{mode:?}");
+        drop(db);
+
+        fs::write(&table, &good).unwrap();
+        let file = OpenOptions::new().write(true).open(&table).unwrap();
+        file.set_len(good.len() as u64 - 1).unwrap();
+        let opened = open(folder.path(), mode, Compression::None).unwrap();
+        assert!(matches!(opened, Err(Error::Corrupt { .. })), "{mode:?}: a cut table is opened");
+        fs::write(&table, &good).unwrap();
+        let db = open(folder.path(), mode, Compression::None).unwrap().unwrap();
+        assert_eq!(db.iter().count(), KEYS as usize);
+    }
+}
+
+#[test]
+fn direct_reads_are_refused_before_anything_is_written() {
+    // It passes on what it knows, and direct reads are not among that.
+    let disk = Arc::new(MemoryFs::new());
+    let without = Arc::new(NoFolderSync::new(Arc::clone(&disk), LeftOut::AfterFolder));
+    let open = |mode| {
+        let fs = Arc::clone(&without) as Arc<dyn Fs>;
+        Options::new().fs(fs).worker_threads(0).read_mode(mode).open("db")
+    };
+    let refused = |opened: sievedb::Result<Db>| match opened {
+        Err(Error::Io { source, .. }) => assert_eq!(source.kind(), ErrorKind::Unsupported),
+        other => panic!("{other:?}"),
+    };
+    refused(open(ReadMode::Direct));
+    assert!(!disk.exists(Path::new("db/CURRENT")).unwrap());
+    let db = open(ReadMode::Pread).unwrap();
+    db.insert("key", "value").unwrap();
+    drop(db);
+    let before = disk.operations();
+    refused(open(ReadMode::Direct));
+    assert_eq!(disk.operations(), before, "something was written");
+    assert!(open(ReadMode::Pread).unwrap().contains_key("key").unwrap());
+}
