@@ -57,6 +57,7 @@ pub struct Stats {
 
 /// What the opening of a store took, by its clock: the parts in the order in which they come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct OpeningStats {
     /// From the lock to the start of the workers.
