@@ -92,9 +92,9 @@ fn scan(table: &Arc<Table>, is_forward: bool) -> Result<u64> {
     let mut cursor = Arc::clone(table).cursor(CacheUse::Fill);
     let mut entries = 0;
     if is_forward {
-        cursor.seek_to_first()?
+        cursor.seek_to_first()?;
     } else {
-        cursor.seek_to_last()?
+        cursor.seek_to_last()?;
     }
     while let Some(key) = cursor.key() {
         black_box(key);

@@ -18,5 +18,6 @@ mod planted;
 mod prefix;
 mod processes;
 mod range_filter;
+mod scans;
 mod stress;
 mod tidy;

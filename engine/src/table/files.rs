@@ -143,6 +143,10 @@ impl TableSource for MappedTable {
         self.bytes.len() as u64
     }
 
+    fn is_mapped(&self) -> bool {
+        true
+    }
+
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
         let start = usize::try_from(offset).ok();
         let range = start.and_then(|start| Some(start..start.checked_add(bytes)?));
