@@ -99,7 +99,11 @@ fn scan(table: &Arc<Table>, is_forward: bool) -> Result<u64> {
     while let Some(key) = cursor.key() {
         black_box(key);
         entries += 1;
-        if is_forward { cursor.next()? } else { cursor.prev()? }
+        if is_forward {
+            cursor.next()?;
+        } else {
+            cursor.prev()?;
+        }
     }
     Ok(entries)
 }

@@ -13,6 +13,9 @@ use crate::{
 ///
 /// Keys and values are text in which `\n`, `\t`, `\r`, `\\` and `\x41` (two hexadecimal digits)
 /// stand for bytes; they are printed in the same way.
+///
+/// Ends with 0 if all went well, with 1 if the answer is no: the key is not there, the store has a problem;
+/// with 2 if something failed.
 #[derive(Debug, Parser)]
 #[command(name = "sieve", version)]
 pub(crate) struct Args {

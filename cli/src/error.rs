@@ -32,6 +32,16 @@ pub(crate) enum Error {
     Problems { count: usize },
 }
 
+impl Error {
+    /// What the process ends with: 1 if the answer is no, 2 if there is none.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::KeyNotFound | Self::Faults { .. } | Self::Problems { .. } => 1,
+            _ => 2,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // `source()` tells the cause; a message that repeats it prints it twice.

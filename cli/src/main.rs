@@ -1,7 +1,12 @@
 //! `sieve`: the command line of SieveDB.
 //!
-//! Ends with 0 if all went well, 1 if something failed or a key is not there, 2 if the command
-//! line makes no sense.
+//! Ends as `grep` and `diff` do:
+//!
+//! | code | meaning                                                                                   |
+//! |------|-------------------------------------------------------------------------------------------|
+//! | 0    | all went well                                                                             |
+//! | 1    | the answer is no: `get` found no key, `verify` a problem, `bench` a result that is wrong  |
+//! | 2    | there is no answer: something failed, or the command line makes no sense                  |
 
 mod args;
 mod bench;
@@ -32,7 +37,7 @@ fn main() -> ExitCode {
             if !matches!(error, Error::KeyNotFound) {
                 report(&error);
             }
-            ExitCode::from(if matches!(error, Error::BadText { .. }) { 2 } else { 1 })
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -107,21 +107,6 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A number of bytes in the unit that fits.
-pub(crate) fn bytes(number: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB"];
-    let mut size = number as f64;
-    let mut text = format!("{number} B");
-    for unit in units {
-        if size < 1024.0 {
-            break;
-        }
-        size /= 1024.0;
-        text = format!("{size:.1} {unit}");
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,10 +156,6 @@ mod tests {
         let counts = [(0, "0"), (999, "999"), (1000, "1,000"), (2_000_000, "2,000,000")];
         for (number, want) in counts {
             assert_eq!(count(number), want);
-        }
-        let sizes = [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")];
-        for (number, want) in sizes {
-            assert_eq!(bytes(number), want);
         }
     }
 }

@@ -25,9 +25,16 @@ fn output(args: &[&str]) -> String {
 /// The errors that `sieve` prints when it fails.
 fn failure(args: &[&str]) -> String {
     let output = sieve(args);
-    assert_eq!(output.status.code(), Some(1), "{args:?}");
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
     assert_eq!(output.stdout, b"", "{args:?}");
     String::from_utf8(output.stderr).expect("the errors are text")
+}
+
+/// Says nothing, and ends with the code of "no".
+fn says_no(args: &[&str]) {
+    let output = sieve(args);
+    assert_eq!(output.status.code(), Some(1), "{args:?}");
+    assert_eq!((output.stdout, output.stderr), (Vec::new(), Vec::new()), "{args:?}");
 }
 
 fn text(path: &Path) -> &str {
@@ -69,7 +76,7 @@ fn what_one_process_writes_the_next_one_reads() {
     output(&["put", store, "--hex", "c3a4", "ff"]);
     assert_eq!(output(&["scan", store, "--prefix", "ä"]), "ä\t\\xff\n");
 
-    assert_eq!(failure(&["get", store, "d"]), "");
+    says_no(&["get", store, "d"]);
     let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
     assert_eq!(stats["keyspaces"][0]["name"], "default");
     assert_eq!(stats["keyspaces"][1]["name"], "other");
@@ -134,6 +141,22 @@ fn reading_makes_nothing() {
     output(&["put", store, "a", "1"]);
     let error = failure(&["get", store, "a", "--keyspace", "other"]);
     assert!(error.contains("no keyspace \"other\""), "{error}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a folder of somebody else")]
+fn no_store_is_made_among_files_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let letter = folder.path().join("letter.txt");
+    std::fs::write(&letter, "dear").unwrap();
+    let error = failure(&["put", text(folder.path()), "a", "1"]);
+    assert!(error.contains("\"letter.txt\"") && error.contains("empty folder"), "{error}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1, "it has made something");
+    std::fs::remove_file(&letter).unwrap();
+    output(&["put", text(folder.path()), "a", "1"]);
+    // In a store of ours they do no harm.
+    std::fs::write(&letter, "dear").unwrap();
+    assert_eq!(output(&["get", text(folder.path()), "a"]), "1\n");
 }
 
 #[test]
@@ -235,8 +258,10 @@ fn a_store_that_is_open_elsewhere_can_be_watched() {
         assert!(now.status.success(), "by the file: {now:?}");
     });
     drop(db);
-    let last = output(&["stats", store, "--watch", "--count", "1"]);
+    // Without a count: it ends by itself.
+    let last = output(&["stats", store, "--watch", "1"]);
     assert!(last.contains("lookups: "), "a closed store shows its last figures: {last}");
+    assert!(last.ends_with("\nthe store is closed\n"), "{last}");
 }
 
 #[test]
@@ -249,14 +274,25 @@ fn statistics_name_levels_and_totals() {
     }
     let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
     let (level, total) = (&stats["levels"][0], &stats["total"]);
-    assert_eq!((&level["level"], &level["tables"]), (&0.into(), &3.into()), "{stats}");
-    assert_eq!(level["filters"], *total, "there is one level: {stats}");
-    assert!(total["bytes"].as_u64().unwrap() > 0 && total["bytes"] == total["bytes_whole"]);
-    for number in ["probes", "negatives", "false_positives", "reads_saved"] {
+    assert_eq!(
+        (&level["tables"], &stats["levels"][1]["tables"]),
+        (&3.into(), &0.into()),
+        "{stats}"
+    );
+    assert_eq!(level, total, "there is one level: {stats}");
+    let bytes = total["filter_bytes"].as_u64().unwrap();
+    assert!(bytes > 0 && total["filter_bytes"] == total["filter_bytes_whole"], "{stats}");
+    for number in ["filter_probes", "filter_negatives", "false_positives", "reads_saved"] {
         assert_eq!(total[number], 0, "{number}: {stats}");
     }
+    for part in ["lookups", "table_reads", "memory", "background", "open_for"] {
+        assert!(stats[part].is_object(), "{part}: {stats}");
+    }
+    assert_eq!(stats["lookups"]["lookups"], 0, "{stats}");
     let text = output(&["stats", store]);
     assert!(text.lines().any(|line| line.starts_with("total")), "{text}");
+    assert!(text.contains("keyspace \"default\": 3 runs, 3 tables, "), "{text}");
+    assert!(text.contains(" KiB") && !text.contains(" bytes"), "{text}");
 }
 
 #[test]
@@ -329,7 +365,7 @@ fn a_broken_promise_fails_the_run() {
     assert!(out.contains("WRONG: uniform Ribbon, all in cache, absent keys: "), "{out}{err}");
     assert!(err.contains("3 results are wrong"), "{out}{err}");
     // The stores are kept, and not overwritten.
-    assert_eq!(failure(&["get", text(&kept.join("off")), "a"]), "");
+    says_no(&["get", text(&kept.join("off")), "a"]);
     assert!(failure(&args).contains("cannot create"));
 }
 

@@ -222,14 +222,16 @@ impl Db {
 }
 
 impl Options {
-    /// Opens the store in the folder `path`, or creates it.
+    /// Opens the store in the folder `path`, or creates it if the folder is missing, or has no files.
     ///
     /// Everything acknowledged before is there again, as far as its [`Durability`] promised.
     ///
     /// # Errors
     ///
     /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Corrupt`](crate::Error::Corrupt) if a file was damaged,
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range, [`Error::Io`](crate::Error::Io).
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range,
+    /// [`Error::ForeignFolder`](crate::Error::ForeignFolder) for a folder with files of others and no store,
+    /// [`Error::Io`](crate::Error::Io).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;
         let open = Arc::new(OpenStore::open(path.as_ref(), self)?);

@@ -19,6 +19,9 @@ pub enum Error {
     Io { op: &'static str, path: PathBuf, source: Arc<io::Error> },
     /// The file's bytes break its format near `offset`. Never the caller's fault.
     Corrupt { path: PathBuf, offset: u64, source: Corruption },
+    /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
+    /// there. Nothing was changed.
+    ForeignFolder { path: PathBuf, name: String },
     /// Another process, or this one, has the store at `path` open.
     Locked { path: PathBuf },
     /// `cause` made it unsafe to write on; reads go on. Reopening the store recovers.
@@ -82,6 +85,11 @@ impl fmt::Display for Error {
             Self::Corrupt { path, offset, .. } => {
                 write!(f, "{} is corrupt near byte {offset}", path.display())
             }
+            Self::ForeignFolder { path, name } => write!(
+                f,
+                "{} is no store, and holds {name:?}: a store is made in an empty folder only",
+                path.display()
+            ),
             Self::Locked { path } => write!(f, "{} is open elsewhere", path.display()),
             Self::ReadOnly { .. } => write!(f, "the store is read-only until it is reopened"),
             Self::KeyTooLong { bytes, bytes_max } => {

@@ -70,6 +70,7 @@ pub mod stats;
 mod store;
 mod sync;
 mod table;
+pub mod text;
 mod verify_report;
 mod version;
 mod wal;

@@ -2,7 +2,10 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::Error;
+use crate::{
+    Error,
+    text::{bytes, counted},
+};
 
 /// What a look at every byte of a store found: see [`Db::verify`](crate::Db::verify).
 #[derive(Debug, Clone, Default)]
@@ -103,19 +106,19 @@ impl fmt::Display for VerifyReport {
         }
         writeln!(
             f,
-            "{} tables of {} bytes with {} entries, {} filters asked for {} keys, {} batches in \
-             the log: {} problems",
-            self.tables,
-            self.table_bytes,
-            self.entries,
-            self.filters,
-            self.filter_probes,
-            self.log_batches,
-            self.problems.len()
+            "{} of {} with {}, {} asked for {}, {} in the log: {}",
+            counted(self.tables, ["table", "tables"]),
+            bytes(self.table_bytes),
+            counted(self.entries, ["entry", "entries"]),
+            counted(self.filters, ["filter", "filters"]),
+            counted(self.filter_probes, ["key", "keys"]),
+            counted(self.log_batches, ["batch", "batches"]),
+            counted(self.problems.len() as u64, ["problem", "problems"])
         )?;
         if self.unused_filters_damaged > 0 {
             let unused = self.unused_filters_damaged;
-            writeln!(f, "{unused} damaged filters have been replaced: nobody reads them")?;
+            let unused = counted(unused, ["damaged filter has", "damaged filters have"]);
+            writeln!(f, "{unused} been replaced: nobody reads what was damaged")?;
         }
         Ok(())
     }

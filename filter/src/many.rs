@@ -72,6 +72,10 @@ pub fn may_contain(filter: &TableFilter, asked: Asked) -> bool {
 /// next to the core.
 #[inline]
 pub fn prefetch(filter: &TableFilter, asked: Asked) {
+    // Not the place of a bumped key: to look at its thresholds here, and to hand the place to the test, was
+    // tried. A miss with three tables in the caches near the core took 62 instead of 52 ns, and one among 10
+    // million keys no less: a core begins with the test of a bumped key while it waits for the others.
+    //
     // From nothing but what the test will need: key counts lie elsewhere.
     let is_large = match filter {
         TableFilter::BlockedBloom(filter) => filter.memory_bytes() >= LARGE_BYTES,

@@ -247,3 +247,49 @@ impl BlockWatch for BlockCounts {
         self.bytes_read += bytes;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sievedb_format::{InternalKey, Kind, Trailer};
+
+    use super::*;
+    use crate::{
+        block::{BlockBuilder, BlockRole},
+        handle::BlockHandle,
+    };
+
+    fn block(offset: u64) -> Block {
+        let mut builder = BlockBuilder::new();
+        builder.add(InternalKey::new(b"key", Trailer::new(1, Kind::Put)), &[7; 4000]);
+        let content = Bytes::copy_from_slice(builder.finish());
+        Block::decode(content, BlockRole::Data, BlockHandle { offset, bytes: 4096 }).unwrap()
+    }
+
+    /// The cache asks [`BlockLife::is_pinned`] when its clock passes a block, and only then learns of new
+    /// uses: a release of `quick_cache` that asked no more would forget which blocks are in use.
+    #[test]
+    fn uses_are_told_again_after_each_round_of_the_clock() {
+        let cache = BlockCache::new(1 << 20);
+        let used = block(1);
+        cache.insert(7, 1, used.clone());
+        let told = |count| (0..count).filter(|_| used.count_use()).count();
+        assert_eq!(told(10), 2, "then it is known to be in use");
+        used.forget_uses();
+        let mut rounds = 0;
+        for offset in 2..20_000 {
+            let other = block(offset);
+            cache.insert(7, offset, other.clone());
+            // Else the clock has nothing to do: blocks that were read once go without it.
+            cache.note_use(7, &other);
+            for _ in 0..3 {
+                if used.count_use() {
+                    rounds += 1;
+                    cache.get(7, 1, CacheUse::Fill);
+                }
+            }
+            assert!(cache.memory_bytes() <= 1 << 20);
+        }
+        assert!(cache.get(7, 1, CacheUse::Bypass).is_some(), "what is in use stays");
+        assert!(rounds > 10, "{rounds}");
+    }
+}

@@ -10,7 +10,7 @@ use std::{ops::Range, path::Path, str::FromStr};
 use indicatif::ProgressBar;
 use sievedb::{
     Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, Result,
-    keyspace_options::DEFAULT_BASE_LEVEL_BYTES,
+    keyspace_options::DEFAULT_BASE_LEVEL_BYTES, options::DEFAULT_LOG_BYTES_MAX,
 };
 use sievedb_workload::{Keys, VALUE_BYTES, value_of};
 
@@ -137,10 +137,12 @@ impl Filling<'_> {
         let keyspace = self.keyspace(filters);
         match usize::try_from(bytes) {
             Ok(bytes) if bytes > FLUSH_MEMTABLE_BYTES => {
-                // A memtable is frozen early when it takes half of what all may take.
+                // A memtable is frozen early when it takes half of what all may take, or keeps more of
+                // the log than is allowed.
                 let bytes_max = 3 * bytes as u64;
                 Options::new()
                     .memtable_bytes_max(bytes_max)
+                    .log_bytes_max(bytes_max.max(DEFAULT_LOG_BYTES_MAX))
                     .keyspace(keyspace.memtable_bytes(bytes))
             }
             _ => Options::new().keyspace(keyspace),

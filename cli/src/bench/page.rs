@@ -11,11 +11,33 @@ use super::{
 /// Points of the ideal curve, a tenth of a bit apart.
 const IDEAL_STEP_BITS: f64 = 0.1;
 
+const REQUESTS_CAPTION: &str = "Data blocks that a lookup of an absent key asks for in vain, against the \
+    memory of the filters. The curve is what no filters of this memory can undercut; the points of one \
+    store are what was measured while its memory was cut, and the line near them is what the planner \
+    predicted. Lower is better.";
+
+const LATENCIES_CAPTION: &str = "Time of a lookup of an absent key while every block is in memory: so \
+    many per cent of all lookups take less. It includes reading the clock, some 30 ns.";
+
+const COLD_CAPTION: &str = "The same while nothing but indexes and filters is in memory: a needless block \
+    costs a read of the device.";
+
+const RATES_CAPTION: &str = "Share of the filters asked for a key that their table does not have which say \
+    that it may, level by level, measured and as their sizes let expect. Filters of equal bits err alike on \
+    all levels; planned ones err most where a bit costs most.";
+
 /// The page.
 pub(crate) fn html(report: &Report) -> String {
-    let plots = [requests(report), latencies(report, Cache::All), latencies(report, Cache::Cold)];
-    let plots = plots.into_iter().chain([rates(report)]).flatten();
-    let plots: String = plots.map(|svg| format!("<figure>\n{svg}</figure>\n")).collect();
+    let plots = [
+        (requests(report), REQUESTS_CAPTION),
+        (latencies(report, Cache::All), LATENCIES_CAPTION),
+        (latencies(report, Cache::Cold), COLD_CAPTION),
+        (rates(report), RATES_CAPTION),
+    ];
+    let figures = plots.into_iter().filter_map(|(svg, caption)| {
+        Some(format!("<figure>\n{}<figcaption>{caption}</figcaption>\n</figure>\n", svg?))
+    });
+    let plots: String = figures.collect();
     let faults =
         report.faults.iter().map(|fault| format!("<p><b>Wrong: {}</b></p>\n", text(fault)));
     let faults: String = faults.collect();
@@ -23,7 +45,8 @@ pub(crate) fn html(report: &Report) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <title>sieve bench misses</title>\n\
          <style>body {{ font: 16px sans-serif; max-width: 60em; margin: 2em auto; }} \
-         pre {{ overflow-x: auto; font-size: 12px; }} figure {{ margin: 2em 0; }}</style>\n\
+         pre {{ overflow-x: auto; font-size: 12px; }} figure {{ margin: 2em 0; }} \
+         figcaption {{ color: #444; }}</style>\n\
          <h1>What a lookup of an absent key costs</h1>\n{faults}{plots}<pre>{}</pre>\n</html>\n",
         text(&report.table())
     )

@@ -54,6 +54,22 @@ pub(crate) fn unequal(setup: &Setup, stores: &[Store]) -> Vec<String> {
     faults.collect()
 }
 
+/// Every store whose sorted runs are not those that it was filled with, in words: what is expected of it
+/// is computed from those.
+pub(crate) fn misshapen(setup: &Setup, stores: &[Store]) -> Vec<String> {
+    let flushes = setup.runs.get(1..).unwrap_or_default();
+    let want = (flushes.len() as u64, flushes.iter().sum::<u64>());
+    let faults = stores.iter().filter_map(|Store { filters, levels, .. }| {
+        let level0 = levels.iter().find(|level| level.level == 0);
+        let found = level0.map_or((0, 0), |level| (level.runs, level.entries));
+        let ((found_runs, found_keys), (runs, keys)) = (found, want);
+        (found != want).then(|| {
+            format!("{filters}: {found_runs} runs of level 0 with {found_keys} keys, not {runs} with {keys}")
+        })
+    });
+    faults.collect()
+}
+
 /// `expected` per lookup, and what chance may add to it: four deviations.
 pub(crate) fn with_chance(expected: f64, lookups: u64) -> f64 {
     expected + 4.0 * (expected / lookups.max(1) as f64).sqrt()
@@ -120,6 +136,26 @@ mod tests {
         levels::{Counters, Level},
         lookups::{Answers, Times},
     };
+
+    #[test]
+    fn a_store_has_the_runs_that_it_was_filled_with() {
+        let setup = Setup { runs: vec![900, 60, 40], ..Setup::default() };
+        let store = |runs, entries| {
+            let level0 = Level { level: 0, runs, entries, ..Level::default() };
+            let deepest = Level { level: 6, runs: 1, entries: 900, ..Level::default() };
+            Store::new(Filters::Auto, 1.0, 0, vec![level0, deepest])
+        };
+        let cases = [
+            ("as filled", 2, 100, ""),
+            ("split", 3, 100, "Auto: 3 runs of level 0 with 100 keys, not 2 with 100"),
+            ("compacted", 2, 40, "2 runs of level 0 with 40 keys"),
+        ];
+        for (name, runs, entries, want) in cases {
+            let faults = misshapen(&setup, &[store(runs, entries)]).join("\n");
+            assert_eq!(faults.is_empty(), want.is_empty(), "{name}: {faults}");
+            assert!(faults.contains(want), "{name}: {faults}");
+        }
+    }
 
     #[test]
     fn each_promise_is_checked_where_it_is_given() {

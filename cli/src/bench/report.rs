@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
+use sievedb::text::bytes;
 
 use super::{
     case::{Cache, Case, Filters, Kind, Reads},
@@ -11,7 +12,7 @@ use super::{
     sweep::{self, Step},
     threads::{self, Crowd},
 };
-use crate::text::{bytes, count};
+use crate::text::count;
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
@@ -179,6 +180,7 @@ impl Report {
         let mut faults: Vec<_> = cases.iter().flat_map(Case::faults).collect();
         faults.extend(promise::broken(&setup, cases));
         faults.extend(promise::unequal(&setup, &stores));
+        faults.extend(promise::misshapen(&setup, &stores));
         let small_data = stores.iter().filter(|store| store.cache_bytes >= store.table_bytes);
         faults
             .extend(small_data.map(|store| format!("{}: the data fits the cache", store.filters)));
@@ -321,6 +323,7 @@ mod tests {
         let level = Level {
             runs: 3,
             tables: 3,
+            entries: 300_000,
             counters,
             table_bytes: 2 << 20,
             filter_memory_bytes: if filters == Filters::Off { 0 } else { 4096 },
@@ -347,7 +350,7 @@ mod tests {
             value_bytes: 100,
             data_bytes: 224_000_000,
             bits_per_key: 10.0,
-            runs: vec![1_800_000, 100_000, 100_000],
+            runs: vec![1_700_000, 100_000, 100_000, 100_000],
             ideal_requests: 0.0014,
             cache_percent: 10,
             rounds: 1,

@@ -4,10 +4,9 @@ use std::{thread, time::Duration};
 
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
-use sievedb::Db;
+use sievedb::{Db, text::bytes};
 
 use super::{case::Case, fill::ideal, promise::with_chance};
-use crate::text::bytes;
 
 /// Parts of the memory that the bits per key come to, in per cent.
 pub(crate) const PERCENTS: [u64; 4] = [100, 50, 25, 10];

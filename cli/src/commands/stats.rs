@@ -8,17 +8,18 @@ use std::{
 };
 
 use serde::Serialize;
+use serde_json::Value;
 use sievedb::{
     Stats,
-    fs::RealFs,
+    fs::{Fs as _, RealFs},
     stats::{LevelStats, read_stats_file},
 };
 
 use super::{check_store, open_store};
-use crate::{
-    bench::levels::{Level, levels},
-    error::{Error, Result},
-};
+use crate::error::{Error, Result};
+
+/// File that an open store has locked.
+const LOCK: &str = "LOCK";
 
 /// Prints what a store holds and what its filters did: levels, memory, log, keyspaces.
 ///
@@ -28,12 +29,13 @@ use crate::{
 pub(crate) struct Args {
     /// Folder of the store.
     store: PathBuf,
-    /// Print JSON.
+    /// Print JSON, with the names that the library has for the figures.
     #[arg(long)]
     json: bool,
     /// Print what happens in a store that another process has open, every so many seconds.
     ///
-    /// Reads the file STATS and nothing else. A store that is closed shows its last figures.
+    /// Reads the file STATS. Ends when the store is closed, or its process is gone; one that was closed
+    /// before shows its last figures.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -46,57 +48,6 @@ pub(crate) struct Args {
     /// End after so many looks.
     #[arg(long, value_name = "LOOKS", requires = "watch")]
     count: Option<u64>,
-}
-
-/// A store in numbers.
-#[derive(Debug, Serialize)]
-struct Report {
-    last_sequence: u64,
-    lookups: u64,
-    log_segments: u64,
-    log_bytes: u64,
-    filter_memory_bytes: u64,
-    index_memory_bytes: u64,
-    tables_with_unusable_filters: u64,
-    filters_not_whole: u64,
-    levels: Vec<LevelReport>,
-    total: Filters,
-    keyspaces: Vec<Keyspace>,
-}
-
-#[derive(Debug, Serialize)]
-struct LevelReport {
-    #[serde(flatten)]
-    level: Level,
-    filters: Filters,
-}
-
-/// What the filters of a level did, or of all.
-#[derive(Debug, Serialize)]
-struct Filters {
-    bytes: u64,
-    bytes_whole: u64,
-    unusable: u64,
-    not_whole: u64,
-    probes: u64,
-    negatives: u64,
-    true_positives: u64,
-    false_positives: u64,
-    false_positives_expected: f64,
-    false_positive_rate_measured: f64,
-    false_positive_rate_expected: f64,
-    reads_saved: u64,
-    tables_asked_as_not_resident: u64,
-    tables_asked_as_unusable: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Keyspace {
-    name: String,
-    runs: u64,
-    tables: u64,
-    table_bytes: u64,
-    entries: u64,
 }
 
 impl Args {
@@ -112,9 +63,7 @@ impl Args {
             Err(error) => return Err(error),
         };
         if self.json {
-            let report = Report::of(&stats);
-            let json = serde_json::to_string_pretty(&report).expect("numbers and names are JSON");
-            writeln!(out, "{json}")?;
+            writeln!(out, "{:#}", json(&stats))?;
         } else {
             write!(out, "{stats}")?;
         }
@@ -135,6 +84,9 @@ impl Args {
             writeln!(out)?;
             if now.open_for < last.open_for {
                 write!(out, "the store was opened anew: {now}")?;
+            } else if now.open_for == last.open_for && !is_open(&self.store) {
+                writeln!(out, "the store is closed")?;
+                return Ok(());
             } else if now.open_for == last.open_for {
                 writeln!(out, "nothing was written since")?;
             } else {
@@ -147,57 +99,35 @@ impl Args {
     }
 }
 
+/// Whether a process has the store open. Asked only when it seems not to: to look takes its lock for a moment.
+fn is_open(store: &Path) -> bool {
+    // Any other failure says nothing.
+    RealFs.lock(&store.join(LOCK)).is_err()
+}
+
 fn load(store: &Path) -> Result<Stats> {
     let stats = read_stats_file(&RealFs, store)?;
     stats.ok_or_else(|| Error::NoStatsFile { path: store.to_owned() })
 }
 
-impl Report {
-    fn of(stats: &Stats) -> Self {
-        let keyspaces = stats.keyspaces.iter().map(|keyspace| Keyspace {
-            name: keyspace.name.clone(),
-            runs: keyspace.runs,
-            tables: keyspace.tables,
-            table_bytes: keyspace.table_bytes,
-            entries: keyspace.entries,
-        });
-        let levels = levels(stats).into_iter().map(|level| {
-            let filters = Filters::of(&stats.levels[usize::from(level.level)]);
-            LevelReport { level, filters }
-        });
-        Self {
-            last_sequence: stats.last_sequence,
-            lookups: stats.lookups.lookups,
-            log_segments: stats.log_segments,
-            log_bytes: stats.log_bytes,
-            filter_memory_bytes: stats.memory.filter_bytes,
-            index_memory_bytes: stats.memory.index_bytes,
-            tables_with_unusable_filters: stats.tables_with_unusable_filters,
-            filters_not_whole: stats.filters_not_whole,
-            levels: levels.collect(),
-            total: Filters::of(&stats.total()),
-            keyspaces: keyspaces.collect(),
-        }
-    }
+/// Statistics as JSON, by the names of the fields of [`Stats`]; to each level, and to `total`, the figures
+/// are added that [`LevelStats`] computes, by the names of its methods.
+fn json(stats: &Stats) -> Value {
+    let mut json = to_value(stats);
+    json["levels"] = stats.levels.iter().map(level).collect();
+    json["total"] = level(&stats.total());
+    json
 }
 
-impl Filters {
-    fn of(level: &LevelStats) -> Self {
-        Self {
-            bytes: level.filter_bytes,
-            bytes_whole: level.filter_bytes_whole,
-            unusable: level.tables_with_unusable_filters,
-            not_whole: level.filters_not_whole,
-            probes: level.filter_probes(),
-            negatives: level.filter_negatives,
-            true_positives: level.filter_true_positives,
-            false_positives: level.filter_false_positives,
-            false_positives_expected: level.false_positives_expected,
-            false_positive_rate_measured: level.filter_fpr_measured(),
-            false_positive_rate_expected: level.filter_fpr_expected_of_probes(),
-            reads_saved: level.reads_saved(),
-            tables_asked_as_not_resident: level.filter_not_resident,
-            tables_asked_as_unusable: level.filter_unusable,
-        }
-    }
+fn level(stats: &LevelStats) -> Value {
+    let mut json = to_value(stats);
+    json["filter_probes"] = stats.filter_probes().into();
+    json["filter_fpr_measured"] = stats.filter_fpr_measured().into();
+    json["filter_fpr_expected_of_probes"] = stats.filter_fpr_expected_of_probes().into();
+    json["reads_saved"] = stats.reads_saved().into();
+    json
+}
+
+fn to_value(stats: &impl Serialize) -> Value {
+    serde_json::to_value(stats).expect("numbers and names are JSON")
 }

@@ -37,6 +37,9 @@ pub(crate) trait LogHost {
     fn poison(&self, cause: Error) -> Error;
 }
 
+/// A segment that nobody needs is left if it has one part of so many of a whole one.
+const LEFT_SHARE: u64 = 16;
+
 /// The write-ahead log of an open store.
 #[derive(Debug)]
 pub(crate) struct SharedLog {
@@ -159,6 +162,21 @@ impl SharedLog {
         Some(kept.map_or(newest, |segment| segment.id))
     }
 
+    /// Begins a new segment if the newest one, with every record below `needed`, is only kept because it is
+    /// the newest, and long enough that its space and the time to read it at the next start matter.
+    ///
+    /// While others write, the newest segment has records that are needed, and nothing is done here.
+    pub(crate) fn leave_flushed(&self, host: &impl LogHost, needed: SequenceNumber) -> Result<()> {
+        let mut files = self.files.lock();
+        let Some(newest) = files.segments.back() else { return Ok(()) };
+        let is_long = newest.bytes >= host.segment_bytes() / LEFT_SHARE;
+        if !is_long || newest.last_sequence >= needed || files.writer.is_none() {
+            return Ok(());
+        }
+        files.seal_segment()?;
+        files.begin_segment(host)
+    }
+
     /// Forgets the segments below `floor`, which the manifest does not name any more, and returns
     /// their files.
     pub(crate) fn remove_below(&self, floor: u64) -> Vec<PathBuf> {
@@ -235,19 +253,30 @@ impl LogFiles {
     fn writer_with_room(&mut self, host: &impl LogHost) -> Result<&mut Writer> {
         let full = |writer: &Writer| writer.offset() >= host.segment_bytes();
         if self.writer.as_ref().is_some_and(full) {
-            let mark = self.mark;
-            let writer = self.writer.as_mut().expect("it was just seen");
-            let end = writer.offset();
-            let sealed = writer.seal(mark);
-            let end = if sealed.is_ok() { writer.offset() } else { end };
-            self.end_segment(end);
-            sealed?;
+            self.seal_segment()?;
         }
         if self.writer.is_none() {
-            let writer = host.create_segment(self.end, self.mark)?;
-            self.add_segment(writer, 0);
+            self.begin_segment(host)?;
         }
         Ok(self.writer.as_mut().expect("it was just made"))
+    }
+
+    /// Seals the segment that takes records. It takes none from then on, also if that fails.
+    fn seal_segment(&mut self) -> Result<()> {
+        let mark = self.mark;
+        let writer = self.writer.as_mut().expect("only a segment with a writer is sealed");
+        let end = writer.offset();
+        let sealed = writer.seal(mark);
+        let end = if sealed.is_ok() { writer.offset() } else { end };
+        self.end_segment(end);
+        sealed
+    }
+
+    /// Begins the segment that takes records from now on.
+    fn begin_segment(&mut self, host: &impl LogHost) -> Result<()> {
+        let writer = host.create_segment(self.end, self.mark)?;
+        self.add_segment(writer, 0);
+        Ok(())
     }
 
     /// Ends the newest segment at `offset`: what lies behind does not count.

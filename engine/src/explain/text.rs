@@ -7,6 +7,8 @@ use super::{
     MemtableStep, TableStep,
 };
 
+use crate::text::{bytes, counted};
+
 /// Longer keys are cut.
 const KEY_BYTES_SHOWN: usize = 40;
 
@@ -37,7 +39,9 @@ impl fmt::Display for Explanation {
 impl fmt::Display for ExplainedAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Present { value_bytes } => write!(f, "present, a value of {value_bytes} bytes"),
+            Self::Present { value_bytes } => {
+                write!(f, "present, a value of {}", long(*value_bytes))
+            }
             Self::Removed => write!(f, "absent, removed"),
             Self::Absent => write!(f, "absent"),
         }
@@ -46,12 +50,15 @@ impl fmt::Display for ExplainedAnswer {
 
 impl fmt::Display for LookupCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { filters_asked, tables_searched, data_block_requests, .. } = self;
         write!(
             f,
-            "{filters_asked} table filters asked, {tables_searched} tables searched, \
-             {data_block_requests} data blocks and {} index partitions asked for, {} read ({} bytes)",
-            self.index_block_requests, self.blocks_read, self.bytes_read
+            "{} asked, {} searched, {} and {} asked for, {} read ({})",
+            counted(self.filters_asked, ["table filter", "table filters"]),
+            counted(self.tables_searched, ["table", "tables"]),
+            counted(self.data_block_requests, ["data block", "data blocks"]),
+            counted(self.index_block_requests, ["index partition", "index partitions"]),
+            self.blocks_read,
+            bytes(self.bytes_read)
         )
     }
 }
@@ -59,7 +66,7 @@ impl fmt::Display for LookupCost {
 impl fmt::Display for MemtableStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = if self.is_frozen { "frozen memtable" } else { "memtable" };
-        write!(f, "{name}, {} entries: ", self.entries)?;
+        write!(f, "{name}, {}: ", counted(self.entries, ["entry", "entries"]))?;
         match (self.may_contain, &self.found) {
             (None, _) => write!(f, "not asked, the key was found"),
             (Some(false), _) => write!(f, "its filter says no"),
@@ -75,7 +82,7 @@ impl fmt::Display for FoundVersion {
         if self.is_tombstone {
             write!(f, "a tombstone with sequence {sequence}")
         } else {
-            write!(f, "sequence {sequence} with a value of {value_bytes} bytes")
+            write!(f, "sequence {sequence} with a value of {}", long(*value_bytes))
         }
     }
 }
@@ -83,9 +90,10 @@ impl fmt::Display for FoundVersion {
 /// A line for the table, one for its filter, one for each block, and one for what was found.
 impl fmt::Display for TableStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { level, run, table_id, entries, .. } = self;
+        let Self { level, run, table_id, .. } = self;
         write!(f, "level {level}, run {run}: table {table_id} from ")?;
-        write!(f, "{} to {}, {entries} entries", Key(&self.smallest), Key(&self.largest))?;
+        let entries = counted(self.entries, ["entry", "entries"]);
+        write!(f, "{} to {}, {entries}", Key(&self.smallest), Key(&self.largest))?;
         if self.is_skipped {
             return writeln!(f, ": not asked, the key was found");
         }
@@ -135,11 +143,16 @@ impl fmt::Display for FilterVerdict {
 
 impl fmt::Display for BlockStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offset, bytes, .. } = self;
+        let Self { offset, .. } = self;
         let name = if self.is_index { "index partition" } else { "data block" };
         let from = if self.is_read { "read from the file" } else { "from the cache" };
-        write!(f, "{name} at byte {offset}, {bytes} bytes, {from}")
+        write!(f, "{name} at byte {offset}, {}, {from}", long(self.bytes))
     }
+}
+
+/// An exact length.
+fn long(bytes: u64) -> String {
+    counted(bytes, ["byte", "bytes"])
 }
 
 /// A key as text: what is not ASCII is escaped.

@@ -108,6 +108,10 @@ impl Tree {
     }
 
     /// The present view, without a lock or a shared reference count. For short use.
+    ///
+    /// Takes 10 of the 51 ns of a miss in the caches near the core: two locked instructions, which also
+    /// keep the next lookup from beginning before this one ends. A view kept by each thread would spare
+    /// them, but an idle thread would keep old memtables and filters in memory.
     pub(crate) fn view(&self) -> Guard<Arc<ReadView>> {
         self.view.load()
     }

@@ -7,6 +7,7 @@
 /// [`filter_probes`](Self::filter_probes) of them. What filters tell
 /// [`may_contain`](crate::Keyspace::may_contain) is not counted: nobody looks whether a positive is true.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LevelStats {
     /// Sorted runs at present.

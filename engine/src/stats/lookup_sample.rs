@@ -1,6 +1,7 @@
 //! Which tables lookups come to, and which filters scans ask: each thread takes samples of its own.
 //!
 //! A lookup that is not in the sample counts down, in memory of its own thread, and writes nothing else.
+//! That is 4 instructions, and one lookup of 64 takes some 350 more: about 10 a lookup (callgrind).
 //! Who reads the sample begins the next one by a new epoch, and each thread then forgets
 //! what it had.
 

@@ -16,6 +16,7 @@ pub(crate) use lookup_sample::Sampled;
 
 /// What a store holds and what it did since it was opened.
 #[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Time since the store was opened, by its clock.
@@ -54,6 +55,7 @@ pub struct Stats {
 
 /// What lookups did before they came to tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LookupStats {
     /// Keys that were asked for: by `get`, `contains_key` and `may_contain` one a call.
@@ -68,6 +70,7 @@ pub struct LookupStats {
 
 /// Calls to the file system and the bytes they moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IoStats {
     /// Number of calls.
@@ -81,6 +84,7 @@ pub struct IoStats {
 /// The parts but `pinned_bytes` are together at most the budget, but for fixed structures of a few
 /// megabytes: threads, counters, the manifest, the buffer of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// Memtables with their filters, active and frozen.
@@ -109,6 +113,7 @@ pub struct MemoryStats {
 
 /// Background work done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BackgroundStats {
     /// Memtables flushed.
@@ -129,6 +134,7 @@ pub struct BackgroundStats {
 
 /// What a keyspace holds.
 #[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct KeyspaceStats {
     /// Its name.

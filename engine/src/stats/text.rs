@@ -3,47 +3,49 @@
 use std::fmt;
 
 use super::{LevelStats, MemoryStats, Stats};
+use crate::text::{bytes, counted};
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:.1} s, sequence {}, {} log segments of {} bytes",
+            "{:.1} s, sequence {}, {} of {}",
             self.open_for.as_secs_f64(),
             self.last_sequence,
-            self.log_segments,
-            self.log_bytes
+            counted(self.log_segments, ["log segment", "log segments"]),
+            bytes(self.log_bytes)
         )?;
         writeln!(f, "memory: {}", self.memory)?;
         let lookups = &self.lookups;
         writeln!(
             f,
-            "lookups: {}, {} found in memtables, {} memtable filters asked, {} said no; {} reads of \
-             tables ({} bytes)",
+            "lookups: {}, {} found in memtables, {} asked, {} said no; {} of tables ({})",
             lookups.lookups,
             lookups.found_in_memtables,
-            lookups.memtable_probes,
+            counted(lookups.memtable_probes, ["memtable filter", "memtable filters"]),
             lookups.memtable_negatives,
-            self.table_reads.calls,
-            self.table_reads.bytes
+            counted(self.table_reads.calls, ["read", "reads"]),
+            bytes(self.table_reads.bytes)
         )?;
         self.fmt_levels(f)?;
         for keyspace in &self.keyspaces {
             writeln!(
                 f,
-                "keyspace {:?}: {} runs, {} tables, {} bytes, {} entries",
+                "keyspace {:?}: {}, {}, {}, {}",
                 keyspace.name,
-                keyspace.runs,
-                keyspace.tables,
-                keyspace.table_bytes,
-                keyspace.entries
+                counted(keyspace.runs, ["run", "runs"]),
+                counted(keyspace.tables, ["table", "tables"]),
+                bytes(keyspace.table_bytes),
+                counted(keyspace.entries, ["entry", "entries"])
             )?;
         }
         if self.tables_with_unusable_filters > 0 {
-            writeln!(f, "{} filters cannot be used", self.tables_with_unusable_filters)?;
+            let filters = counted(self.tables_with_unusable_filters, ["filter", "filters"]);
+            writeln!(f, "{filters} cannot be used")?;
         }
         if self.filters_not_whole > 0 {
-            writeln!(f, "{} filters are not whole in memory", self.filters_not_whole)?;
+            let filters = counted(self.filters_not_whole, ["filter is", "filters are"]);
+            writeln!(f, "{filters} not whole in memory")?;
         }
         if let Some(cause) = &self.read_only {
             writeln!(f, "read-only: {cause}")?;
@@ -84,10 +86,10 @@ type Column = (&'static str, fn(&LevelStats) -> String);
 const HELD: [Column; 8] = [
     ("runs", |level| level.runs.to_string()),
     ("tables", |level| level.tables.to_string()),
-    ("bytes", |level| level.bytes.to_string()),
+    ("size", |level| bytes(level.bytes)),
     ("entries", |level| level.entries.to_string()),
-    ("filter bytes", |level| level.filter_bytes.to_string()),
-    ("of whole", |level| level.filter_bytes_whole.to_string()),
+    ("filters", |level| bytes(level.filter_bytes)),
+    ("of whole", |level| bytes(level.filter_bytes_whole)),
     ("not whole", |level| level.filters_not_whole.to_string()),
     ("unusable", |level| level.tables_with_unusable_filters.to_string()),
 ];
@@ -152,18 +154,18 @@ impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "memtables {} of {} bytes, filters {} of {}, indexes {}, block cache {} of {}, \
-             writing {} of {}; pinned by readers {}",
-            self.memtable_bytes,
-            self.memtable_bytes_max,
-            self.filter_bytes,
-            self.filter_bytes_max,
-            self.index_bytes,
-            self.block_cache_bytes,
-            self.block_cache_bytes_max,
-            self.writing_bytes,
-            self.writing_bytes_max,
-            self.pinned_bytes
+            "memtables {} of {}, filters {} of {}, indexes {}, block cache {} of {}, writing {} of {}; \
+             pinned by readers {}",
+            bytes(self.memtable_bytes),
+            bytes(self.memtable_bytes_max),
+            bytes(self.filter_bytes),
+            bytes(self.filter_bytes_max),
+            bytes(self.index_bytes),
+            bytes(self.block_cache_bytes),
+            bytes(self.block_cache_bytes_max),
+            bytes(self.writing_bytes),
+            bytes(self.writing_bytes_max),
+            bytes(self.pinned_bytes)
         )
     }
 }
@@ -194,5 +196,6 @@ mod tests {
         }
         assert!(lines[7].contains("  1000900  "), "{text}");
         assert!(!text.contains("prefix"), "{text}");
+        assert!(text.starts_with("0.0 s, sequence 0, 0 log segments of 0 B\n"), "{text}");
     }
 }

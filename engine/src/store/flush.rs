@@ -111,7 +111,9 @@ impl Store {
 
     /// Drops the log segments whose every entry is in tables.
     pub(crate) fn drop_old_logs(&self) -> Result<()> {
-        let Some(floor) = self.log.floor(self.first_needed()) else { return Ok(()) };
+        let needed = self.first_needed();
+        self.log.leave_flushed(self, needed)?;
+        let Some(floor) = self.log.floor(needed) else { return Ok(()) };
         let edit = VersionEdit { log_floor: Some(floor), ..VersionEdit::default() };
         let new = |state: &ManifestState| state.log_floor < floor;
         let edited = self.edit_manifest(|state| new(state).then_some(edit), |edited| edited)?;

@@ -149,10 +149,20 @@ fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
 /// Creates `folder` and its missing parents for a new store, and makes their entries durable.
 ///
 /// Also those that exist: an attempt that was broken off may have made them, and only made them.
+///
+/// # Errors
+///
+/// [`Error::ForeignFolder`] if it has files of others, [`Error::Io`].
 fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
     if exists(&FileName::Current.path(folder))? {
         return Ok(());
+    }
+    if exists(folder)? {
+        let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
+        if let Some(name) = names.into_iter().find(|name| FileName::parse(name).is_none()) {
+            return Err(Error::ForeignFolder { path: folder.to_owned(), name });
+        }
     }
     let mut levels = Vec::new();
     for level in folder.ancestors().filter(|level| !level.as_os_str().is_empty()) {

@@ -28,6 +28,7 @@ impl PackedKeys {
     /// Index of the first key that is not below `key`; the number of keys if there is none.
     ///
     /// `whole` returns the key at an index.
+    #[inline]
     pub(crate) fn first_at_or_above<'a>(
         &self,
         key: &[u8],
@@ -48,6 +49,19 @@ impl PackedKeys {
         if self.heads.get(start) != Some(&target) {
             return start;
         }
+        self.first_among_equal(start, key, whole)
+    }
+
+    /// As [`first_at_or_above`](Self::first_at_or_above), when head `start` is the first that equals that
+    /// of `key`.
+    #[inline(never)]
+    fn first_among_equal<'a>(
+        &self,
+        start: usize,
+        key: &[u8],
+        whole: impl Fn(usize) -> &'a [u8],
+    ) -> usize {
+        let target = self.heads[start];
         let equal = self.heads[start..].partition_point(|&head| head == target);
         let (mut low, mut high) = (start, start + equal);
         while low < high {
@@ -64,10 +78,16 @@ impl PackedKeys {
 
 /// The first eight bytes as a big-endian number, so that numbers order as the bytes do. Missing
 /// bytes count as zero: equal numbers are therefore compared whole.
+#[inline]
 pub(crate) fn head(bytes: &[u8]) -> u64 {
-    if let Some(head) = bytes.first_chunk() {
-        return u64::from_be_bytes(*head);
+    match bytes.first_chunk() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => short_head(bytes),
     }
+}
+
+#[inline(never)]
+fn short_head(bytes: &[u8]) -> u64 {
     let mut head = [0; 8];
     let len = bytes.len().min(head.len());
     head[..len].copy_from_slice(&bytes[..len]);

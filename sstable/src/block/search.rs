@@ -19,8 +19,8 @@ use super::{BlockRole, word_of};
 /// Prefixes up to this length lie beside the rest.
 const PREFIX_BYTES_MAX: usize = 31;
 
-/// Entries of a data block for each head. Fewer make a seek shorter and a block longer: measured in
-/// docs/benchmarks.md.
+/// Entries of a data block for each head: 2 bytes of memory for each entry, and a seek compares two or
+/// three entries that lie side by side. A lookup asks tags.
 const DATA_HEAD_INTERVAL: usize = 4;
 
 /// Blocks with more entries have no tags: the search by heads is shorter.

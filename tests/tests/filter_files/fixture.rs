@@ -64,7 +64,7 @@ impl Listener {
 pub(super) fn options(fs: Arc<dyn Fs>, policy: FilterPolicy, workers: usize) -> Options {
     let keyspace = KeyspaceOptions::new()
         .memtable_bytes(256 << 10)
-        .table_bytes(8 << 10)
+        .table_bytes(6 << 10)
         .block_bytes(1 << 10)
         .filter_policy(policy);
     Options::new()

@@ -23,7 +23,7 @@ const RANGE_BLOCK: u8 = 5;
 fn keyspace(extractor: Option<PrefixExtractor>, range_bits: f64) -> KeyspaceOptions {
     let options = KeyspaceOptions::new()
         .memtable_bytes(256 << 10)
-        .table_bytes(8 << 10)
+        .table_bytes(6 << 10)
         .block_bytes(1 << 10)
         .range_filter_bits_per_key(range_bits);
     match extractor {

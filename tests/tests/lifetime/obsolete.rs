@@ -2,7 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use sievedb::fs::{Fs, MemoryFs};
+use sievedb::{
+    DEFAULT_KEYSPACE,
+    fs::{Fs, Loss, MemoryFs},
+};
 
 use super::small_store::{FOLDER, collect, flush, names, open};
 
@@ -115,8 +118,27 @@ fn logs_go_when_tables_hold_what_they_held() {
     assert!(before.len() > 3, "{before:?}");
     db.flush().unwrap();
     let after = names(&fs, ".log");
-    assert_eq!(after, before[before.len() - 1..], "only the newest is left");
+    assert_eq!(after.len(), 1, "{after:?}");
     assert_eq!(db.stats().log_segments, 1);
+    let bytes = |fs: &MemoryFs| fs.read(Path::new(FOLDER).join(&after[0])).unwrap().len();
+    assert!(bytes(&fs) < 200, "what tables hold is not kept, nor read at the next start");
+
+    // A few bytes are not worth a new file.
+    db.insert(0_u32.to_be_bytes(), "").unwrap();
+    db.flush().unwrap();
+    assert_eq!(names(&fs, ".log"), after);
+
+    // What another keyspace has in memory only, stays in the log.
+    let other = db.keyspace("other").unwrap();
+    other.insert("pins", "x".repeat(1000)).unwrap();
+    db.insert(1_u32.to_be_bytes(), "y".repeat(1000)).unwrap();
+    db.keyspace(DEFAULT_KEYSPACE).unwrap().flush().unwrap();
+    assert_eq!(names(&fs, ".log"), after);
+    let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Nothing));
+    assert!(open(&crashed).keyspace("other").unwrap().contains_key("pins").unwrap());
+    other.flush().unwrap();
+    assert_eq!(names(&fs, ".log").len(), 1);
+    assert_ne!(names(&fs, ".log"), after);
 }
 
 #[test]

@@ -1,0 +1,50 @@
+//! Numbers for people.
+
+/// A number of bytes in the unit that fits.
+///
+/// ```
+/// use sievedb::text::bytes;
+/// assert_eq!((bytes(1023), bytes(1536)), ("1023 B".to_owned(), "1.5 KiB".to_owned()));
+/// ```
+#[must_use]
+pub fn bytes(number: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let mut size = number as f64;
+    let mut text = format!("{number} B");
+    for unit in units {
+        if size < 1024.0 {
+            break;
+        }
+        size /= 1024.0;
+        text = format!("{size:.1} {unit}");
+    }
+    text
+}
+
+/// So many of what `nouns` names, in the singular and in the plural.
+///
+/// ```
+/// use sievedb::text::counted;
+/// let nouns = ["entry", "entries"];
+/// assert_eq!((counted(1, nouns), counted(0, nouns)), ("1 entry".to_owned(), "0 entries".to_owned()));
+/// ```
+#[must_use]
+pub fn counted(number: u64, [singular, plural]: [&str; 2]) -> String {
+    format!("{number} {}", if number == 1 { singular } else { plural })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        let sizes = [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")];
+        for (number, want) in sizes {
+            assert_eq!(bytes(number), want);
+        }
+        for (number, want) in [(0, "0 tables"), (1, "1 table"), (2, "2 tables")] {
+            assert_eq!(counted(number, ["table", "tables"]), want);
+        }
+    }
+}
