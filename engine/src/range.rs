@@ -4,18 +4,19 @@ use std::{fmt, iter::FusedIterator, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
-use sievedb_sstable::CacheUse;
+use sievedb_sstable::{CacheUse, CursorOptions, READ_AHEAD_BYTES_MAX};
 
 use crate::{
-    Error, Keyspace, Result,
+    EntryRef, Error, Keyspace, Result,
     iter::{
         bounds::KeyBounds,
         merge::MergeCursor,
-        range::{self, CursorSource},
+        range::{self, CursorSource, End},
         visible::RangeTombstoneSources,
     },
     read::scan_question::ScanQuestion,
-    read::source::Source,
+    read::skipped::SkippedTombstones,
+    read::source::{ScanOptions, Source},
     read::tree::Tree,
     read::view::KeptView,
     store::open_store::OpenStore,
@@ -25,8 +26,11 @@ use crate::{
 struct ViewSource {
     view: KeptView,
     tree: Arc<Tree>,
-    cache_use: CacheUse,
     folder: Arc<Path>,
+    /// What the reader sees.
+    sequence: SequenceNumber,
+    cache_use: CacheUse,
+    read_ahead_bytes_max: usize,
     /// After the view: tables that become obsolete while it is held are unlinked before the store
     /// is closed.
     open: Arc<OpenStore>,
@@ -35,17 +39,25 @@ struct ViewSource {
 impl CursorSource for ViewSource {
     type Cursor = MergeCursor<Source>;
 
-    fn cursor(&self, bounds: &KeyBounds) -> Self::Cursor {
-        let memtables =
-            self.view.placed_memtables().map(|placed| Source::memtable(placed, &self.folder));
+    fn cursor(&self, bounds: &Arc<KeyBounds>) -> Self::Cursor {
+        let scan = ScanOptions {
+            cursor: CursorOptions {
+                cache_use: self.cache_use,
+                read_ahead_bytes_max: self.read_ahead_bytes_max,
+                ..CursorOptions::default()
+            },
+            bounds: Arc::clone(bounds),
+            skipped: Some(Arc::clone(&self.open) as Arc<dyn SkippedTombstones>),
+        };
+        let placed = self.view.placed_memtables_at(self.sequence);
+        let memtables = placed.map(|placed| Source::memtable(placed, &self.folder, &scan));
         let store = self.open.store();
         let extractor = self.tree.prefix_extractor();
         let counters = store.tables.counters.local();
         let question = ScanQuestion::new(&extractor, bounds, store.hash_seed, counters);
         let runs = self.view.version.runs().iter();
-        let runs =
-            runs.filter_map(|run| Source::run(run, bounds, question, self.cache_use, counters));
-        MergeCursor::new(memtables.chain(runs).collect())
+        let runs = runs.filter_map(|run| Source::run(run, &scan, question, counters));
+        MergeCursor::new(memtables.chain(runs).collect(), bounds.common_prefix().len())
     }
 
     fn range_tombstones(&self) -> RangeTombstoneSources {
@@ -65,8 +77,11 @@ impl CursorSource for ViewSource {
 /// [`rev`](Iterator::rev), descending.
 ///
 /// Shows the keyspace as it was when the range was made, and keeps what it shows in memory and on
-/// disk for as long as it lives. The two ends may be used in turn and never yield a key twice.
-/// After an error the range is at its end.
+/// disk for as long as it lives; filters are not among that. The two ends may be used in turn and never
+/// yield a key twice, unless [`seek`](Self::seek) asks for it. After an error the range is at its end.
+///
+/// The iterator yields keys and values that may be kept: a value keeps its block in memory.
+/// [`next_ref`](Self::next_ref) lends them instead, which costs about half.
 pub struct Range(State);
 
 enum State {
@@ -87,9 +102,110 @@ impl Range {
         }
         let open = Arc::clone(keyspace.open_store());
         let folder = open.store().tables.folder.as_path().into();
-        let (tree, cache_use) = (Arc::clone(keyspace.tree()), keyspace.cache_use());
-        let source = ViewSource { view, tree, cache_use, folder, open };
+        let source = ViewSource {
+            view,
+            tree: Arc::clone(keyspace.tree()),
+            folder,
+            sequence,
+            cache_use: keyspace.cache_use(),
+            read_ahead_bytes_max: READ_AHEAD_BYTES_MAX,
+            open,
+        };
         Self(State::Open(Box::new(range::Range::new(source, sequence, bounds))))
+    }
+
+    /// Sets how many bytes a scan reads at once at the most, in bytes, if that is more than a block.
+    ///
+    /// Only for what is not in the block cache. A scan reads two blocks one by one, then two at once, and
+    /// twice as much with each read from there on. Large reads save calls; what was read and is not used
+    /// is lost, at most as much as was used.
+    ///
+    /// Any number; 0 reads single blocks. Default 256 KiB. To be set before the first step: afterwards it
+    /// holds for tables that the scan has not reached yet.
+    #[must_use]
+    pub fn read_ahead_bytes_max(mut self, bytes: usize) -> Self {
+        if let State::Open(range) = &mut self.0 {
+            range.source_mut().read_ahead_bytes_max = bytes;
+        }
+        self
+    }
+
+    /// The next entry, lent: nothing is allocated or copied, and the value is not looked at unless it is
+    /// asked for. `None` at the end.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// db.insert("ant", "6")?;
+    /// db.insert("spider", "8")?;
+    /// let (mut range, mut legs) = (db.iter(), 0);
+    /// while let Some(entry) = range.next_ref()? {
+    ///     legs += entry.value()[0] - b'0';
+    /// }
+    /// assert_eq!(legs, 14);
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What the iterator would yield. The range is at its end then.
+    #[inline]
+    pub fn next_ref(&mut self) -> Result<Option<EntryRef<'_>>> {
+        self.advance(End::Front)
+    }
+
+    /// The next entry from the back, lent as by [`next_ref`](Self::next_ref).
+    ///
+    /// # Errors
+    ///
+    /// As [`next_ref`](Self::next_ref).
+    #[inline]
+    pub fn next_back_ref(&mut self) -> Result<Option<EntryRef<'_>>> {
+        self.advance(End::Back)
+    }
+
+    /// Lets the front go on with `key`, or with the first key behind it: then the range is as if made anew
+    /// from `key` to its upper bound, of the same view. What the ends have yielded before may come again.
+    ///
+    /// Reads nothing yet, and never leads out of the bounds. Costs less than a new range: cursors and
+    /// their memory are used again, and none moves if one end stands at `key`.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     db.insert(key, "")?;
+    /// }
+    /// let mut range = db.range("b"..);
+    /// range.seek("c");
+    /// assert_eq!(range.next().unwrap()?.0, "c");
+    /// range.seek_back("c");
+    /// assert_eq!(range.next_back().unwrap()?.0, "c");
+    /// assert_eq!(range.next_back().unwrap()?.0, "b");
+    /// range.seek("a");
+    /// assert_eq!(range.next().unwrap()?.0, "b");
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        if let State::Open(range) = &mut self.0 {
+            range.seek(End::Front, key.as_ref());
+        }
+    }
+
+    /// Lets the back go on with `key`, or with the last key before it: then the range is as if made anew
+    /// from its lower bound to `key`. As [`seek`](Self::seek) otherwise.
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
+        if let State::Open(range) = &mut self.0 {
+            range.seek(End::Back, key.as_ref());
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, end: End) -> Result<Option<EntryRef<'_>>> {
+        match &mut self.0 {
+            State::Dropped(error) => error.take().map_or(Ok(None), Err),
+            State::Open(range) => Ok(range.advance(end)?.map(EntryRef::new)),
+        }
     }
 
     /// Whether there is no key. Reads no value, and no table whose filters rule it out: see
@@ -109,16 +225,14 @@ impl Range {
     ///
     /// As the range itself would yield them.
     pub fn is_empty(self) -> Result<bool> {
-        Ok(self.keys().next().transpose()?.is_none())
+        let mut range = self;
+        Ok(range.next_ref()?.is_none())
     }
 
-    /// The keys alone.
+    /// The keys alone. No value is looked at.
     #[must_use]
     pub fn keys(self) -> Keys {
-        Keys(match self.0 {
-            State::Dropped(error) => KeysState::Dropped(error),
-            State::Open(range) => KeysState::Open(Box::new(range.keys())),
-        })
+        Keys(self)
     }
 }
 
@@ -128,7 +242,7 @@ impl Iterator for Range {
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
             State::Dropped(error) => error.take().map(Err),
-            State::Open(range) => range.next(),
+            State::Open(range) => range.entry(End::Front),
         }
     }
 }
@@ -137,7 +251,7 @@ impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
             State::Dropped(error) => error.take().map(Err),
-            State::Open(range) => range.next_back(),
+            State::Open(range) => range.entry(End::Back),
         }
     }
 }
@@ -151,30 +265,58 @@ impl fmt::Debug for Range {
 }
 
 /// The keys of a [`Range`], without their values.
-pub struct Keys(KeysState);
+pub struct Keys(Range);
 
-enum KeysState {
-    Dropped(Option<Error>),
-    Open(Box<range::Keys<ViewSource>>),
+impl Keys {
+    /// The next key, lent. `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Range::next_ref`].
+    #[inline]
+    pub fn next_ref(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.0.next_ref()?.map(|entry| entry.key()))
+    }
+
+    /// The next key from the back, lent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Range::next_ref`].
+    #[inline]
+    pub fn next_back_ref(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.0.next_back_ref()?.map(|entry| entry.key()))
+    }
+
+    /// As [`Range::seek`].
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        self.0.seek(key);
+    }
+
+    /// As [`Range::seek_back`].
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
+        self.0.seek_back(key);
+    }
+
+    fn key(&mut self, end: End) -> Option<Result<Bytes>> {
+        match &mut self.0.0 {
+            State::Dropped(error) => error.take().map(Err),
+            State::Open(range) => range.key(end),
+        }
+    }
 }
 
 impl Iterator for Keys {
     type Item = Result<Bytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            KeysState::Dropped(error) => error.take().map(Err),
-            KeysState::Open(keys) => keys.next(),
-        }
+        self.key(End::Front)
     }
 }
 
 impl DoubleEndedIterator for Keys {
     fn next_back(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            KeysState::Dropped(error) => error.take().map(Err),
-            KeysState::Open(keys) => keys.next_back(),
-        }
+        self.key(End::Back)
     }
 }
 

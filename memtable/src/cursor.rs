@@ -151,6 +151,16 @@ impl MemtableCursor {
         self.batch.entries.get(self.position).expect("the cursor is positioned").value.clone()
     }
 
+    /// The value of the current entry where it lies.
+    ///
+    /// # Panics
+    ///
+    /// If the cursor is not positioned.
+    #[must_use]
+    pub fn value_ref(&self) -> &[u8] {
+        &self.batch.entries.get(self.position).expect("the cursor is positioned").value
+    }
+
     fn seek_within(&mut self, direction: Direction, bound: Bound<InternalKey<'_>>) {
         self.entries_wanted = BATCH_ENTRIES_MIN;
         self.direction = direction;

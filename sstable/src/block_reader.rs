@@ -62,16 +62,40 @@ impl BlockReader {
     ///
     /// [`ReadError`]; nothing is read or allocated for a block that does not lie within the table.
     pub(crate) fn read_stored(&self, handle: BlockHandle) -> Result<Stored, ReadError> {
-        let BlockHandle { offset, bytes } = handle;
-        let corrupt = ReadError::corrupt(offset);
-        let place = handle.place();
+        let stored = self.read_bytes(handle.place())?;
+        Stored::open(stored, self.salt, handle.offset).map_err(ReadError::corrupt(handle.offset))
+    }
+
+    /// Reads one block or several that lie side by side, and checks nothing but that they lie within
+    /// the table.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_stored`](Self::read_stored).
+    pub(crate) fn read_bytes(&self, place: Range<u64>) -> Result<Bytes, ReadError> {
+        let bytes = place.end.saturating_sub(place.start);
         let within = self.place.start <= place.start && place.end <= self.place.end;
         let length = usize::try_from(bytes).ok().filter(|_| within);
         let Some(length) = length else {
+            let corrupt = ReadError::corrupt(place.start);
             return Err(corrupt(Corruption::OutOfRange { what: "bytes of a block", value: bytes }));
         };
-        let stored = self.source.read_at(offset, length)?;
-        Stored::open(stored, self.salt, offset).map_err(corrupt)
+        Ok(self.source.read_at(place.start, length)?)
+    }
+
+    /// The content of the block at `handle`, of which `stored` was read ahead.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_stored`](Self::read_stored).
+    pub(crate) fn content_of(
+        &self,
+        handle: BlockHandle,
+        stored: Bytes,
+    ) -> Result<Bytes, ReadError> {
+        Stored::open(stored, self.salt, handle.offset)
+            .and_then(|stored| stored.content(self.content_bytes_max, self.dictionary.as_ref()))
+            .map_err(ReadError::corrupt(handle.offset))
     }
 
     /// Tells the source which blocks are read next, in ascending order.
@@ -85,9 +109,7 @@ impl BlockReader {
     ///
     /// As [`read_stored`](Self::read_stored).
     pub(crate) fn read_content(&self, handle: BlockHandle) -> Result<Bytes, ReadError> {
-        let stored = self.read_stored(handle)?;
-        let content = stored.content(self.content_bytes_max, self.dictionary.as_ref());
-        content.map_err(ReadError::corrupt(handle.offset))
+        self.content_of(handle, self.read_bytes(handle.place())?)
     }
 
     /// Reads a block of entries.

@@ -1,69 +1,110 @@
 //! Steps through a table in both directions.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::InternalKey;
+use sievedb_format::{Corruption, InternalKey, Kind};
 
 use crate::{
     block::{Block, BlockCursor, BlockRole},
-    cache::{BlockCounts, CacheUse},
+    cache::{BlockCounts, BlockRequest, BlockWatch as _, CacheUse},
+    cursor_options::CursorOptions,
+    direction::Direction,
     error::ReadError,
+    handle::BlockHandle,
+    read_ahead::ReadAhead,
     table::Table,
 };
 
 /// A place among the point entries of a table, or none.
 ///
 /// Unpositioned at first, after a step over an end, and after an error. Range tombstones are not
-/// applied.
+/// applied. A move up ends at the upper bound of its [`CursorOptions`], a move down at the lower one;
+/// keys are compared with a bound only in blocks that may have it.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
-    cache_use: CacheUse,
+    options: CursorOptions,
+    /// Whether any user key has several entries, by the properties of the table.
+    has_versions: bool,
     counts: BlockCounts,
-    /// From the top index down to the data. Each stands in the block whose handle is the current
+    read_ahead: ReadAhead,
+    /// From the top index down to the lowest. Each stands in the block whose handle is the current
     /// value of the one above it.
-    levels: Vec<BlockCursor>,
-}
-
-/// Which way to look for the next entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Forward,
-    Backward,
-}
-
-impl Direction {
-    /// Enters a block from its end on this side.
-    fn enter(self, cursor: &mut BlockCursor) {
-        match self {
-            Self::Forward => cursor.seek_to_first(),
-            Self::Backward => cursor.seek_to_last(),
-        }
-    }
-
-    fn step(self, cursor: &mut BlockCursor) {
-        match self {
-            Self::Forward => cursor.next(),
-            Self::Backward => cursor.prev(),
-        }
-    }
+    index: Vec<BlockCursor>,
+    /// Stands in the block whose handle is the current value of the lowest index.
+    data: BlockCursor,
+    /// Which way the last move went.
+    direction: Direction,
+    /// Whether the bound on that way lies in the block, or before the next one; `None` if that was not
+    /// looked for.
+    crosses_bound: Option<bool>,
 }
 
 impl TableCursor {
-    pub(crate) fn new(table: Arc<Table>, cache_use: CacheUse) -> Self {
-        let mut levels = vec![BlockCursor::new(table.top_index().clone())];
+    pub(crate) fn new(table: Arc<Table>, options: CursorOptions) -> Self {
+        let mut index = vec![BlockCursor::new(table.top_index().clone())];
         if table.has_partitions() {
-            levels.push(BlockCursor::new(Block::empty(BlockRole::Index)));
+            index.push(BlockCursor::new(Block::empty(BlockRole::Index)));
         }
-        levels.push(BlockCursor::new(Block::empty(BlockRole::Data)));
-        Self { table, cache_use, counts: BlockCounts::default(), levels }
+        let mut read_ahead = ReadAhead::new(options.read_ahead_bytes_max);
+        if options.reads_all {
+            read_ahead = read_ahead.at_once();
+        }
+        let properties = table.properties();
+        let points = properties.entries() - properties.count(Kind::RangeTombstone);
+        Self {
+            has_versions: properties.user_keys != points,
+            table,
+            options,
+            counts: BlockCounts::default(),
+            read_ahead,
+            index,
+            data: BlockCursor::new(Block::empty(BlockRole::Data)),
+            direction: Direction::Forward,
+            crosses_bound: None,
+        }
     }
 
     /// The current key; `None` if unpositioned.
+    #[inline]
     #[must_use]
     pub fn key(&self) -> Option<InternalKey<'_>> {
-        self.data().key()
+        self.data.key()
+    }
+
+    /// Whether there is a current entry.
+    #[inline]
+    #[must_use]
+    pub fn is_positioned(&self) -> bool {
+        self.data.is_positioned()
+    }
+
+    /// Whether the last move was [`next`](Self::next), and went to another version of the user key that
+    /// it left.
+    #[inline]
+    #[must_use]
+    pub fn repeats(&self) -> bool {
+        self.has_versions && self.data.repeats()
+    }
+
+    /// Whether there is no entry before the current one with its user key, as far as that is known. Asks for
+    /// no block: where the two lie in different ones, `false` unless the index or the properties tell.
+    #[inline]
+    pub fn follows_other_key(&mut self) -> bool {
+        if self.data.is_at_first() {
+            self.separator_differs()
+        } else {
+            self.data.follows_other_key()
+        }
+    }
+
+    /// Whether the block before ends with another user key than the current one, with which this one
+    /// begins: the separator between them, which is not below the one and below the other, differs.
+    fn separator_differs(&self) -> bool {
+        let index = self.index.last().filter(|index| index.is_positioned());
+        let separator = index.zip(self.data.key());
+        separator.is_some_and(|(index, first)| index.is_behind_other_than(first.user_key))
     }
 
     /// The current value. Shares the memory of its block.
@@ -71,10 +112,23 @@ impl TableCursor {
     /// # Panics
     ///
     /// If unpositioned.
+    #[inline]
     #[must_use]
     pub fn value(&self) -> Bytes {
-        assert!(self.data().is_positioned(), "the value of an unpositioned cursor");
-        self.data().value()
+        assert!(self.data.is_positioned(), "the value of an unpositioned cursor");
+        self.data.value()
+    }
+
+    /// The current value where it lies in its block.
+    ///
+    /// # Panics
+    ///
+    /// If unpositioned.
+    #[inline]
+    #[must_use]
+    pub fn value_ref(&self) -> &[u8] {
+        assert!(self.data.is_positioned(), "the value of an unpositioned cursor");
+        self.data.value_ref()
     }
 
     /// What the cursor asked for and read so far.
@@ -107,9 +161,9 @@ impl TableCursor {
     ///
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek(&mut self, target: InternalKey<'_>) -> Result<(), ReadError> {
-        self.levels[0].seek(target);
-        self.descend(0, |level| level.seek(target))?;
-        self.settle(Direction::Forward)
+        self.index[0].seek(target);
+        self.descend(0, Direction::Forward, |level| level.seek(target))?;
+        self.settle(Direction::Forward, false)
     }
 
     /// Goes to the last entry before `target`.
@@ -118,29 +172,36 @@ impl TableCursor {
     ///
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek_before(&mut self, target: InternalKey<'_>) -> Result<(), ReadError> {
-        self.levels[0].seek(target);
-        if !self.levels[0].is_positioned() {
+        self.index[0].seek(target);
+        if !self.index[0].is_positioned() {
             return self.seek_to_last();
         }
-        self.descend(0, |level| match level.role() {
+        self.descend(0, Direction::Backward, |level| match level.role() {
             BlockRole::Index => level.seek(target),
             BlockRole::Data => level.seek_before(target),
         })?;
-        self.settle(Direction::Backward)
+        self.settle(Direction::Backward, false)
     }
 
     /// Goes to the next entry.
     ///
     /// # Errors
     ///
-    /// As [`seek_to_first`](Self::seek_to_first).
+    /// As [`seek_to_first`](Self::seek_to_first); and if the first entry of a block is not behind the
+    /// last one of the block before.
     ///
     /// # Panics
     ///
     /// If unpositioned.
+    #[inline]
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its entries")]
     pub fn next(&mut self) -> Result<(), ReadError> {
-        self.step(Direction::Forward)
+        assert!(self.data.is_positioned(), "a step of an unpositioned cursor");
+        self.data.next();
+        if self.data.is_positioned() && self.is_inside(Direction::Forward) {
+            return Ok(());
+        }
+        self.settle(Direction::Forward, true)
     }
 
     /// Goes to the entry before.
@@ -152,60 +213,197 @@ impl TableCursor {
     /// # Panics
     ///
     /// If unpositioned.
+    #[inline]
     pub fn prev(&mut self) -> Result<(), ReadError> {
-        self.step(Direction::Backward)
+        assert!(self.data.is_positioned(), "a step of an unpositioned cursor");
+        self.data.prev();
+        if self.data.is_positioned() && self.is_inside(Direction::Backward) {
+            return Ok(());
+        }
+        self.settle(Direction::Backward, true)
     }
 
     /// Goes to the first entry of the table, seen in this direction.
     fn enter_table(&mut self, direction: Direction) -> Result<(), ReadError> {
-        direction.enter(&mut self.levels[0]);
-        self.descend(0, |level| direction.enter(level))?;
-        self.settle(direction)
+        direction.enter(&mut self.index[0]);
+        self.descend(0, direction, |level| direction.enter(level))?;
+        self.settle(direction, false)
     }
 
-    fn step(&mut self, direction: Direction) -> Result<(), ReadError> {
-        let data = self.levels.last_mut().expect("the data is the last level");
-        assert!(data.is_positioned(), "a step of an unpositioned cursor");
-        direction.step(data);
-        if data.is_positioned() {
-            return Ok(());
-        }
-        self.settle(direction)
-    }
-
-    /// Loads the blocks below level `from`, and goes to a place in each.
+    /// Loads the blocks below index level `from`, and goes to a place in each.
     ///
     /// Stops at a level without a place, and at an error: the levels below, and so the cursor, have
     /// no place then.
-    fn descend(&mut self, from: usize, go: impl Fn(&mut BlockCursor)) -> Result<(), ReadError> {
-        for level in &mut self.levels[from + 1..] {
-            level.unposition();
-        }
-        for below in from + 1..self.levels.len() {
-            let Some(handle) = self.levels[below - 1].handle() else {
-                break;
-            };
-            let level = &mut self.levels[below];
-            let block = self.table.block(handle, level.role(), self.cache_use, &mut self.counts)?;
-            level.enter(block);
-            go(level);
+    fn descend(
+        &mut self,
+        from: usize,
+        direction: Direction,
+        go: impl Fn(&mut BlockCursor),
+    ) -> Result<(), ReadError> {
+        self.data.unposition();
+        if let Some(block) = self.descend_to_data(from, direction, &go)? {
+            self.data.enter(block);
+            self.look_for_bound(direction);
+            go(&mut self.data);
         }
         Ok(())
+    }
+
+    /// Loads the blocks below index level `from`, and goes to a place in each but the data block, which is
+    /// returned.
+    fn descend_to_data(
+        &mut self,
+        from: usize,
+        direction: Direction,
+        go: impl Fn(&mut BlockCursor),
+    ) -> Result<Option<Block>, ReadError> {
+        for level in &mut self.index[from + 1..] {
+            level.unposition();
+        }
+        for below in from + 1..self.index.len() {
+            let Some(handle) = self.index[below - 1].handle() else { return Ok(None) };
+            let cache_use = self.options.cache_use;
+            let block = self.table.block(handle, BlockRole::Index, cache_use, &mut self.counts)?;
+            self.index[below].enter(block);
+            go(&mut self.index[below]);
+        }
+        let lowest = self.index.last().expect("there is a top index");
+        let Some(handle) = lowest.handle() else { return Ok(None) };
+        self.data_block(handle, direction).map(Some)
+    }
+
+    /// The data block at `handle`, from the cache, or read with its neighbours.
+    fn data_block(
+        &mut self,
+        handle: BlockHandle,
+        direction: Direction,
+    ) -> Result<Block, ReadError> {
+        let Self { table, options, counts, read_ahead, index, .. } = self;
+        let cache_use = options.cache_use;
+        let index = index.last().expect("there is a top index");
+        let (slots, at) = index.slot();
+        // The block that comes next: it is on its way while this one is read.
+        if let Some(next) = direction.after(at).filter(|next| *next < slots.entries()) {
+            drop(slots.below(next));
+        }
+        if let Some(held) = table.at_hand(slots, at, BlockRole::Data, cache_use) {
+            let BlockHandle { offset, bytes } = handle;
+            counts.requested(BlockRequest { offset, bytes, is_index: false });
+            return Ok(held.into_block());
+        }
+        let block = match table.request(handle, BlockRole::Data, cache_use, counts) {
+            Some(block) => block,
+            None => {
+                let around = |window| direction.neighbours(index, handle, window);
+                let stored = read_ahead.read(table.blocks(), handle.place(), around)?;
+                let mut content = table.blocks().content_of(handle, stored)?;
+                if read_ahead.holds(&content) {
+                    // Whoever keeps a value is to keep one block.
+                    content = Bytes::copy_from_slice(&content);
+                }
+                table.keep_block(handle, content, BlockRole::Data, cache_use, counts)?
+            }
+        };
+        if cache_use == CacheUse::Fill {
+            block.place_in(slots, at);
+        }
+        Ok(block)
+    }
+
+    /// Finds out whether the block just entered may have keys beyond the bound on the way. Leaves it
+    /// anywhere.
+    fn look_for_bound(&mut self, direction: Direction) {
+        self.direction = direction;
+        let crosses_bound = match direction {
+            _ if self.bound(direction) == Bound::Unbounded => false,
+            // No key of the block is behind its separator.
+            Direction::Forward => {
+                let separator = self.index.last().and_then(BlockCursor::key);
+                separator.is_none_or(|separator| !self.is_within(separator.user_key, direction))
+            }
+            Direction::Backward => {
+                self.data.seek_to_first();
+                self.data.key().is_some_and(|first| !self.is_within(first.user_key, direction))
+            }
+        };
+        self.crosses_bound = Some(crosses_bound);
+    }
+
+    /// Whether the block is known to end before the bound in this direction.
+    #[inline]
+    fn is_inside(&self, direction: Direction) -> bool {
+        self.crosses_bound == Some(false) && self.direction == direction
+    }
+
+    /// Whether `user_key` is not beyond the bound in this direction.
+    fn is_within(&self, user_key: &[u8], direction: Direction) -> bool {
+        match (self.bound(direction), direction) {
+            (Bound::Unbounded, _) => true,
+            (Bound::Included(end), Direction::Forward) => user_key <= end,
+            (Bound::Excluded(end), Direction::Forward) => user_key < end,
+            (Bound::Included(start), Direction::Backward) => user_key >= start,
+            (Bound::Excluded(start), Direction::Backward) => user_key > start,
+        }
+    }
+
+    /// Where moves in this direction end.
+    fn bound(&self, direction: Direction) -> Bound<&[u8]> {
+        let bound = match direction {
+            Direction::Forward => &self.options.end,
+            Direction::Backward => &self.options.start,
+        };
+        bound.as_ref().map(AsRef::as_ref)
     }
 
     /// If the data has no place, goes on to the next block, in this direction, that has an entry.
-    fn settle(&mut self, direction: Direction) -> Result<(), ReadError> {
-        while !self.data().is_positioned() {
-            let Some(lowest) = self.levels.iter().rposition(BlockCursor::is_positioned) else {
-                break;
+    /// `stepped` tells that the data was left by a step. Leaves an entry beyond the bound.
+    #[cold]
+    fn settle(&mut self, direction: Direction, stepped: bool) -> Result<(), ReadError> {
+        if self.direction != direction {
+            self.direction = direction;
+            self.crosses_bound = (self.bound(direction) == Bound::Unbounded).then_some(false);
+        }
+        let mut stepped = stepped && !self.data.is_positioned();
+        if stepped && self.crosses_bound == Some(true) {
+            // What lies beyond this block lies beyond the bound.
+            return Ok(());
+        }
+        while !self.data.is_positioned() {
+            let Some(lowest) = self.index.iter().rposition(BlockCursor::is_positioned) else {
+                return Ok(());
             };
-            direction.step(&mut self.levels[lowest]);
-            self.descend(lowest, |level| direction.enter(level))?;
+            direction.step(&mut self.index[lowest]);
+            if stepped && direction == Direction::Forward {
+                stepped = !self.go_on_up(lowest)?;
+            } else {
+                self.descend(lowest, direction, |level| direction.enter(level))?;
+            }
+        }
+        let is_beyond = !self.is_inside(direction)
+            && self.data.key().is_some_and(|key| !self.is_within(key.user_key, direction));
+        if is_beyond {
+            self.data.unposition();
         }
         Ok(())
     }
+}
 
-    fn data(&self) -> &BlockCursor {
-        self.levels.last().expect("the data is the last level")
+impl TableCursor {
+    /// Goes to the first entry of the next block, below index level `from`, and checks that it is behind
+    /// the entry that was left. Returns whether there is a block below that level.
+    fn go_on_up(&mut self, from: usize) -> Result<bool, ReadError> {
+        let enter = |level: &mut BlockCursor| level.seek_to_first();
+        let Some(block) = self.descend_to_data(from, Direction::Forward, enter)? else {
+            return Ok(false);
+        };
+        let order = self.data.go_on_to_first(block);
+        self.look_for_bound(Direction::Forward);
+        if order == Ordering::Less {
+            self.data.unposition();
+            let offset = self.index.last().and_then(BlockCursor::handle).map_or(0, |at| at.offset);
+            let source = Corruption::Order { what: "blocks of a table" };
+            return Err(ReadError::Corrupt { offset, source });
+        }
+        Ok(true)
     }
 }

@@ -23,6 +23,7 @@ use crate::{
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse},
     cursor::TableCursor,
+    cursor_options::CursorOptions,
     end::TableEnd,
     error::ReadError,
     footer::{BlockKind, Footer, FooterBlock},
@@ -172,8 +173,8 @@ impl Table {
 
     /// A cursor over the point entries, unpositioned.
     #[must_use]
-    pub fn cursor(self: Arc<Self>, cache_use: CacheUse) -> TableCursor {
-        TableCursor::new(self, cache_use)
+    pub fn cursor(self: Arc<Self>, options: impl Into<CursorOptions>) -> TableCursor {
+        TableCursor::new(self, options.into())
     }
 
     /// Whether the top index leads to partitions.
@@ -252,13 +253,26 @@ impl Table {
         cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
     ) -> Result<Block, ReadError> {
+        match self.request(handle, role, cache_use, blocks) {
+            Some(block) => Ok(block),
+            None => self.read_block(handle, role, cache_use, blocks),
+        }
+    }
+
+    /// Asks the cache for a block.
+    #[inline]
+    pub(crate) fn request(
+        &self,
+        handle: BlockHandle,
+        role: BlockRole,
+        cache_use: CacheUse,
+        blocks: &mut impl BlockWatch,
+    ) -> Option<Block> {
         let BlockHandle { offset, bytes } = handle;
         blocks.requested(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
-        match self.cache.get(self.number, handle.offset, cache_use) {
-            // A damaged index could lead to a block that was checked as something else.
-            Some(block) if block.role() == role => Ok(block),
-            Some(_) | None => self.read_block(handle, role, cache_use, blocks),
-        }
+        let block = self.cache.get(self.number, handle.offset, cache_use);
+        // A damaged index could lead to a block that was checked as something else.
+        block.filter(|block| block.role() == role)
     }
 
     /// The block at this place if it is in the cache.
@@ -291,7 +305,19 @@ impl Table {
         cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
     ) -> Result<Block, ReadError> {
-        let mut content = self.blocks.read_content(handle)?;
+        let content = self.blocks.read_content(handle)?;
+        self.keep_block(handle, content, role, cache_use, blocks)
+    }
+
+    /// The block with this content, which was not in the cache.
+    pub(crate) fn keep_block(
+        &self,
+        handle: BlockHandle,
+        mut content: Bytes,
+        role: BlockRole,
+        cache_use: CacheUse,
+        blocks: &mut impl BlockWatch,
+    ) -> Result<Block, ReadError> {
         if cache_use == CacheUse::Fill {
             content = self.cache.counted(content);
         }

@@ -19,5 +19,6 @@ mod prefix;
 mod processes;
 mod range_filter;
 mod read_modes;
+mod scans;
 mod stress;
 mod tidy;

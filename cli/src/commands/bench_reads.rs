@@ -7,7 +7,7 @@ use std::{
 
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
-use sievedb::{Compression, Db, Durability, KeyspaceOptions, Options, ReadMode};
+use sievedb::{Compression, Db, Durability, KeyspaceOptions, Options, ReadMode, text::bytes};
 use sievedb_workload::{
     KeySet, Keys,
     clock::{now, process_cpu_time},
@@ -24,7 +24,6 @@ use crate::{
         read_mode::ReadModeArg,
     },
     error::{Error, Result},
-    text::bytes,
 };
 
 /// Entries written at a time.

@@ -47,6 +47,8 @@ pub(crate) enum Reason {
     LevelBytes,
     /// A table is mostly tombstones.
     Tombstones,
+    /// Scans stepped over tombstones of a table again and again.
+    SkippedTombstones,
     /// Someone asked for this range of keys.
     Range,
 }

@@ -4,6 +4,7 @@
 //! |-------------|----------------------------------------------------------------------|
 //! | [`levels`]  | how full each level is and should be                                 |
 //! | [`picker`]  | which tables to compact next                                         |
+//! | [`skipped`] | which because scans step over their tombstones                       |
 //! | [`choice`]  | what is chosen, and what may run beside it                           |
 //! | [`bottom`]  | whether a deeper level may still hold a key                          |
 //! | [`retain`]  | which versions a flush or a compaction keeps                         |
@@ -13,6 +14,7 @@ pub(crate) mod choice;
 pub(crate) mod levels;
 pub(crate) mod picker;
 pub(crate) mod retain;
+pub(crate) mod skipped;
 
 #[cfg(test)]
 mod tests;

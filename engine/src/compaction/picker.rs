@@ -12,12 +12,14 @@
 //!   half of the entries are tombstones goes one level down; in the last level it is rewritten where
 //!   it is, once no snapshot is older than any of its entries. Level 0 is left out: with a workload
 //!   of inserts and removes each flush would be compacted by itself.
+//! * **Tombstones that scans step over**, before the last: see [`skipped`](super::skipped).
 
 use sievedb_format::SequenceNumber;
 
 use super::{
     choice::{Compaction, Reason},
-    levels::{LevelOptions, Levels, Run, Targets, bytes},
+    levels::{LevelOptions, Levels, Run, bytes},
+    skipped::Skipped,
 };
 use crate::{
     iter::bounds::{KeyBounds, is_above, is_below},
@@ -36,6 +38,8 @@ pub(crate) struct Picker<'a> {
     pub(crate) options: &'a LevelOptions,
     /// The oldest live snapshot: newer tombstones have to stay.
     pub(crate) oldest_snapshot: Option<SequenceNumber>,
+    /// Tombstones that scans stepped over.
+    pub(crate) skipped: &'a Skipped,
 }
 
 /// What a range of keys needs to be compact.
@@ -61,25 +65,44 @@ impl<'a> Picker<'a> {
         // Stable: of equals the shallower level goes first.
         due.sort_by(|(left, _), (right, _)| right.total_cmp(left));
         let pick = |&(_, level): &(f64, u8)| match level {
-            0 => self.pick_level0(&targets),
+            0 => self.pick_level0(),
             _ => self.pick_table(level),
         };
-        due.iter().find_map(pick).or_else(|| self.pick_tombstones())
+        let level = due.iter().find_map(pick);
+        level.or_else(|| self.pick_skipped()).or_else(|| self.pick_tombstones())
     }
 
     /// One group of overlapping tables of level 0.
-    fn pick_level0(&self, targets: &Targets) -> Option<Compaction> {
+    fn pick_level0(&self) -> Option<Compaction> {
         let mut groups = self.level0_groups();
         // Stable: of equals the one with the smallest key goes first.
         groups.sort_by_key(|group| usize::MAX - group.len());
-        groups.into_iter().find_map(|mut group| {
-            group.sort_by_key(|table| u64::MAX - table.run);
-            self.with_overlap(Reason::Level0, 0, group, targets.base_level)
-        })
+        groups.into_iter().find_map(|group| self.bring_down_level0(Reason::Level0, group))
+    }
+
+    /// A compaction of a group of overlapping tables of level 0 into the base level.
+    pub(super) fn bring_down_level0(
+        &self,
+        reason: Reason,
+        mut group: Run<'a>,
+    ) -> Option<Compaction> {
+        group.sort_by_key(|table| u64::MAX - table.run);
+        self.with_overlap(reason, 0, group, self.levels.targets(self.options).base_level)
+    }
+
+    /// A compaction of tables of `level`, from 1, into the next one; of the last level into itself.
+    pub(super) fn bring_down(
+        &self,
+        reason: Reason,
+        level: u8,
+        tables: Run<'a>,
+    ) -> Option<Compaction> {
+        let output_level = self.levels.last().min(level.saturating_add(1));
+        self.with_overlap(reason, level, tables, output_level)
     }
 
     /// The tables of level 0 by groups without a key in common, in key order.
-    fn level0_groups(&self) -> Vec<Run<'a>> {
+    pub(super) fn level0_groups(&self) -> Vec<Run<'a>> {
         let mut tables: Vec<_> = self.levels.level0().iter().flatten().copied().collect();
         tables.sort_by(|left, right| left.smallest.cmp(&right.smallest));
         let mut groups: Vec<Run<'a>> = Vec::new();
@@ -119,14 +142,7 @@ impl<'a> Picker<'a> {
         tables.sort_by(|(_, left), (_, right)| {
             tombstone_share(right).total_cmp(&tombstone_share(left))
         });
-        let bring_down = |(level, table)| {
-            self.with_overlap(
-                Reason::Tombstones,
-                level,
-                vec![table],
-                last.min(level.saturating_add(1)),
-            )
-        };
+        let bring_down = |(level, table)| self.bring_down(Reason::Tombstones, level, vec![table]);
         tables.into_iter().find_map(bring_down)
     }
 
@@ -233,7 +249,7 @@ impl<'a> Picker<'a> {
 
     /// Whether a rewrite in the last level is sure to drop every tombstone of `table`, and there is
     /// one. Short of that it might change nothing, and be chosen again and again.
-    fn is_droppable(&self, table: &TableMeta) -> bool {
+    pub(super) fn is_droppable(&self, table: &TableMeta) -> bool {
         let seen = self.oldest_snapshot.is_none_or(|oldest| table.largest_sequence <= oldest);
         table.tombstones > 0 && seen
     }
@@ -251,7 +267,7 @@ fn overlaps(range: &KeyBounds, table: &TableMeta) -> bool {
 }
 
 /// The smallest and the largest key of `tables`.
-fn hull<'t, 'a: 't>(
+pub(super) fn hull<'t, 'a: 't>(
     tables: impl IntoIterator<Item = &'t &'a TableMeta> + Clone,
 ) -> Option<(&'a [u8], &'a [u8])> {
     let smallest = tables.clone().into_iter().map(|table| &*table.smallest).min()?;

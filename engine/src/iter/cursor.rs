@@ -38,6 +38,27 @@ pub(crate) trait Cursor {
     /// The current internal key; `None` when unpositioned.
     fn key(&self) -> Option<InternalKey<'_>>;
 
+    /// Whether there is a current entry.
+    fn is_positioned(&self) -> bool {
+        self.key().is_some()
+    }
+
+    /// Whether the current entry is another version of the user key that the last move, a
+    /// [`next`](Self::next) that did not change the direction, has left. Only when positioned.
+    ///
+    /// So who steps over versions neither copies nor compares keys.
+    fn repeats(&self) -> bool;
+
+    /// Whether the entry before the current one, if there is one, is known to be of another user key. May
+    /// be `false` for want of knowledge. Only when positioned.
+    fn follows_other_key(&mut self) -> bool;
+
+    /// The current value where it lies. Only when positioned.
+    fn value_ref(&self) -> &[u8];
+
+    /// Notes that the current entry was a tombstone, which a reader stepped over.
+    fn note_tombstone(&mut self) {}
+
     /// The current value, without a copy. Only when positioned.
     fn value(&self) -> Bytes;
 

@@ -1,28 +1,58 @@
 //! How many sorted sources become one.
+//!
+//! A tournament tree of losers: each inner node keeps who lost there, and the winner over all is the
+//! current entry. When it was stepped, it plays again against the losers on its way up, one for each
+//! level: `log2(sources)` comparisons. Most are decided by eight bytes of each key that are kept side by
+//! side. With one source left there is nothing to play.
+//!
+//! Source: Knuth, "The Art of Computer Programming", volume 3, section 5.4.1.
 
-use std::{mem, path::PathBuf};
+use std::{cmp::Ordering, mem, path::PathBuf};
 
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer};
 
 use super::cursor::Cursor;
-use crate::Result;
+use crate::{Result, version::head};
 
 /// The entries of several cursors in one order.
 ///
 /// No two cursors hold the same internal key: a sequence number belongs to one write, and a write is
-/// in one source of a read view. A step moves one cursor and costs two comparisons while the same
-/// source goes on winning, up to `2 log2(sources)` otherwise. A change of direction searches every
-/// other source anew.
+/// in one source of a read view. A change of direction steps every other source once, since each
+/// stands beside the current entry; those without a place are searched anew.
 #[derive(Debug)]
 pub(crate) struct MergeCursor<C> {
     cursors: Vec<C>,
-    /// Indices of the positioned cursors: a binary heap with the current one first. Empty when the
-    /// merge is unpositioned.
-    heap: Vec<usize>,
+    players: Vec<Player>,
+    /// Who lost at each inner node. The children of node `n` are `2n` and `2n + 1`; node
+    /// `cursors.len() + i` is cursor `i`, node 1 the root, and node 0 is not used.
+    losers: Vec<Loser>,
+    /// The cursor with the current entry, if `positioned` is not 0.
+    winner: usize,
+    /// Cursors with a place; 0 when the merge is unpositioned.
+    positioned: usize,
     direction: Direction,
+    /// Bytes that all user keys begin with.
+    common_prefix_bytes: usize,
+    repeats: bool,
     /// Holds the current user key while the other cursors are turned round.
     turn_key: Vec<u8>,
+}
+
+/// What is kept of the current key of a cursor.
+#[derive(Debug, Clone, Copy, Default)]
+struct Player {
+    is_positioned: bool,
+    /// The first bytes behind the common prefix.
+    head: u64,
+}
+
+/// Who lost a match.
+#[derive(Debug, Clone, Copy, Default)]
+struct Loser {
+    cursor: usize,
+    /// Whether the winner was of the same user key.
+    is_same_key: bool,
 }
 
 /// Which way the cursors stand: the others beyond the current entry, or before it.
@@ -33,10 +63,20 @@ enum Direction {
 }
 
 impl<C: Cursor> MergeCursor<C> {
-    /// An unpositioned merge of `cursors`. Moves none of them.
-    pub(crate) fn new(cursors: Vec<C>) -> Self {
-        let heap = Vec::with_capacity(cursors.len());
-        Self { cursors, heap, direction: Direction::Forward, turn_key: Vec::new() }
+    /// An unpositioned merge of `cursors`. Moves none of them. All user keys that they meet have the
+    /// first `common_prefix_bytes` in common.
+    pub(crate) fn new(cursors: Vec<C>, common_prefix_bytes: usize) -> Self {
+        Self {
+            players: vec![Player::default(); cursors.len()],
+            losers: vec![Loser::default(); cursors.len()],
+            cursors,
+            winner: 0,
+            positioned: 0,
+            direction: Direction::Forward,
+            common_prefix_bytes,
+            repeats: false,
+            turn_key: Vec::new(),
+        }
     }
 
     /// Moves every cursor with `search` and orders them for `direction`.
@@ -45,103 +85,187 @@ impl<C: Cursor> MergeCursor<C> {
         direction: Direction,
         search: impl Fn(&mut C) -> Result<()>,
     ) -> Result<()> {
-        self.heap.clear();
+        self.positioned = 0;
         self.direction = direction;
         self.cursors.iter_mut().try_for_each(search)?;
-        self.order_all();
+        self.play_all();
         Ok(())
     }
 
-    /// Makes the heap of all positioned cursors.
-    fn order_all(&mut self) {
-        let positioned = |&index: &usize| self.cursors[index].key().is_some();
-        self.heap.extend((0..self.cursors.len()).filter(positioned));
-        for slot in (0..self.heap.len() / 2).rev() {
-            self.sift_down(slot);
+    /// Plays the whole tournament.
+    fn play_all(&mut self) {
+        self.repeats = false;
+        self.positioned = 0;
+        for index in 0..self.cursors.len() {
+            self.note_key(index);
+            self.positioned += usize::from(self.players[index].is_positioned);
+        }
+        self.winner = match (self.positioned, self.cursors.len()) {
+            (0, _) | (_, 1) => 0,
+            (1, _) => self.players.iter().position(|player| player.is_positioned).unwrap_or(0),
+            _ => self.play_below(1),
+        };
+    }
+
+    /// Plays the matches of `node` and below. Returns who won.
+    fn play_below(&mut self, node: usize) -> usize {
+        if let Some(cursor) = node.checked_sub(self.cursors.len()) {
+            return cursor;
+        }
+        let (left, right) = (self.play_below(2 * node), self.play_below(2 * node + 1));
+        let (left_wins, is_same_key) = self.play(left, right);
+        let (winner, cursor) = if left_wins { (left, right) } else { (right, left) };
+        self.losers[node] = Loser { cursor, is_same_key };
+        winner
+    }
+
+    /// Whether cursor `left` is met before `right`, and whether both stand at one user key.
+    #[inline]
+    fn play(&self, left: usize, right: usize) -> (bool, bool) {
+        let (Player { head: a, is_positioned }, Player { head: b, is_positioned: has_right }) =
+            (self.players[left], self.players[right]);
+        if !is_positioned || !has_right {
+            return (is_positioned, false);
+        }
+        let order = if a != b { a.cmp(&b) } else { self.compare(left, right) };
+        let (order, is_same_key) = match order {
+            Ordering::Equal => (self.compare_versions(left, right), true),
+            order => (order, false),
+        };
+        match self.direction {
+            Direction::Forward => (order == Ordering::Less, is_same_key),
+            Direction::Backward => (order == Ordering::Greater, is_same_key),
         }
     }
 
-    /// Steps the current cursor with `step` and finds its new place.
+    fn compare(&self, left: usize, right: usize) -> Ordering {
+        let key = |cursor: usize| self.cursors[cursor].key().map(|key| key.user_key);
+        key(left).cmp(&key(right))
+    }
+
+    /// The order of two versions of one user key: the newer one first.
+    fn compare_versions(&self, left: usize, right: usize) -> Ordering {
+        let trailer = |cursor: usize| self.cursors[cursor].key().map(|key| key.trailer);
+        trailer(right).cmp(&trailer(left))
+    }
+
+    /// Keeps what is kept of a cursor's key.
+    #[inline]
+    fn note_key(&mut self, index: usize) {
+        let key = self.cursors[index].key();
+        let is_positioned = key.is_some();
+        let tail = key.and_then(|key| key.user_key.get(self.common_prefix_bytes..));
+        self.players[index] = Player { is_positioned, head: head(tail.unwrap_or_default()) };
+    }
+
+    /// Steps the current cursor with `step` and finds who is current then.
+    #[inline]
     fn step(&mut self, step: impl Fn(&mut C) -> Result<()>) -> Result<()> {
-        let current = self.current();
-        let cursor = &mut self.cursors[current];
+        debug_assert!(self.positioned > 0, "only a positioned cursor is stepped");
+        let stepped = self.winner;
+        let cursor = &mut self.cursors[stepped];
         if let Err(error) = step(cursor) {
-            self.heap.clear();
+            self.positioned = 0;
             return Err(error);
         }
-        if cursor.key().is_none() {
-            self.heap.swap_remove(0);
+        if self.positioned == 1 {
+            self.positioned = usize::from(cursor.is_positioned());
+            let goes_up = self.direction == Direction::Forward;
+            self.repeats = goes_up && self.positioned == 1 && cursor.repeats();
+            return Ok(());
         }
-        self.sift_down(0);
+        self.play_again(stepped);
         Ok(())
     }
 
-    /// Turns every cursor but the current one with `search`, given the current key, and then steps
-    /// the current one with `step`.
+    /// Plays the matches of a cursor that won the last tournament, and was stepped.
+    fn play_again(&mut self, stepped: usize) {
+        self.note_key(stepped);
+        self.positioned -= usize::from(!self.players[stepped].is_positioned);
+        // The next best one lost on this way: if any that lost here was of the key now left, so is it.
+        let mut others_repeat = false;
+        let mut winner = stepped;
+        let mut node = (stepped + self.cursors.len()) / 2;
+        while node > 0 {
+            let Loser { cursor: loser, is_same_key } = self.losers[node];
+            others_repeat |= is_same_key;
+            let (winner_wins, is_same_key) = self.play(winner, loser);
+            let cursor = if winner_wins { loser } else { mem::replace(&mut winner, loser) };
+            self.losers[node] = Loser { cursor, is_same_key };
+            node /= 2;
+        }
+        self.winner = winner;
+        self.repeats = match self.direction {
+            Direction::Backward => false,
+            Direction::Forward if winner != stepped => others_repeat,
+            Direction::Forward => {
+                self.players[stepped].is_positioned && self.cursors[stepped].repeats()
+            }
+        };
+    }
+
+    /// Turns every cursor but the current one, and then steps the current one with `step`.
     ///
-    /// A search, not a step: a source that ran over its end has no place to step from, and a
-    /// memtable may have got entries in between.
+    /// Each other one stands beside the current entry: a step brings it to the other side. Not if it ran
+    /// over its end, or if a memtable has got entries in between; then `search` does, given the current key.
     fn turn(
         &mut self,
         direction: Direction,
         search: impl Fn(&mut C, InternalKey<'_>) -> Result<()>,
         step: impl Fn(&mut C) -> Result<()>,
     ) -> Result<()> {
-        let current = self.current();
+        let current = self.winner;
         let mut turn_key = mem::take(&mut self.turn_key);
         let trailer = self.copy_current(&mut turn_key);
         let target = InternalKey::new(&turn_key, trailer);
-        self.heap.clear();
+        self.positioned = 0;
         self.direction = direction;
         for (index, cursor) in self.cursors.iter_mut().enumerate() {
             if index == current {
                 step(cursor)?;
+            } else if cursor.is_positioned() {
+                step(cursor)?;
+                let is_beyond = |key| match direction {
+                    Direction::Forward => key > target,
+                    Direction::Backward => key < target,
+                };
+                if cursor.key().is_some_and(|key| !is_beyond(key)) {
+                    search(cursor, target)?;
+                }
             } else {
                 search(cursor, target)?;
             }
         }
         self.turn_key = turn_key;
-        self.order_all();
+        self.play_all();
         Ok(())
     }
 
     /// Copies the current user key and returns its trailer.
     fn copy_current(&self, user_key: &mut Vec<u8>) -> Trailer {
-        let key = self.cursors[self.current()].key().expect("the heap holds positioned cursors");
+        let key = self.current().key().expect("the winner is positioned");
         user_key.clear();
         user_key.extend_from_slice(key.user_key);
         key.trailer
     }
 
-    /// Index of the cursor with the current entry.
-    fn current(&self) -> usize {
-        *self.heap.first().expect("only a positioned cursor is stepped and read")
+    /// The cursor with the current entry.
+    #[inline]
+    fn current(&self) -> &C {
+        debug_assert!(self.positioned > 0, "only a positioned cursor is read");
+        &self.cursors[self.winner]
     }
 
-    /// Restores the heap below `slot`, whose cursor alone may be out of order.
-    fn sift_down(&mut self, mut slot: usize) {
-        loop {
-            let mut first = slot;
-            for child in [2 * slot + 1, 2 * slot + 2] {
-                if child < self.heap.len() && self.comes_before(child, first) {
-                    first = child;
-                }
+    /// Whether a cursor that lost to the current one stands at its user key.
+    fn is_tied(&self) -> bool {
+        let mut node = (self.winner + self.cursors.len()) / 2;
+        while node > 0 {
+            if self.losers[node].is_same_key {
+                return true;
             }
-            if first == slot {
-                return;
-            }
-            self.heap.swap(slot, first);
-            slot = first;
+            node /= 2;
         }
-    }
-
-    /// Whether the entry at heap slot `left` is met before the one at `right`.
-    fn comes_before(&self, left: usize, right: usize) -> bool {
-        let key = |slot: usize| self.cursors[self.heap[slot]].key();
-        match self.direction {
-            Direction::Forward => key(left) < key(right),
-            Direction::Backward => key(left) > key(right),
-        }
+        false
     }
 }
 
@@ -162,6 +286,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.search(Direction::Backward, |cursor| cursor.seek_before(target))
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         match self.direction {
             Direction::Forward => self.step(C::next),
@@ -169,6 +294,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         }
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         match self.direction {
             Direction::Backward => self.step(C::prev),
@@ -178,15 +304,46 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         }
     }
 
+    #[inline]
     fn key(&self) -> Option<InternalKey<'_>> {
-        self.cursors[*self.heap.first()?].key()
+        if self.positioned == 0 {
+            return None;
+        }
+        self.current().key()
+    }
+
+    #[inline]
+    fn is_positioned(&self) -> bool {
+        self.positioned > 0
+    }
+
+    #[inline]
+    fn repeats(&self) -> bool {
+        self.repeats
+    }
+
+    #[inline]
+    fn follows_other_key(&mut self) -> bool {
+        // On the way up, the entry before may be that of any cursor.
+        self.direction == Direction::Backward
+            && (self.positioned == 1 || !self.is_tied())
+            && self.cursors[self.winner].follows_other_key()
     }
 
     fn value(&self) -> Bytes {
-        self.cursors[self.current()].value()
+        self.current().value()
+    }
+
+    #[inline]
+    fn value_ref(&self) -> &[u8] {
+        self.current().value_ref()
+    }
+
+    fn note_tombstone(&mut self) {
+        self.cursors[self.winner].note_tombstone();
     }
 
     fn path(&self) -> PathBuf {
-        self.cursors[self.current()].path()
+        self.current().path()
     }
 }

@@ -1,12 +1,12 @@
 //! The double-ended iterator a user holds.
 
-use std::{fmt, iter::FusedIterator, ops::Bound};
+use std::{fmt, iter::FusedIterator, mem, ops::Bound, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use sievedb_format::SequenceNumber;
 
 use super::{
-    bounds::KeyBounds,
+    bounds::{KeyBounds, is_above, is_below},
     cursor::Cursor,
     visible::{RangeTombstoneSources, VisibleCursor},
 };
@@ -21,9 +21,9 @@ pub(crate) trait CursorSource {
     /// Walks every entry of the view, versions and all.
     type Cursor: Cursor;
 
-    /// An unpositioned cursor. The range takes nothing outside `bounds`, so sources that have no key
-    /// within may be left out.
-    fn cursor(&self, bounds: &KeyBounds) -> Self::Cursor;
+    /// An unpositioned cursor that ends at `bounds`: a move up leads to no key behind them, a move down
+    /// to none before.
+    fn cursor(&self, bounds: &Arc<KeyBounds>) -> Self::Cursor;
 
     /// The range tombstones of the view.
     fn range_tombstones(&self) -> RangeTombstoneSources;
@@ -32,97 +32,245 @@ pub(crate) trait CursorSource {
 /// The entries of a range of keys as one reader sees them, from both ends.
 ///
 /// Each end has a cursor of its own, made at its first step: a scan in one direction pays for one.
-/// The ends never yield an entry twice. After an error the range is at its end.
+/// The ends never yield an entry twice, unless a seek asks for it. After an error the range is at its
+/// end for good.
 ///
-/// A step allocates nothing but memory for the key, and that once per [`KEY_BUFFER_BYTES`].
+/// A step allocates nothing; an item takes memory for the key, once per [`KEY_BUFFER_BYTES`].
 pub(crate) struct Range<S: CursorSource> {
     source: S,
     sequence: SequenceNumber,
-    bounds: KeyBounds,
-    /// What each end yielded last, or `None` before its first step.
-    ends: [Option<VisibleCursor<S::Cursor>>; 2],
-    /// The ends have met, or there was an error.
-    done: bool,
+    bounds: Arc<KeyBounds>,
+    front: Side<S::Cursor>,
+    back: Side<S::Cursor>,
+    state: State,
     keys: BytesMut,
 }
 
-/// An end of a range, as an index of its cursor.
+/// An end of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Front = 0,
-    Back = 1,
+pub(crate) enum End {
+    Front,
+    Back,
+}
+
+/// How far an end has come.
+struct Side<C> {
+    cursor: Option<VisibleCursor<C>>,
+    place: Place,
+    /// Of the last seek.
+    key: Vec<u8>,
+}
+
+/// Where an end goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At its bound of the range.
+    Bound,
+    /// At the key of the last seek, which is within the bounds.
+    Key,
+    /// With the entry under its cursor.
+    Current,
+    /// Beyond the entry under its cursor, which it yielded last.
+    Yielded,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The ends have met, or one has met the other bound.
+    UsedUp,
+    /// There was an error, or there are no keys within the bounds. No seek helps.
+    Over,
+}
+
+impl<C> Side<C> {
+    fn new() -> Self {
+        Self { cursor: None, place: Place::Bound, key: Vec::new() }
+    }
+}
+
+impl<C: Cursor> Side<C> {
+    /// Where the other end has to stop, as a bound of its way; unbounded if at the bounds.
+    #[inline]
+    fn limit(&self) -> Bound<&[u8]> {
+        let key = || self.cursor.as_ref().and_then(VisibleCursor::key);
+        match self.place {
+            Place::Bound => Bound::Unbounded,
+            Place::Key => Bound::Included(&self.key),
+            Place::Current => key().map_or(Bound::Unbounded, Bound::Included),
+            Place::Yielded => key().map_or(Bound::Unbounded, Bound::Excluded),
+        }
+    }
+
+    /// Whether its cursor stands at this key.
+    fn is_at(&self, key: &[u8]) -> bool {
+        matches!(self.place, Place::Current | Place::Yielded)
+            && self.cursor.as_ref().and_then(VisibleCursor::key) == Some(key)
+    }
 }
 
 impl<S: CursorSource> Range<S> {
     /// The entries of `source` within `bounds` that a reader at `sequence` sees. Reads nothing yet.
     pub(crate) fn new(source: S, sequence: SequenceNumber, bounds: KeyBounds) -> Self {
-        let done = bounds.is_empty();
-        Self { source, sequence, bounds, ends: [None, None], done, keys: BytesMut::new() }
+        let state = if bounds.is_empty() { State::Over } else { State::Open };
+        let (front, back) = (Side::new(), Side::new());
+        let (bounds, keys) = (Arc::new(bounds), BytesMut::new());
+        Self { source, sequence, bounds, front, back, state, keys }
     }
 
-    /// The same without the values.
-    pub(crate) fn keys(self) -> Keys<S> {
-        Keys { range: self }
+    /// What the range is made from.
+    pub(crate) fn source_mut(&mut self) -> &mut S {
+        &mut self.source
     }
 
-    /// Moves `end` by one entry and returns its key.
-    fn advance(&mut self, end: End) -> Option<Result<Bytes>> {
-        if self.done {
-            return None;
+    /// Moves `end` by one entry. Returns its cursor, at the entry, if there is one.
+    #[inline]
+    pub(crate) fn advance(&mut self, end: End) -> Result<Option<&VisibleCursor<S::Cursor>>> {
+        if self.state != State::Open {
+            return Ok(None);
         }
-        if let Err(error) = self.step(end) {
-            self.finish();
-            return Some(Err(error));
-        }
-        let cursor = self.ends[end as usize].as_ref();
-        let Some(key) = cursor.and_then(VisibleCursor::key) else {
-            self.finish();
-            return None;
-        };
-        Some(Ok(share(key, &mut self.keys)))
-    }
-
-    /// Moves the cursor of `end` by one entry. It is unpositioned then if the ends have met.
-    fn step(&mut self, end: End) -> Result<()> {
-        let (mut lower, mut upper) = self.bounds.as_slices();
-        let [front, back] = &mut self.ends;
-        // The entry that the other end yielded last is where this end stops.
-        let (cursor, other) = match end {
-            End::Front => (front, back),
-            End::Back => (back, front),
-        };
-        match (end, other.as_ref().and_then(VisibleCursor::key)) {
-            (_, None) => {}
-            (End::Front, Some(key)) => upper = Bound::Excluded(key),
-            (End::Back, Some(key)) => lower = Bound::Excluded(key),
-        }
-        match (end, cursor) {
-            (End::Front, Some(front)) => front.next(upper),
-            (End::Back, Some(back)) => back.prev(lower),
-            (_, cursor) => {
-                let bounds = KeyBounds::copy(lower, upper);
-                let merged = self.source.cursor(&bounds);
-                let range_tombstones = self.source.range_tombstones();
-                let cursor =
-                    cursor.insert(VisibleCursor::new(merged, self.sequence, range_tombstones));
-                match end {
-                    End::Front => cursor.seek(lower, upper),
-                    End::Back => cursor.seek_back(lower, upper),
-                }
+        match self.step(end) {
+            Ok(true) => {
+                let side = match end {
+                    End::Front => &self.front,
+                    End::Back => &self.back,
+                };
+                Ok(side.cursor.as_ref())
+            }
+            Ok(false) => {
+                self.finish(State::UsedUp);
+                Ok(None)
+            }
+            Err(error) => {
+                self.finish(State::Over);
+                Err(error)
             }
         }
     }
 
-    /// The value that `end` yielded last.
-    fn value(&self, end: End) -> Bytes {
-        let cursor = self.ends[end as usize].as_ref();
-        cursor.expect("the end has just yielded a key").value()
+    /// Moves the cursor of `end` by one entry. Returns whether there is one.
+    #[inline]
+    fn step(&mut self, end: End) -> Result<bool> {
+        let (side, other) = match end {
+            End::Front => (&mut self.front, &self.back),
+            End::Back => (&mut self.back, &self.front),
+        };
+        let limit = other.limit();
+        match (side.place, &mut side.cursor) {
+            (Place::Yielded, Some(cursor)) => {
+                match end {
+                    End::Front => cursor.next(limit)?,
+                    End::Back => cursor.prev(limit)?,
+                }
+                Ok(cursor.is_positioned())
+            }
+            (Place::Current, Some(cursor)) => {
+                side.place = Place::Yielded;
+                Ok(cursor.key().is_some_and(|key| match end {
+                    End::Front => is_below(key, limit),
+                    End::Back => is_above(key, limit),
+                }))
+            }
+            _ => self.search(end),
+        }
+    }
+
+    /// Moves the cursor of `end`, which is made if it must be, to where the end goes on.
+    fn search(&mut self, end: End) -> Result<bool> {
+        let (side, other) = match end {
+            End::Front => (&mut self.front, &self.back),
+            End::Back => (&mut self.back, &self.front),
+        };
+        let limit = other.limit();
+        let cursor = side.cursor.get_or_insert_with(|| {
+            let range_tombstones = self.source.range_tombstones();
+            VisibleCursor::new(self.source.cursor(&self.bounds), self.sequence, range_tombstones)
+        });
+        let (start, end_bound) = self.bounds.as_slices();
+        let from = |bound| match side.place {
+            Place::Key => Bound::Included(&*side.key),
+            _ => bound,
+        };
+        match end {
+            End::Front => cursor.seek(from(start), limit)?,
+            End::Back => cursor.seek_back(limit, from(end_bound))?,
+        }
+        let is_found = cursor.is_positioned();
+        side.place = Place::Yielded;
+        Ok(is_found)
+    }
+
+    /// Lets `end` go on with `key`, if that is within the bounds, or with the nearest one behind it, on
+    /// the way of this end. The other end begins anew at its bound.
+    pub(crate) fn seek(&mut self, end: End, key: &[u8]) {
+        if self.state == State::Over {
+            return;
+        }
+        let (start, end_bound) = self.bounds.as_slices();
+        let (is_before, is_behind) = (!is_above(key, start), !is_below(key, end_bound));
+        let (has_no_key, is_at_bound) = match end {
+            End::Front => (is_behind, is_before),
+            End::Back => (is_before, is_behind),
+        };
+        let (side, other) = match end {
+            End::Front => (&mut self.front, &mut self.back),
+            End::Back => (&mut self.back, &mut self.front),
+        };
+        if side.is_at(key) {
+            side.place = Place::Current;
+        } else if other.is_at(key) {
+            // A change of direction: the cursor that is there turns round.
+            mem::swap(&mut side.cursor, &mut other.cursor);
+            side.place = Place::Current;
+        } else if is_at_bound {
+            side.place = Place::Bound;
+        } else {
+            side.place = Place::Key;
+            side.key.clear();
+            side.key.extend_from_slice(key);
+        }
+        other.place = Place::Bound;
+        if has_no_key {
+            self.finish(State::UsedUp);
+        } else {
+            self.state = State::Open;
+        }
+    }
+
+    /// The next item of `end`: what `take` makes of the key, in memory of its own, and the cursor.
+    fn item<T>(
+        &mut self,
+        end: End,
+        take: impl FnOnce(Bytes, &VisibleCursor<S::Cursor>) -> T,
+    ) -> Option<Result<T>> {
+        let mut keys = mem::take(&mut self.keys);
+        let item = match self.advance(end) {
+            Ok(cursor) => cursor.map(|cursor| {
+                let key = cursor.key().expect("the end stands at an entry");
+                Ok(take(share(key, &mut keys), cursor))
+            }),
+            Err(error) => Some(Err(error)),
+        };
+        self.keys = keys;
+        item
+    }
+
+    /// The next key and value of `end`.
+    #[inline]
+    pub(crate) fn entry(&mut self, end: End) -> Option<Result<(Bytes, Bytes)>> {
+        self.item(end, |key, cursor| (key, cursor.value()))
+    }
+
+    /// The next key of `end`.
+    #[inline]
+    pub(crate) fn key(&mut self, end: End) -> Option<Result<Bytes>> {
+        self.item(end, |key, _| key)
     }
 
     /// Ends the iteration and lets go of the blocks that the cursors hold.
-    fn finish(&mut self) {
-        self.done = true;
-        self.ends = [None, None];
+    fn finish(&mut self, state: State) {
+        self.state = state;
+        (self.front, self.back) = (Side::new(), Side::new());
     }
 }
 
@@ -130,15 +278,13 @@ impl<S: CursorSource> Iterator for Range<S> {
     type Item = Result<(Bytes, Bytes)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let key = self.advance(End::Front)?;
-        Some(key.map(|key| (key, self.value(End::Front))))
+        self.entry(End::Front)
     }
 }
 
 impl<S: CursorSource> DoubleEndedIterator for Range<S> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let key = self.advance(End::Back)?;
-        Some(key.map(|key| (key, self.value(End::Back))))
+        self.entry(End::Back)
     }
 }
 
@@ -146,36 +292,15 @@ impl<S: CursorSource> FusedIterator for Range<S> {}
 
 impl<S: CursorSource> fmt::Debug for Range<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sequence, bounds, done, .. } = self;
+        let Self { sequence, bounds, state, .. } = self;
         let mut range = f.debug_struct("Range");
-        range.field("sequence", sequence).field("bounds", bounds).field("done", done);
+        range.field("sequence", sequence).field("bounds", bounds).field("state", state);
         range.finish_non_exhaustive()
     }
 }
 
-/// The keys of a [`Range`].
-#[derive(Debug)]
-pub(crate) struct Keys<S: CursorSource> {
-    range: Range<S>,
-}
-
-impl<S: CursorSource> Iterator for Keys<S> {
-    type Item = Result<Bytes>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.range.advance(End::Front)
-    }
-}
-
-impl<S: CursorSource> DoubleEndedIterator for Keys<S> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.range.advance(End::Back)
-    }
-}
-
-impl<S: CursorSource> FusedIterator for Keys<S> {}
-
 /// Copies `key` into memory that several keys share.
+#[inline]
 fn share(key: &[u8], buffer: &mut BytesMut) -> Bytes {
     if buffer.capacity() < key.len() {
         buffer.reserve(key.len().max(KEY_BUFFER_BYTES));

@@ -142,20 +142,72 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
         self.search_down(self.window.start..behind, |cursor| cursor.seek_before(target))
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
-        self.search_up(self.current().0, R::Cursor::next)
+        let (index, cursor) = self.open.as_mut().expect("only a positioned cursor is stepped");
+        match cursor.next() {
+            Ok(()) if cursor.is_positioned() => Ok(()),
+            Ok(()) => {
+                let index = *index;
+                self.search_up(index + 1, R::Cursor::seek_to_first)
+            }
+            Err(error) => {
+                self.open = None;
+                Err(error)
+            }
+        }
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
-        self.search_down(self.window.start..self.current().0 + 1, R::Cursor::prev)
+        let (index, cursor) = self.open.as_mut().expect("only a positioned cursor is stepped");
+        match cursor.prev() {
+            Ok(()) if cursor.is_positioned() => Ok(()),
+            Ok(()) => {
+                let index = *index;
+                self.search_down(self.window.start..index, R::Cursor::seek_to_last)
+            }
+            Err(error) => {
+                self.open = None;
+                Err(error)
+            }
+        }
     }
 
+    #[inline]
     fn key(&self) -> Option<InternalKey<'_>> {
         self.open.as_ref()?.1.key()
     }
 
+    #[inline]
+    fn is_positioned(&self) -> bool {
+        self.open.as_ref().is_some_and(|(_, cursor)| cursor.is_positioned())
+    }
+
+    /// No two tables have a user key in common.
+    #[inline]
+    fn repeats(&self) -> bool {
+        self.current().1.repeats()
+    }
+
+    #[inline]
+    fn follows_other_key(&mut self) -> bool {
+        self.open.as_mut().is_some_and(|(_, cursor)| cursor.follows_other_key())
+    }
+
+    #[inline]
+    fn value_ref(&self) -> &[u8] {
+        self.current().1.value_ref()
+    }
+
     fn value(&self) -> Bytes {
         self.current().1.value()
+    }
+
+    fn note_tombstone(&mut self) {
+        if let Some((_, cursor)) = &mut self.open {
+            cursor.note_tombstone();
+        }
     }
 
     fn path(&self) -> PathBuf {

@@ -28,6 +28,12 @@ impl RangeTombstoneSources {
         Self(sources.into_iter().filter(|source| !source.is_empty()).collect())
     }
 
+    /// Whether there are none.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a range tombstone that a reader at `at` sees is newer than the version of `user_key`
     /// written at `sequence`.
     fn cover(&self, user_key: &[u8], sequence: SequenceNumber, at: SequenceNumber) -> bool {
@@ -40,7 +46,7 @@ impl RangeTombstoneSources {
 ///
 /// Of the versions of a key the newest at or below that number counts; the key is skipped if there is
 /// none, if that one is a tombstone, or if a range tombstone covers it. Every search and step takes
-/// the bound where it ends, so that it does not read on over keys that are hidden or out of range.
+/// a limit where it ends, so that it does not read on over keys that are hidden or out of range.
 ///
 /// Like a [`Cursor`] it is unpositioned at first, behind either end and after an error.
 #[derive(Debug)]
@@ -50,9 +56,9 @@ pub(crate) struct VisibleCursor<C> {
     sequence: SequenceNumber,
     range_tombstones: RangeTombstoneSources,
     state: State,
-    /// The key whose versions were looked at last. In state `Backward` the current key.
+    /// In state `Passed` the current key; else what a search needs.
     user_key: Vec<u8>,
-    /// In state `Backward` the current value.
+    /// In state `Passed` the current value.
     value: Bytes,
 }
 
@@ -61,14 +67,16 @@ pub(crate) struct VisibleCursor<C> {
 enum State {
     /// Nowhere.
     Unpositioned,
-    /// Under `cursor`.
+    /// Under `cursor`, which came up to it.
     Forward,
-    /// In `user_key` and `value`. Versions of a key are met oldest first on the way back, so
-    /// `cursor` has to pass the current one to know that it is the newest.
+    /// Under `cursor`, which came down to it. The entry before is known to be of another key.
     Backward,
+    /// In `user_key` and `value`. Versions of a key are met oldest first on the way back: unless the
+    /// source knows better, `cursor` has to pass one to know that it is the newest.
+    Passed,
 }
 
-/// How much is known of the versions of the key looked at last.
+/// How much is known of the versions of the key that the cursor left last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Looked {
     /// There is no such key.
@@ -117,45 +125,54 @@ impl<C: Cursor> VisibleCursor<C> {
             Bound::Excluded(key) => self.cursor.seek_before(newest(key))?,
             Bound::Unbounded => self.cursor.seek_to_last()?,
         }
-        self.find_down(Looked::Nowhere, start)
+        self.find_down(start)
     }
 
     /// Moves to the next entry, if it is before `end`. Only when positioned.
+    #[inline]
     pub(crate) fn next(&mut self, end: Bound<&[u8]>) -> Result<()> {
-        let state = self.leave();
-        if end == Bound::Included(self.user_key.as_slice()) {
+        if self.is_last(end) {
+            self.state = State::Unpositioned;
             return Ok(());
         }
-        match state {
-            State::Unpositioned => unreachable!("only a positioned cursor is stepped"),
-            State::Forward => self.cursor.next()?,
-            State::Backward => {
-                self.cursor.seek(InternalKey::new(&self.user_key, Trailer::OLDEST))?;
+        match mem::replace(&mut self.state, State::Unpositioned) {
+            State::Forward => {
+                self.cursor.next()?;
+                self.find_up(Looked::Decided, end)
             }
+            state => self.turn_up(state, end),
         }
-        self.find_up(Looked::Decided, end)
     }
 
     /// Moves to the previous entry, if it is behind `start`. Only when positioned.
+    #[inline]
     pub(crate) fn prev(&mut self, start: Bound<&[u8]>) -> Result<()> {
-        let state = self.leave();
-        if start == Bound::Included(self.user_key.as_slice()) {
+        if self.is_last(start) {
+            self.state = State::Unpositioned;
             return Ok(());
         }
-        match state {
-            State::Unpositioned => unreachable!("only a positioned cursor is stepped"),
-            State::Forward => self.cursor.seek_before(newest(&self.user_key))?,
-            State::Backward => {}
+        match mem::replace(&mut self.state, State::Unpositioned) {
+            State::Backward => {
+                self.cursor.prev()?;
+                self.find_down(start)
+            }
+            state => self.turn_down(state, start),
         }
-        self.find_down(Looked::Decided, start)
+    }
+
+    /// Whether there is a current entry.
+    #[inline]
+    pub(crate) fn is_positioned(&self) -> bool {
+        self.state != State::Unpositioned
     }
 
     /// The current user key; `None` when unpositioned.
+    #[inline]
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match self.state {
             State::Unpositioned => None,
-            State::Forward => self.cursor.key().map(|key| key.user_key),
-            State::Backward => Some(&self.user_key),
+            State::Forward | State::Backward => self.cursor.key().map(|key| key.user_key),
+            State::Passed => Some(&self.user_key),
         }
     }
 
@@ -163,33 +180,91 @@ impl<C: Cursor> VisibleCursor<C> {
     pub(crate) fn value(&self) -> Bytes {
         match self.state {
             State::Unpositioned => unreachable!("only a positioned cursor is read"),
-            State::Forward => self.cursor.value(),
-            State::Backward => self.value.clone(),
+            State::Forward | State::Backward => self.cursor.value(),
+            State::Passed => self.value.clone(),
         }
     }
 
-    /// Makes the current key the one looked at last, and the cursor unpositioned. Returns where the
-    /// current entry was.
-    fn leave(&mut self) -> State {
-        let state = mem::replace(&mut self.state, State::Unpositioned);
-        if state == State::Forward {
-            let key = self.cursor.key().expect("the current entry is under the cursor");
-            copy(key.user_key, &mut self.user_key);
+    /// The current value where it lies. Only when positioned.
+    #[inline]
+    pub(crate) fn value_ref(&self) -> &[u8] {
+        match self.state {
+            State::Unpositioned => unreachable!("only a positioned cursor is read"),
+            State::Forward | State::Backward => self.cursor.value_ref(),
+            State::Passed => &self.value,
         }
-        state
+    }
+
+    /// Whether the current entry is at the very limit: nothing has to be read to know that it is the last.
+    #[inline]
+    fn is_last(&self, limit: Bound<&[u8]>) -> bool {
+        matches!(limit, Bound::Included(last) if self.key() == Some(last))
+    }
+
+    /// Moves to the next entry from one that was found on the way down.
+    fn turn_up(&mut self, state: State, end: Bound<&[u8]>) -> Result<()> {
+        if state == State::Backward {
+            self.copy_key();
+        }
+        // What was passed may lie in a source that ended there.
+        if !self.cursor.is_positioned() {
+            self.cursor.seek(InternalKey::new(&self.user_key, Trailer::OLDEST))?;
+            return self.find_up(Looked::Nowhere, end);
+        }
+        let mut steps = 0;
+        while let Some(key) = self.cursor.key()
+            && key.user_key <= &*self.user_key
+        {
+            steps += 1;
+            if steps == STEPS_MAX {
+                self.cursor.seek(InternalKey::new(&self.user_key, Trailer::OLDEST))?;
+                break;
+            }
+            self.cursor.next()?;
+        }
+        self.find_up(Looked::Nowhere, end)
+    }
+
+    /// Moves to the previous entry from one that was found on the way up, or passed.
+    fn turn_down(&mut self, state: State, start: Bound<&[u8]>) -> Result<()> {
+        match state {
+            State::Forward => {
+                self.copy_key();
+                self.cursor.prev()?;
+            }
+            State::Passed => {}
+            _ => unreachable!("only a positioned cursor is stepped"),
+        }
+        self.pass_too_new()?;
+        self.find_down(start)
+    }
+
+    /// Goes down over the versions of `user_key`, which are too new for the reader: what it could see was
+    /// met before.
+    fn pass_too_new(&mut self) -> Result<()> {
+        let mut steps = 0;
+        while let Some(key) = self.cursor.key() {
+            match key.user_key.cmp(&self.user_key) {
+                Ordering::Less => break,
+                Ordering::Equal => {}
+                Ordering::Greater => return Err(out_of_order(&self.cursor)),
+            }
+            steps += 1;
+            if steps == STEPS_MAX {
+                return self.cursor.seek_before(newest(&self.user_key));
+            }
+            self.cursor.prev()?;
+        }
+        Ok(())
     }
 
     /// Goes up from the entry under `cursor`, it included, to the next visible one before `end`.
-    /// `looked` tells about `user_key`.
+    /// `looked` tells about the key that a step has just left.
+    #[inline]
     fn find_up(&mut self, mut looked: Looked, end: Bound<&[u8]>) -> Result<()> {
         let mut steps = 0;
         while let Some(key) = self.cursor.key() {
-            let repeated = looked != Looked::Nowhere
-                && match key.user_key.cmp(&self.user_key) {
-                    Ordering::Less => return Err(out_of_order(&self.cursor)),
-                    Ordering::Equal => true,
-                    Ordering::Greater => false,
-                };
+            let repeated = looked != Looked::Nowhere && self.cursor.repeats();
             if !repeated && !is_below(key.user_key, end) {
                 break;
             }
@@ -200,60 +275,74 @@ impl<C: Cursor> VisibleCursor<C> {
                     self.cursor.next()?;
                 } else {
                     steps = 0;
-                    self.cursor.seek(match looked {
-                        Looked::Decided => InternalKey::new(&self.user_key, Trailer::OLDEST),
-                        _ => InternalKey::seek(&self.user_key, self.sequence),
-                    })?;
+                    self.pass_versions(looked)?;
+                    looked = Looked::Nowhere;
                 }
                 continue;
             }
             steps = 0;
-            if !too_new
-                && let Some(sequence) = self.put_sequence(key)?
-                && !self.is_covered(key.user_key, sequence)
-            {
-                self.state = State::Forward;
-                break;
+            if !too_new {
+                match self.put_sequence(key.trailer)? {
+                    Some(sequence) if !self.is_current_covered(sequence) => {
+                        self.state = State::Forward;
+                        break;
+                    }
+                    Some(_) => {}
+                    None => self.cursor.note_tombstone(),
+                }
             }
             looked = if too_new { Looked::TooNew } else { Looked::Decided };
-            copy(key.user_key, &mut self.user_key);
             self.cursor.next()?;
         }
         Ok(())
     }
 
+    /// Searches, from one version of a key, the one that the reader sees or, if its fate is known, the
+    /// next key.
+    #[cold]
+    fn pass_versions(&mut self, looked: Looked) -> Result<()> {
+        self.copy_key();
+        let is_decided = looked == Looked::Decided;
+        self.cursor.seek(match is_decided {
+            true => InternalKey::new(&self.user_key, Trailer::OLDEST),
+            false => InternalKey::seek(&self.user_key, self.sequence),
+        })?;
+        // In a table that is out of order, the search might lead back for ever.
+        let found = self.cursor.key().map(|key| key.user_key.cmp(&self.user_key));
+        match found {
+            Some(Ordering::Less) => Err(out_of_order(&self.cursor)),
+            Some(Ordering::Equal) if is_decided => Err(out_of_order(&self.cursor)),
+            _ => Ok(()),
+        }
+    }
+
     /// Goes down from the entry under `cursor`, it included, to the next visible one behind `start`.
-    /// `looked` tells about `user_key`.
-    fn find_down(&mut self, mut looked: Looked, start: Bound<&[u8]>) -> Result<()> {
-        let mut steps = 0;
+    /// The entry is the first that is met of its key.
+    #[inline]
+    fn find_down(&mut self, start: Bound<&[u8]>) -> Result<()> {
         while let Some(key) = self.cursor.key() {
-            if looked == Looked::Decided {
-                match key.user_key.cmp(&self.user_key) {
-                    Ordering::Less => {}
-                    Ordering::Equal => {
-                        // Too new: what the reader could see was met before.
-                        steps += 1;
-                        if steps < STEPS_MAX {
-                            self.cursor.prev()?;
-                        } else {
-                            steps = 0;
-                            self.cursor.seek_before(newest(&self.user_key))?;
-                        }
-                        continue;
-                    }
-                    Ordering::Greater => return Err(out_of_order(&self.cursor)),
-                }
-            }
-            steps = 0;
             if !is_above(key.user_key, start) {
                 break;
             }
-            copy(key.user_key, &mut self.user_key);
-            looked = Looked::Decided;
-            if self.take_newest()? {
-                self.state = State::Backward;
-                break;
+            let trailer = key.trailer;
+            if trailer.sequence() > self.sequence || !self.cursor.follows_other_key() {
+                self.copy_key();
+                if self.take_newest()? {
+                    self.state = State::Passed;
+                    break;
+                }
+                self.pass_too_new()?;
+                continue;
             }
+            match self.put_sequence(trailer)? {
+                Some(sequence) if !self.is_current_covered(sequence) => {
+                    self.state = State::Backward;
+                    break;
+                }
+                Some(_) => {}
+                None => self.cursor.note_tombstone(),
+            }
+            self.cursor.prev()?;
         }
         Ok(())
     }
@@ -268,8 +357,12 @@ impl<C: Cursor> VisibleCursor<C> {
             && key.trailer.sequence() <= self.sequence
         {
             // A kind that cannot be applied does no harm below a newer version, so its error waits.
-            newest = self.put_sequence(key);
-            self.value = self.cursor.value();
+            newest = self.put_sequence(key.trailer);
+            match newest {
+                Ok(Some(_)) => self.value = self.cursor.value(),
+                Ok(None) => self.cursor.note_tombstone(),
+                Err(_) => {}
+            }
             steps += 1;
             if steps == STEPS_MAX {
                 self.cursor.seek(InternalKey::seek(&self.user_key, self.sequence))?;
@@ -280,10 +373,25 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(newest?.is_some_and(|sequence| !self.is_covered(&self.user_key, sequence)))
     }
 
-    /// The sequence number of the version at `key`, under `cursor`, if it gives its key a value.
-    fn put_sequence(&self, key: InternalKey<'_>) -> Result<Option<SequenceNumber>> {
-        let put = has_value(key.trailer.kind(), || self.cursor.path())?;
-        Ok(put.then_some(key.trailer.sequence()))
+    /// Copies the key under the cursor into `user_key`.
+    fn copy_key(&mut self) {
+        let key = self.cursor.key().expect("the current entry is under the cursor");
+        self.user_key.clear();
+        self.user_key.extend_from_slice(key.user_key);
+    }
+
+    /// The sequence number of the version under `cursor`, with this trailer, if it gives its key a value.
+    #[inline]
+    fn put_sequence(&self, trailer: Trailer) -> Result<Option<SequenceNumber>> {
+        let put = has_value(trailer.kind(), || self.cursor.path())?;
+        Ok(put.then_some(trailer.sequence()))
+    }
+
+    /// Whether a range tombstone takes away the version under the cursor, written at `sequence`.
+    #[inline]
+    fn is_current_covered(&self, sequence: SequenceNumber) -> bool {
+        !self.range_tombstones.is_empty()
+            && self.cursor.key().is_some_and(|key| self.is_covered(key.user_key, sequence))
     }
 
     /// Whether a range tombstone takes away the version of `user_key` written at `sequence`.
@@ -295,10 +403,4 @@ impl<C: Cursor> VisibleCursor<C> {
 /// Before every version of `user_key`.
 fn newest(user_key: &[u8]) -> InternalKey<'_> {
     InternalKey::seek(user_key, SEQUENCE_MAX)
-}
-
-/// Overwrites `copy` with `key`, in the memory it has.
-fn copy(key: &[u8], copy: &mut Vec<u8>) {
-    copy.clear();
-    copy.extend_from_slice(key);
 }

@@ -12,6 +12,8 @@
 //! | [`key_order`]     | the keys of a chunk in order                                     |
 //! | [`answer`]        | what a lookup returns of the value: all, or that there is one    |
 //! | [`source`]        | memtables and tables as the cursors that a merge takes           |
+//! | [`memtable_source`] | one memtable as such a cursor                                  |
+//! | [`skipped`]       | who is told of the tombstones that scans step over               |
 //! | [`snapshot_list`] | at which sequence numbers snapshots read                         |
 
 pub(crate) mod answer;
@@ -21,7 +23,9 @@ mod key_order;
 pub(crate) mod lookup;
 pub(crate) mod many;
 mod many_lookup;
+mod memtable_source;
 pub(crate) mod scan_question;
+pub(crate) mod skipped;
 pub(crate) mod snapshot_list;
 pub(crate) mod source;
 pub(crate) mod tree;

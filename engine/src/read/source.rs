@@ -7,17 +7,18 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_format::InternalKey;
-use sievedb_memtable::MemtableCursor;
-use sievedb_sstable::{CacheUse, ReadError, Table, TableCursor};
+use sievedb_sstable::{CursorOptions, ReadError, Table, TableCursor};
 
 use crate::{
     Result,
     iter::{
-        bounds::KeyBounds,
+        bounds::{KeyBounds, is_above, is_below},
         cursor::Cursor,
         run::{RunCursor, SortedRun, tables_within},
     },
+    read::memtable_source::MemtableSource,
     read::scan_question::ScanQuestion,
+    read::skipped::SkippedTombstones,
     read::view::PlacedMemtable,
     stats::ThreadCounters,
     table::LiveTable,
@@ -26,47 +27,69 @@ use crate::{
 
 /// A source of sorted entries: a memtable or a sorted run.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "sources are few and do not move; a box would cost each step a load"
+)]
 pub(crate) enum Source {
-    Memtable(MemtableCursor, Arc<Path>),
+    Memtable(MemtableSource),
     Run(RunCursor<TableRun>),
 }
 
+/// How a scan reads tables.
+#[derive(Debug, Clone)]
+pub(crate) struct ScanOptions {
+    /// Cache and read-ahead; the bounds are those of `bounds` where a table crosses them.
+    pub(crate) cursor: CursorOptions,
+    pub(crate) bounds: Arc<KeyBounds>,
+    /// Told of the tombstones that the scan steps over.
+    pub(crate) skipped: Option<Arc<dyn SkippedTombstones>>,
+}
+
+impl ScanOptions {
+    /// For whoever reads all entries once: a flush or a compaction.
+    pub(crate) fn once() -> Self {
+        let (cursor, bounds) = (CursorOptions::whole_table(), Arc::new(KeyBounds::ALL));
+        Self { cursor, bounds, skipped: None }
+    }
+}
+
 impl Source {
-    /// The entries of a memtable of the store in `folder`.
-    pub(crate) fn memtable(placed: &PlacedMemtable, folder: &Arc<Path>) -> Self {
-        Self::Memtable(Arc::clone(&placed.memtable).cursor(), Arc::clone(folder))
+    /// The entries of a memtable of the store in `folder`, within the bounds of the scan.
+    pub(crate) fn memtable(
+        placed: &Arc<PlacedMemtable>,
+        folder: &Arc<Path>,
+        scan: &ScanOptions,
+    ) -> Self {
+        Self::Memtable(MemtableSource::new(placed, folder, scan))
     }
 
-    /// The entries of a sorted run, from the tables that may have keys within `bounds`. `None` if there
-    /// are no such tables, as far as bounds and filters tell.
+    /// The entries of a sorted run within the bounds of the scan. `None` if there are no tables with any,
+    /// as far as bounds and filters tell.
     pub(crate) fn run(
         run: &Run,
-        bounds: &KeyBounds,
+        scan: &ScanOptions,
         question: ScanQuestion<'_>,
-        cache_use: CacheUse,
         counters: &ThreadCounters,
     ) -> Option<Self> {
-        let tables = TableRun { tables: Arc::clone(run.tables()), cache_use };
-        let window = question.narrow(run, tables_within(&tables, bounds), counters);
+        let tables = TableRun { tables: Arc::clone(run.tables()), scan: scan.clone() };
+        let window = question.narrow(run, tables_within(&tables, &scan.bounds), counters);
         (!window.is_empty()).then(|| Self::Run(RunCursor::over(tables, window)))
     }
 
     /// The entries of tables in key order, which are read once: they do not displace what lookups
     /// keep in the cache.
     pub(crate) fn tables_once(tables: Vec<Arc<LiveTable>>) -> Self {
-        let run = TableRun { tables: tables.into(), cache_use: CacheUse::Bypass };
+        let run = TableRun { tables: tables.into(), scan: ScanOptions::once() };
         Self::Run(RunCursor::new(run, &KeyBounds::ALL))
     }
 }
 
-/// Forwards to the memtable's cursor, which cannot fail, or to the run's.
+/// Forwards to the cursor of a memtable or of a run.
 macro_rules! forward {
     ($self:ident, $method:ident($($argument:ident),*)) => {
         match $self {
-            Self::Memtable(cursor, _) => {
-                cursor.$method($($argument),*);
-                Ok(())
-            }
+            Self::Memtable(cursor) => cursor.$method($($argument),*),
             Self::Run(cursor) => cursor.$method($($argument),*),
         }
     };
@@ -89,33 +112,51 @@ impl Cursor for Source {
         forward!(self, seek_before(target))
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         forward!(self, next())
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         forward!(self, prev())
     }
 
+    #[inline]
     fn key(&self) -> Option<InternalKey<'_>> {
-        match self {
-            Self::Memtable(cursor, _) => cursor.key(),
-            Self::Run(cursor) => cursor.key(),
-        }
+        forward!(self, key())
+    }
+
+    #[inline]
+    fn is_positioned(&self) -> bool {
+        forward!(self, is_positioned())
+    }
+
+    #[inline]
+    fn repeats(&self) -> bool {
+        forward!(self, repeats())
+    }
+
+    #[inline]
+    fn follows_other_key(&mut self) -> bool {
+        forward!(self, follows_other_key())
+    }
+
+    #[inline]
+    fn value_ref(&self) -> &[u8] {
+        forward!(self, value_ref())
     }
 
     fn value(&self) -> Bytes {
-        match self {
-            Self::Memtable(cursor, _) => cursor.value(),
-            Self::Run(cursor) => cursor.value(),
-        }
+        forward!(self, value())
+    }
+
+    fn note_tombstone(&mut self) {
+        forward!(self, note_tombstone());
     }
 
     fn path(&self) -> PathBuf {
-        match self {
-            Self::Memtable(_, folder) => folder.to_path_buf(),
-            Self::Run(cursor) => cursor.path(),
-        }
+        forward!(self, path())
     }
 }
 
@@ -123,7 +164,7 @@ impl Cursor for Source {
 #[derive(Debug)]
 pub(crate) struct TableRun {
     tables: Arc<[Arc<LiveTable>]>,
-    cache_use: CacheUse,
+    scan: ScanOptions,
 }
 
 impl SortedRun for TableRun {
@@ -143,8 +184,18 @@ impl SortedRun for TableRun {
 
     fn cursor(&self, index: usize) -> Result<LiveTableCursor> {
         let live = Arc::clone(&self.tables[index]);
-        let cursor = Table::cursor(Arc::clone(&live.table), self.cache_use);
-        Ok(LiveTableCursor { live, cursor })
+        let mut options = self.scan.cursor.clone();
+        // Most tables of a long scan lie within the bounds, and compare no key with them.
+        let (start, end) = self.scan.bounds.as_slices();
+        if !is_above(&live.meta.smallest, start) {
+            options.start = self.scan.bounds.start.clone();
+        }
+        if !is_below(&live.meta.largest, end) {
+            options.end = self.scan.bounds.end.clone();
+        }
+        let cursor = Table::cursor(Arc::clone(&live.table), options);
+        let skipped = self.scan.skipped.clone();
+        Ok(LiveTableCursor { live, cursor, skipped, tombstones: 0 })
     }
 }
 
@@ -153,9 +204,13 @@ impl SortedRun for TableRun {
 pub(crate) struct LiveTableCursor {
     live: Arc<LiveTable>,
     cursor: TableCursor,
+    /// Told at the end of the tombstones that were stepped over.
+    skipped: Option<Arc<dyn SkippedTombstones>>,
+    tombstones: u64,
 }
 
 impl LiveTableCursor {
+    #[inline]
     fn moved(&self, result: Result<(), ReadError>) -> Result<()> {
         result.map_err(|error| self.live.error(error))
     }
@@ -182,25 +237,60 @@ impl Cursor for LiveTableCursor {
         self.moved(result)
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         let result = self.cursor.next();
         self.moved(result)
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<()> {
         let result = self.cursor.prev();
         self.moved(result)
     }
 
+    #[inline]
     fn key(&self) -> Option<InternalKey<'_>> {
         self.cursor.key()
+    }
+
+    #[inline]
+    fn is_positioned(&self) -> bool {
+        self.cursor.is_positioned()
+    }
+
+    #[inline]
+    fn repeats(&self) -> bool {
+        self.cursor.repeats()
+    }
+
+    #[inline]
+    fn follows_other_key(&mut self) -> bool {
+        self.cursor.follows_other_key()
+    }
+
+    #[inline]
+    fn value_ref(&self) -> &[u8] {
+        self.cursor.value_ref()
     }
 
     fn value(&self) -> Bytes {
         self.cursor.value()
     }
 
+    fn note_tombstone(&mut self) {
+        self.tombstones += 1;
+    }
+
     fn path(&self) -> PathBuf {
         self.live.path.clone()
+    }
+}
+
+impl Drop for LiveTableCursor {
+    fn drop(&mut self) {
+        if let Some(skipped) = self.skipped.as_ref().filter(|_| self.tombstones > 0) {
+            skipped.in_table(&self.live, self.tombstones);
+        }
     }
 }

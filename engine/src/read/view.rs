@@ -19,6 +19,8 @@ pub(crate) struct PlacedMemtable {
     first_sequence: AtomicU64,
     last_sequence: AtomicU64,
     last_inserted: AtomicU64,
+    /// Tombstones that scans stepped over.
+    skipped: AtomicU64,
     charge: Charge,
     batches: Charge,
 }
@@ -34,6 +36,7 @@ impl PlacedMemtable {
             first_sequence: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
             last_inserted: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
         }
     }
 
@@ -80,6 +83,16 @@ impl PlacedMemtable {
     /// behind it may still come back from the log.
     pub(crate) fn last_inserted(&self) -> SequenceNumber {
         self.last_inserted.load(Relaxed)
+    }
+
+    /// Tombstones that scans stepped over so far.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Relaxed)
+    }
+
+    /// Notes that a scan stepped over so many tombstones more. Returns how many it were before.
+    pub(crate) fn add_skipped(&self, tombstones: u64) -> u64 {
+        self.skipped.fetch_add(tombstones, Relaxed)
     }
 }
 
@@ -160,11 +173,19 @@ impl KeptView {
         &self,
         sequence: SequenceNumber,
     ) -> impl Iterator<Item = &Arc<Memtable>> {
+        self.placed_memtables_at(sequence).map(|placed| &placed.memtable)
+    }
+
+    /// The memtables in which a reader at `sequence` can find something, the newest first.
+    pub(crate) fn placed_memtables_at(
+        &self,
+        sequence: SequenceNumber,
+    ) -> impl Iterator<Item = &Arc<PlacedMemtable>> {
         // What is visible at `sequence` was placed before, and whoever knows the number sees that too.
         let is_seen = move |placed: &&Arc<PlacedMemtable>| {
             placed.first_sequence().is_some_and(|first| first <= sequence)
         };
-        self.placed_memtables().filter(is_seen).map(|placed| &placed.memtable)
+        self.placed_memtables().filter(is_seen)
     }
 
     /// Whether any memtable or table has range tombstones.

@@ -66,6 +66,7 @@ pub(crate) struct LevelCounters {
     pub(crate) range_probes: Counter,
     pub(crate) range_negatives: Counter,
     pub(crate) range_unusable: Counter,
+    pub(crate) tombstones_skipped: Counter,
     pub(crate) data_block_requests: Counter,
     pub(crate) index_block_requests: Counter,
     pub(crate) blocks_read: Counter,
@@ -117,6 +118,7 @@ impl LevelCounters {
         sum.range_probes += self.range_probes.get();
         sum.range_negatives += self.range_negatives.get();
         sum.range_unusable += self.range_unusable.get();
+        sum.tombstones_skipped += self.tombstones_skipped.get();
         sum.data_block_requests += self.data_block_requests.get();
         sum.index_block_requests += self.index_block_requests.get();
         sum.blocks_read += self.blocks_read.get();

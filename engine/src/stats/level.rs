@@ -64,6 +64,8 @@ pub struct LevelStats {
     pub range_negatives: u64,
     /// Tables that a scan could not ask because their range filter is damaged.
     pub range_unusable: u64,
+    /// Tombstones of the tables that scans stepped over. Where that is often, compactions remove them.
+    pub tombstones_skipped: u64,
     /// Data blocks that lookups asked the cache for.
     pub data_block_requests: u64,
     /// Index partitions that lookups asked the cache for.
@@ -154,6 +156,7 @@ impl LevelStats {
             ("range_probes", &mut self.range_probes),
             ("range_negatives", &mut self.range_negatives),
             ("range_unusable", &mut self.range_unusable),
+            ("tombstones_skipped", &mut self.tombstones_skipped),
             ("data_block_requests", &mut self.data_block_requests),
             ("index_block_requests", &mut self.index_block_requests),
             ("blocks_read", &mut self.blocks_read),

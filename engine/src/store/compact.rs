@@ -16,6 +16,7 @@ use crate::{
         levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::RetainStream,
+        skipped::Skipped,
     },
     iter::{bounds::KeyBounds, merge::MergeCursor},
     listener::Event,
@@ -67,7 +68,10 @@ impl Store {
         let options = LevelOptions::of(&tree.options);
         tree.set_compaction_debt(levels.debt(&options).bytes);
         let oldest_snapshot = self.snapshots.oldest();
-        let picker = Picker { levels: &levels, options: &options, oldest_snapshot };
+        let skipped: Skipped =
+            view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped())).collect();
+        let picker =
+            Picker { levels: &levels, options: &options, oldest_snapshot, skipped: &skipped };
         if whole.is_none() {
             return picker.pick().map_or(Chosen::Nothing, Chosen::Compaction);
         }
@@ -139,7 +143,7 @@ impl Store {
         let mut deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
-        let kept = RetainStream::new(MergeCursor::new(inputs), snapshots, is_bottom);
+        let kept = RetainStream::new(MergeCursor::new(inputs, 0), snapshots, is_bottom);
         let mut kept = kept.settling();
         let place = TablePlace { level: *output_level, run: DEEPER_RUN };
         let is_gone = |id| compaction.tables().any(|gone| gone == id);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sievedb_format::{Corruption, Kind};
-use sievedb_sstable::{CacheUse, FilterKeys, Table, TableOptions};
+use sievedb_sstable::{CursorOptions, FilterKeys, Table, TableOptions};
 
 use crate::{
     Error, Result,
@@ -34,7 +34,7 @@ impl Store {
         let _charge = self.charge_build(live.table.properties().user_keys)?;
         let identity = live.meta.identity(self.tables.store_id, self.hash_seed);
         let mut keys = FilterKeys::new(options, &identity);
-        let mut cursor = Table::cursor(Arc::clone(&live.table), CacheUse::Bypass);
+        let mut cursor = Table::cursor(Arc::clone(&live.table), CursorOptions::whole_table());
         let (mut last, mut entries) = (None::<Vec<u8>>, 0_u64);
         cursor.seek_to_first().map_err(|error| live.error(error))?;
         while let Some(key) = cursor.key() {

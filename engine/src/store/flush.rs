@@ -13,7 +13,7 @@ use crate::{
     listener::Event,
     manifest::{ManifestState, VersionEdit},
     planted::PlantedBug,
-    read::source::Source,
+    read::source::{ScanOptions, Source},
     read::tree::Tree,
     read::view::PlacedMemtable,
     store::Store,
@@ -41,9 +41,9 @@ pub(crate) fn write_memtables(
     snapshots: Vec<SequenceNumber>,
     is_bottom: impl FnMut(&[u8]) -> bool,
 ) -> Result<Vec<Arc<TableMeta>>> {
-    let folder = tables.folder.as_path().into();
-    let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder)).collect();
-    let mut kept = RetainStream::new(MergeCursor::new(cursors), snapshots, is_bottom);
+    let (folder, scan) = (tables.folder.as_path().into(), ScanOptions::once());
+    let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder, &scan)).collect();
+    let mut kept = RetainStream::new(MergeCursor::new(cursors, 0), snapshots, is_bottom);
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();

@@ -13,6 +13,7 @@
 //! | [`background`]   | who does flushes and compactions, and when                         |
 //! | [`flush`]        | memtables become tables                                            |
 //! | [`compact`]      | compactions are chosen and carried out                             |
+//! | [`skipped`]      | work that scans ask for, because they step over many tombstones    |
 //! | [`table_output`] | entries in order become tables                                     |
 //! | [`new_filter`]   | which filter new tables get                                        |
 //! | [`filter_need`]  | which tables should get another filter                             |
@@ -42,6 +43,7 @@ pub(crate) mod open_store;
 mod open_tables;
 mod recovery;
 pub(crate) mod residency;
+mod skipped;
 mod stats;
 mod stats_file;
 mod table_output;

@@ -177,6 +177,10 @@ impl TableSource for MappedTable {
         self.table.bytes
     }
 
+    fn is_mapped(&self) -> bool {
+        true
+    }
+
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
         let found = TableSource::read_at(&self.bytes, offset, bytes)?;
         count_read(&self.table.counters, bytes);

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct LiveTable {
     pub(crate) path: PathBuf,
     filters: ArcSwap<TableFilters>,
     scan_filters: ArcSwap<ScanFilters>,
+    /// Tombstones that scans stepped over.
+    skipped: AtomicU64,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
     _charge: Charge,
@@ -55,6 +57,7 @@ impl LiveTable {
             path,
             filters: ArcSwap::from_pointee(filters),
             scan_filters: ArcSwap::from_pointee(scan_filters),
+            skipped: AtomicU64::new(0),
             obsolete,
             obsolete_files,
             _charge: charge,
@@ -95,6 +98,16 @@ impl LiveTable {
     pub(crate) fn set_scan_filters(&self, filters: ScanFilters) {
         self.scan_filters.store(Arc::new(filters));
         self.keep_no_filters_if_obsolete();
+    }
+
+    /// Tombstones that scans stepped over since the table was opened.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a scan stepped over so many tombstones more. Returns how many it were before.
+    pub(crate) fn add_skipped(&self, tombstones: u64) -> u64 {
+        self.skipped.fetch_add(tombstones, Ordering::Relaxed)
     }
 
     /// The table is part of no version any more: an iterator that keeps it needs no filters.

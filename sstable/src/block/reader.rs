@@ -46,6 +46,17 @@ pub(crate) enum HeldBlock {
 }
 
 impl HeldBlock {
+    /// The block, to be kept.
+    pub(crate) fn into_block(self) -> Block {
+        match self {
+            Self::InSlot(found) => {
+                let block = Guard::into_inner(found);
+                Block(block.expect("only a slot with a block is held"))
+            }
+            Self::Own(block) => block,
+        }
+    }
+
     /// The block, to be shared.
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<BlockInner> {

@@ -1,12 +1,17 @@
 //! Random tables against a sorted list.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
 
+use bytes::Bytes;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use sievedb_filter::key_hash;
 use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 use sievedb_sstable::{
-    BlockCounts, CacheUse, Compression, FoundValue, Table, TableCursor, TableOptions,
+    BlockCounts, CacheUse, Compression, CursorOptions, FoundValue, Table, TableCursor, TableOptions,
 };
 
 use crate::support::{Built, Entry, IDENTITY, build, model_get, proptest_config};
@@ -100,11 +105,36 @@ fn check_get_many(table: &Table, entries: &[Entry], absent: &[(Vec<u8>, u64)], s
     assert!(counts.data_block_requests <= keys.len() as u64, "{counts:?}");
 }
 
-fn check_place(cursor: &TableCursor, want: Option<&Entry>) {
-    assert_eq!(cursor.key(), want.map(Entry::key));
-    if let Some(want) = want {
-        assert_eq!(cursor.value(), want.value);
+/// Compares the cursor with the entry at `place` of the list.
+fn check_place(cursor: &mut TableCursor, entries: &[Entry], place: Option<usize>) {
+    assert_eq!(cursor.key(), place.map(|at| entries[at].key()));
+    let Some(at) = place else { return };
+    assert_eq!(cursor.value(), entries[at].value);
+    assert_eq!(cursor.value_ref(), entries[at].value);
+    if cursor.follows_other_key() {
+        assert!(at == 0 || entries[at - 1].user_key != entries[at].user_key);
     }
+}
+
+fn slice(bound: &Bound<Bytes>) -> Bound<&[u8]> {
+    bound.as_ref().map(AsRef::as_ref)
+}
+
+/// The entry at `place`, unless it is beyond the bound on the way of the cursor.
+fn bounded(
+    entries: &[Entry],
+    place: Option<usize>,
+    up: bool,
+    options: &CursorOptions,
+) -> Option<usize> {
+    let any = Bound::Unbounded;
+    let bounds = match up {
+        true => (any, slice(&options.end)),
+        false => (slice(&options.start), any),
+    };
+    place.filter(|&at| {
+        at < entries.len() && RangeBounds::<[u8]>::contains(&bounds, &*entries[at].user_key)
+    })
 }
 
 /// A move of a cursor.
@@ -162,50 +192,71 @@ impl Target {
 }
 
 /// Makes the moves with the cursor and in the list, and compares after each step.
-fn check_moves(table: Arc<Table>, entries: &[Entry], moves: &[Move], cache_use: CacheUse) {
-    let mut cursor = table.cursor(cache_use);
+fn check_moves(table: Arc<Table>, entries: &[Entry], moves: &[Move], options: &CursorOptions) {
+    let mut cursor = table.cursor(options.clone());
     let mut place = None;
-    check_place(&cursor, None);
+    check_place(&mut cursor, entries, None);
     for one in moves {
-        match one {
-            Move::First => {
-                cursor.seek_to_first().unwrap();
-                place = (!entries.is_empty()).then_some(0);
-            }
-            Move::Last => {
-                cursor.seek_to_last().unwrap();
-                place = entries.len().checked_sub(1);
-            }
+        let (to, up) = match one {
+            Move::First => (Some(0), cursor.seek_to_first().map(|()| true)),
+            Move::Last => (entries.len().checked_sub(1), cursor.seek_to_last().map(|()| false)),
             Move::Next(steps) => {
                 for _ in 0..*steps {
                     let Some(at) = place else { break };
                     cursor.next().unwrap();
-                    place = Some(at + 1).filter(|at| *at < entries.len());
-                    check_place(&cursor, place.map(|at| &entries[at]));
+                    place = bounded(entries, Some(at + 1), true, options);
+                    check_place(&mut cursor, entries, place);
+                    if let Some(at) = place {
+                        let repeats = entries[at - 1].user_key == entries[at].user_key;
+                        assert_eq!(cursor.repeats(), repeats);
+                    }
                 }
+                continue;
             }
             Move::Prev(steps) => {
                 for _ in 0..*steps {
                     let Some(at) = place else { break };
                     cursor.prev().unwrap();
-                    place = at.checked_sub(1);
-                    check_place(&cursor, place.map(|at| &entries[at]));
+                    place = bounded(entries, at.checked_sub(1), false, options);
+                    check_place(&mut cursor, entries, place);
                 }
+                continue;
             }
             Move::Seek(target) => {
                 let target = target.key(entries);
-                cursor.seek(target).unwrap();
                 let at = entries.partition_point(|entry| entry.key() < target);
-                place = Some(at).filter(|at| *at < entries.len());
+                (Some(at), cursor.seek(target).map(|()| true))
             }
             Move::SeekBefore(target) => {
                 let target = target.key(entries);
-                cursor.seek_before(target).unwrap();
-                place = entries.partition_point(|entry| entry.key() < target).checked_sub(1);
+                let at = entries.partition_point(|entry| entry.key() < target);
+                (at.checked_sub(1), cursor.seek_before(target).map(|()| false))
             }
-        }
-        check_place(&cursor, place.map(|at| &entries[at]));
+        };
+        place = bounded(entries, to, up.unwrap(), options);
+        check_place(&mut cursor, entries, place);
     }
+}
+
+/// Scans from one bound to the other, both ways.
+fn check_bounded_scan(table: &Arc<Table>, entries: &[Entry], options: &CursorOptions) {
+    let bounds = (slice(&options.start), slice(&options.end));
+    let inside = |entry: &&Entry| RangeBounds::<[u8]>::contains(&bounds, &*entry.user_key);
+    let wanted: Vec<_> = entries.iter().filter(inside).map(Entry::key).collect();
+    let (Bound::Included(start), Bound::Included(end)) = bounds else { return };
+    let mut cursor = Arc::clone(table).cursor(options.clone());
+    cursor.seek(InternalKey::seek(start, SEQUENCE_MAX)).unwrap();
+    for key in &wanted {
+        assert_eq!(cursor.key(), Some(*key));
+        cursor.next().unwrap();
+    }
+    assert_eq!(cursor.key(), None);
+    cursor.seek_before(InternalKey::new(end, Trailer::OLDEST)).unwrap();
+    for key in wanted.iter().rev() {
+        assert_eq!(cursor.key(), Some(*key));
+        cursor.prev().unwrap();
+    }
+    assert_eq!(cursor.key(), None);
 }
 
 fn check_summary(built: &Built, table: &Table, entries: &[Entry]) {
@@ -244,6 +295,8 @@ proptest! {
         options in options(),
         absent in vec((user_key(), 0..2000_u64), 20),
         moves in moves(),
+        bounds in (user_key(), user_key()),
+        read_ahead_bytes_max in 0..10_000_usize,
     ) {
         let built = build(&entries, options);
         let table = built.open();
@@ -263,7 +316,17 @@ proptest! {
         for sequence in [SEQUENCE_MAX, 500, 20] {
             check_get_many(&table, &entries, &absent, sequence);
         }
-        check_moves(Arc::clone(&table), &entries, &moves, CacheUse::Fill);
-        check_moves(table, &entries, &moves, CacheUse::Bypass);
+        check_moves(Arc::clone(&table), &entries, &moves, &CacheUse::Fill.into());
+        let (start, end) = (bounds.0.as_slice().min(&bounds.1), bounds.0.as_slice().max(&bounds.1));
+        let bound = |key: &[u8]| Bound::Included(Bytes::copy_from_slice(key));
+        let options = CursorOptions {
+            cache_use: CacheUse::Bypass,
+            read_ahead_bytes_max,
+            reads_all: read_ahead_bytes_max % 2 == 0,
+            start: bound(start),
+            end: bound(end),
+        };
+        check_bounded_scan(&table, &entries, &options);
+        check_moves(table, &entries, &moves, &options);
     }
 }

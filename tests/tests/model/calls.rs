@@ -154,7 +154,7 @@ impl Story {
         unreachable!("the lot is below the sum")
     }
 
-    fn carry_out(&mut self, name: &str) {
+    pub(super) fn carry_out(&mut self, name: &str) {
         match name {
             "insert" => {
                 let change = self.put();

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use sievedb::{Keyspace, Range};
+use sievedb::{EntryRef, Keyspace, Range};
 use sievedb_tests::model::{Entries, shown};
 
 use super::calls::Story;
@@ -39,11 +39,11 @@ impl Story {
                 let maybe = keyspace.may_contain(&key);
                 assert!(maybe || !entries.contains_key(&key), "{name} {}", shown(&key));
             }
-            "iter" => self.compare(keyspace.iter(), entries.iter().map(own).collect()),
+            "iter" => self.compare(keyspace.iter(), &entries.iter().map(own).collect::<Vec<_>>()),
             "prefix" => {
                 let prefix = key.slice(..self.lots.below(key.len() + 1));
                 let wanted = entries.iter().filter(|(key, _)| key.starts_with(&prefix));
-                self.compare(keyspace.prefix(&prefix), wanted.map(own).collect());
+                self.compare(keyspace.prefix(&prefix), &wanted.map(own).collect::<Vec<_>>());
             }
             "range" => self.range(&keyspace, &entries, key, other),
             other => panic!("{other} is no call"),
@@ -78,14 +78,14 @@ impl Story {
             };
             above && below
         };
-        let wanted = entries.iter().filter(|(key, _)| inside(key)).map(own).collect();
+        let wanted: Vec<_> = entries.iter().filter(|(key, _)| inside(key)).map(own).collect();
         if self.lots.chance(1, 5) {
             let keys: Vec<_> = entries.keys().filter(|key| inside(key)).cloned().collect();
             let read = keyspace.range(bounds).keys().collect::<Result<Vec<_>, _>>();
             assert_eq!(read.expect("nothing fails"), keys, "keys alone");
             return;
         }
-        self.compare(keyspace.range(bounds), wanted);
+        self.compare(keyspace.range(bounds), &wanted);
     }
 
     fn bound(&mut self, key: Bytes) -> Bound<Bytes> {
@@ -96,19 +96,59 @@ impl Story {
         }
     }
 
-    /// Reads `range` forwards, backwards or from both ends in turn; sometimes only its beginning.
-    fn compare(&mut self, mut range: Range, wanted: Vec<(Bytes, Bytes)>) {
+    /// Reads `range` forwards, backwards or from both ends in turn; sometimes only its beginning. Seeks
+    /// in some, and changes the store meanwhile, which the range must not show.
+    fn compare(&mut self, mut range: Range, wanted: &[(Bytes, Bytes)]) {
         let from_back_in_8 = [0, 8, self.lots.below(9)][self.lots.below(3)];
         let steps = if self.lots.chance(1, 2) { self.lots.below(20) } else { wanted.len() + 2 };
-        let mut wanted = wanted.into_iter();
+        let (seeks, lends) = (self.lots.chance(1, 3), self.lots.chance(1, 2));
+        // What is left, and whether an end has found that there is nothing.
+        let (mut left, mut used_up) = (0..wanted.len(), false);
         for step in 0..steps {
             let from_back = self.lots.chance(from_back_in_8, 8);
-            let read = if from_back { range.next_back() } else { range.next() };
-            let want = if from_back { wanted.next_back() } else { wanted.next() };
-            let read = read.transpose().expect("nothing fails");
+            if seeks && self.lots.chance(1, 6) {
+                // As often as not a key that is there, so that cursors turn round.
+                let near = wanted.get(self.lots.below(wanted.len() + 1));
+                let key = near.map(|(key, _)| key.clone());
+                let key = key.filter(|_| step % 2 == 0).unwrap_or_else(|| self.key());
+                if from_back {
+                    range.seek_back(&key);
+                    left = 0..wanted.partition_point(|(other, _)| *other <= key);
+                } else {
+                    range.seek(&key);
+                    left = wanted.partition_point(|(other, _)| *other < key)..wanted.len();
+                }
+                used_up = false;
+            }
+            if seeks && self.lots.chance(1, 40) {
+                let change = *self.lots.pick(&["insert", "remove", "batch", "flush keyspace"]);
+                self.carry_out(change);
+            }
+            let place = match from_back {
+                _ if used_up => None,
+                false => left.next(),
+                true => left.next_back(),
+            };
+            used_up = place.is_none();
+            let want = place.map(|place| wanted[place].clone());
+            let read = match (lends, from_back) {
+                (true, false) => {
+                    range.next_ref().expect("nothing fails").map(|entry| own_ref(&entry))
+                }
+                (true, true) => {
+                    range.next_back_ref().expect("nothing fails").map(|entry| own_ref(&entry))
+                }
+                (false, false) => range.next().transpose().expect("nothing fails"),
+                (false, true) => range.next_back().transpose().expect("nothing fails"),
+            };
             assert_eq!(read, want, "step {step} of a range, from the back: {from_back}");
         }
     }
+}
+
+fn own_ref(entry: &EntryRef<'_>) -> (Bytes, Bytes) {
+    assert_eq!(entry.value(), entry.value_bytes());
+    (Bytes::copy_from_slice(entry.key()), entry.value_bytes())
 }
 
 fn own((key, value): (&Bytes, &Bytes)) -> (Bytes, Bytes) {

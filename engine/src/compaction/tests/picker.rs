@@ -7,6 +7,7 @@
 //! | `range from..to [start]`         |                            | the choice, `wait` or `done`   |
 //! | `flush table`                    |                            | as `levels`; a run is added    |
 //! | `finish n`                       |                            | the n-th running one is gone   |
+//! | `skipped id=n …`                 |                            | what scans stepped over        |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
 //! `levels` also takes `runs=`, `base=`, `fan-out=` and `snapshot=`; `start` leaves the choice running.
@@ -23,6 +24,7 @@ use crate::{
         choice::Compaction,
         levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
+        skipped::Skipped,
     },
     iter::bounds::KeyBounds,
     table::TableMeta,
@@ -97,6 +99,7 @@ struct Story {
     options: LevelOptions,
     oldest_snapshot: Option<SequenceNumber>,
     running: Vec<Compaction>,
+    skipped: Skipped,
 }
 
 impl Story {
@@ -144,6 +147,14 @@ impl Story {
                 self.tables.extend(words.map(|word| parse_table(word, 0, run)));
                 self.describe()
             }
+            Some("skipped") => {
+                let one = |word: &str| {
+                    let (id, skipped) = word.split_once('=').expect("id=n");
+                    (id.parse().expect("an id"), number(skipped))
+                };
+                self.skipped.extend(words.map(one));
+                format!("{:?}\n", self.skipped)
+            }
             Some("finish") => {
                 let index: usize = words.next().and_then(|n| n.parse().ok()).expect("a number");
                 self.running.remove(index);
@@ -165,8 +176,8 @@ impl Story {
     fn picker<T>(&self, ask: impl FnOnce(Picker<'_>) -> T) -> T {
         let levels = Levels::new(&self.tables, &self.running);
         levels.check_invariants();
-        let Self { options, oldest_snapshot, .. } = self;
-        ask(Picker { levels: &levels, options, oldest_snapshot: *oldest_snapshot })
+        let Self { options, oldest_snapshot, skipped, .. } = self;
+        ask(Picker { levels: &levels, options, oldest_snapshot: *oldest_snapshot, skipped })
     }
 
     fn answer(&mut self, choice: Option<Compaction>, start: bool, none: &str) -> String {

@@ -13,6 +13,7 @@ use crate::{
         choice::Compaction,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
+        skipped::Skipped,
     },
     iter::{bounds::KeyBounds, tests::model::check},
     table::TableMeta,
@@ -108,11 +109,22 @@ impl Store {
         self.add(0, run, right);
     }
 
+    /// As if scans had passed some tables again and again.
+    fn skipped(&self) -> Skipped {
+        self.tables.keys().filter(|id| *id % 3 == 0).map(|id| (*id, 100)).collect()
+    }
+
     /// Asks the picker and starts what it chooses. Returns whether it chose something.
     fn start(&mut self, ask: impl FnOnce(&Picker<'_>) -> Option<Compaction>) -> bool {
         let levels = Levels::new(self.tables.values().map(|(meta, _)| meta), &self.running);
         let Self { options, oldest_snapshot, .. } = &*self;
-        let picker = Picker { levels: &levels, options, oldest_snapshot: *oldest_snapshot };
+        let skipped = self.skipped();
+        let picker = Picker {
+            levels: &levels,
+            options,
+            oldest_snapshot: *oldest_snapshot,
+            skipped: &skipped,
+        };
         let Some(choice) = ask(&picker) else { return false };
         let Compaction { output_level, smallest, largest, .. } = &choice;
         let deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);

@@ -37,6 +37,8 @@ pub(crate) fn follow(
     moves: &[Move],
 ) -> Result<(), TestCaseError> {
     let mut at: Option<usize> = None;
+    // Whether the last move went up, and the one before, too.
+    let mut goes_up = [false; 2];
     let first_at = |target: InternalKey<'_>| sorted.partition_point(|e| e.key() < target);
     for step in moves {
         match step {
@@ -59,8 +61,18 @@ pub(crate) fn follow(
         at = at.filter(|&at| at < sorted.len());
         let want = at.map(|at| &sorted[at]);
         prop_assert_eq!(cursor.key(), want.map(Entry::key), "after {:?}", step);
-        if let Some(want) = want {
+        prop_assert_eq!(cursor.is_positioned(), want.is_some());
+        goes_up = [matches!(step, Move::First | Move::Seek(..) | Move::Next), goes_up[0]];
+        if let (Some(want), Some(at)) = (want, at) {
             prop_assert_eq!(cursor.value(), &want.value);
+            prop_assert_eq!(cursor.value_ref(), &want.value);
+            let before = at.checked_sub(1).map(|before| &sorted[before].user_key);
+            let repeats = before == Some(&want.user_key);
+            if matches!(step, Move::Next) && goes_up[1] {
+                prop_assert_eq!(cursor.repeats(), repeats, "after {:?}", step);
+            }
+            prop_assert!(!cursor.follows_other_key() || !repeats, "after {:?}", step);
+            prop_assert_eq!(cursor.key(), Some(want.key()), "a look moves nothing");
         }
     }
     Ok(())
@@ -79,7 +91,7 @@ fn no_sources_and_empty_sources_have_no_entry() {
     let moves = Rc::<Moves>::default();
     for sources in [0, 1, 3] {
         let cursors = (0..sources).map(|_| VecCursor::new(Vec::new(), &moves)).collect();
-        let mut merge = MergeCursor::new(cursors);
+        let mut merge = MergeCursor::new(cursors, 0);
         merge.seek_to_first().unwrap();
         assert_eq!(merge.key(), None);
         merge.seek_before(InternalKey::new(b"k", Trailer::OLDEST)).unwrap();
@@ -100,6 +112,27 @@ fn a_step_moves_one_source() {
     merge.next().unwrap();
     merge.next().unwrap();
     assert_eq!(moves.count.get(), count + 2);
+}
+
+#[test]
+fn a_change_of_direction_steps_each_source_once() {
+    let moves = Rc::<Moves>::default();
+    let history = History::new(
+        entries("a@1 b@2 c@3 d@4 e@5 f@6 g@7 h@8 i@9")
+            .into_iter()
+            .enumerate()
+            .map(|(n, e)| (n % 3, e))
+            .collect(),
+        Vec::new(),
+    );
+    let mut merge = history.merge(&moves);
+    merge.seek(InternalKey::seek(b"f", 9)).unwrap();
+    moves.searches.set(0);
+    merge.prev().unwrap();
+    assert_eq!(merge.key().map(|key| key.user_key), Some(&b"e"[..]));
+    merge.next().unwrap();
+    assert_eq!(merge.key().map(|key| key.user_key), Some(&b"f"[..]));
+    assert_eq!(moves.searches.get(), 0);
 }
 
 #[test]

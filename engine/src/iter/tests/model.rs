@@ -12,7 +12,11 @@ use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer}
 
 use crate::{
     Error, Result,
-    iter::{bounds::KeyBounds, cursor::Cursor, merge::MergeCursor},
+    iter::{
+        bounds::{KeyBounds, is_above, is_below},
+        cursor::Cursor,
+        merge::MergeCursor,
+    },
 };
 
 /// One version of a key.
@@ -70,6 +74,8 @@ pub(crate) fn text(entries: &[Entry]) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     pub(crate) count: Cell<usize>,
+    /// Those that were searches.
+    pub(crate) searches: Cell<usize>,
     pub(crate) fail_at: Cell<Option<usize>>,
 }
 
@@ -78,16 +84,32 @@ pub(crate) struct Moves {
 pub(crate) struct VecCursor {
     entries: Rc<Vec<Entry>>,
     at: Option<usize>,
+    repeats: bool,
+    /// Whether it tells what it knows of the entry before.
+    tells: bool,
     moves: Rc<Moves>,
 }
 
 impl VecCursor {
     pub(crate) fn new(entries: impl Into<Rc<Vec<Entry>>>, moves: &Rc<Moves>) -> Self {
-        Self { entries: entries.into(), at: None, moves: Rc::clone(moves) }
+        Self {
+            entries: entries.into(),
+            at: None,
+            repeats: false,
+            tells: false,
+            moves: Rc::clone(moves),
+        }
+    }
+
+    /// The same, but on some entries it knows that the one before has another key.
+    fn telling(mut self) -> Self {
+        self.tells = true;
+        self
     }
 
     fn go(&mut self, at: Option<usize>) -> Result<()> {
         self.at = None;
+        self.repeats = false;
         let count = self.moves.count.get();
         self.moves.count.set(count + 1);
         if self.moves.fail_at.get() == Some(count) {
@@ -121,15 +143,21 @@ impl Cursor for VecCursor {
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.moves.searches.update(|searches| searches + 1);
         self.go(Some(self.first_at(target)))
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
+        self.moves.searches.update(|searches| searches + 1);
         self.go(self.first_at(target).checked_sub(1))
     }
 
     fn next(&mut self) -> Result<()> {
-        self.go(Some(self.at.expect("positioned") + 1))
+        let left = self.at.expect("positioned");
+        self.go(Some(left + 1))?;
+        self.repeats =
+            self.at.is_some_and(|at| self.entries[at].user_key == self.entries[left].user_key);
+        Ok(())
     }
 
     fn prev(&mut self) -> Result<()> {
@@ -138,6 +166,20 @@ impl Cursor for VecCursor {
 
     fn key(&self) -> Option<InternalKey<'_>> {
         self.at.map(|at| self.entries[at].key())
+    }
+
+    fn repeats(&self) -> bool {
+        self.repeats
+    }
+
+    fn follows_other_key(&mut self) -> bool {
+        let at = self.at.expect("positioned");
+        let before = at.checked_sub(1).map(|before| &self.entries[before].user_key);
+        self.tells && !at.is_multiple_of(3) && before != Some(&self.entries[at].user_key)
+    }
+
+    fn value_ref(&self) -> &[u8] {
+        &self.entry().value
     }
 
     fn value(&self) -> Bytes {
@@ -179,8 +221,24 @@ impl History {
     }
 
     pub(crate) fn merge(&self, moves: &Rc<Moves>) -> MergeCursor<VecCursor> {
-        let cursor = |source: &Rc<Vec<Entry>>| VecCursor::new(Rc::clone(source), moves);
-        MergeCursor::new(self.sources.iter().map(cursor).collect())
+        let cursor = |source: &Rc<Vec<Entry>>| VecCursor::new(Rc::clone(source), moves).telling();
+        MergeCursor::new(self.sources.iter().map(cursor).collect(), 0)
+    }
+
+    /// A merge of the entries within `bounds`.
+    pub(crate) fn merge_within(
+        &self,
+        bounds: &KeyBounds,
+        moves: &Rc<Moves>,
+    ) -> MergeCursor<VecCursor> {
+        let (start, end) = bounds.as_slices();
+        let is_within = |e: &&Entry| is_above(&e.user_key, start) && is_below(&e.user_key, end);
+        let cursor = |source: &Rc<Vec<Entry>>| {
+            let entries: Vec<_> = source.iter().filter(is_within).cloned().collect();
+            VecCursor::new(entries, moves).telling()
+        };
+        let prefix_bytes = bounds.common_prefix().len();
+        MergeCursor::new(self.sources.iter().map(cursor).collect(), prefix_bytes)
     }
 
     /// What a reader at `sequence` sees.

@@ -87,6 +87,7 @@ fn any_moves_at_any_sequence_meet_what_the_history_left() {
             prop_assert_eq!(cursor.key(), at.as_deref(), "after {:?}", step);
             if let Some(at) = &at {
                 prop_assert_eq!(&cursor.value(), &state[at]);
+                prop_assert_eq!(cursor.value_ref(), &state[at]);
             }
         }
         Ok(())
@@ -232,21 +233,17 @@ fn a_source_out_of_order_ends_in_an_error() {
     let damaged = entries("a@1 c@2 b@3 d@4");
     let mut cursor =
         VisibleCursor::new(VecCursor::new(damaged, &moves), 9, RangeTombstoneSources::default());
-    let mut walk = |back: bool| -> Result<()> {
-        search(&mut cursor, back)?;
+    // On the way up keys are compared where blocks meet: within a block they are in order.
+    let mut walk = || -> Result<()> {
+        search(&mut cursor, true)?;
         while cursor.key().is_some() {
-            step(&mut cursor, back)?;
+            step(&mut cursor, true)?;
         }
         Ok(())
     };
-    for back in [false, true] {
-        let error = walk(back).unwrap_err();
-        let source = Corruption::Order { what: "an entry" };
-        assert!(
-            matches!(&error, Error::Corrupt { source: got, .. } if *got == source),
-            "{error:?}"
-        );
-    }
+    let error = walk().unwrap_err();
+    let source = Corruption::Order { what: "an entry" };
+    assert!(matches!(&error, Error::Corrupt { source: got, .. } if *got == source), "{error:?}");
 }
 
 #[test]

@@ -1,0 +1,63 @@
+//! Background work that scans ask for, because they step over many tombstones.
+
+use std::sync::Arc;
+
+use crate::{
+    compaction::skipped::{is_paid, rewrites_paid},
+    read::skipped::SkippedTombstones,
+    read::tree::Tree,
+    read::view::PlacedMemtable,
+    store::Store,
+    store::open_store::OpenStore,
+    table::LiveTable,
+};
+
+/// A memtable is not flushed for fewer tombstones, in however few entries.
+const MEMTABLE_SKIPPED_MIN: u64 = 1 << 14;
+
+impl SkippedTombstones for OpenStore {
+    fn in_table(&self, live: &LiveTable, tombstones: u64) {
+        let store = self.store();
+        let levels = &store.tables.counters.local().levels;
+        if let Some(level) = levels.get(usize::from(live.meta.level)) {
+            level.tombstones_skipped.add(tombstones);
+        }
+        let before = live.add_skipped(tombstones);
+        // Each time that scans have paid for this table alone once more, the picker looks.
+        let paid = |skipped: u64| rewrites_paid(skipped, live.meta.entries);
+        if paid(before) < paid(before.saturating_add(tombstones)) {
+            store.background.wake();
+        }
+    }
+
+    fn in_memtable(&self, placed: &PlacedMemtable, tombstones: u64) {
+        let before = placed.add_skipped(tombstones);
+        if !is_flush_due(placed, before) && is_flush_due(placed, before + tombstones) {
+            self.store().background.wake();
+        }
+    }
+}
+
+/// Whether a memtable should become a table because of so many tombstones that scans stepped over:
+/// there a compaction can remove them.
+fn is_flush_due(placed: &PlacedMemtable, skipped: u64) -> bool {
+    skipped >= MEMTABLE_SKIPPED_MIN && is_paid(skipped, placed.memtable.entries() as u64)
+}
+
+impl Store {
+    /// Freezes the memtables that are due because of what scans stepped over.
+    pub(crate) fn freeze_skipped(&self) {
+        let is_due = |tree: &&Arc<Tree>| {
+            let view = tree.view();
+            is_flush_due(&view.active, view.active.skipped())
+        };
+        let due: Vec<_> = self.trees.read().values().filter(is_due).cloned().collect();
+        if due.is_empty() || self.check_writable().is_err() {
+            return;
+        }
+        let _placement = self.placement.lock();
+        for tree in due {
+            tree.freeze();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What a cursor reads, and how.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::{cache::CacheUse, read_ahead::READ_AHEAD_BYTES_MAX};
+
+/// What a cursor reads, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CursorOptions {
+    /// What reading a block does to the cache. Default [`CacheUse::Fill`].
+    pub cache_use: CacheUse,
+    /// Most bytes that are read at once, in bytes, if that is more than a block. A scan reads two blocks
+    /// one by one, and twice as much with each read then. Default 0: always one block.
+    pub read_ahead_bytes_max: usize,
+    /// Whether the first read is as large already: for whoever reads a whole table. Default `false`.
+    pub reads_all: bool,
+    /// The first user key to be met. Default unbounded.
+    pub start: Bound<Bytes>,
+    /// The last user key to be met. Default unbounded.
+    pub end: Bound<Bytes>,
+}
+
+impl Default for CursorOptions {
+    fn default() -> Self {
+        Self {
+            cache_use: CacheUse::default(),
+            read_ahead_bytes_max: 0,
+            reads_all: false,
+            start: Bound::Unbounded,
+            end: Bound::Unbounded,
+        }
+    }
+}
+
+impl CursorOptions {
+    /// For whoever reads a whole table, once: nothing is kept in the cache, and much is read at once.
+    #[must_use]
+    pub fn whole_table() -> Self {
+        Self {
+            cache_use: CacheUse::Bypass,
+            read_ahead_bytes_max: READ_AHEAD_BYTES_MAX,
+            reads_all: true,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<CacheUse> for CursorOptions {
+    fn from(cache_use: CacheUse) -> Self {
+        Self { cache_use, ..Self::default() }
+    }
+}

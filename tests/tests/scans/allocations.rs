@@ -1,0 +1,50 @@
+//! A scan that lends its entries allocates for its blocks, and not for its steps.
+
+use std::sync::Arc;
+
+use sievedb::fs::{Fs, MemoryFs};
+use sievedb_tests::settings::FOLDER;
+
+use super::{key, options};
+use crate::corruption::allocation::{count_in, reset_largest};
+
+const KEYS: u64 = 4_000;
+
+#[test]
+fn lent_entries_of_cached_blocks_allocate_nothing() {
+    reset_largest();
+    let options = options(Arc::new(MemoryFs::new()) as Arc<dyn Fs>);
+    let db = options.block_cache_bytes(64 << 20).open(FOLDER).unwrap();
+    // Two runs, entry by entry in turn.
+    for run in 0..2 {
+        for number in (run..KEYS).step_by(2) {
+            db.insert(key(number), [7; 50]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    assert_eq!(db.stats().keyspaces[0].runs, 2);
+    assert_eq!(db.iter().count() as u64, KEYS);
+    for back in [false, true] {
+        let mut range = db.iter();
+        let mut step = || match back {
+            false => range.next_ref().unwrap().map(|entry| entry.value().len()),
+            true => range.next_back_ref().unwrap().map(|entry| entry.value().len()),
+        };
+        // The cursors are made, and their buffers have grown.
+        assert_eq!(step(), Some(50));
+        let (bytes, allocations) = count_in(|| (0..KEYS - 2).filter_map(|_| step()).sum::<usize>());
+        assert_eq!(bytes as u64, (KEYS - 2) * 50);
+        assert!(allocations <= 8, "{allocations} allocations, back: {back}");
+    }
+    let mut range = db.iter();
+    range.seek(key(0));
+    assert!(range.next_ref().unwrap().is_some());
+    let seeks = |range: &mut sievedb::Range| {
+        (0..KEYS).step_by(97).for_each(|number| {
+            range.seek(key(number));
+            assert_eq!(range.next_ref().unwrap().unwrap().key(), key(number));
+        });
+    };
+    let ((), allocations) = count_in(|| seeks(&mut range));
+    assert!(allocations <= 8, "{allocations} allocations");
+}
