@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sievedb::{Bytes, Db, Durability, Keyspace, KeyspaceOptions, Options};
+use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, Options, Range};
 
 use super::{Engine, Order, Reader, Tuning, copy_value, counted};
 use crate::{
@@ -21,7 +21,7 @@ pub(crate) struct SieveDb {
 }
 
 impl Engine for SieveDb {
-    type Reader<'a> = &'a Keyspace;
+    type Reader<'a> = SieveDbReader<'a>;
 
     fn open(path: &Path, _: Tuning, settings: &Settings) -> Result<Self> {
         let keyspace =
@@ -66,14 +66,19 @@ impl Engine for SieveDb {
         Ok(self.db.persist(Durability::Disk)?)
     }
 
-    fn reader(&self) -> Result<&Keyspace> {
-        Ok(&self.db)
+    fn reader(&self) -> Result<SieveDbReader<'_>> {
+        Ok(SieveDbReader { keyspace: &self.db, range: None })
     }
 
-    fn scan(&self, order: Order, visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        match order {
-            Order::Ascending => show(self.db.iter(), visit),
-            Order::Descending => show(self.db.iter().rev(), visit),
+    fn scan(&self, order: Order, mut visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let mut range = self.db.iter();
+        loop {
+            let entry = match order {
+                Order::Ascending => range.next_ref()?,
+                Order::Descending => range.next_back_ref()?,
+            };
+            let Some(entry) = entry else { return Ok(()) };
+            visit(entry.key(), entry.value());
         }
     }
 
@@ -96,26 +101,20 @@ impl Engine for SieveDb {
     }
 }
 
-/// Shows `entries` to `visit`.
-fn show(
-    entries: impl Iterator<Item = sievedb::Result<(Bytes, Bytes)>>,
-    mut visit: impl FnMut(&[u8], &[u8]),
-) -> Result<()> {
-    for entry in entries {
-        let (key, value) = entry?;
-        visit(&key, &value);
-    }
-    Ok(())
+/// Keeps the range of its last scan, for as long as nothing is written.
+#[derive(Debug)]
+pub(crate) struct SieveDbReader<'a> {
+    keyspace: &'a Keyspace,
+    range: Option<Range>,
 }
 
-impl Reader for &Keyspace {
+impl Reader for SieveDbReader<'_> {
     fn get(&mut self, key: &Key, value: &mut Value) -> Result<bool> {
-        let found = Keyspace::get(self, key)?;
-        Ok(found.map(|found| copy_value(&found, value)).is_some())
+        Ok(self.keyspace.get_with(key, |found| copy_value(found, value))?.is_some())
     }
 
     fn contains_many(&mut self, keys: &[Key], answers: &mut Vec<bool>) -> Result<()> {
-        *answers = Keyspace::contains_many(self, keys)?;
+        *answers = self.keyspace.contains_many(keys)?;
         Ok(())
     }
 
@@ -123,10 +122,18 @@ impl Reader for &Keyspace {
         &mut self,
         key: &Key,
         entries: usize,
-        visit: impl FnMut(&[u8], &[u8]),
+        mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
-        show(self.range(&key[..]..).take(entries), visit)
+        let range = self.range.get_or_insert_with(|| self.keyspace.iter());
+        range.seek(key);
+        for _ in 0..entries {
+            let Some(entry) = range.next_ref()? else { break };
+            visit(entry.key(), entry.value());
+        }
+        Ok(())
     }
 
-    fn let_go(&mut self) {}
+    fn let_go(&mut self) {
+        self.range = None;
+    }
 }
