@@ -92,7 +92,9 @@ impl TableCursor {
     /// no block: where the two lie in different ones, `false` unless the index or the properties tell.
     #[inline]
     pub fn follows_other_key(&mut self) -> bool {
-        if self.data.is_at_first() {
+        if !self.has_versions {
+            true
+        } else if self.data.is_at_first() {
             self.separator_differs()
         } else {
             self.data.follows_other_key()
