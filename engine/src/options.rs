@@ -49,8 +49,9 @@ pub enum ReadMode {
     ///
     /// All tables are mapped as long as they live, and count in
     /// [`MemoryStats::mapped_bytes`](crate::stats::MemoryStats::mapped_bytes), not in the budget: their
-    /// pages are the operating system's. No file is kept open. Files that an envelope encrypts cannot be
-    /// mapped; there are none yet, and one of a later release is refused in every mode.
+    /// pages are the operating system's. Their files are kept open only to announce what scans, batches
+    /// and compactions read next, and count in [`Options::open_files_max`] then. Files that an envelope
+    /// encrypts cannot be mapped; there are none yet, and one of a later release is refused in every mode.
     Map,
     /// Positional reads past the page cache (`O_DIRECT`): nothing is in memory but what the block cache
     /// holds, and the memory budget says all. For a block cache that is larger than what the page cache
@@ -59,7 +60,7 @@ pub enum ReadMode {
     /// What misses the block cache waits for the device, always. There is no read-ahead by the system.
     /// Other files, such as the log, are written and read as ever. Where the file system has no such
     /// reads, opening the store is an [`Error::Io`] of kind [`Unsupported`](std::io::ErrorKind::Unsupported),
-    /// and nothing is changed.
+    /// and nothing is written but the folder and its lock file.
     Direct,
 }
 

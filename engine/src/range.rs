@@ -120,8 +120,9 @@ impl Range {
     /// twice as much with each read from there on. Large reads save calls; what was read and is not used
     /// is lost, at most as much as was used.
     ///
-    /// Any number; 0 reads single blocks. Default 256 KiB. To be set before the first step: afterwards it
-    /// holds for tables that the scan has not reached yet.
+    /// Any number, of which at most 64 MiB count; 0 reads single blocks. Default 256 KiB. To be set before
+    /// the first step: afterwards it holds only for an end that has not moved yet, and after a seek once
+    /// the range was at its end.
     #[must_use]
     pub fn read_ahead_bytes_max(mut self, bytes: usize) -> Self {
         if let State::Open(range) = &mut self.0 {

@@ -11,7 +11,8 @@ use crate::Corruption;
 
 /// Position of a write in the history of a store. Each entry of a batch has its own.
 ///
-/// From 1 to [`SEQUENCE_MAX`]; 0 stands for "before every write".
+/// Writes have 1 to [`SEQUENCE_MAX`]; 0 stands for "before every write". In tables 0 is also the number of
+/// puts whose own says nothing any more: every reader sees them, and they hide nothing.
 pub type SequenceNumber = u64;
 
 /// The largest sequence number: 56 bits.

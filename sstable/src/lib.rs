@@ -33,6 +33,7 @@
 //! | filters, if any, each behind zeros up to a multiple of 64 | its checksums | [`sievedb_filter::filter_block`] |
 //! | properties       | type and checksum          | [`properties`]                         |
 //! | range tombstones, if any | type and checksum  | [`sievedb_format::range_tombstone`]    |
+//! | compression dictionary, if any | type and checksum | [`block::stored`]                 |
 //! | footer           | its checksum               | [`footer`]                             |
 //!
 //! # Bytes from disk

@@ -104,8 +104,9 @@ pub struct IoStats {
 
 /// What is in memory, in bytes, with the limits of [`Options::memory_budget`](crate::Options::memory_budget).
 ///
-/// The parts but `pinned_bytes` and `mapped_bytes` are together at most the budget, but for fixed structures of a few
-/// megabytes: threads, counters, the manifest, the buffer of the log.
+/// The parts but `pinned_bytes` and `mapped_bytes` are together at most the budget. What is in none of them:
+/// fixed structures of a few megabytes (threads, counters, the manifest, the buffer of the log), what scans
+/// and compactions have read ahead, and a few other things that `docs/tuning.md` lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
