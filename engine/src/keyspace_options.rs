@@ -42,7 +42,7 @@ pub const DEFAULT_TABLE_BYTES: u64 = 64 << 20;
 /// Default of [`KeyspaceOptions::base_level_bytes`].
 pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
 /// Default of [`KeyspaceOptions::block_bytes`].
-pub const DEFAULT_BLOCK_BYTES: usize = 4 << 10;
+pub const DEFAULT_BLOCK_BYTES: usize = 3840;
 
 /// What a keyspace keeps for itself; stored in the manifest.
 #[derive(Debug, Clone, PartialEq)]

@@ -163,6 +163,7 @@ impl TableCursor {
     ///
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek(&mut self, target: InternalKey<'_>) -> Result<(), ReadError> {
+        self.read_ahead.set_goes_on(false);
         self.index[0].seek(target);
         self.descend(0, Direction::Forward, |level| level.seek(target))?;
         self.settle(Direction::Forward, false)
@@ -174,6 +175,7 @@ impl TableCursor {
     ///
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek_before(&mut self, target: InternalKey<'_>) -> Result<(), ReadError> {
+        self.read_ahead.set_goes_on(false);
         self.index[0].seek(target);
         if !self.index[0].is_positioned() {
             return self.seek_to_last();
@@ -227,6 +229,7 @@ impl TableCursor {
 
     /// Goes to the first entry of the table, seen in this direction.
     fn enter_table(&mut self, direction: Direction) -> Result<(), ReadError> {
+        self.read_ahead.set_goes_on(false);
         direction.enter(&mut self.index[0]);
         self.descend(0, direction, |level| direction.enter(level))?;
         self.settle(direction, false)
@@ -375,6 +378,7 @@ impl TableCursor {
                 return Ok(());
             };
             direction.step(&mut self.index[lowest]);
+            self.read_ahead.set_goes_on(lowest + 1 < self.index.len());
             if stepped && direction == Direction::Forward {
                 stepped = !self.go_on_up(lowest)?;
             } else {

@@ -305,7 +305,14 @@ impl TableProperties {
                     return Err(Corruption::OutOfRange { what, value: self.index_levels.into() });
                 }
             }
-            3 => self.content_bytes_max = field.varint(what)?,
+            3 => {
+                self.content_bytes_max = field.varint(what)?;
+                // Ends of entries have 4 bytes.
+                if self.content_bytes_max > u32::MAX.into() {
+                    let value = self.content_bytes_max;
+                    return Err(Corruption::OutOfRange { what, value });
+                }
+            }
             4 => {
                 let mut before = 0;
                 while !field.is_empty() {

@@ -4,7 +4,7 @@
 //! blocks at once, and each further one twice as much, up to a bound. A read elsewhere begins anew. So a
 //! short scan reads nothing in vain, and a long one at most as much again as it uses.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use bytes::Bytes;
 
@@ -12,6 +12,9 @@ use crate::{block_reader::BlockReader, error::ReadError};
 
 /// Most bytes that a scan reads at once, unless it is told otherwise.
 pub const READ_AHEAD_BYTES_MAX: usize = 256 << 10;
+
+/// Read-ahead beyond this gains nothing, and would be memory that nobody counts.
+const BYTES_MAX: usize = 64 << 20;
 
 /// Reads of neighbours before anything is read ahead.
 const NEIGHBOURS_MIN: u32 = 2;
@@ -24,6 +27,8 @@ pub(crate) struct ReadAhead {
     window: u64,
     /// Reads that began where the one before ended, or ended where it began.
     neighbours: u32,
+    /// Whether the next block follows the last one, though an index partition lies between the two.
+    goes_on: bool,
     /// The block that was asked for last.
     last: Range<u64>,
     /// What was read ahead or, of a map, announced.
@@ -36,7 +41,8 @@ impl ReadAhead {
     /// Reads at most `bytes_max` bytes at once, if that is more than a block.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
-            bytes_max: bytes_max as u64,
+            bytes_max: bytes_max.min(BYTES_MAX) as u64,
+            goes_on: false,
             window: 0,
             neighbours: 0,
             last: 0..0,
@@ -52,9 +58,16 @@ impl ReadAhead {
         self
     }
 
+    /// Tells whether the scan goes on, over an index partition, with the block that follows in its direction,
+    /// or begins somewhere else.
+    pub(crate) fn set_goes_on(&mut self, goes_on: bool) {
+        self.goes_on = goes_on;
+    }
+
     /// Bytes to read together with the block at `block`, it included, which is not in the buffer.
     fn next_window(&mut self, block: &Range<u64>) -> u64 {
-        let is_neighbour = block.start == self.last.end || block.end == self.last.start;
+        let touches = block.start == self.last.end || block.end == self.last.start;
+        let is_neighbour = mem::take(&mut self.goes_on) || touches;
         if self.last.is_empty() {
             // The first one: as the window is.
         } else if !is_neighbour {
@@ -65,7 +78,8 @@ impl ReadAhead {
         if self.neighbours < NEIGHBOURS_MIN {
             return 0;
         }
-        self.window = (2 * self.window.max(block.end - block.start)).min(self.bytes_max);
+        let least = self.window.max(block.end - block.start);
+        self.window = least.saturating_mul(2).min(self.bytes_max);
         self.window
     }
 

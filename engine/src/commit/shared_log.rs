@@ -173,8 +173,9 @@ impl SharedLog {
         if !is_long || newest.last_sequence >= needed || files.writer.is_none() {
             return Ok(());
         }
-        files.seal_segment()?;
-        files.begin_segment(host)
+        let begun = files.seal_segment().and_then(|()| files.begin_segment(host));
+        // Before anybody else gets hold of the files: what failed to be synced is not tried again.
+        begun.map_err(|error| if error.is_no_space() { error } else { host.poison(error) })
     }
 
     /// Forgets the segments below `floor`, which the manifest does not name any more, and returns

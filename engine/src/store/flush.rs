@@ -112,7 +112,11 @@ impl Store {
     /// Drops the log segments whose every entry is in tables.
     pub(crate) fn drop_old_logs(&self) -> Result<()> {
         let needed = self.first_needed();
-        self.log.leave_flushed(self, needed)?;
+        match self.log.leave_flushed(self, needed) {
+            // A new segment is only worth its room if there is any: the old ones go all the same.
+            Err(error) if error.is_no_space() => {}
+            left => left?,
+        }
         let Some(floor) = self.log.floor(needed) else { return Ok(()) };
         let edit = VersionEdit { log_floor: Some(floor), ..VersionEdit::default() };
         let new = |state: &ManifestState| state.log_floor < floor;

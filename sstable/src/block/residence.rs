@@ -12,9 +12,12 @@
 //! the block that is evicted: another reader may have put its own copy there. A reader that found a block
 //! keeps it for as long as it looks at it, as with any pointer of `arc-swap`.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed},
+use std::{
+    mem::ManuallyDrop,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -34,10 +37,21 @@ const PLACES: usize = 2;
 /// A place for a block in the index above it.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    block: ArcSwapOption<BlockInner>,
+    block: ManuallyDrop<ArcSwapOption<BlockInner>>,
     /// Where the parts of the block lie that are read first: to be asked for all at once, while
     /// the block itself is on its way. May be those of a block that was there before.
     places: [AtomicUsize; PLACES],
+}
+
+impl Drop for Slot {
+    /// Of an empty slot nothing is dropped: `arc-swap` would look whether any thread is about to share
+    /// the block that is not there, and write to a line of each thread for each slot of an index.
+    fn drop(&mut self) {
+        if self.block.load().is_some() {
+            // SAFETY: dropped here and not used again.
+            unsafe { ManuallyDrop::drop(&mut self.block) };
+        }
+    }
 }
 
 impl Slot {

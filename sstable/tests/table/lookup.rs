@@ -12,8 +12,8 @@ use bytes::Bytes;
 use sievedb_filter::FilterArena;
 use sievedb_format::{InternalKey, Kind, RangeTombstone, SEQUENCE_MAX, Trailer};
 use sievedb_sstable::{
-    BlockCache, BlockCounts, CacheUse, Compression, FilterState, FilterUnusable, ReadError, Table,
-    TableOptions, TableSource, TableWriter,
+    BlockCache, BlockCounts, CacheUse, Compression, CursorOptions, FilterState, FilterUnusable,
+    ReadError, Table, TableOptions, TableSource, TableWriter,
 };
 
 use crate::{
@@ -63,6 +63,29 @@ fn watched(entries: &[Entry], options: TableOptions) -> (Arc<Watched>, Arc<Table
         Arc::new(BlockCache::new(16 << 20)),
     );
     (source, Arc::new(table.unwrap()))
+}
+
+/// Reading a whole table takes a few reads for each partition, which end where it does: between partitions
+/// it goes on with as much as before.
+#[test]
+fn reading_ahead_goes_on_behind_a_partition() {
+    let entries = numbered(20_000);
+    let (source, table) = watched(&entries, two_levels());
+    let partitions = table.properties().index_partitions;
+    let blocks = table.properties().data_blocks;
+    assert!(partitions > 3 && blocks > 20 * partitions, "{blocks} blocks, {partitions} partitions");
+    source.reads.store(0, Ordering::Relaxed);
+    let mut cursor = Arc::clone(&table).cursor(CursorOptions::whole_table());
+    let mut found = 0;
+    cursor.seek_to_first().unwrap();
+    while cursor.key().is_some() {
+        found += 1;
+        cursor.next().unwrap();
+    }
+    assert_eq!(found, entries.len());
+    let reads = source.reads.load(Ordering::Relaxed);
+    // The partition, and its data at once.
+    assert!(reads <= 3 * partitions, "{reads} reads for {partitions} partitions");
 }
 
 #[test]

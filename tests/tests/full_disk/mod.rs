@@ -14,7 +14,7 @@ use sievedb::{
     clock::SystemClock,
     fs::{Call, Fault, FaultFs, MemoryFs, Times},
 };
-use sievedb_tests::settings::{FOLDER, report, small_options};
+use sievedb_tests::settings::{FOLDER, report, small_keyspace, small_options};
 
 const ENOSPC: i32 = 28;
 const WORKERS: usize = 8;
@@ -98,4 +98,28 @@ fn a_compaction_without_room_succeeds_for_nobody() {
     db.compact().unwrap();
     let tables: Vec<_> = db.stats().keyspaces.iter().map(|keyspace| keyspace.tables).collect();
     assert_eq!(tables, [1]);
+}
+
+/// The segment that a flush leaves behind is worth a new one only if there is room: the old ones go all
+/// the same, and the flush is done.
+#[test]
+fn a_flush_needs_no_room_for_a_new_log_segment() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+    let keyspace = small_keyspace().memtable_bytes(64 << 10);
+    let options = small_options(fs.clone()).log_bytes_max(1 << 20).keyspace(keyspace);
+    let db = options.open(FOLDER).unwrap();
+    for number in 0..200_u32 {
+        db.insert(number.to_be_bytes(), [7; 100]).unwrap();
+    }
+    assert!(db.stats().log_segments > 3, "{}", db.stats());
+    fs.inject(
+        Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Create, Call::Append]).suffix(".log"),
+    );
+    db.flush().unwrap();
+    assert!(fs.failures() > 0, "it was tried");
+    assert_eq!(db.stats().log_segments, 1);
+    assert!(db.insert("more", "").unwrap_err().is_no_space());
+    fs.heal();
+    db.insert("more", "").unwrap();
+    assert!(db.contains_key("more").unwrap() && db.stats().read_only.is_none());
 }
