@@ -60,7 +60,8 @@ pub enum ReadMode {
     /// What misses the block cache waits for the device, always. There is no read-ahead by the system.
     /// Other files, such as the log, are written and read as ever. Where the file system has no such
     /// reads, opening the store is an [`Error::Io`] of kind [`Unsupported`](std::io::ErrorKind::Unsupported),
-    /// and nothing is written but the folder and its lock file.
+    /// and nothing is written but the folder and its lock file. Where only a read shows that, a new store stays
+    /// behind, empty.
     Direct,
 }
 

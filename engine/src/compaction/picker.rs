@@ -239,6 +239,9 @@ impl<'a> Picker<'a> {
         output_level: u8,
     ) -> Option<Compaction> {
         Compaction::new(self.levels, reason, inputs, output_level, |table| {
+            // Only a guess. A settled put has the number 0, so beside one `seen` is true even of tombstones
+            // that are all newer than the oldest snapshot. The table is then rewritten where it could be
+            // moved: once for each level that it goes down, so this ends.
             let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
             let is_bottom = (output_level..=self.levels.last()).skip(1).all(|level| {
                 self.levels.overlap(level, &table.smallest, &table.largest).is_empty()

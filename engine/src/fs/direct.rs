@@ -28,6 +28,10 @@ const DEFAULT_ALIGNMENT: usize = 4 << 10;
 const ALIGNMENT_MAX: usize = 1 << 20;
 /// Longest buffer, in bytes: longer reads are done in parts.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
+/// The smallest unit of any device.
+const SECTOR_BYTES: usize = 512;
+/// So many reads of one call may end before the byte that is wanted next, though the file has it.
+const SHORT_READS_MAX: u32 = 8;
 
 /// A file that is read past the page cache.
 #[derive(Debug)]
@@ -54,46 +58,83 @@ impl DirectFile {
         let (place_alignment, buffer_alignment) = alignments(&file)?;
         Ok(Self { file, place_alignment, buffer_alignment })
     }
+}
 
+/// What blocks are read from.
+trait Blocks {
     /// Reads into `buffer`, whose length is a multiple of the alignment as `place` is. How many bytes.
-    fn read_blocks(&self, buffer: &mut [u8], place: u64) -> io::Result<usize> {
-        loop {
-            match self.file.read_at(buffer, place) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read,
+    fn read_blocks(&self, buffer: &mut [u8], place: u64) -> io::Result<usize>;
+
+    /// Length of the file now, in bytes.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Fills `buf` with the bytes from `offset` on.
+    fn read_bytes(
+        &self,
+        buf: &mut [u8],
+        offset: u64,
+        (mut place_alignment, buffer_alignment): (usize, usize),
+    ) -> io::Result<()> {
+        let most = (buf.len() + place_alignment).next_multiple_of(place_alignment);
+        let most = most.min(BUFFER_BYTES_MAX);
+        let mut buffer = vec![0; most + buffer_alignment];
+        let start = buffer.as_ptr().align_offset(buffer_alignment);
+        let buffer = &mut buffer[start..][..most];
+        let (mut done, mut tries) = (0, 0);
+        while done < buf.len() {
+            let at = offset.checked_add(done as u64).ok_or(io::ErrorKind::UnexpectedEof)?;
+            let skip = (at % place_alignment as u64) as usize; // Below the alignment.
+            let rest = &mut buf[done..];
+            let bytes = (skip + rest.len()).next_multiple_of(place_alignment).min(most);
+            let read = self.read_blocks(&mut buffer[..bytes], at - skip as u64)?;
+            // The last block of a file is as long as the file has it.
+            let found = buffer[..read].get(skip..).unwrap_or_default();
+            let taken = found.len().min(rest.len());
+            rest[..taken].copy_from_slice(&found[..taken]);
+            done += taken;
+            if taken > 0 {
+                continue;
+            }
+            if read == 0 || at >= self.length()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            // The read broke off in front of `at`.
+            tries += 1;
+            if tries == SHORT_READS_MAX {
+                let reason = "reads past the page cache break off within a block";
+                return Err(io::Error::other(reason));
+            }
+            if read.is_multiple_of(SECTOR_BYTES) {
+                // At a sector, from which one can go on.
+                place_alignment = place_alignment.min(SECTOR_BYTES);
             }
         }
+        Ok(())
+    }
+}
+
+impl Blocks for File {
+    fn read_blocks(&self, buffer: &mut [u8], place: u64) -> io::Result<usize> {
+        loop {
+            match FileExt::read_at(self, buffer, place) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.map_err(told),
+            }
+        }
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
     }
 }
 
 impl ReadFile for DirectFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        self.file.length()
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let alignment = self.place_alignment;
-        let most = (buf.len() + alignment).next_multiple_of(alignment).min(BUFFER_BYTES_MAX);
-        let mut buffer = vec![0; most + self.buffer_alignment];
-        let start = buffer.as_ptr().align_offset(self.buffer_alignment);
-        let buffer = &mut buffer[start..][..most];
-        let mut done = 0;
-        while done < buf.len() {
-            let at = offset.checked_add(done as u64).ok_or(io::ErrorKind::UnexpectedEof)?;
-            let skip = (at % alignment as u64) as usize; // Below `alignment`.
-            let rest = &mut buf[done..];
-            let bytes = (skip + rest.len()).next_multiple_of(alignment).min(most);
-            let read = self.read_blocks(&mut buffer[..bytes], at - skip as u64)?;
-            // The last block of a file is as long as the file has it.
-            let found = buffer[..read].get(skip..).unwrap_or_default();
-            if found.is_empty() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let taken = found.len().min(rest.len());
-            rest[..taken].copy_from_slice(&found[..taken]);
-            done += taken;
-        }
-        Ok(())
+        self.file.read_bytes(buf, offset, (self.place_alignment, self.buffer_alignment))
     }
 
     fn map(&self) -> io::Result<Bytes> {
@@ -105,19 +146,25 @@ impl ReadFile for DirectFile {
 fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
 
-    use rustix::{fs::OFlags, io::Errno};
+    use rustix::fs::OFlags;
 
     let flags = OFlags::DIRECT.bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    opened.map_err(|error| match error.raw_os_error() {
-        Some(code) if code == Errno::INVAL.raw_os_error() => unsupported(),
-        _ => error,
-    })
+    opened.map_err(told)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn open(_: &Path) -> io::Result<File> {
     Err(unsupported())
+}
+
+/// What the operating system says of an opening or a read: `EINVAL` where there is no such thing. Some file
+/// systems only say so when something is read.
+fn told(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) if code == rustix::io::Errno::INVAL.raw_os_error() => unsupported(),
+        _ => error,
+    }
 }
 
 fn unsupported() -> io::Error {
@@ -150,8 +197,60 @@ fn alignments(_: &File) -> io::Result<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
     use crate::fs::{AppendFile, Fs, RealFs};
+
+    /// A file whose first reads are cut to these lengths.
+    struct ShortReads {
+        bytes: Vec<u8>,
+        /// `None` for a read that is not cut.
+        cuts: RefCell<Vec<Option<usize>>>,
+    }
+
+    impl Blocks for ShortReads {
+        fn read_blocks(&self, buffer: &mut [u8], place: u64) -> io::Result<usize> {
+            assert!((place as usize).is_multiple_of(SECTOR_BYTES));
+            assert!(buffer.len().is_multiple_of(SECTOR_BYTES));
+            let there = self.bytes.get(place as usize..).unwrap_or_default();
+            let mut cuts = self.cuts.borrow_mut();
+            let cut = if cuts.is_empty() { None } else { cuts.remove(0) };
+            let read = there.len().min(buffer.len()).min(cut.unwrap_or(usize::MAX));
+            buffer[..read].copy_from_slice(&there[..read]);
+            Ok(read)
+        }
+
+        fn length(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+    }
+
+    #[test]
+    fn a_read_that_breaks_off_is_not_the_end() {
+        let bytes: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 / 5) as u8).collect();
+        let read = |cuts: &[Option<usize>], place: usize, length: usize| {
+            let file = ShortReads { bytes: bytes.clone(), cuts: cuts.to_vec().into() };
+            let mut found = vec![0; length];
+            let read = file.read_bytes(&mut found, place as u64, (4096, 512));
+            read.map(|()| assert!(found == bytes[place..place + length], "{cuts:?} at {place}"))
+        };
+        let kind = |read: io::Result<()>| read.map_err(|error| error.kind());
+        for cut in [1, 511, 512, 513, 1024, 3000, 3584, 4095, 4096, 4608, 8192] {
+            for (place, length) in [(0, 1), (0, 9000), (700, 100), (4000, 8000), (19_999, 1)] {
+                read(&[Some(cut)], place, length).unwrap();
+                read(&[None, Some(cut)], place, length).unwrap();
+                read(&[Some(cut); 3], place, length).unwrap();
+            }
+        }
+        // Each time a sector, and no more.
+        read(&[Some(512); 64], 700, 9000).unwrap();
+        let end = Err(io::ErrorKind::UnexpectedEof);
+        assert_eq!(kind(read(&[Some(512)], 20_000, 1)), end);
+        assert_eq!(kind(read(&[Some(512)], 19_999, 2)), end);
+        assert_eq!(kind(read(&[Some(0)], 700, 1)), end);
+        assert_eq!(kind(read(&[Some(100); 64], 700, 1)), Err(io::ErrorKind::Other));
+    }
 
     /// A file in the folder of the build, which is on a disk, where that of temporary files may not be.
     #[test]

@@ -68,8 +68,8 @@ impl Store {
         let options = LevelOptions::of(&tree.options);
         tree.set_compaction_debt(levels.debt(&options).bytes);
         let oldest_snapshot = self.snapshots.oldest();
-        let skipped: Skipped =
-            view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped())).collect();
+        let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
+        let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
         let picker =
             Picker { levels: &levels, options: &options, oldest_snapshot, skipped: &skipped };
         if whole.is_none() {

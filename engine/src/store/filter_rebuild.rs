@@ -163,11 +163,12 @@ impl Store {
             let has_old = |table: &Arc<TableMeta>| table.filter_place(role) == old;
             !tree.is_dropped() && is_asked && table.is_some_and(has_old)
         };
+        let replacement = self.prepare_filter(tree, live, role, new);
         let edited = self.edit_manifest(
             |state| is_expected(state).then_some(edit),
             |edited| {
                 if edited {
-                    self.replace_filter(tree, live, role, new);
+                    self.replace_filter(tree, replacement);
                     self.tables.obsolete_files.extend(old_file);
                 }
                 edited

@@ -50,12 +50,16 @@ impl OpenStore {
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
         create_folder(&*options.fs, folder)?;
         let lock = lock_folder(&*options.fs, folder)?;
-        check_read_mode(&options, folder)?;
+        let is_new = check_read_mode(&options, folder)? == Checked::Opening;
         let start = options.clock.now();
         let recovered = recovery::read(&options, folder)?;
         let log = options.clock.now().saturating_sub(start);
         let early = options.has_bug(crate::planted::PlantedBug::DeleteOrphansEarly);
         let beginning = recovery::take_over(&options, folder, recovered, open_files, early)?;
+        if is_new {
+            // Now there is something to read.
+            check_read_mode(&options, folder)?;
+        }
         let mut store = new_store(options, beginning, lock);
         store.opening.log = log;
         store.opening.total = store.options.clock.now().saturating_sub(start);
@@ -119,15 +123,45 @@ pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock
     })
 }
 
+/// What of the read mode was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Checked {
+    /// All of it.
+    Reading,
+    /// The opening of a file. There is none yet with bytes to read.
+    Opening,
+}
+
 /// Refuses direct reads where the file system has none: before anything is written, since a flush that
-/// cannot open its table would make the store read-only. The lock file is there in any case.
-fn check_read_mode(options: &Options, folder: &Path) -> Result<()> {
+/// cannot read its table would make the store read-only.
+///
+/// Some file systems only refuse the reads, so the beginning of `CURRENT` is read. A new store has none: there
+/// the lock file is opened, and it takes a second call when the store is created. One that is refused then
+/// stays behind, empty.
+fn check_read_mode(options: &Options, folder: &Path) -> Result<Checked> {
     if options.read_mode != ReadMode::Direct {
-        return Ok(());
+        return Ok(Checked::Reading);
     }
-    let path = FileName::Lock.path(folder);
-    let opened = options.fs.open_direct(&path);
-    opened.map(drop).map_err(|error| Error::io("open for direct reads", path, error))
+    let open = |path: &Path| {
+        let opened = options.fs.open_direct(path);
+        opened.map_err(|error| (error.kind(), Error::io("open for direct reads", path, error)))
+    };
+    let path = FileName::Current.path(folder);
+    let file = match open(&path) {
+        Ok(file) => file,
+        Err((io::ErrorKind::NotFound, _)) => {
+            let opened = open(&FileName::Lock.path(folder));
+            return opened.map(|_| Checked::Opening).map_err(|(_, error)| error);
+        }
+        Err((_, error)) => return Err(error),
+    };
+    match file.read_at(&mut [0], 0) {
+        // An empty one is damaged, as whoever reads it for good will say.
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+            Err(Error::io("read directly", path, error))
+        }
+        _ => Ok(Checked::Reading),
+    }
 }
 
 fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) -> Store {

@@ -13,7 +13,10 @@ use crate::{
 };
 
 /// A memtable is not flushed for fewer tombstones, in however few entries.
-const MEMTABLE_SKIPPED_MIN: u64 = 1 << 14;
+///
+/// To write the entries is not all that a flush costs: it syncs its table, the folder and the manifest. That
+/// takes milliseconds, and stepping over so many tombstones some eight.
+const MEMTABLE_SKIPPED_MIN: u64 = 1 << 17;
 
 impl SkippedTombstones for OpenStore {
     fn in_table(&self, live: &LiveTable, tombstones: u64) {

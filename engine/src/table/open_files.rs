@@ -1,9 +1,9 @@
 //! Files that are kept open, and what happens when the process may open no more.
 //!
 //! A process has a limit of open files, which other parts of it use up as well. Table files are only kept
-//! open to save the opening, so they give way: [`FrugalFs`] closes half of them whenever a call fails for
-//! that reason, and tries again. Without that, a flush that cannot create its table would make the store
-//! read-only.
+//! open to save the opening, so they give way: [`FrugalFs`] closes half of them when a call fails for that
+//! reason, and tries again. Without that, a flush that cannot create its table would make the store
+//! read-only. Calls of other threads that fail meanwhile are tried again without closing more.
 
 use std::{
     io,
@@ -14,7 +14,10 @@ use std::{
 use quick_cache::sync::Cache;
 use rustix::io::Errno;
 
-use crate::fs::{AppendFile, FileLock, Fs, ReadFile};
+use crate::{
+    fs::{AppendFile, FileLock, Fs, ReadFile},
+    sync::Mutex,
+};
 
 /// How often a call is tried again: others may take what was closed.
 const TRIES_MAX: usize = 16;
@@ -24,12 +27,14 @@ const TRIES_MAX: usize = 16;
 pub(crate) struct OpenFiles {
     /// By file id.
     files: Cache<u64, Arc<dyn ReadFile>>,
+    /// How often files were closed for want of more. Held while that is done.
+    rounds: Mutex<u64>,
 }
 
 impl OpenFiles {
     /// Keeps at most `files_max` files open.
     pub(crate) fn new(files_max: usize) -> Self {
-        Self { files: Cache::new(files_max) }
+        Self { files: Cache::new(files_max), rounds: Mutex::new(0) }
     }
 
     /// The file `id`, which `open` opens if it is not.
@@ -57,16 +62,41 @@ impl OpenFiles {
         self.files.remove(&id);
     }
 
+    /// How often files were closed for want of more.
+    fn round(&self) -> u64 {
+        *self.rounds.lock()
+    }
+
+    /// Closes half of the files for a call that began in the round `before` and could open no more. Whether
+    /// any were closed since it began.
+    ///
+    /// One shortage hits the calls of many threads. If each of them halved, hardly a file would be left, for
+    /// good: so only the first one does.
+    fn give_way(&self, before: u64) -> bool {
+        let mut rounds = self.rounds.lock();
+        if *rounds == before {
+            if !self.close_half() {
+                return false;
+            }
+            *rounds += 1;
+        }
+        true
+    }
+
     /// Closes half of the files, and keeps no more from now on. Whether there were any; those that are
     /// being read are closed when that is done.
     fn close_half(&self) -> bool {
         let before = self.files.len();
+        if before == 0 {
+            // Others have them all: how many may be kept once those are closed, nobody knows yet.
+            return false;
+        }
         self.files.set_capacity((before / 2).max(1) as u64);
         if self.files.len() >= before {
             // Each part of the cache keeps one at least.
             self.files.clear();
         }
-        before > 0
+        true
     }
 }
 
@@ -84,8 +114,9 @@ impl FrugalFs {
 
     fn call<T>(&self, call: impl Fn(&dyn Fs) -> io::Result<T>) -> io::Result<T> {
         for _ in 0..TRIES_MAX {
+            let round = self.open_files.round();
             match call(&*self.inner) {
-                Err(error) if is_out_of_files(&error) && self.open_files.close_half() => {}
+                Err(error) if is_out_of_files(&error) && self.open_files.give_way(round) => {}
                 result => return result,
             }
         }
@@ -155,6 +186,8 @@ impl Fs for FrugalFs {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::fs::{Call, Fault, FaultFs, MemoryFs, Times};
 
@@ -187,6 +220,49 @@ mod tests {
             }
             assert!(fs.open_files.files.len() <= 60, "no more are kept from then on");
         }
+    }
+
+    /// So many calls find no free file once, as from as many threads: all have begun before the first of them
+    /// is tried again. Returns how often they were tried.
+    fn fail_together(fs: &FrugalFs, calls: u32) -> u32 {
+        let tries = Cell::new(0);
+        let called = fs.call(|_| {
+            let earlier = tries.get();
+            if earlier > 0 {
+                tries.set(earlier + 1);
+                return Ok(());
+            }
+            tries.set(1 + if calls > 1 { fail_together(fs, calls - 1) } else { 0 });
+            Err(Errno::MFILE.into())
+        });
+        called.unwrap();
+        tries.get()
+    }
+
+    #[test]
+    fn one_shortage_halves_once() {
+        let (fs, _) = with_open_files(100);
+        let half =
+            |before: usize| (before / 4..=before * 3 / 4).contains(&fs.open_files.files.len());
+        let before = fs.open_files.files.len();
+        assert_eq!(fail_together(&fs, 16), 32, "each is tried twice");
+        assert!(half(before), "{} of {before} files are open", fs.open_files.files.len());
+        // The next shortage is another one.
+        let before = fs.open_files.files.len();
+        assert_eq!(fail_together(&fs, 1), 2);
+        assert!(half(before), "{} of {before} files are open", fs.open_files.files.len());
+    }
+
+    #[test]
+    fn a_shortage_that_others_make_is_not_remembered() {
+        let (fs, faults) = with_open_files(0);
+        faults.inject(fault(Errno::MFILE, Times::Once));
+        fs.create(Path::new("a")).map(drop).unwrap_err();
+        fs.create(Path::new("a")).unwrap();
+        for id in 0..100 {
+            fs.open_files.get(id, || faults.open(Path::new("a"))).unwrap();
+        }
+        assert!(fs.open_files.files.len() > 50, "no file of the store was open");
     }
 
     #[test]

@@ -209,8 +209,10 @@ impl TableStore {
         let part = self.memory.limit(MemoryUse::Indexes);
         let left = part.saturating_sub(self.memory.bytes(MemoryUse::Indexes));
         let step = (part / STEPS).max(1);
-        // It rounds up to its shards: `left` is not exceeded all the same, but by a remainder.
-        let capacity = left / step * step;
+        // It rounds up to its shards: `left` is not exceeded all the same, but by a remainder. Where nothing
+        // is left it has one step beyond that: with a capacity of 0 it would remember no blocks that it no
+        // longer has, even when it has grown again.
+        let capacity = (left / step * step).max(step.min(part));
         if capacity.abs_diff(self.cache.capacity_bytes()) >= step {
             self.cache.set_capacity_bytes(capacity);
         }

@@ -2,12 +2,18 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::Duration,
 };
 
-use sievedb::{Event, EventListener, FilterPolicy, fs::MemoryFs};
+use sievedb::{Event, EventListener, FilterPolicy, PrefixExtractor, fs::MemoryFs};
 
-use super::{FOLDER, KEYS, assert_all_readable, filter_bytes, grown, options, sum};
+use super::{FOLDER, KEYS, assert_all_readable, filter_bytes, grown, key, options, sum};
 
 /// Remembers the tables whose filters were reported.
 #[derive(Debug, Default)]
@@ -19,6 +25,70 @@ impl EventListener for Reports {
             self.0.lock().unwrap().push(*table_id);
         }
     }
+}
+
+/// Holds up the thread that tells of a filter, which is changing filters then.
+#[derive(Debug, Default)]
+struct HoldUp {
+    is_told: AtomicBool,
+    gate: Mutex<()>,
+}
+
+impl EventListener for HoldUp {
+    fn on_event(&self, event: &Event) {
+        if let Event::FilterUnusable { .. } = event {
+            self.is_told.store(true, SeqCst);
+            drop(self.gate.lock().unwrap());
+        }
+    }
+}
+
+fn damage_tables(fs: &MemoryFs) {
+    for (path, bytes) in fs.contents() {
+        if path.ends_with(".sst") {
+            let damaged: Vec<u8> = bytes.iter().map(|byte| byte ^ 0x55).collect();
+            fs.replace(Path::new(&*path), damaged).unwrap();
+        }
+    }
+}
+
+/// Who waits for a change of filters to end has not locked the manifest, which a new segment of the log
+/// needs.
+#[test]
+fn writes_do_not_wait_for_a_change_of_filters() {
+    let fs = Arc::new(MemoryFs::new());
+    drop(grown(&fs));
+    let hold_up = Arc::new(HoldUp::default());
+    let options = options(fs.clone(), FilterPolicy::default()).listener(hold_up.clone());
+    // No flush: its table would wait for the change of filters, too.
+    let options = options.worker_threads(2).log_segment_bytes(4 << 10).log_bytes_max(1 << 20);
+    let db = options.open_files_max(1).filter_bytes_max(0).open(FOLDER).unwrap();
+    damage_tables(&fs);
+    let gate = hold_up.gate.lock().unwrap();
+    db.set_filter_bytes_max(u64::MAX).unwrap();
+    while !hold_up.is_told.load(SeqCst) {
+        thread::yield_now();
+    }
+    let are_written = thread::scope(|scope| {
+        let extractor = Some(PrefixExtractor::FixedLength(4));
+        let changing = scope.spawn(|| db.set_prefix_extractor(extractor));
+        // Nothing shows that it waits. If it does not yet, the test proves nothing, and does not fail.
+        thread::sleep(Duration::from_millis(50));
+        let (sender, receiver) = mpsc::channel();
+        let db = &db;
+        scope.spawn(move || {
+            for number in 0..200 {
+                db.insert(key(number), [7; 100]).unwrap();
+            }
+            sender.send(()).unwrap();
+        });
+        let are_written = receiver.recv_timeout(Duration::from_secs(20)).is_ok();
+        assert!(!changing.is_finished(), "it waits for the change that is under way");
+        drop(gate);
+        changing.join().unwrap().unwrap();
+        are_written
+    });
+    assert!(are_written, "writes wait");
 }
 
 /// What is in memory stays, the rest means "maybe"; each is told once, and built anew from the keys.
@@ -33,12 +103,7 @@ fn filters_that_cannot_be_read_again_are_told_and_hide_nothing() {
         let db = options.filter_bytes_max(whole * percent / 100).open(FOLDER).unwrap();
         // From now on every block is in the cache, and the files are of use for nothing else.
         assert_all_readable(&db, 0..KEYS);
-        for (path, bytes) in fs.contents() {
-            if path.ends_with(".sst") {
-                let damaged: Vec<u8> = bytes.iter().map(|byte| byte ^ 0x55).collect();
-                fs.replace(Path::new(&*path), damaged).unwrap();
-            }
-        }
+        damage_tables(&fs);
         let before = filter_bytes(&db);
         let not_whole = db.stats().filters_not_whole;
         assert!(not_whole > 1, "{name}");

@@ -15,7 +15,7 @@ use std::{
 
 use sievedb::{
     Compression, Db, Error, KeyspaceOptions, Options, ReadMode,
-    fs::{Fs, MemoryFs},
+    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
 };
 use sievedb_tests::{
     folder_sync::{LeftOut, NoFolderSync},
@@ -156,4 +156,34 @@ fn direct_reads_are_refused_before_anything_is_written() {
     refused(open(ReadMode::Direct));
     assert_eq!(disk.operations(), before, "something was written");
     assert!(open(ReadMode::Pread).unwrap().contains_key("key").unwrap());
+}
+
+#[test]
+fn direct_reads_are_refused_where_only_reading_shows_that_there_are_none() {
+    const EINVAL: i32 = 22;
+
+    let disk = Arc::new(MemoryFs::new());
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let open = |mode| {
+        let fs = Arc::clone(&faults) as Arc<dyn Fs>;
+        Options::new().fs(fs).worker_threads(0).read_mode(mode).open("db")
+    };
+    let no_reads = || Fault::new(EINVAL, Times::ForGood).calls(&[Call::ReadAt]).suffix("CURRENT");
+    let refused = |opened: sievedb::Result<Db>| match opened {
+        Err(Error::Io { op, .. }) => assert_eq!(op, "read directly"),
+        other => panic!("{other:?}"),
+    };
+    faults.inject(no_reads());
+    refused(open(ReadMode::Direct));
+    faults.heal();
+    let db = open(ReadMode::Pread).unwrap();
+    assert_eq!(db.iter().count(), 0, "what stays behind is an empty store");
+    db.insert("key", "value").unwrap();
+    drop(db);
+    faults.inject(no_reads());
+    let before = disk.operations();
+    refused(open(ReadMode::Direct));
+    assert_eq!(disk.operations(), before, "something was written");
+    faults.heal();
+    assert!(open(ReadMode::Direct).unwrap().contains_key("key").unwrap());
 }

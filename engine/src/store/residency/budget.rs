@@ -121,14 +121,18 @@ impl Store {
         let with =
             |options: KeyspaceOptions| KeyspaceOptions { prefix_extractor: new.clone(), ..options };
         with(tree.options.clone()).validate()?;
-        self.change_options(tree, with, || {
-            let _change = self.residency.change.lock();
+        // Before the manifest is locked: a change of filters that is under way may take long, and the next
+        // segment of the log, for which all writes wait, needs the manifest.
+        let change = self.residency.change.lock();
+        let changed = self.change_options(tree, with, || {
             tree.set_prefix_extractor(new.clone());
             // Those that are about to enter a version look at the extractor when they do.
             for (_, _, live) in tree.kept_view().version.tables() {
                 self.tables.fit_extractor(live, &new);
             }
-        })?;
+        });
+        drop(change);
+        changed?;
         self.look_at_filters();
         Ok(())
     }

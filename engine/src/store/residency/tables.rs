@@ -15,9 +15,10 @@ use crate::{
     store::Store,
     store::on_threads::on_threads,
     store::residency::MeasuredUse,
-    sync::atomic::Ordering::SeqCst,
+    sync::{MutexGuard, atomic::Ordering::SeqCst},
     table::{
-        FilterRole, LiveTable, filter_store::StoredAnew, scan_filters::Wanted, store::TableStore,
+        FilterRole, LiveTable, ScanFilters, TableFilters, filter_store::StoredAnew,
+        scan_filters::Wanted, store::TableStore,
     },
     version::Version,
 };
@@ -96,6 +97,23 @@ fn load_at_once(
     unreadable.collect()
 }
 
+/// A filter of a table that is ready to take the place of another one.
+///
+/// As long as it lives no other change of filters is under way, which would bring the old one back.
+#[derive(Debug)]
+pub(crate) struct Replacement<'a> {
+    filters: NewFilters,
+    live: &'a LiveTable,
+    _change: MutexGuard<'a, MeasuredUse>,
+}
+
+/// The filters of a table, with the one that was built anew.
+#[derive(Debug)]
+enum NewFilters {
+    Point(TableFilters),
+    OfScans(ScanFilters),
+}
+
 impl Store {
     /// Loads the filters of `opened`, which are about to come to `tree` and make `version` of it. Others
     /// give up what the plan for that says; what is about to go away keeps its filters until it does. So
@@ -126,19 +144,20 @@ impl Store {
         fits
     }
 
-    /// Puts a filter that was built anew, and lies in a file, in the place of that of `live` for this role;
-    /// none for `None`. It enters memory if there is room, and as far as the plan says by the background
-    /// job.
+    /// Makes a filter that was built anew, and lies in a file, ready to take the place of that of `live` for
+    /// this role; none for `None`. It enters memory if there is room, and as far as the plan says by the
+    /// background job.
     ///
-    /// No change of filters may be under way, or it would bring the old one back.
-    pub(crate) fn replace_filter(
-        &self,
+    /// Waits for a change of filters that is under way, which may take long, and reads the file. So it comes
+    /// before the manifest is locked: the next segment of the log needs it, and all writes need that.
+    pub(crate) fn prepare_filter<'a>(
+        &'a self,
         tree: &Tree,
-        live: &LiveTable,
+        live: &'a LiveTable,
         role: FilterRole,
         new: Option<StoredAnew>,
-    ) {
-        let _change = self.residency.change.lock();
+    ) -> Replacement<'a> {
+        let change = self.residency.change.lock();
         let memory = &self.tables.memory;
         let has_room = |bytes| {
             let in_memory = memory.bytes(MemoryUse::Filters).saturating_add(bytes);
@@ -151,30 +170,44 @@ impl Store {
                 let fits = has_room(stored.memory_bytes(f64::INFINITY));
                 let rebuilt = filters.rebuilt(place, stored);
                 let loaded = if fits { rebuilt.loaded(f64::INFINITY) } else { None };
-                live.set_filters(loaded.unwrap_or(rebuilt));
-                tree.refresh_filters();
-                None
+                NewFilters::Point(loaded.unwrap_or(rebuilt))
             }
-            (FilterRole::Point, _) => {
-                live.set_filters(filters.without_point());
-                tree.refresh_filters();
-                None
-            }
-            (_, Some(StoredAnew::Prefix(place, stored))) => {
-                Some(scan_filters.with_prefix_file(Some(Arc::new(place)), Some(Ok(stored))))
-            }
+            (FilterRole::Point, _) => NewFilters::Point(filters.without_point()),
+            (_, Some(StoredAnew::Prefix(place, stored))) => NewFilters::OfScans(
+                scan_filters.with_prefix_file(Some(Arc::new(place)), Some(Ok(stored))),
+            ),
             (_, Some(StoredAnew::Range(place, stored))) => {
-                Some(scan_filters.with_range_file(Some(place), Some(Ok(stored))))
+                NewFilters::OfScans(scan_filters.with_range_file(Some(place), Some(Ok(stored))))
             }
-            (FilterRole::Prefix, None) => Some(scan_filters.with_prefix_file(None, None)),
-            (FilterRole::Range, None) => Some(scan_filters.with_range_file(None, None)),
+            (FilterRole::Prefix, None) => {
+                NewFilters::OfScans(scan_filters.with_prefix_file(None, None))
+            }
+            (FilterRole::Range, None) => {
+                NewFilters::OfScans(scan_filters.with_range_file(None, None))
+            }
         };
-        if let Some(rebuilt) = rebuilt {
-            // What was not in memory before waits for the job.
-            let wanted =
-                Wanted { prefix: role == FilterRole::Prefix, range: role == FilterRole::Range };
-            let (loaded, _) = rebuilt.loaded(wanted, has_room);
-            live.set_scan_filters(loaded.unwrap_or(rebuilt));
+        let filters = match rebuilt {
+            NewFilters::OfScans(rebuilt) => {
+                // What was not in memory before waits for the job.
+                let wanted =
+                    Wanted { prefix: role == FilterRole::Prefix, range: role == FilterRole::Range };
+                let (loaded, _) = rebuilt.loaded(wanted, has_room);
+                NewFilters::OfScans(loaded.unwrap_or(rebuilt))
+            }
+            point @ NewFilters::Point(_) => point,
+        };
+        Replacement { filters, live, _change: change }
+    }
+
+    /// Has `tree` ask the filter from now on.
+    pub(crate) fn replace_filter(&self, tree: &Tree, replacement: Replacement<'_>) {
+        let Replacement { filters, live, _change } = replacement;
+        match filters {
+            NewFilters::Point(filters) => {
+                live.set_filters(filters);
+                tree.refresh_filters();
+            }
+            NewFilters::OfScans(filters) => live.set_scan_filters(filters),
         }
         self.residency.is_due.store(true, SeqCst);
     }
