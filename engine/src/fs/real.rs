@@ -90,7 +90,7 @@ impl Fs for RealFs {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Ok(()) => Ok(Box::new(RealLock { file })),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -150,10 +150,36 @@ pub(super) fn map(file: &File) -> io::Result<Bytes> {
     Ok(Bytes::from_owner(map))
 }
 
-/// Holds the handle whose close gives the lock back.
+/// Holds the handle that has the lock.
 #[derive(Debug)]
 struct RealLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for RealLock {
+    /// Not left to the close: a process that another thread has just forked has the handle too, until it
+    /// begins its program, and would keep the lock so long.
+    fn drop(&mut self) {
+        // If that fails, the close is left.
+        let _ = self.file.unlock();
+    }
 }
 
 impl FileLock for RealLock {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_though_a_copy_of_its_handle_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("LOCK");
+        let file = File::create(&path).unwrap();
+        file.try_lock().unwrap();
+        let copy = file.try_clone().unwrap();
+        drop(RealLock { file });
+        drop(RealFs.lock(&path).unwrap());
+        drop(copy);
+    }
+}
