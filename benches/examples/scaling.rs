@@ -1,7 +1,7 @@
 //! Whether threads on one store read as fast as processes on stores of their own.
 //!
 //! ```sh
-//! cargo run --release -p sievedb-benches --example scaling -- KEYS FOLDER [N]
+//! cargo run --release -p sievedb-benches --example scaling -- [KEYS [FOLDER [N]]]
 //! ```
 //!
 //! Keys in the cache are looked up at random, by N threads on one store, and by N processes at
@@ -128,7 +128,8 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let keys: u64 = arguments.first().map_or(500_000, |n| n.parse().expect("a number of keys"));
-    let folder = Path::new(arguments.get(1).expect("a folder"));
+    let temporary = tempfile::tempdir().expect("there is a folder for temporary files");
+    let folder = arguments.get(1).map_or(temporary.path(), Path::new);
     let count = arguments.get(2).map_or(2, |n| n.parse().expect("a number of threads"));
     for n in 0..count {
         if n == 0 {
