@@ -3,6 +3,7 @@
 pub(crate) mod case;
 pub(crate) mod cold;
 pub(crate) mod fill;
+pub(crate) mod fill_compacted;
 pub(crate) mod folder;
 pub(crate) mod levels;
 pub(crate) mod lookups;

@@ -4,20 +4,19 @@ use std::{io::Write, path::PathBuf, time::Duration};
 
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
-use sievedb::{Db, Durability, KeyspaceOptions, Options, ReadMode, Stats};
+use sievedb::{Db, KeyspaceOptions, Options, ReadMode, Stats};
 use sievedb_workload::{
     KeySet,
     clock::{now, process_cpu_time},
-    value_of,
 };
 
 use crate::{
-    bench::{cold::drop_page_cache, folder::Folder, progress, read_mode::ReadModeArg},
+    bench::{
+        cold::drop_page_cache, fill_compacted::fill_compacted, folder::Folder, progress,
+        read_mode::ReadModeArg,
+    },
     error::Result,
 };
-
-/// Entries written at a time.
-const BATCH_ENTRIES: u64 = 1000;
 
 /// Measures how long the opening of a store takes: with its files in the page cache and without, closed
 /// well and after a crash.
@@ -144,7 +143,9 @@ impl Args {
         let path = folder.path().join("open");
         let mut db = self.options().open(&path)?;
         if db.stats().total().tables < self.tables {
-            self.fill(&db)?;
+            let count = self.tables * self.keys_per_table;
+            let keys = KeySet::iins(self.seed, count, 0).stored;
+            fill_compacted(&db, &keys, count, self.seed)?;
         }
         let total = db.stats().total();
         let mut cases = Vec::new();
@@ -176,28 +177,6 @@ impl Args {
             rounds: self.rounds,
             cases,
         })
-    }
-
-    fn fill(&self, db: &Db) -> Result<()> {
-        let count = self.tables * self.keys_per_table;
-        let progress = progress::bar(count, "entries", "the store is filled");
-        let keys = KeySet::iins(self.seed, count, 0).stored;
-        let (mut key, mut at) = (Vec::new(), 0);
-        while at < count {
-            let mut batch = db.batch();
-            for number in at..count.min(at + BATCH_ENTRIES) {
-                key.clear();
-                keys.append(number, &mut key);
-                batch.insert(db, &key, value_of(&key, self.seed))?;
-            }
-            batch.commit(Durability::Memory)?;
-            progress.inc(BATCH_ENTRIES);
-            at += BATCH_ENTRIES;
-        }
-        db.compact()?;
-        db.wait_for_background()?;
-        progress.finish_and_clear();
-        Ok(())
     }
 
     /// Entries that the next opening replays.

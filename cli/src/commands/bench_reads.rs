@@ -7,16 +7,16 @@ use std::{
 
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use serde::Serialize;
-use sievedb::{Compression, Db, Durability, KeyspaceOptions, Options, ReadMode, text::bytes};
+use sievedb::{Compression, Db, KeyspaceOptions, Options, ReadMode, text::bytes};
 use sievedb_workload::{
     KeySet, Keys,
     clock::{now, process_cpu_time},
-    value_of,
 };
 
 use crate::{
     bench::{
         cold::drop_page_cache,
+        fill_compacted::fill_compacted,
         folder::Folder,
         lookups::{Answers, Expected, RoundKeys, round},
         process::{device_bytes, mapped_memory_bytes, own_memory_bytes},
@@ -25,9 +25,6 @@ use crate::{
     },
     error::{Error, Result},
 };
-
-/// Entries written at a time.
-const BATCH_ENTRIES: u64 = 1000;
 
 /// Measures the read modes beside each other: random keys and whole scans, with the files in the page
 /// cache and without, and a block cache that holds a small part.
@@ -133,7 +130,7 @@ impl Args {
         let keys = KeySet::iins(self.seed, self.keys_count, 0).stored;
         let db = self.options().open(&path)?;
         if db.stats().total().entries < self.keys_count {
-            self.fill(&db, &keys)?;
+            fill_compacted(&db, &keys, self.keys_count, self.seed)?;
         }
         let table_bytes = db.stats().total().bytes;
         drop(db);
@@ -163,26 +160,6 @@ impl Args {
             page_cache,
             modes: modes.map(|(mode, all)| (ReadModeArg(mode).to_string(), median(all))).collect(),
         })
-    }
-
-    fn fill(&self, db: &Db, keys: &Keys) -> Result<()> {
-        let progress = progress::bar(self.keys_count, "entries", "the store is filled");
-        let (mut key, mut at) = (Vec::new(), 0);
-        while at < self.keys_count {
-            let mut batch = db.batch();
-            for number in at..self.keys_count.min(at + BATCH_ENTRIES) {
-                key.clear();
-                keys.append(number, &mut key);
-                batch.insert(db, &key, value_of(&key, self.seed))?;
-            }
-            batch.commit(Durability::Memory)?;
-            progress.inc(BATCH_ENTRIES);
-            at += BATCH_ENTRIES;
-        }
-        db.compact()?;
-        db.wait_for_background()?;
-        progress.finish_and_clear();
-        Ok(())
     }
 
     /// Opens the store three times: for cold lookups, for a cold scan, and for the rest.
