@@ -9,6 +9,7 @@
 //! | `open_us`          | [`Stats::open_for`], in microseconds                                    |
 //! | `level.N.FIELD`    | a field of [`LevelStats`]                                               |
 //! | `memory.FIELD`     | a field of [`MemoryStats`](super::MemoryStats)                          |
+//! | `writes.FIELD`     | a field of [`WriteStats`](super::WriteStats)                            |
 //! | others             | the field of [`Stats`] or of one of its parts with this name            |
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, str::FromStr, time::Duration};
