@@ -274,7 +274,7 @@ fn a_store_that_is_open_elsewhere_can_be_watched() {
             (String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&watched.stderr));
         let (first, second) = out.split_once("\nin the last ").expect("two looks");
         assert!(first.starts_with("since the store was opened:\ntime: "), "{out}{err}");
-        for part in ["writes: ", "background: 1 flush", "physical reads of table files"] {
+        for part in ["writes: ", "background: ", "physical reads of table files"] {
             assert!(first.contains(part), "{part}: {out}");
         }
         let lookups = second.split_once("lookups: ").expect("they are counted").1;

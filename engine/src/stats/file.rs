@@ -161,7 +161,7 @@ mod tests {
         for length in 0..text.len() {
             assert!(decode(&text[..length]).is_none(), "{length} bytes");
         }
-        assert!(decode(&text.replace("lookups 1", "lookups x")).is_none());
+        assert!(decode(&text.replace("\nlookups ", "\nlookups x")).is_none());
         assert!(decode(&text.replace("statistics 1", "statistics 2")).is_none());
     }
 }
