@@ -84,7 +84,7 @@ pub fn prefetch(filter: &TableFilter, asked: Asked) {
         TableFilter::BinaryFuse8(_) | TableFilter::BinaryFuse16(_) => true,
     };
     if is_large {
-        prefetch_large(filter, asked);
+        prefetch_large(filter, &asked);
     }
 }
 
@@ -96,11 +96,11 @@ fn prefetch_all<'a>(filters: impl IntoIterator<Item = &'a TableFilter>, asked: A
 
 /// Not inlined: so the loop above is, into those of the callers.
 #[inline(never)]
-fn prefetch_large(filter: &TableFilter, asked: Asked) {
+fn prefetch_large(filter: &TableFilter, asked: &Asked) {
     match filter {
         TableFilter::BinaryFuse8(_) | TableFilter::BinaryFuse16(_)
             if filter.memory_bytes() < LARGE_BYTES => {}
-        TableFilter::Ribbon(ribbon) => ribbon.prefetch_asked(asked),
+        TableFilter::Ribbon(ribbon) => ribbon.prefetch_asked(*asked),
         _ => filter.prefetch(asked.hash),
     }
 }
