@@ -39,6 +39,8 @@ mod entry;
 mod layout;
 mod reader;
 mod residence;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 mod search;
 pub mod stored;
 #[cfg(test)]
