@@ -36,6 +36,7 @@
 //! Features, none by default: `zstd` (that compression; needs a C compiler) and `serde` (statistics as
 //! `Serialize`).
 
+mod barriers;
 mod batch;
 pub mod clock;
 mod commit;
