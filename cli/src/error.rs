@@ -18,6 +18,8 @@ pub(crate) enum Error {
     NoStore { path: PathBuf },
     /// The store at `path` writes no statistics for other processes.
     NoStatsFile { path: PathBuf },
+    /// The store at `path` was kept by an earlier run of the benchmark, which fills a new one.
+    Kept { path: PathBuf },
     /// The store has no keyspace `name`.
     NoKeyspace { name: String },
     /// `text` of the command line does not stand for a key or value.
@@ -54,6 +56,11 @@ impl fmt::Display for Error {
                 f,
                 "the store in {} writes no statistics: its process must open it with \
                  Options::stats_file_interval",
+                path.display()
+            ),
+            Self::Kept { path } => write!(
+                f,
+                "cannot create {}: it is there, kept by an earlier run. Remove it, or name another folder",
                 path.display()
             ),
             Self::NoKeyspace { name } => write!(f, "the store has no keyspace {name:?}"),

@@ -193,6 +193,28 @@ fn verify_lists_every_problem() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
+fn a_store_without_its_current_is_no_empty_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    output(&["put", text(&path), "a", "1"]);
+    std::fs::remove_file(path.join("CURRENT")).unwrap();
+    let found = sieve(&["verify", text(&path)]);
+    let out = String::from_utf8_lossy(&found.stdout);
+    assert_eq!(found.status.code(), Some(1), "{out}");
+    assert!(out.contains("CURRENT is missing"), "{out}");
+    let letters = folder.path().join("letters");
+    std::fs::create_dir(&letters).unwrap();
+    std::fs::write(letters.join("letter.txt"), "dear").unwrap();
+    assert!(failure(&["verify", text(&letters)]).contains("there is no store"));
+    assert_eq!(letters.read_dir().unwrap().count(), 1, "it has made something");
+    let letter = letters.join("letter.txt");
+    for args in [&["verify", text(&letter)][..], &["put", text(&letter), "a", "b"]] {
+        assert!(failure(args).contains("is no folder"), "{args:?}");
+    }
+}
+
+#[test]
 fn a_lookup_is_explained() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
@@ -245,21 +267,34 @@ fn a_store_that_is_open_elsewhere_can_be_watched() {
             }
         });
         // The first look is at the figures so far, each other one at what came since.
-        let watched = sieve(&["stats", store, "--watch", "1", "--count", "2"]);
+        let watched = sieve(&["stats", store, "--watch=1", "--count", "2"]);
         let now = sieve(&["stats", store]);
         stop.store(true, Relaxed);
         let (out, err) =
             (String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&watched.stderr));
         let (first, second) = out.split_once("\nin the last ").expect("two looks");
-        assert!(first.starts_with("since the store was opened: "), "{out}{err}");
+        assert!(first.starts_with("since the store was opened:\ntime: "), "{out}{err}");
+        for part in ["writes: ", "background: ", "physical reads of table files"] {
+            assert!(first.contains(part), "{part}: {out}");
+        }
         let lookups = second.split_once("lookups: ").expect("they are counted").1;
         let lookups: u64 = lookups.split(',').next().unwrap().parse().unwrap();
         assert!((1..=1_100).contains(&lookups), "in about a second: {out}");
         assert!(now.status.success(), "by the file: {now:?}");
+        let now = String::from_utf8_lossy(&now.stdout);
+        assert!(
+            now.starts_with("The store is open: these are the figures of its file STATS"),
+            "{now}"
+        );
     });
     drop(db);
     // Without a count: it ends by itself.
-    let last = output(&["stats", store, "--watch", "1"]);
+    let last = output(&["stats", "--watch=1", store]);
+    // The folder is not taken for the seconds.
+    assert_eq!(
+        output(&["stats", "--watch", store, "--count", "1"]),
+        last.split("\n\n").next().unwrap().to_owned() + "\n"
+    );
     assert!(last.contains("lookups: "), "a closed store shows its last figures: {last}");
     assert!(last.ends_with("\nthe store is closed\n"), "{last}");
 }
@@ -320,7 +355,10 @@ fn every_kind_of_file_is_dumped() {
 fn filters_spare_what_they_promise() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["bench", "misses", "--keys-count", "30000", "--lookups", "5000", "--json"];
-    let report = output(&[&args[..], &["--report", text(folder.path())]].concat());
+    let run = sieve(&[&args[..], &["--report", text(folder.path())]].concat());
+    let (report, err) =
+        (String::from_utf8(run.stdout).unwrap(), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success() && err.contains("wrote ") && err.contains("misses.html"), "{err}");
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["faults"], Value::Array(Vec::new()));
     for store in report["stores"].as_array().unwrap() {
@@ -364,9 +402,11 @@ fn a_broken_promise_fails_the_run() {
     // One for each kind of filters.
     assert!(out.contains("WRONG: uniform Ribbon, all in cache, absent keys: "), "{out}{err}");
     assert!(err.contains("3 results are wrong"), "{out}{err}");
+    assert!(out.ends_with("3 results (WRONG, above): not all that is promised holds.\n"), "{out}");
+    assert!(out.contains(" 1 thread: "), "{out}");
     // The stores are kept, and not overwritten.
     says_no(&["get", text(&kept.join("off")), "a"]);
-    assert!(failure(&args).contains("cannot create"));
+    assert!(failure(&args).contains("kept by an earlier run"));
 }
 
 #[test]

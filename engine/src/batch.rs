@@ -85,6 +85,7 @@ impl Batch {
     ///
     /// # Errors
     ///
+    /// [`Error::WriteTooLarge`] for a batch that memtables never have room for, and nothing is changed;
     /// [`Error::Io`] and [`Error::ReadOnly`], after which nothing of the batch is visible, but all
     /// of it may come back when the store is reopened; [`Error::KeyspaceDropped`].
     pub fn commit(self, durability: Durability) -> Result<()> {

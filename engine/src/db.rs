@@ -230,7 +230,9 @@ impl Options {
     ///
     /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Corrupt`](crate::Error::Corrupt) if a file was damaged,
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range,
+    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) for a memory budget, or a part of it, that is,
     /// [`Error::ForeignFolder`](crate::Error::ForeignFolder) for a folder with files of others and no store,
+    /// [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
     /// [`Error::Io`](crate::Error::Io).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;
@@ -247,6 +249,8 @@ impl Options {
     ///
     /// # Errors
     ///
+    /// [`Error::NoStore`](crate::Error::NoStore) for a folder that is missing or holds nothing of a store,
+    /// [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
     /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Io`](crate::Error::Io)
     /// if its folder cannot be listed or locked. What is wrong with the files is in the report.
     pub fn verify(

@@ -11,6 +11,22 @@ pub(crate) const SYNC: &str = "sync";
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a store operation failed.
+///
+/// What it displays leaves out the cause, which [`source`](error::Error::source) tells: what the operating
+/// system said, which field is damaged, why the store is read-only. Print both, as `anyhow` does with
+/// `{error:#}`, or by hand:
+///
+/// ```
+/// # use std::error::Error as _;
+/// # let Err(error) = sievedb::Db::open("/dev/null/store") else { return };
+/// let mut text = error.to_string();
+/// let mut cause = error.source();
+/// while let Some(error) = cause {
+///     text += &format!(": {error}");
+///     cause = error.source();
+/// }
+/// eprintln!("{text}");
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's doc names its fields")]
@@ -22,7 +38,12 @@ pub enum Error {
     /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
     /// there. Nothing was changed.
     ForeignFolder { path: PathBuf, name: String },
-    /// Another process, or this one, has the store at `path` open.
+    /// The folder `path` is missing, or holds no file of a store. Nothing was changed.
+    NoStore { path: PathBuf },
+    /// `path`, or something that it should lie in, is a file, and a store is a folder.
+    NotAFolder { path: PathBuf },
+    /// Another process, or this one, has the store at `path` open: in this one as long as a handle of any
+    /// kind lives, a keyspace, snapshot, batch or iterator too.
     Locked { path: PathBuf },
     /// `cause` made it unsafe to write on; reads go on. Reopening the store recovers.
     ReadOnly { cause: Arc<Error> },
@@ -87,10 +108,18 @@ impl fmt::Display for Error {
             }
             Self::ForeignFolder { path, name } => write!(
                 f,
-                "{} is no store, and holds {name:?}: a store is made in an empty folder only",
+                "{} is no store, and holds {name:?}: a store is made in an empty folder only (subfolders do not count)",
                 path.display()
             ),
-            Self::Locked { path } => write!(f, "{} is open elsewhere", path.display()),
+            Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
+            Self::NotAFolder { path } => {
+                write!(f, "{} is no folder: it, or what it lies in, is a file", path.display())
+            }
+            Self::Locked { path } => write!(
+                f,
+                "{} is open in another process, or by a handle in this one that still lives",
+                path.display()
+            ),
             Self::ReadOnly { .. } => write!(f, "the store is read-only until it is reopened"),
             Self::KeyTooLong { bytes, bytes_max } => {
                 write!(f, "a key of {bytes} bytes is too long: at most {bytes_max} are allowed")

@@ -84,7 +84,7 @@ impl FilterPolicy {
     /// Filter bits for each key, on average over the tables of the keyspace; more bits mean fewer
     /// needless reads. [`Auto`](FilterPolicyKind::Auto) leaves some to tables that are still to come.
     ///
-    /// 0 (no filters), or from 0.001 to 40, in steps of 0.001; default [`DEFAULT_FILTER_BITS_PER_KEY`]: with
+    /// 0 (no filters), or from 0.001 to 40, in steps of 0.001; default 10 ([`DEFAULT_FILTER_BITS_PER_KEY`]): with
     /// [`Auto`](FilterPolicyKind::Auto), an absent key costs a needless read in about a thousand
     /// lookups for each sorted run of similar size.
     pub const fn bits_per_key(mut self, bits: f64) -> Self {

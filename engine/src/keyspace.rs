@@ -70,7 +70,8 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`] and [`Error::ValueTooLong`], which change nothing; [`Error::Io`] and
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] and, if memtables never have room for it,
+    /// [`Error::WriteTooLarge`](crate::Error::WriteTooLarge), which change nothing; [`Error::Io`] and
     /// [`Error::ReadOnly`], after which the write is not visible, but may come back when the store
     /// is reopened; [`Error::KeyspaceDropped`].
     ///

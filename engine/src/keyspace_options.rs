@@ -1,24 +1,4 @@
-//! What a keyspace keeps for itself, and how the manifest and the log store it.
-//!
-//! Stored options are pairs of varints: the number of a field and its value, in any order; of two
-//! with the same number the later one counts, and what is missing has its default.
-//!
-//! | number | value                                              |
-//! |--------|----------------------------------------------------|
-//! | 1      | memtable size, in bytes                            |
-//! | 2      | table size, in bytes                               |
-//! | 3      | size of the base level, in bytes                   |
-//! | 4      | thousandths of a filter bit per key                |
-//! | 5      | block size, in bytes                               |
-//! | 6      | compression, by [`Compression::number`]            |
-//! | 7      | version of the key hash                            |
-//! | 8      | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
-//! | 12     | most memory for filters, in bytes; missing for no bound |
-//! | 13     | thousandths of a range filter bit per key          |
-//! | 15     | compression of the last level, likewise; missing if it is that of all |
-//! | 14     | length of the name of the prefix extractor, which follows (UTF-8) |
-//!
-//! A field that this release does not know is refused: it may change how data is read.
+//! What a keyspace keeps for itself.
 
 use std::sync::Arc;
 
@@ -75,7 +55,7 @@ impl Default for KeyspaceOptions {
     }
 }
 
-/// Fields of stored keyspace options: number, then a varint.
+/// Fields of stored keyspace options: number, then a varint. What each holds is in `docs/file-formats.md`.
 mod field {
     pub(super) const MEMTABLE_BYTES: u64 = 1;
     pub(super) const TABLE_BYTES: u64 = 2;
@@ -101,7 +81,7 @@ impl KeyspaceOptions {
     ///
     /// A large one makes fewer, larger tables; up to four exist at a time.
     ///
-    /// From 4 KiB to 16 GiB; default [`DEFAULT_MEMTABLE_BYTES`]. May be exceeded by the batches
+    /// From 4 KiB to 16 GiB; default 32 MiB ([`DEFAULT_MEMTABLE_BYTES`]). May be exceeded by the batches
     /// that are under way.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
@@ -110,7 +90,7 @@ impl KeyspaceOptions {
 
     /// Target size of a table file written by a compaction, in bytes.
     ///
-    /// From 4 KiB to 16 GiB; default [`DEFAULT_TABLE_BYTES`]. A table may exceed it by one block
+    /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table may exceed it by one block
     /// and the versions of one key.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
@@ -120,7 +100,7 @@ impl KeyspaceOptions {
     /// Least target size of the first level below level 0, in bytes. Deeper levels are ten times
     /// larger each.
     ///
-    /// From 4 KiB; default [`DEFAULT_BASE_LEVEL_BYTES`].
+    /// From 4 KiB; default 128 MiB ([`DEFAULT_BASE_LEVEL_BYTES`]).
     pub fn base_level_bytes(mut self, bytes: u64) -> Self {
         self.base_level_bytes = bytes;
         self
@@ -139,7 +119,7 @@ impl KeyspaceOptions {
     ///
     /// Small blocks read less for a point lookup; large ones compress better and shrink the index.
     ///
-    /// From 1 KiB to 1 MiB; default [`DEFAULT_BLOCK_BYTES`]. Affects new tables only.
+    /// From 1 KiB to 1 MiB; default 3.75 KiB ([`DEFAULT_BLOCK_BYTES`]). Affects new tables only.
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
         self

@@ -31,6 +31,10 @@
 //!
 //! What a write survives is its [`Durability`]; settings are in [`Options`] and
 //! [`KeyspaceOptions`], counters in [`Stats`].
+//!
+//! For Linux, tested on x86-64; nobody has tried other Unix systems, and it does not build on Windows.
+//! Features, none by default: `zstd` (that compression; needs a C compiler) and `serde` (statistics as
+//! `Serialize`).
 
 mod barriers;
 mod batch;
@@ -96,7 +100,7 @@ pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
 pub use table::FilterRole;
-pub use verify_report::{VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
+pub use verify_report::{TornEnd, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 
 /// The example of the README, tested.
 #[cfg(doctest)]

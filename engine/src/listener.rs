@@ -14,6 +14,10 @@ use crate::{Error, table::FilterRole};
 pub enum Event {
     /// Recovery cut off the end of a log: the last writes before a crash, none of them synced.
     TornTail { log_id: u64, offset: u64 },
+    /// Recovery cut off the last `bytes` bytes of a manifest, which are no record: an edit that a crash
+    /// broke off before it was acknowledged, or the last one, damaged since. Then the change of the store
+    /// that it held is undone, such as the last `set_filter_policy`.
+    TornManifest { manifest_id: u64, offset: u64, bytes: u64 },
     /// The filter of a table cannot be used, so every lookup in its range asks the table itself.
     FilterUnusable { keyspace: String, table_id: u64, reason: String },
     /// A filter of a table was built anew, or removed if the options want none.

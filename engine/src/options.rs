@@ -28,7 +28,8 @@ pub const DEFAULT_WORKER_THREADS: usize = 2;
 /// Shorter intervals would only cost.
 const STATS_FILE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// How table files are read. What each costs is measured in `docs/tuning.md`.
+/// How table files are read. What each costs is measured in `docs/tuning.md` of the
+/// repository.
 ///
 /// In every mode a block is checked against its checksum when it enters memory, and what is damaged is an
 /// [`Error::Corrupt`]; a file that is shorter or longer than the manifest says is refused when its table
@@ -145,8 +146,8 @@ impl Options {
     /// keyspaces together, in bytes. May be changed while the store is open:
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     ///
-    /// From [`MEMORY_BUDGET_MIN`], and [`MEMORY_BUDGET_PER_WORKER_MIN`] for each worker thread; default
-    /// [`DEFAULT_MEMORY_BUDGET`], or what the parts need that are set by hand. A quarter of it is for
+    /// From 8 MiB ([`MEMORY_BUDGET_MIN`]), and 4 MiB ([`MEMORY_BUDGET_PER_WORKER_MIN`]) for each worker
+    /// thread; default 256 MiB ([`DEFAULT_MEMORY_BUDGET`]), or what the parts need that are set by hand. A quarter of it is for
     /// memtables, a quarter for filters, an eighth for buffers, and the rest for the block cache; the next
     /// three set parts by hand. What callers hold, such as values and iterators, and a batch before it is
     /// committed, comes on top: see [`MemoryStats`](crate::stats::MemoryStats).
@@ -190,7 +191,7 @@ impl Options {
 
     /// Length at which a log segment is sealed and the next one begun, in bytes.
     ///
-    /// From 4 KiB; default [`DEFAULT_LOG_SEGMENT_BYTES`]. A segment may exceed it by the writes
+    /// From 4 KiB; default 32 MiB ([`DEFAULT_LOG_SEGMENT_BYTES`]). A segment may exceed it by the writes
     /// that are logged together.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
         self.log_segment_bytes = bytes;
@@ -200,7 +201,7 @@ impl Options {
     /// Length of all log segments at which the keyspaces that pin the oldest one are flushed.
     ///
     /// At least twice [`log_segment_bytes`](Self::log_segment_bytes); default
-    /// [`DEFAULT_LOG_BYTES_MAX`]. Bounds the time that recovery takes.
+    /// 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]). Bounds the time that recovery takes.
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log_bytes_max = bytes;
         self
@@ -211,7 +212,7 @@ impl Options {
     /// what it keeps open, and keeps no more from then on, so that flushes and the log have their files;
     /// a reader opens and closes more of them then.
     ///
-    /// From 1; default [`DEFAULT_OPEN_FILES_MAX`].
+    /// From 1; default 512 ([`DEFAULT_OPEN_FILES_MAX`]).
     pub fn open_files_max(mut self, files: usize) -> Self {
         self.open_files_max = files;
         self
@@ -219,7 +220,7 @@ impl Options {
 
     /// Threads for flushes, compactions, and filters that are read back or built anew.
     ///
-    /// From 0 to 64; default [`DEFAULT_WORKER_THREADS`]. With 0 the work is done on the writing
+    /// From 0 to 64; default 2 ([`DEFAULT_WORKER_THREADS`]). With 0 the work is done on the writing
     /// thread right after the write that made it necessary: slow, but deterministic, for tests.
     pub fn worker_threads(mut self, threads: usize) -> Self {
         self.worker_threads = threads;

@@ -53,7 +53,8 @@ impl Snapshot {
     pub(crate) fn new(default: &Keyspace) -> Self {
         let open = Arc::clone(default.open_store());
         let store = open.store();
-        let sequence = store.snapshots.add(|| store.publish.visible());
+        let now = store.options.clock.now();
+        let sequence = store.snapshots.add(now, || store.publish.visible());
         let held = Arc::new(HeldSequence { open, sequence });
         Self { default: KeyspaceSnapshot { keyspace: default.clone(), held } }
     }

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use sievedb_format::Corruption;
+
 use crate::{
     Error,
     text::{bytes, counted},
@@ -28,6 +30,24 @@ pub struct VerifyReport {
     /// Damaged filters in tables that others, in files of their own, have replaced. Nobody reads them, so
     /// they are no problem; they go when their table is compacted.
     pub unused_filters_damaged: u64,
+    /// Ends of the manifest and of the log that are no records. No problem if a crash broke off the last
+    /// write: it was never acknowledged. But damage to the last record looks the same, unless something
+    /// behind it vouches for it. Only of a store that is not open; opening it cuts them off.
+    pub torn_ends: Vec<TornEnd>,
+}
+
+/// The end of a file that is no record.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TornEnd {
+    /// The manifest, or a segment of the log.
+    pub path: PathBuf,
+    /// Where the last good record ends.
+    pub offset: u64,
+    /// How many bytes there are from there to the end of the file.
+    pub bytes: u64,
+    /// Why they are no record.
+    pub message: String,
 }
 
 /// Something that is not as it should be.
@@ -77,6 +97,11 @@ impl VerifyReport {
         self.problems.is_empty()
     }
 
+    /// Adds an end that is no record, and why not.
+    pub(crate) fn torn_end(&mut self, path: PathBuf, offset: u64, bytes: u64, why: &Corruption) {
+        self.torn_ends.push(TornEnd { path, offset, bytes, message: why.to_string() });
+    }
+
     /// Adds what went wrong.
     pub(crate) fn error(&mut self, error: &Error) {
         let (kind, path, offset, message) = match error {
@@ -99,10 +124,26 @@ impl fmt::Display for VerifyProblem {
     }
 }
 
+impl fmt::Display for TornEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, offset, bytes, message } = self;
+        write!(
+            f,
+            "note: {} ends at byte {offset}, and {} behind it are no record ({message}): a write that a \
+             crash broke off, or damage to the last record. Opening the store cuts them off",
+            path.display(),
+            counted(*bytes, ["byte", "bytes"]),
+        )
+    }
+}
+
 impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for problem in &self.problems {
             writeln!(f, "{problem}")?;
+        }
+        for end in &self.torn_ends {
+            writeln!(f, "{end}")?;
         }
         writeln!(
             f,

@@ -19,7 +19,7 @@ pub enum Corruption {
     Checksum { what: &'static str, stored: u64, computed: u64 },
     /// `what` should be `expected`, as told by the place that refers to it, and is `found`.
     Mismatch { what: &'static str, expected: u64, found: u64 },
-    /// `what` does not begin with its magic number but with `found`.
+    /// `what` has not its own magic number but `found`, whose bytes are in little-endian order.
     Magic { what: &'static str, found: u64 },
     /// `what` has version or kind `value`, which this release does not know.
     Unsupported { what: &'static str, value: u64 },
@@ -43,7 +43,15 @@ impl fmt::Display for Corruption {
             Self::Mismatch { what, expected, found } => {
                 write!(f, "{what} is {found}, {expected} was expected")
             }
-            Self::Magic { what, found } => write!(f, "{what} begins with {found:#018x}"),
+            Self::Magic { what, found } => {
+                write!(f, "not a SieveDB {what}: its magic number is ")?;
+                match str::from_utf8(&found.to_le_bytes()) {
+                    Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                        write!(f, "{text:?}")
+                    }
+                    _ => write!(f, "{found:#018x}"),
+                }
+            }
             Self::Unsupported { what, value } => {
                 write!(f, "{what} {value} is not known to this release")
             }
@@ -54,3 +62,18 @@ impl fmt::Display for Corruption {
 }
 
 impl error::Error for Corruption {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_magic_number_is_shown_as_what_it_is() {
+        let magic = |bytes: &[u8; 8]| {
+            Corruption::Magic { what: "table", found: u64::from_le_bytes(*bytes) }.to_string()
+        };
+        let not = "not a SieveDB table: its magic number is ";
+        assert_eq!(magic(b"SieveLog"), format!("{not}\"SieveLog\""));
+        assert_eq!(magic(b"\x01\0\0\0\0\0\0\0"), format!("{not}0x0000000000000001"));
+    }
+}

@@ -39,6 +39,17 @@ pub enum FileKind {
 impl FileKind {
     const ALL: [Self; 5] = [Self::Log, Self::Manifest, Self::Table, Self::Current, Self::Filter];
 
+    /// What it is called in an error.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Manifest => "manifest",
+            Self::Table => "table",
+            Self::Current => "CURRENT",
+            Self::Filter => "filter file",
+        }
+    }
+
     const fn magic(self) -> [u8; 8] {
         *match self {
             Self::Log => b"SieveLog",
@@ -111,10 +122,14 @@ impl FileHeader {
     ///
     /// As [`decode`](Self::decode), and [`Corruption::Mismatch`] for a file that belongs elsewhere.
     pub fn check(&self, bytes: &[u8]) -> Result<(), Corruption> {
-        let found = Self::decode(bytes)?;
+        let what = self.kind.name();
+        let found = Self::decode(bytes).map_err(|error| match error {
+            Corruption::Magic { found, .. } => Corruption::Magic { what, found },
+            other => other,
+        })?;
         if found.kind != self.kind {
-            let magic = u64::from_le_bytes(found.kind.magic());
-            return Err(Corruption::Magic { what: "file", found: magic });
+            let found = u64::from_le_bytes(found.kind.magic());
+            return Err(Corruption::Magic { what, found });
         }
         if found.store_id != self.store_id {
             let (expected, found) = (self.store_id as u64, found.store_id as u64);

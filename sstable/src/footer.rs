@@ -249,7 +249,7 @@ fn list_bytes(tail: &[u8], tail_offset: u64) -> Result<usize, Corruption> {
     decoder.take("tail of the table", TAIL_BYTES - 2 * size_of::<u64>() - MAGIC.len())?;
     let magic = decoder.u64("magic")?;
     if magic.to_le_bytes() != MAGIC {
-        return Err(Corruption::Magic { what: "tail of the table", found: magic });
+        return Err(Corruption::Magic { what: "table end", found: magic });
     }
     let length = usize::try_from(list_bytes).ok().filter(|length| {
         length.is_multiple_of(ENTRY_BYTES)

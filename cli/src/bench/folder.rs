@@ -1,7 +1,7 @@
 //! Where the stores of a benchmark lie.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -40,14 +40,10 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if something has this name: its content would spoil the measurement.
+    /// [`Error::Kept`] if something has this name: its content would spoil the measurement.
     pub(crate) fn store(&self, name: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
-        if path.exists() {
-            let source = io::ErrorKind::AlreadyExists.into();
-            return Err(Error::Io { op: "create", path, source });
-        }
-        Ok(path)
+        if path.exists() { Err(Error::Kept { path }) } else { Ok(path) }
     }
 }
 
@@ -68,7 +64,7 @@ mod tests {
         let folder = Folder::new(None).unwrap();
         let store = folder.store("a").unwrap();
         create(&store).unwrap();
-        assert!(matches!(folder.store("a"), Err(Error::Io { .. })));
+        assert!(matches!(folder.store("a"), Err(Error::Kept { .. })));
         drop(folder);
         assert!(!store.exists());
     }

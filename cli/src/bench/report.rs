@@ -245,6 +245,14 @@ impl Report {
         text
     }
 
+    /// What came out, in a line.
+    pub(crate) fn verdict(&self) -> String {
+        match self.faults.len() as u64 {
+            0 => "Every answer and counter is right, and all that is promised of these figures holds.".to_owned(),
+            count => format!("{} (WRONG, above): not all that is promised holds.", some(count, "result")),
+        }
+    }
+
     /// A column for each case with this cache, a row for each figure that one of them has.
     fn cases_table(&self, cache: Cache) -> Table {
         let cases: Vec<_> = self.cases.iter().filter(|case| case.cache == cache.name()).collect();

@@ -64,7 +64,8 @@ pub(crate) fn crowd(db: &Db, keys: &RoundKeys, threads: usize) -> Result<Crowd> 
 pub(crate) fn table(crowds: &[Crowd]) -> String {
     let lines = crowds.iter().map(|Crowd { threads, lookups_per_second, cpu_ns }| {
         let lookups = count(*lookups_per_second as u64);
-        format!("Auto, all in cache, {threads} threads: {lookups} absent keys a second, {cpu_ns:.0} ns of CPU time each\n")
+        let plural = if *threads == 1 { "" } else { "s" };
+        format!("Auto, all in cache, {threads} thread{plural}: {lookups} absent keys a second, {cpu_ns:.0} ns of CPU time each\n")
     });
     let lines: String = lines.collect();
     if lines.is_empty() { lines } else { lines + "\n" }

@@ -93,7 +93,9 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let report = self.measure(&self.key_set()?)?;
         if let Some(folder) = &self.report {
-            write(folder, "misses.html", &page::html(&report))?;
+            let path = write(folder, "misses.html", &page::html(&report))?;
+            // Not into the output, which may be JSON.
+            eprintln!("sieve: wrote {}", path.display());
         }
         if self.json {
             let json = serde_json::to_string_pretty(&report).expect("a report becomes JSON");
@@ -103,6 +105,7 @@ impl Args {
             for fault in &report.faults {
                 writeln!(out, "WRONG: {fault}")?;
             }
+            writeln!(out, "\n{}", report.verdict())?;
         }
         match report.faults.len() {
             0 => Ok(()),
@@ -306,12 +309,14 @@ struct Found {
     page_cache: String,
 }
 
-/// Writes a file into a folder, which is made if need be.
+/// Writes a file into a folder, which is made if need be, and returns its path.
 #[expect(clippy::disallowed_methods, reason = "the engine's `fs` trait is for files of stores")]
-fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     let path = folder.join(name);
-    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
-    written.map_err(|source| Error::Io { op: "write", path, source })
+    match fs::create_dir_all(folder).and_then(|()| fs::write(&path, text)) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(Error::Io { op: "write", path, source }),
+    }
 }
 
 /// Reads a file that is no file of a store.

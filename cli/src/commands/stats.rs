@@ -20,6 +20,8 @@ use crate::error::{Error, Result};
 
 /// File that an open store has locked.
 const LOCK: &str = "LOCK";
+/// File that a store writes for other processes.
+const STATS: &str = "STATS";
 
 /// Prints what a store holds and what its filters did: levels, memory, log, keyspaces.
 ///
@@ -32,7 +34,8 @@ pub(crate) struct Args {
     /// Print JSON, with the names that the library has for the figures.
     #[arg(long)]
     json: bool,
-    /// Print what happens in a store that another process has open, every so many seconds.
+    /// Print what happens in a store that another process has open, every so many seconds, such as
+    /// `--watch=10` [default: 2].
     ///
     /// Reads the file STATS. Ends when the store is closed, or its process is gone; one that was closed
     /// before shows its last figures.
@@ -40,6 +43,7 @@ pub(crate) struct Args {
         long,
         value_name = "SECONDS",
         num_args = 0..=1,
+        require_equals = true,
         default_missing_value = "2",
         value_parser = clap::value_parser!(u64).range(1..=86_400),
         conflicts_with = "json"
@@ -55,16 +59,27 @@ impl Args {
         if let Some(seconds) = self.watch {
             return self.watch(Duration::from_secs(seconds), out);
         }
+        let mut written_ago = None;
         let stats = match open_store(&self.store) {
             Ok(db) => db.stats(),
             Err(locked @ Error::Store(sievedb::Error::Locked { .. })) => {
+                written_ago = age_of_stats_file(&self.store);
                 read_stats_file(&RealFs, &self.store)?.ok_or(locked)?
             }
             Err(error) => return Err(error),
         };
         if self.json {
-            writeln!(out, "{:#}", json(&stats))?;
+            let mut json = json(&stats);
+            json["stats_file_age_seconds"] = written_ago.map(|ago| ago.as_secs_f64()).into();
+            writeln!(out, "{json:#}")?;
         } else {
+            if let Some(ago) = written_ago {
+                let ago = ago.as_secs_f64();
+                writeln!(
+                    out,
+                    "The store is open: these are the figures of its file STATS, {ago:.1} s old."
+                )?;
+            }
             write!(out, "{stats}")?;
         }
         Ok(())
@@ -74,7 +89,7 @@ impl Args {
     fn watch(&self, interval: Duration, out: &mut dyn Write) -> Result<()> {
         check_store(&self.store)?;
         let mut last = load(&self.store)?;
-        write!(out, "since the store was opened: {last}")?;
+        write!(out, "since the store was opened:\n{last}")?;
         out.flush()?;
         let mut left = self.count.unwrap_or(u64::MAX).saturating_sub(1);
         while left > 0 {
@@ -83,14 +98,15 @@ impl Args {
             let now = load(&self.store)?;
             writeln!(out)?;
             if now.open_for < last.open_for {
-                write!(out, "the store was opened anew: {now}")?;
+                write!(out, "the store was opened anew:\n{now}")?;
             } else if now.open_for == last.open_for && !is_open(&self.store) {
                 writeln!(out, "the store is closed")?;
                 return Ok(());
             } else if now.open_for == last.open_for {
                 writeln!(out, "nothing was written since")?;
             } else {
-                write!(out, "in the last {}", now.since(&last))?;
+                let since = now.since(&last);
+                write!(out, "in the last {:.1} s:\n{since}", since.open_for.as_secs_f64())?;
             }
             out.flush()?;
             last = now;
@@ -103,6 +119,11 @@ impl Args {
 fn is_open(store: &Path) -> bool {
     // Any other failure says nothing.
     RealFs.lock(&store.join(LOCK)).is_err()
+}
+
+/// How long ago the file of statistics was written, if that can be told.
+fn age_of_stats_file(store: &Path) -> Option<Duration> {
+    store.join(STATS).metadata().ok()?.modified().ok()?.elapsed().ok()
 }
 
 fn load(store: &Path) -> Result<Stats> {

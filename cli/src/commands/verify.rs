@@ -4,7 +4,6 @@ use std::{io::Write, path::PathBuf};
 
 use sievedb::Options;
 
-use super::check_store;
 use crate::{
     bench::progress,
     error::{Error, Result},
@@ -23,7 +22,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        check_store(&self.store)?;
         let bar = progress::bar(0, "bytes", "looking at tables");
         let report = Options::new().verify(&self.store, |progress| {
             bar.set_length(progress.bytes_all);

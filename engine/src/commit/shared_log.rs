@@ -63,6 +63,19 @@ struct LogFiles {
     /// Every segment that the manifest names, oldest first.
     segments: VecDeque<Segment>,
     mark: Position,
+    /// Syncs of segments that somebody asked for.
+    syncs: u64,
+}
+
+/// How large the log is, and what was done for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogSize {
+    /// Segments that exist.
+    pub(crate) segments: u64,
+    /// Their length, in bytes.
+    pub(crate) bytes: u64,
+    /// Syncs of segments so far that somebody asked for.
+    pub(crate) syncs: u64,
 }
 
 #[derive(Debug)]
@@ -85,6 +98,7 @@ impl SharedLog {
                 end: None,
                 segments: VecDeque::new(),
                 mark: Position::default(),
+                syncs: 0,
             }),
             syncing: Mutex::new(()),
             written: AtomicU64::new(sequence),
@@ -142,10 +156,11 @@ impl SharedLog {
         self.files.lock().mark
     }
 
-    /// Number of segments, and their length in bytes.
-    pub(crate) fn size(&self) -> (u64, u64) {
+    /// How large it is.
+    pub(crate) fn size(&self) -> LogSize {
         let files = self.files.lock();
-        (files.segments.len() as u64, files.segments.iter().map(|segment| segment.bytes).sum())
+        let bytes = files.segments.iter().map(|segment| segment.bytes).sum();
+        LogSize { segments: files.segments.len() as u64, bytes, syncs: files.syncs }
     }
 
     /// The last sequence number of the oldest segment, unless it is the one that takes records.
@@ -308,6 +323,7 @@ impl LogFiles {
     }
 
     fn mark_synced(&mut self, synced: &[Unsynced]) {
+        self.syncs += synced.len() as u64;
         for done in synced {
             if let Some(segment) = self.segments.iter_mut().find(|segment| segment.id == done.id) {
                 segment.synced_bytes = done.bytes;

@@ -21,8 +21,11 @@ pub(crate) struct Loaded {
     pub(crate) end: Position,
     /// Number of edits read.
     pub(crate) edits: u64,
-    /// What was cut off at the end, if anything: an edit that was never acknowledged.
+    /// Why the bytes behind the last good edit are none, if there are any: an edit that was never
+    /// acknowledged, or the last one, damaged since. Nothing tells the one from the other.
     pub(crate) torn: Option<Corruption>,
+    /// Length of those bytes.
+    pub(crate) torn_bytes: u64,
 }
 
 impl Loaded {
@@ -89,7 +92,8 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     let missing = Corruption::Missing { what: "first edit" };
     let state = state.ok_or_else(|| reader.corrupt(end.offset, missing))?;
     state.check().map_err(|reason| reader.corrupt(end.offset, reason))?;
-    Ok(Some(Loaded { state, end, edits, torn }))
+    let torn_bytes = reader.file_bytes().saturating_sub(end.offset);
+    Ok(Some(Loaded { state, end, edits, torn, torn_bytes }))
 }
 
 /// Refuses a folder that holds data and no `CURRENT`: a new store there would take them for orphans

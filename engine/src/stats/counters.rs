@@ -12,7 +12,7 @@ use sievedb_sstable::BlockCounts;
 use thread_local::ThreadLocal;
 
 use super::{
-    IoStats, LevelStats, LookupStats,
+    IoStats, LevelStats, LookupStats, WriteStats,
     lookup_sample::{LookupSample, Sampled},
 };
 use crate::level_count::LEVELS;
@@ -126,6 +126,16 @@ impl LevelCounters {
     }
 }
 
+/// What the writes of one thread did.
+#[derive(Debug, Default)]
+pub(crate) struct WriteCounters {
+    pub(crate) batches: Counter,
+    pub(crate) entries: Counter,
+    pub(crate) bytes: Counter,
+    pub(crate) stalls: Counter,
+    pub(crate) stalled_us: Counter,
+}
+
 /// The counters of one thread. Larger than a cache line, and allocated for one thread alone.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -141,6 +151,7 @@ pub(crate) struct ThreadCounters {
     pub(crate) levels: [LevelCounters; LEVELS],
     pub(crate) read_calls: Counter,
     pub(crate) read_bytes: Counter,
+    pub(crate) writes: WriteCounters,
 }
 
 impl ThreadCounters {
@@ -161,6 +172,7 @@ impl ThreadCounters {
             levels: Default::default(),
             read_calls: Counter::default(),
             read_bytes: Counter::default(),
+            writes: WriteCounters::default(),
         }
     }
 }
@@ -214,6 +226,21 @@ impl Counters {
         let mut sum = LevelStats::default();
         for thread in &self.threads {
             thread.levels[level].add_to(&mut sum);
+        }
+        sum
+    }
+
+    /// The sum over all threads of what writes did. Syncs of the log are counted there.
+    pub(crate) fn writes(&self) -> WriteStats {
+        let mut sum = WriteStats::default();
+        for WriteCounters { batches, entries, bytes, stalls, stalled_us } in
+            self.threads.iter().map(|thread| &thread.writes)
+        {
+            sum.batches += batches.get();
+            sum.entries += entries.get();
+            sum.bytes += bytes.get();
+            sum.stalls += stalls.get();
+            sum.stalled_us += stalled_us.get();
         }
         sum
     }

@@ -31,12 +31,18 @@ impl Stats {
 
     /// What is counted and belongs to no level, by name.
     pub(super) fn counted_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
-        let Self { lookups, table_reads, background, .. } = self;
+        let Self { lookups, writes, table_reads, background, .. } = self;
         vec![
             ("lookups", &mut lookups.lookups),
             ("found_in_memtables", &mut lookups.found_in_memtables),
             ("memtable_probes", &mut lookups.memtable_probes),
             ("memtable_negatives", &mut lookups.memtable_negatives),
+            ("writes.batches", &mut writes.batches),
+            ("writes.entries", &mut writes.entries),
+            ("writes.bytes", &mut writes.bytes),
+            ("writes.log_syncs", &mut writes.log_syncs),
+            ("writes.stalls", &mut writes.stalls),
+            ("writes.stalled_us", &mut writes.stalled_us),
             ("table_read_calls", &mut table_reads.calls),
             ("table_read_bytes", &mut table_reads.bytes),
             ("flushes", &mut background.flushes),
@@ -57,6 +63,8 @@ impl Stats {
             ("log_segments", &mut self.log_segments),
             ("log_bytes", &mut self.log_bytes),
             ("write_delay_us", &mut self.write_delay_us),
+            ("snapshots", &mut self.snapshots),
+            ("oldest_snapshot_us", &mut self.oldest_snapshot_us),
             ("tables_with_unusable_filters", &mut self.tables_with_unusable_filters),
             ("filters_not_whole", &mut self.filters_not_whole),
             ("memory.memtable_bytes", &mut memory.memtable_bytes),

@@ -9,6 +9,7 @@
 //! | `open_us`          | [`Stats::open_for`], in microseconds                                    |
 //! | `level.N.FIELD`    | a field of [`LevelStats`]                                               |
 //! | `memory.FIELD`     | a field of [`MemoryStats`](super::MemoryStats)                          |
+//! | `writes.FIELD`     | a field of [`WriteStats`](super::WriteStats)                            |
 //! | others             | the field of [`Stats`] or of one of its parts with this name            |
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, str::FromStr, time::Duration};
@@ -160,7 +161,7 @@ mod tests {
         for length in 0..text.len() {
             assert!(decode(&text[..length]).is_none(), "{length} bytes");
         }
-        assert!(decode(&text.replace("lookups 1", "lookups x")).is_none());
+        assert!(decode(&text.replace("\nlookups ", "\nlookups x")).is_none());
         assert!(decode(&text.replace("statistics 1", "statistics 2")).is_none());
     }
 }

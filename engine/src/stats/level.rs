@@ -76,6 +76,23 @@ pub struct LevelStats {
     pub bytes_read: u64,
 }
 
+/// What one keyspace holds on a level.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct LevelShape {
+    /// Number of the level.
+    pub level: u8,
+    /// Sorted runs.
+    pub runs: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Length of the tables, in bytes.
+    pub bytes: u64,
+    /// Entries in the tables, tombstones and old versions included.
+    pub entries: u64,
+}
+
 impl LevelStats {
     /// Filters that lookups asked and that could answer.
     #[must_use]

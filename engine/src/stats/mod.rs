@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) use counters::{Counters, LevelCounters, ThreadCounters};
 pub use file::read_stats_file;
-pub use level::LevelStats;
+pub use level::{LevelShape, LevelStats};
 pub(crate) use lookup_sample::Sampled;
 
 /// What a store holds and what it did since it was opened.
@@ -25,8 +25,11 @@ pub struct Stats {
     pub last_sequence: u64,
     /// Point lookups, over all keyspaces.
     pub lookups: LookupStats,
-    /// Level 0 first.
+    /// Levels, over all keyspaces: level 0 first. What each keyspace holds on them is in
+    /// [`KeyspaceStats::levels`].
     pub levels: Vec<LevelStats>,
+    /// What writes did.
+    pub writes: WriteStats,
     /// Reads of table files, whoever asked: lookups, scans, compactions, opening of tables.
     pub table_reads: IoStats,
     /// What is in memory.
@@ -47,6 +50,11 @@ pub struct Stats {
     pub log_bytes: u64,
     /// Present delay of each write by back-pressure, in microseconds.
     pub write_delay_us: u64,
+    /// Snapshots that are open: [`Db::snapshot`](crate::Db::snapshot).
+    pub snapshots: u64,
+    /// How long the oldest of them has been open, in microseconds; 0 without any. What it sees cannot be
+    /// compacted away.
+    pub oldest_snapshot_us: u64,
     /// Why the store is read-only, if it is.
     pub read_only: Option<String>,
     /// Each keyspace, by name.
@@ -74,6 +82,11 @@ pub struct OpeningStats {
     pub manifest: Duration,
     /// Threads that opened the tables, the caller's included.
     pub threads: usize,
+    /// Bytes at the end of the log that were cut off: see [`Event::TornTail`](crate::Event::TornTail).
+    pub log_bytes_cut: u64,
+    /// Bytes at the end of the manifest that were cut off: see
+    /// [`Event::TornManifest`](crate::Event::TornManifest).
+    pub manifest_bytes_cut: u64,
 }
 
 /// What lookups did before they came to tables.
@@ -81,7 +94,9 @@ pub struct OpeningStats {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LookupStats {
-    /// Keys that were asked for: by `get`, `contains_key` and `may_contain` one a call.
+    /// Keys that were asked for: by `get`, `contains_key` and `may_contain` one a call, by `get_many` and
+    /// `contains_many` one for each key, by `insert_if_absent` one for a key that is there, and two or more
+    /// for a new one, which is looked for again when its turn to be written has come.
     pub lookups: u64,
     /// Lookups that a memtable answered.
     pub found_in_memtables: u64,
@@ -89,6 +104,26 @@ pub struct LookupStats {
     pub memtable_probes: u64,
     /// Memtable filters that said no.
     pub memtable_negatives: u64,
+}
+
+/// What writes did, whichever call made them. What was refused or failed is not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct WriteStats {
+    /// Batches, a single write being one.
+    pub batches: u64,
+    /// Entries of these batches.
+    pub entries: u64,
+    /// Their length in the log, without the headers of records, in bytes.
+    pub bytes: u64,
+    /// Syncs of log segments that writes with [`Durability::Disk`](crate::Durability::Disk), or
+    /// [`Db::persist`](crate::Db::persist), asked for. Writers that come at the same time share one.
+    pub log_syncs: u64,
+    /// How often a write was delayed, or waited, for flushes and compactions.
+    pub stalls: u64,
+    /// How long that took, added up over all threads, in microseconds.
+    pub stalled_us: u64,
 }
 
 /// Calls to the file system and the bytes they moved.
@@ -106,7 +141,7 @@ pub struct IoStats {
 ///
 /// The parts but `pinned_bytes` and `mapped_bytes` are together at most the budget. What is in none of them:
 /// fixed structures of a few megabytes (threads, counters, the manifest, the buffer of the log), what scans
-/// and compactions have read ahead, and a few other things that `docs/tuning.md` lists.
+/// and compactions have read ahead, and a few other things that `docs/tuning.md` of the repository lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -179,4 +214,6 @@ pub struct KeyspaceStats {
     pub table_bytes: u64,
     /// Entries in tables, tombstones and old versions included.
     pub entries: u64,
+    /// The levels that have tables, level 0 first.
+    pub levels: Vec<LevelShape>,
 }

@@ -1,43 +1,45 @@
 //! Statistics as text.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use super::{LevelStats, MemoryStats, Stats};
+use super::{
+    BackgroundStats, KeyspaceStats, LevelStats, LookupStats, MemoryStats, OpeningStats, Stats,
+    WriteStats,
+};
 use crate::text::{bytes, counted};
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:.1} s, sequence {}, {} of {}",
+            "time: {:.1} s; last sequence number: {}; log: {} of {}",
             self.open_for.as_secs_f64(),
             self.last_sequence,
-            counted(self.log_segments, ["log segment", "log segments"]),
+            counted(self.log_segments, ["segment", "segments"]),
             bytes(self.log_bytes)
         )?;
         writeln!(f, "memory: {}", self.memory)?;
-        let lookups = &self.lookups;
+        let delay = self.write_delay_us;
+        writeln!(f, "writes: {}; present delay of each: {delay} us", self.writes)?;
+        if self.snapshots > 0 {
+            let snapshots = counted(self.snapshots, ["snapshot is", "snapshots are"]);
+            let age = self.oldest_snapshot_us as f64 / 1e6;
+            writeln!(f, "{snapshots} open, the oldest for {age:.1} s")?;
+        }
+        writeln!(f, "background: {}", self.background)?;
+        writeln!(f, "lookups: {}", self.lookups)?;
         writeln!(
             f,
-            "lookups: {}, {} found in memtables, {} asked, {} said no; {} of tables ({})",
-            lookups.lookups,
-            lookups.found_in_memtables,
-            counted(lookups.memtable_probes, ["memtable filter", "memtable filters"]),
-            lookups.memtable_negatives,
-            counted(self.table_reads.calls, ["read", "reads"]),
-            bytes(self.table_reads.bytes)
+            "physical reads of table files, by lookups, scans and background work: {} ({}); planned: {:.4} \
+             runs searched in vain for an absent key",
+            self.table_reads.calls,
+            bytes(self.table_reads.bytes),
+            self.false_positives_planned
         )?;
+        self.opening.fmt_known(f)?;
         self.fmt_levels(f)?;
         for keyspace in &self.keyspaces {
-            writeln!(
-                f,
-                "keyspace {:?}: {}, {}, {}, {}",
-                keyspace.name,
-                counted(keyspace.runs, ["run", "runs"]),
-                counted(keyspace.tables, ["table", "tables"]),
-                bytes(keyspace.table_bytes),
-                counted(keyspace.entries, ["entry", "entries"])
-            )?;
+            writeln!(f, "{keyspace}")?;
         }
         if self.tables_with_unusable_filters > 0 {
             let filters = counted(self.tables_with_unusable_filters, ["filter", "filters"]);
@@ -56,7 +58,7 @@ impl fmt::Display for Stats {
 
 impl Stats {
     /// A table of what each level holds, one of what lookups did there, and one of scans if there were
-    /// any that asked filters.
+    /// any that asked filters or met tombstones.
     fn fmt_levels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbered = self.levels.iter().enumerate();
         let mut rows: Vec<(String, LevelStats)> = numbered
@@ -67,34 +69,41 @@ impl Stats {
             return Ok(());
         }
         rows.push(("total".to_owned(), self.total()));
+        writeln!(
+            f,
+            "levels, all keyspaces together: what they hold, what lookups did, what scans did"
+        )?;
         table(f, &rows, &HELD)?;
         table(f, &rows, &LOOKUPS)?;
-        if rows.iter().any(|(_, level)| asked_by_scans(level)) {
+        if rows.iter().any(|(_, level)| seen_by_scans(level)) {
             table(f, &rows, &SCANS)?;
         }
         Ok(())
     }
 }
 
-fn asked_by_scans(level: &LevelStats) -> bool {
-    level.prefix_probes + level.prefix_unusable + level.range_probes + level.range_unusable > 0
+fn seen_by_scans(level: &LevelStats) -> bool {
+    let asked =
+        level.prefix_probes + level.prefix_unusable + level.range_probes + level.range_unusable;
+    asked + level.tombstones_skipped > 0
 }
 
 /// A column: its head, and how a level is written in it.
 type Column = (&'static str, fn(&LevelStats) -> String);
 
-const HELD: [Column; 8] = [
+const HELD: [Column; 9] = [
     ("runs", |level| level.runs.to_string()),
     ("tables", |level| level.tables.to_string()),
     ("size", |level| bytes(level.bytes)),
     ("entries", |level| level.entries.to_string()),
+    ("tombstones", |level| level.tombstones.to_string()),
     ("filters", |level| bytes(level.filter_bytes)),
     ("of whole", |level| bytes(level.filter_bytes_whole)),
     ("not whole", |level| level.filters_not_whole.to_string()),
     ("unusable", |level| level.tables_with_unusable_filters.to_string()),
 ];
 
-const LOOKUPS: [Column; 11] = [
+const LOOKUPS: [Column; 13] = [
     ("candidates", |level| level.candidates.to_string()),
     ("probes", |level| level.filter_probes().to_string()),
     ("negatives", |level| level.filter_negatives.to_string()),
@@ -106,15 +115,18 @@ const LOOKUPS: [Column; 11] = [
     ("unusable", |level| level.filter_unusable.to_string()),
     ("not resident", |level| level.filter_not_resident.to_string()),
     ("data blocks", |level| level.data_block_requests.to_string()),
+    ("blocks read", |level| level.blocks_read.to_string()),
+    ("size read", |level| bytes(level.bytes_read)),
 ];
 
-const SCANS: [Column; 6] = [
+const SCANS: [Column; 7] = [
     ("prefix probes", |level| level.prefix_probes.to_string()),
     ("negatives", |level| level.prefix_negatives.to_string()),
     ("unusable", |level| level.prefix_unusable.to_string()),
     ("range probes", |level| level.range_probes.to_string()),
     ("negatives", |level| level.range_negatives.to_string()),
     ("unusable", |level| level.range_unusable.to_string()),
+    ("tombstones skipped", |level| level.tombstones_skipped.to_string()),
 ];
 
 fn percent(rate: f64) -> String {
@@ -150,11 +162,110 @@ fn table(
     Ok(())
 }
 
+impl fmt::Display for LookupStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, {} found in memtables, {} asked, {} said no",
+            self.lookups,
+            self.found_in_memtables,
+            counted(self.memtable_probes, ["memtable filter", "memtable filters"]),
+            self.memtable_negatives
+        )
+    }
+}
+
+impl fmt::Display for WriteStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} in {} ({}), {}; {} of {:.3} s in all",
+            counted(self.entries, ["entry", "entries"]),
+            counted(self.batches, ["batch", "batches"]),
+            bytes(self.bytes),
+            counted(self.log_syncs, ["sync of the log", "syncs of the log"]),
+            counted(self.stalls, ["stall", "stalls"]),
+            self.stalled_us as f64 / 1e6
+        )
+    }
+}
+
+impl fmt::Display for BackgroundStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ({} written), {} ({} read, {} written), {}, {} rebuilt",
+            counted(self.flushes, ["flush", "flushes"]),
+            bytes(self.flush_bytes_written),
+            counted(self.compactions, ["compaction", "compactions"]),
+            bytes(self.compaction_bytes_read),
+            bytes(self.compaction_bytes_written),
+            counted(self.trivial_moves, ["move of tables", "moves of tables"]),
+            counted(self.filters_rebuilt, ["filter", "filters"])
+        )
+    }
+}
+
+impl OpeningStats {
+    /// A line, if anything is known, and one of what was cut off, if anything was.
+    fn fmt_known(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        if !self.total.is_zero() {
+            writeln!(
+                f,
+                "opening: {:.1} ms, of which log {:.1}, tables of it {:.1}, tables {:.1} ({}), filters {:.1}, \
+                 manifest {:.1}",
+                ms(self.total),
+                ms(self.log),
+                ms(self.replayed),
+                ms(self.tables),
+                counted(self.threads as u64, ["thread", "threads"]),
+                ms(self.filters),
+                ms(self.manifest)
+            )?;
+        }
+        for (name, cut) in [("log", self.log_bytes_cut), ("manifest", self.manifest_bytes_cut)] {
+            if cut > 0 {
+                let cut = bytes(cut);
+                writeln!(f, "{cut} at the end of the {name} were no record and were cut off")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for KeyspaceStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "keyspace {:?}: {}, {}, {}, {}",
+            self.name,
+            counted(self.runs, ["run", "runs"]),
+            counted(self.tables, ["table", "tables"]),
+            bytes(self.table_bytes),
+            counted(self.entries, ["entry", "entries"])
+        )?;
+        if self.levels.len() > 1 {
+            for (number, level) in self.levels.iter().enumerate() {
+                let before = if number == 0 { "; " } else { ", " };
+                write!(f, "{before}level {}: {}", level.level, bytes(level.bytes))?;
+            }
+        }
+        if self.memtable_bytes > 0 {
+            write!(f, "; memtables {}", bytes(self.memtable_bytes))?;
+        }
+        if self.frozen_memtables > 0 {
+            write!(f, ", of which {} frozen", self.frozen_memtables)?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "memtables {} of {}, filters {} of {}, indexes {}, block cache {} of {}, writing {} of {}; \
+            "memtables {} of {}, filters with what is free in their chunks {} of {}, indexes {}, block cache {} of {}, writing {} of {}; \
              pinned by readers {}",
             bytes(self.memtable_bytes),
             bytes(self.memtable_bytes_max),
@@ -186,7 +297,8 @@ mod tests {
         let levels = vec![level(2, 900), LevelStats::default(), level(30, 1_000_000)];
         let stats = Stats { levels, ..Stats::default() };
         let text = stats.to_string();
-        let lines: Vec<&str> = text.lines().skip(3).collect();
+        let lines: Vec<&str> =
+            text.lines().skip_while(|line| !line.starts_with("level  runs")).collect();
         assert_eq!(lines.len(), 8, "{text}");
         for (at, start) in
             [(0, "level  runs"), (1, "    0     1"), (2, "    2     1"), (3, "total     2")]
@@ -196,6 +308,10 @@ mod tests {
         }
         assert!(lines[7].contains("  1000900  "), "{text}");
         assert!(!text.contains("prefix"), "{text}");
-        assert!(text.starts_with("0.0 s, sequence 0, 0 log segments of 0 B\n"), "{text}");
+        let first = "time: 0.0 s; last sequence number: 0; log: 0 segments of 0 B\n";
+        assert!(text.starts_with(first), "{text}");
+        for part in ["writes: 0 entries", "background: 0 flushes", "tombstones"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 }

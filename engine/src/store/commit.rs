@@ -53,8 +53,21 @@ impl Store {
             self.background.wake();
         }
         logged?;
+        self.count(&in_flight.write);
         self.run_inline();
         Ok(Some(in_flight.last))
+    }
+
+    /// Counts a write that is visible.
+    fn count(&self, write: &Write) {
+        if write.entries.is_empty() {
+            // A record about keyspaces.
+            return;
+        }
+        let counters = &self.tables.counters.local().writes;
+        counters.batches.add(1);
+        counters.entries.add(write.entries.len() as u64);
+        counters.bytes.add(write.payload.len() as u64);
     }
 
     /// Places `write`: from here on it has its position in the history.
@@ -73,7 +86,7 @@ impl Store {
             match condition.check(&Placed::new(&self.publish))? {
                 Verdict::Holds if self.room(&write)? == Room::Wait => {
                     drop(placement);
-                    self.wait_for_room(&write)?;
+                    self.stall(|| self.wait_for_room(&write))?;
                 }
                 Verdict::Holds => {
                     let froze_largest = self.freeze_largest();

@@ -141,7 +141,7 @@ impl Store {
     /// Freezes the memtables that pin the oldest log segment if the log has become too long: a
     /// keyspace that is rarely written to must not keep all of it.
     pub(crate) fn relieve_log(&self) {
-        let (_, bytes) = self.log.size();
+        let bytes = self.log.size().bytes;
         if bytes <= self.options.log_bytes_max {
             return;
         }

@@ -202,20 +202,29 @@ fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
     started.map_err(|error| Error::io("start a worker for", &store.tables.folder, error))
 }
 
+/// Why `op` on `path` failed, which is in or below `folder`.
+pub(crate) fn refused(op: &'static str, path: &Path, folder: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotADirectory => Error::NotAFolder { path: folder.to_owned() },
+        _ => Error::io(op, path, error),
+    }
+}
+
 /// Creates `folder` and its missing parents for a new store, and makes their entries durable.
 ///
 /// Also those that exist: an attempt that was broken off may have made them, and only made them.
 ///
 /// # Errors
 ///
-/// [`Error::ForeignFolder`] if it has files of others, [`Error::Io`].
+/// [`Error::ForeignFolder`] if it has files of others, [`Error::NotAFolder`], [`Error::Io`].
 fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
-    let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
+    let exists =
+        |path: &Path| fs.exists(path).map_err(|error| refused("look for", path, folder, error));
     if exists(&FileName::Current.path(folder))? {
         return Ok(());
     }
     if exists(folder)? {
-        let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
+        let names = fs.list(folder).map_err(|error| refused("list", folder, folder, error))?;
         if let Some(name) = names.into_iter().find(|name| FileName::parse(name).is_none()) {
             return Err(Error::ForeignFolder { path: folder.to_owned(), name });
         }

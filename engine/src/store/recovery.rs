@@ -23,6 +23,8 @@ use crate::{
     fs::Fs,
     keyspace_options::DEFAULT_KEYSPACE,
     listener::{Event, tell},
+    log::Position,
+    manifest::load::Loaded,
     manifest::{KeyspaceCreated, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
     memory::{MemoryAccount, MemoryUse},
     read::tree::Tree,
@@ -35,7 +37,7 @@ use crate::{
     wal::{
         batch::Entry,
         chain::Segments,
-        replay::{ReplayedBatch, replay},
+        replay::{ReplayedBatch, TornTail, replay},
         segment::segment_ids,
     },
 };
@@ -54,6 +56,8 @@ pub(crate) struct Recovered {
     /// The store's files in the folder.
     names: Vec<String>,
     memory: Arc<MemoryAccount>,
+    /// What was cut off, so far.
+    opening: OpeningStats,
 }
 
 /// A store that has come back, with its tables open.
@@ -94,17 +98,28 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk };
     let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;
     loaded.check_vouched(folder, replayed.manifest)?;
-    if let Some(torn) = &replayed.torn
-        && let Some(listener) = &options.listener
-    {
-        let (log_id, offset) = (torn.position.file_id, torn.position.offset);
-        tell(&**listener, &Event::TornTail { log_id, offset });
-    }
+    let opening = tell_of_cuts(options, &loaded, replayed.torn.as_ref());
     let LogState { edit, memtables, .. } = log;
     let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);
     let next_file_id = above_all(&files).max(loaded.state.next_file_id);
     let state = loaded.state;
-    Ok(Recovered { state, edit, memtables, last_sequence, next_file_id, names, memory })
+    Ok(Recovered { state, edit, memtables, last_sequence, next_file_id, names, memory, opening })
+}
+
+/// Tells the listener of what recovery cut off, and counts it.
+fn tell_of_cuts(options: &Options, loaded: &Loaded, torn: Option<&TornTail>) -> OpeningStats {
+    let told = |event| options.listener.iter().for_each(|listener| tell(&**listener, &event));
+    let mut opening = OpeningStats::default();
+    if loaded.torn.is_some() {
+        let (Position { file_id: manifest_id, offset }, bytes) = (loaded.end, loaded.torn_bytes);
+        opening.manifest_bytes_cut = bytes;
+        told(Event::TornManifest { manifest_id, offset, bytes });
+    }
+    if let Some(torn) = torn {
+        opening.log_bytes_cut = torn.bytes;
+        told(Event::TornTail { log_id: torn.position.file_id, offset: torn.position.offset });
+    }
+    opening
 }
 
 /// A folder without `CURRENT`: new, or left by a creation that did not end.
@@ -121,7 +136,9 @@ fn fresh(
     let state = ManifestState::new(store_id, random()?);
     let next_file_id = above_all(files).max(state.next_file_id);
     let (edit, memtables) = (VersionEdit::default(), BTreeMap::new());
-    Ok(Recovered { state, edit, memtables, last_sequence: 0, next_file_id, names, memory })
+    let opening = OpeningStats::default();
+    let last_sequence = 0;
+    Ok(Recovered { state, edit, memtables, last_sequence, next_file_id, names, memory, opening })
 }
 
 fn above_all(files: &[FileName<'_>]) -> u64 {
@@ -249,10 +266,9 @@ pub(crate) fn take_over(
     open_files: Arc<OpenFiles>,
     delete_orphans_early: bool,
 ) -> Result<Beginning> {
-    let Recovered { mut state, mut edit, memtables, last_sequence, next_file_id, names, memory } =
-        recovered;
+    let Recovered { mut state, mut edit, memtables, last_sequence, .. } = recovered;
+    let Recovered { next_file_id, names, memory, mut opening, .. } = recovered;
     let mut stopwatch = Stopwatch::start(&*options.clock);
-    let mut opening = OpeningStats::default();
     let (store_id, hash_seed) = (state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);

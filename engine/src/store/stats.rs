@@ -1,25 +1,26 @@
 //! Adds up what a store holds.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::Store;
 use crate::{
     level_count::LEVELS,
     memory::MemoryUse,
     read::tree::Tree,
-    stats::{KeyspaceStats, MemoryStats, Stats},
+    stats::{KeyspaceStats, LevelShape, MemoryStats, Stats},
     version::Run,
 };
 
 impl Store {
     /// What the store holds and what it did since it was opened.
     pub(crate) fn stats(&self) -> Stats {
-        let counters = &self.tables.counters;
+        let (counters, now) = (&self.tables.counters, self.options.clock.now());
         let trees: Vec<_> = self.trees.read().values().cloned().collect();
         let mut stats = Stats {
-            open_for: self.options.clock.now().saturating_sub(self.opened_at),
+            open_for: now.saturating_sub(self.opened_at),
             last_sequence: self.publish.visible(),
             lookups: counters.lookups(),
+            writes: counters.writes(),
             levels: (0..LEVELS).map(|level| counters.level(level)).collect(),
             table_reads: counters.table_reads(),
             memory: self.memory_stats(),
@@ -29,7 +30,12 @@ impl Store {
             read_only: self.read_only.get().map(|cause| cause.to_string()),
             ..Stats::default()
         };
-        (stats.log_segments, stats.log_bytes) = self.log.size();
+        let log = self.log.size();
+        (stats.log_segments, stats.log_bytes) = (log.segments, log.bytes);
+        stats.writes.log_syncs = log.syncs;
+        let (snapshots, oldest) = self.snapshots.open();
+        let age = oldest.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        (stats.snapshots, stats.oldest_snapshot_us) = (snapshots, age.as_micros() as u64);
         for tree in &trees {
             add_tree(&mut stats, tree);
         }
@@ -74,7 +80,10 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         runs: view.version.runs().len() as u64,
         ..KeyspaceStats::default()
     };
+    let mut shapes = BTreeMap::<u8, LevelShape>::new();
     for run in view.version.runs() {
+        let shape = shapes.entry(run.level);
+        shape.or_insert(LevelShape { level: run.level, ..LevelShape::default() }).runs += 1;
         let level = &mut stats.levels[usize::from(run.level)];
         level.runs += 1;
         level.filter_fpr_expected += fpr_expected(run);
@@ -89,6 +98,11 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;
+        if let Some(shape) = shapes.get_mut(&level) {
+            shape.tables += 1;
+            shape.bytes += meta.bytes;
+            shape.entries += meta.entries;
+        }
         let level = &mut stats.levels[usize::from(level)];
         level.tables += 1;
         level.bytes += meta.bytes;
@@ -101,6 +115,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         level.tables_with_unusable_filters += u64::from(is_unusable);
         level.filters_not_whole += u64::from(!is_whole);
     }
+    keyspace.levels = shapes.into_values().collect();
     stats.keyspaces.push(keyspace);
 }
 

@@ -80,6 +80,17 @@ impl Tree {
 }
 
 impl Store {
+    /// Counts the time for which `wait` keeps a writer.
+    pub(super) fn stall<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let clock = &self.options.clock;
+        let start = clock.now();
+        let waited = wait();
+        let counters = &self.tables.counters.local().writes;
+        counters.stalls.add(1);
+        counters.stalled_us.add(clock.now().saturating_sub(start).as_micros() as u64);
+        waited
+    }
+
     /// Delays a write, or lets it wait, as the debt of its keyspaces demands.
     ///
     /// # Errors
@@ -88,23 +99,22 @@ impl Store {
     pub(crate) fn throttle(&self, write: &Write) -> Result<()> {
         match self.room(write)? {
             Room::Delay(Duration::ZERO) => {}
-            Room::Delay(delay) => self.options.clock.sleep(delay),
+            Room::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
             // Placing waits, where nobody can take the room away again.
             Room::Wait | Room::Never(_) => {}
         }
         for target in &write.targets {
             match pressure(target.tree.debt()) {
                 Pressure::Delay(Duration::ZERO) => {}
-                Pressure::Delay(delay) => self.options.clock.sleep(delay),
+                Pressure::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
                 Pressure::Stop => {
                     if self.options.worker_threads == 0 {
                         // Nobody tries again by himself after a full disk.
                         self.background.retry();
                     }
                     let tree = &target.tree;
-                    self.wait_for_work(|_| {
-                        tree.is_dropped() || pressure(tree.debt()) != Pressure::Stop
-                    })?;
+                    let is_over = || tree.is_dropped() || pressure(tree.debt()) != Pressure::Stop;
+                    self.stall(|| self.wait_for_work(|_| is_over()))?;
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! Reads past the block cache and writes nothing. It does not stop at the first problem: what can be
 //! read beside it is read.
 
-use std::{borrow::Cow, path::Path, sync::Arc};
+use std::{borrow::Cow, io, path::Path, sync::Arc};
 
 use sievedb_format::Corruption;
 
@@ -16,12 +16,16 @@ use crate::{
     stats::Counters,
     store::{
         Store,
-        open_store::lock_folder,
-        verify_table::{TableVerifier, VerifiedTable, not_there},
+        open_store::{lock_folder, refused},
+        verify_table::{TableVerifier, VerifiedTable},
     },
     table::{TableMeta, files::TableFiles},
     verify_report::VerifyProgress,
-    wal::{chain::Segments, replay::replay, segment::segment_ids},
+    wal::{
+        chain::Segments,
+        replay::{Replayed, TornTail, replay},
+        segment::segment_ids,
+    },
 };
 
 impl Store {
@@ -76,9 +80,10 @@ impl Store {
                     let source = Corruption::Order { what: "state that the manifest recreates" };
                     report.error(&Error::corrupt(path, loaded.end.offset, source));
                 }
+                // Its end may be a write under way.
                 verify_log(fs, folder, &names, &loaded, report);
             }
-            Ok(None) => report.error(&not_there(&FileName::Current.path(folder))),
+            Ok(None) => report.error(&current_is_missing(folder)),
             Err(error) => report.error(&error),
         }
         Ok(())
@@ -89,20 +94,22 @@ impl Store {
 ///
 /// # Errors
 ///
-/// [`Error::Locked`]; [`Error::Io`] if the folder cannot be locked or listed.
+/// [`Error::NoStore`]; [`Error::NotAFolder`]; [`Error::Locked`]; [`Error::Io`] if the folder cannot be
+/// locked or listed.
 pub(crate) fn verify_folder(
     options: &Options,
     folder: &Path,
     on_progress: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport> {
     let fs = &options.fs;
+    check_store(&**fs, folder)?;
     let _lock = lock_folder(&**fs, folder)?;
     let names = list(&**fs, folder)?;
     let mut report = VerifyReport::default();
     let loaded = match load(&**fs, folder) {
         Ok(Some(loaded)) => loaded,
         Ok(None) => {
-            report.error(&not_there(&FileName::Current.path(folder)));
+            report.error(&current_is_missing(folder));
             return Ok(report);
         }
         Err(error) => {
@@ -110,7 +117,15 @@ pub(crate) fn verify_folder(
             return Ok(report);
         }
     };
-    verify_log(&**fs, folder, &names, &loaded, &mut report);
+    if let Some(reason) = &loaded.torn {
+        let path = FileName::Manifest(loaded.end.file_id).path(folder);
+        report.torn_end(path, loaded.end.offset, loaded.torn_bytes, reason);
+    }
+    let replayed = verify_log(&**fs, folder, &names, &loaded, &mut report);
+    if let Some(TornTail { position, bytes, reason }) = replayed.and_then(|found| found.torn) {
+        let path = FileName::Log(position.file_id).path(folder);
+        report.torn_end(path, position.offset, bytes, &reason);
+    }
     let state = &loaded.state;
     let metas = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let bytes = metas().fold(0, |sum: u64, meta| sum.saturating_add(meta.bytes));
@@ -134,19 +149,40 @@ pub(crate) fn verify_folder(
     Ok(verifier.report)
 }
 
+/// Refuses a folder that holds nothing of a store: a lock file would be the first.
+fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let names = match fs.list(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        names => names.map_err(|error| refused("list", folder, folder, error))?,
+    };
+    let is_of_store = |name: &String| match FileName::parse(name) {
+        None | Some(FileName::Lock | FileName::Stats | FileName::Temporary(_)) => false,
+        Some(_) => true,
+    };
+    match names.iter().any(is_of_store) {
+        true => Ok(()),
+        false => Err(Error::NoStore { path: folder.to_owned() }),
+    }
+}
+
+fn current_is_missing(folder: &Path) -> Error {
+    let path = FileName::Current.path(folder);
+    Error::corrupt(path, 0, Corruption::Missing { what: "CURRENT" })
+}
+
 fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
     fs.list(folder).map_err(|error| Error::io("list", folder, error))
 }
 
-/// Reads the log as recovery does. A torn tail is no problem: a crash, or a write under way, explains
-/// it.
+/// Reads the log as recovery does, and returns what it found, if it is good. A torn tail is no problem:
+/// a crash, or a write under way, explains it.
 fn verify_log(
     fs: &dyn Fs,
     folder: &Path,
     names: &[String],
     loaded: &Loaded,
     report: &mut VerifyReport,
-) {
+) -> Option<Replayed> {
     let state = &loaded.state;
     let named: Vec<_> = state.logs.iter().copied().collect();
     let mut on_disk = segment_ids(names);
@@ -159,9 +195,7 @@ fn verify_log(
     });
     let checked = replayed.and_then(|replayed| {
         report.log_batches += replayed.batches;
-        loaded.check_vouched(folder, replayed.manifest)
+        loaded.check_vouched(folder, replayed.manifest).map(|()| replayed)
     });
-    if let Err(error) = checked {
-        report.error(&error);
-    }
+    checked.inspect_err(|error| report.error(error)).ok()
 }

@@ -1,6 +1,6 @@
 //! Looks at every byte of a table and of its filters.
 
-use std::{borrow::Cow, io, ops::ControlFlow, path::Path, sync::Arc};
+use std::{borrow::Cow, ops::ControlFlow, path::Path, sync::Arc};
 
 use sievedb_format::Corruption;
 use sievedb_sstable::{
@@ -165,9 +165,4 @@ fn differences(meta: &TableMeta, table: &Table) -> Vec<Corruption> {
         differences.push(Corruption::Order { what: "bounds in the manifest" });
     }
     differences
-}
-
-/// The error of a file that should be there.
-pub(crate) fn not_there(path: &Path) -> Error {
-    Error::io("open", path, io::ErrorKind::NotFound.into())
 }

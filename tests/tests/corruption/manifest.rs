@@ -1,8 +1,18 @@
-//! Damage to the manifest. Nothing but its very end may be missing without being noticed, and what
-//! the last edits say can then be learned from the logs and tables that are still there.
+//! Damage to the manifest. Nothing but its very end may be missing without being refused, and what
+//! the last edits say can mostly be learned from the logs and tables that are still there. That an end
+//! is missing is told.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use bytes::Bytes;
-use sievedb::ReadMode;
+use sievedb::{
+    Event, EventListener, FilterPolicy, Options, ReadMode,
+    fs::{Loss, MemoryFs},
+};
+use sievedb_tests::settings::FOLDER;
 
 use super::{
     cases::Cases,
@@ -77,5 +87,61 @@ fn a_manifest_of_another_length_is_refused_or_does_no_harm() {
             }
         }
         cases.finish(good.len() + 8);
+    }
+}
+
+/// Where manifests were cut off.
+#[derive(Debug, Default)]
+struct Cuts(Mutex<Vec<(u64, u64, u64)>>);
+
+impl EventListener for Cuts {
+    fn on_event(&self, event: &Event) {
+        if let Event::TornManifest { manifest_id, offset, bytes } = *event {
+            self.0.lock().unwrap().push((manifest_id, offset, bytes));
+        }
+    }
+}
+
+/// Nothing vouches for the last edit of a store that was not closed: rot in it looks as if a crash had
+/// broken it off. It is cut off, and everybody who can be told is.
+#[test]
+fn an_end_that_is_cut_off_is_told() {
+    let fs = Arc::new(MemoryFs::new());
+    let listener = Arc::<Cuts>::default();
+    let options = |fs: &Arc<MemoryFs>| {
+        Options::new().fs(fs.clone()).worker_threads(0).listener(listener.clone())
+    };
+    let db = options(&fs).open(FOLDER).unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let manifest = fs.contents().into_keys().find(|path| path.contains("MANIFEST-")).unwrap();
+    let before = fs.read(&*manifest).unwrap().len() as u64;
+    keyspace.set_filter_policy(FilterPolicy::default().bits_per_key(16.0)).unwrap();
+    let after = fs.read(&*manifest).unwrap().len() as u64;
+    assert!(after > before);
+    for flipped in [None, Some(before), Some(after - 9)] {
+        let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
+        if let Some(at) = flipped {
+            let mut bytes = crashed.read(&*manifest).unwrap().to_vec();
+            bytes[at as usize] ^= 1;
+            crashed.replace(&*manifest, bytes).unwrap();
+        }
+        let report = options(&crashed).verify(FOLDER, |_| ()).unwrap();
+        assert!(report.is_good(), "a crash may have broken it off: {report}");
+        let noted = report.torn_ends.iter().map(|end| (end.path.as_path(), end.offset, end.bytes));
+        let cut = flipped.map(|_| (before, after - before));
+        let want = cut.map(|(offset, bytes)| (Path::new(&*manifest), offset, bytes));
+        assert_eq!(noted.collect::<Vec<_>>(), Vec::from_iter(want), "{report}");
+        assert_eq!(report.to_string().contains("are no record"), flipped.is_some(), "{report}");
+
+        let opened = options(&crashed).open(FOLDER).unwrap();
+        assert_eq!(opened.keyspaces(), ["default", "k"], "the log has it");
+        let told = std::mem::take(&mut *listener.0.lock().unwrap());
+        let told: Vec<_> = told.into_iter().map(|(_, offset, bytes)| (offset, bytes)).collect();
+        assert_eq!(told, Vec::from_iter(cut));
+        let stats = opened.stats();
+        assert_eq!(stats.opening.manifest_bytes_cut, cut.map_or(0, |(_, bytes)| bytes));
+        assert_eq!(stats.to_string().contains("cut off"), flipped.is_some(), "{stats}");
+        drop(opened);
+        assert!(options(&crashed).verify(FOLDER, |_| ()).unwrap().torn_ends.is_empty());
     }
 }

@@ -1,9 +1,12 @@
 //! What filters did: per level and in total, measured against what is expected.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sievedb::{
-    Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, fs::MemoryFs, stats::LevelStats,
+    Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions,
+    clock::ManualClock,
+    fs::MemoryFs,
+    stats::{LevelShape, LevelStats, WriteStats},
 };
 use sievedb_tests::settings::{FOLDER, report, small_options};
 
@@ -141,4 +144,76 @@ fn reads_saved_are_those_that_come_without_filters() {
     {
         assert!(text.contains(head), "{head}: {text}");
     }
+}
+
+/// Writes are counted as they are asked for, and what slows them down.
+#[test]
+fn writes_and_snapshots_are_counted() {
+    let clock = Arc::new(ManualClock::new());
+    let options = small_options(Arc::new(MemoryFs::new())).clock(clock.clone());
+    let db = options.durability(Durability::OsBuffer).open(FOLDER).unwrap();
+    let before = db.stats().writes;
+    db.insert("a", "12345").unwrap();
+    db.remove("b").unwrap();
+    assert!(!db.insert_if_absent("a", "").unwrap(), "what is not written is not counted");
+    assert!(db.insert("k".repeat(70_000), "").is_err());
+    let mut batch = db.batch();
+    for key in ["c", "d", "e"] {
+        batch.insert(&db, key, "12345").unwrap();
+    }
+    batch.commit(Durability::Disk).unwrap();
+    db.batch().commit(Durability::Disk).unwrap();
+    let stats = db.stats();
+    let WriteStats { batches, entries, bytes, log_syncs, stalls, stalled_us, .. } = stats.writes;
+    assert_eq!((batches - before.batches, entries - before.entries), (3, 5));
+    assert!((24..200).contains(&(bytes - before.bytes)), "{stats}");
+    assert_eq!(log_syncs - before.log_syncs, 1, "{stats}");
+    assert_eq!((stalls, stalled_us), (0, 0));
+    assert_eq!(stats.since(&stats).writes, WriteStats::default());
+
+    assert_eq!((stats.snapshots, stats.oldest_snapshot_us), (0, 0));
+    let snapshots = [(); 2].map(|()| {
+        clock.advance(Duration::from_secs(3));
+        db.insert("a", "").unwrap();
+        db.snapshot()
+    });
+    clock.advance(Duration::from_millis(500));
+    let stats = db.stats();
+    assert_eq!((stats.snapshots, stats.oldest_snapshot_us), (2, 3_500_000), "{stats}");
+    assert!(stats.to_string().contains("2 snapshots are open, the oldest for 3.5 s"), "{stats}");
+    drop(snapshots);
+    assert_eq!(db.stats().snapshots, 0);
+}
+
+/// Each keyspace tells what it holds on each level, and all of them together are the levels.
+#[test]
+fn levels_are_told_by_keyspace() {
+    let db = grown(&Arc::new(MemoryFs::new()));
+    let other = db.keyspace("other").unwrap();
+    other.insert("a", "").unwrap();
+    other.flush().unwrap();
+    let stats = db.stats();
+    for (number, level) in stats.levels.iter().enumerate() {
+        let shapes = stats.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
+        let shapes: Vec<_> = shapes.filter(|shape| usize::from(shape.level) == number).collect();
+        let sum = |of: fn(&LevelShape) -> u64| shapes.iter().map(|shape| of(shape)).sum::<u64>();
+        let sums = (sum(|shape| shape.runs), sum(|shape| shape.tables), sum(|shape| shape.bytes));
+        assert_eq!(sums, (level.runs, level.tables, level.bytes), "level {number}: {stats}");
+        assert_eq!(sum(|shape| shape.entries), level.entries, "level {number}: {stats}");
+    }
+    assert_eq!(stats.keyspaces[0].levels.len(), 2, "{stats}");
+    assert_eq!(stats.keyspaces[1].levels.len(), 1, "{stats}");
+}
+
+/// What writers wait for is counted.
+#[test]
+fn stalls_are_counted() {
+    let options = small_options(Arc::new(MemoryFs::new())).memtable_bytes_max(1 << 20);
+    let db = options.open(FOLDER).unwrap();
+    for number in 0..2 {
+        // One leaves no room for another before it is flushed.
+        db.insert(key(number), [7; 600 << 10]).unwrap();
+    }
+    let writes = db.stats().writes;
+    assert!(writes.stalls > 0, "{writes:?}");
 }

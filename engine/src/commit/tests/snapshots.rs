@@ -1,6 +1,9 @@
 //! A snapshot that a compaction does not know of reads nothing that the compaction drops.
 
-use std::sync::{Arc, Mutex as StdMutex};
+use std::{
+    sync::{Arc, Mutex as StdMutex},
+    time::Duration,
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -53,7 +56,7 @@ fn unlisted_snapshots_are_as_new_as_the_input() {
                 });
                 scope.spawn(move || {
                     for _ in 0..2 {
-                        let snapshot = snapshots.add(|| publish.visible());
+                        let snapshot = snapshots.add(Duration::ZERO, || publish.visible());
                         check(snapshot);
                         // A step of the schedule in the middle of the snapshot's life.
                         publish.visible();

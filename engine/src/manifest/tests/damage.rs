@@ -49,6 +49,7 @@ fn every_edit_returns() {
         end: Position { file_id: ID, offset: ends[6] },
         edits: 7,
         torn: None,
+        torn_bytes: 0,
     };
     assert_eq!(loaded, want);
     let crashed = fs.crash(fs.operations(), &Loss::Everything);
@@ -71,6 +72,7 @@ fn a_manifest_cut_at_any_length_gives_the_edits_before_the_cut() {
         assert_eq!(loaded.state, states(ID)[edits], "cut at {cut}");
         assert_eq!(loaded.end.offset, ends[edits], "cut at {cut}");
         assert_eq!(loaded.torn.is_some(), !ends.contains(&cut), "cut at {cut}");
+        assert_eq!(loaded.torn_bytes, cut - ends[edits], "cut at {cut}");
         // A log saw how much there was.
         for seen in [ends[edits], ends[edits] + 1] {
             let seen = Position { file_id: ID, offset: seen };
