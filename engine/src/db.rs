@@ -76,7 +76,7 @@ impl Db {
     /// # Errors
     ///
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if it is too small, or too small for the parts
-    /// set by hand; nothing is changed then.
+    /// set by hand and a sixteenth for a block cache that was not; nothing is changed then.
     pub fn set_memory_budget(&self, bytes: u64) -> Result<()> {
         self.store().change_memory_budget(|budget| budget.bytes = Some(bytes))
     }
@@ -156,12 +156,15 @@ impl Db {
     /// room allows is read back in the background. Only a filter that a lookup holds for longer than some
     /// seconds may be there beyond the bound, until that lookup is done.
     ///
+    /// The other parts stay as they are if no [`Options::memory_budget`] was set. If one was, the block cache
+    /// has less or more, unless its bytes were set too.
+    ///
     /// `None` for what [`Options::memory_budget`] gives to filters, as if the bound had never been set.
     ///
     /// # Errors
     ///
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if [`Options::memory_budget`] was set by hand
-    /// and is too small for it; nothing is changed then.
+    /// and is too small for it, or would leave the block cache less than a sixteenth; nothing is changed then.
     pub fn set_filter_bytes_max(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
         let bytes = bytes.into();
         self.store().change_memory_budget(|budget| budget.filter_bytes_max = bytes)
