@@ -232,7 +232,10 @@ impl Options {
     /// # Errors
     ///
     /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Corrupt`](crate::Error::Corrupt) if a file was damaged,
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range,
+    /// [`Error::NeedsFeature`](crate::Error::NeedsFeature) if tables or keyspaces are compressed by zstd and this
+    /// build is without the feature `zstd`,
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) and
+    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) for an option out of range,
     /// [`Error::ForeignFolder`](crate::Error::ForeignFolder) for a folder with files of others and no store,
     /// [`Error::Io`](crate::Error::Io).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {

@@ -86,6 +86,9 @@ impl VerifyReport {
             Error::Io { op, path, source } => {
                 (VerifyProblemKind::Unreadable, path.clone(), 0, format!("cannot {op}: {source}"))
             }
+            Error::NeedsFeature { path, .. } => {
+                (VerifyProblemKind::Unreadable, path.clone(), 0, error.to_string())
+            }
             other => (VerifyProblemKind::Unreadable, PathBuf::new(), 0, other.to_string()),
         };
         self.problems.push(VerifyProblem { kind, path, offset, message });
