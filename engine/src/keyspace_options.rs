@@ -155,7 +155,10 @@ impl KeyspaceOptions {
     /// most of the data and is written least often: [`Compression::ZSTD`] suits data that is seldom read,
     /// in builds with the feature `zstd`. By default as elsewhere.
     ///
-    /// Affects new tables only; a table that is moved there as a whole stays as it is.
+    /// Tables on their way to the last level are then rewritten, also where they would have been moved there
+    /// as a whole: of keys that are inserted in ascending order each is written twice, as of others. What is
+    /// there already with another compression is rewritten by [`compact`](crate::Keyspace::compact), but not
+    /// for another level or dictionary of zstd, which a table does not tell.
     pub fn bottommost_compression(mut self, compression: Compression) -> Self {
         self.bottommost_compression = Some(compression);
         self
