@@ -137,7 +137,9 @@ impl Db {
     }
 
     /// Flushes, and merges the tables of each keyspace into one sorted run on the deepest level,
-    /// without old versions and tombstones that no snapshot needs. Waits until that is done.
+    /// without old versions and tombstones that no snapshot needs, compressed as
+    /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression) says. Waits until that is
+    /// done.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! Tests of whole stores, in one binary.
 
 mod bottommost;
+mod compression;
 mod corruption;
 mod crash;
 mod faults;

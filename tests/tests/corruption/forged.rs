@@ -126,27 +126,3 @@ fn forged_tables_do_no_harm_to_the_process() {
     assert!(tally.refused > 500 && tally.opened > 500, "{tally:?}");
     cases.finish(8000);
 }
-
-/// A table by zstd, in a build that cannot read it, is not taken for damaged.
-#[cfg(not(feature = "zstd"))]
-#[test]
-fn a_table_that_needs_a_feature_says_so() {
-    let sample = sample(End::Closed);
-    let name = sample.names("", ".sst").remove(0);
-    let (good, mut told) = (&sample.files[&name], 0);
-    for part in table_parts(good) {
-        // One byte among them tells that blocks are not compressed, or by LZ4.
-        for at in part.place().filter(|&at| good[at] <= 1) {
-            let mut bytes = good.to_vec();
-            bytes[at] = 2;
-            part.seal(&mut bytes);
-            let opened = open(disk(&sample.with(&name, bytes)), ReadMode::Pread);
-            if let Err(Error::NeedsFeature { path, keyspace, feature }) = opened {
-                assert!(path.ends_with(&name) && keyspace.is_some(), "{keyspace:?}, {path:?}");
-                assert_eq!(feature, "zstd");
-                told += 1;
-            }
-        }
-    }
-    assert!(told > 0);
-}
