@@ -76,7 +76,7 @@ impl Db {
     /// # Errors
     ///
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if it is too small, or too small for the parts
-    /// set by hand; nothing is changed then.
+    /// set by hand and a sixteenth for a block cache that was not; nothing is changed then.
     pub fn set_memory_budget(&self, bytes: u64) -> Result<()> {
         self.store().change_memory_budget(|budget| budget.bytes = Some(bytes))
     }
@@ -137,7 +137,9 @@ impl Db {
     }
 
     /// Flushes, and merges the tables of each keyspace into one sorted run on the deepest level,
-    /// without old versions and tombstones that no snapshot needs. Waits until that is done.
+    /// without old versions and tombstones that no snapshot needs, compressed as
+    /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression) says. Waits until that is
+    /// done.
     ///
     /// # Errors
     ///
@@ -156,12 +158,15 @@ impl Db {
     /// room allows is read back in the background. Only a filter that a lookup holds for longer than some
     /// seconds may be there beyond the bound, until that lookup is done.
     ///
+    /// The other parts stay as they are if no [`Options::memory_budget`] was set. If one was, the block cache
+    /// has less or more, unless its bytes were set too.
+    ///
     /// `None` for what [`Options::memory_budget`] gives to filters, as if the bound had never been set.
     ///
     /// # Errors
     ///
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if [`Options::memory_budget`] was set by hand
-    /// and is too small for it; nothing is changed then.
+    /// and is too small for it, or would leave the block cache less than a sixteenth; nothing is changed then.
     pub fn set_filter_bytes_max(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
         let bytes = bytes.into();
         self.store().change_memory_budget(|budget| budget.filter_bytes_max = bytes)
@@ -229,6 +234,8 @@ impl Options {
     /// # Errors
     ///
     /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Corrupt`](crate::Error::Corrupt) if a file was damaged,
+    /// [`Error::NeedsFeature`](crate::Error::NeedsFeature) if tables or keyspaces are compressed by zstd and this
+    /// build is without the feature `zstd`,
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range,
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) for a memory budget, or a part of it, that is,
     /// [`Error::ForeignFolder`](crate::Error::ForeignFolder) for a folder with files of others and no store,

@@ -35,6 +35,9 @@ pub enum Error {
     Io { op: &'static str, path: PathBuf, source: Arc<io::Error> },
     /// The file's bytes break its format near `offset`. Never the caller's fault.
     Corrupt { path: PathBuf, offset: u64, source: Corruption },
+    /// The file at `path`, of `keyspace` if it is about one, needs the feature `feature` of this crate, which
+    /// this build is without. Nothing is damaged, and nothing was changed.
+    NeedsFeature { path: PathBuf, keyspace: Option<String>, feature: &'static str },
     /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
     /// there. Nothing was changed.
     ForeignFolder { path: PathBuf, name: String },
@@ -45,7 +48,15 @@ pub enum Error {
     /// Another process, or this one, has the store at `path` open: in this one as long as a handle of any
     /// kind lives, a keyspace, snapshot, batch or iterator too.
     Locked { path: PathBuf },
-    /// `cause` made it unsafe to write on; reads go on. Reopening the store recovers.
+    /// `cause` made it unsafe to write on; reads go on.
+    ///
+    /// Reopening the store recovers, unless `cause` is [`Corrupt`](Self::Corrupt): then a compaction met a
+    /// damaged table, and the next one that reads it will again. `sieve verify`, or
+    /// [`Db::verify`](crate::Db::verify), tells what is damaged. Copy what can be read into another store: by
+    /// a range from the front to its first error, one from the back to its first error, and
+    /// [`seek`](crate::Range::seek)s to keys between them. Or open the store with
+    /// [`worker_threads(0)`](crate::Options::worker_threads) and drop the keyspace. Code for that is in
+    /// `docs/tuning.md`, "When a table is damaged".
     ReadOnly { cause: Arc<Error> },
     /// The key has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     KeyTooLong { bytes: usize, bytes_max: usize },
@@ -85,7 +96,21 @@ impl Error {
 
     /// Adds the place to what a decoder said.
     pub(crate) fn corrupt(path: impl Into<PathBuf>, offset: u64, source: Corruption) -> Self {
-        Self::Corrupt { path: path.into(), offset, source }
+        let path = path.into();
+        match source {
+            Corruption::NeedsFeature { feature, .. } => {
+                Self::NeedsFeature { path, keyspace: None, feature }
+            }
+            source => Self::Corrupt { path, offset, source },
+        }
+    }
+
+    /// Adds the keyspace to an error that can name one.
+    pub(crate) fn of_keyspace(mut self, name: &str) -> Self {
+        if let Self::NeedsFeature { keyspace, .. } = &mut self {
+            *keyspace = Some(name.to_owned());
+        }
+        self
     }
 
     /// Whether the disk, or a quota on it, is full: a state that passes.
@@ -106,6 +131,13 @@ impl fmt::Display for Error {
             Self::Corrupt { path, offset, .. } => {
                 write!(f, "{} is corrupt near byte {offset}", path.display())
             }
+            Self::NeedsFeature { path, keyspace, feature } => {
+                if let Some(name) = keyspace {
+                    write!(f, "the keyspace {name:?} in ")?;
+                }
+                let path = path.display();
+                write!(f, "{path} needs the feature {feature}, which this build is without")
+            }
             Self::ForeignFolder { path, name } => write!(
                 f,
                 "{} is no store, and holds {name:?}: a store is made in an empty folder only (subfolders do not count)",
@@ -119,6 +151,11 @@ impl fmt::Display for Error {
                 f,
                 "{} is open in another process, or by a handle in this one that still lives",
                 path.display()
+            ),
+            Self::ReadOnly { cause } if matches!(**cause, Self::Corrupt { .. }) => write!(
+                f,
+                "the store is read-only because of damage that reopening does not mend: run `sieve verify`, \
+                 then copy what can be read, or drop the keyspace"
             ),
             Self::ReadOnly { .. } => write!(f, "the store is read-only until it is reopened"),
             Self::KeyTooLong { bytes, bytes_max } => {

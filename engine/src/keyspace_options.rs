@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sievedb_filter::hash::HASH_VERSION;
 use sievedb_format::{Corruption, Decoder, Encode};
 pub use sievedb_sstable::Compression;
-use sievedb_sstable::{COMPRESSION_ALLOWED, PrefixExtractor, PrefixFunction, TableOptions};
+use sievedb_sstable::{PrefixExtractor, PrefixFunction, TableOptions};
 
 use crate::{
     Error, Result,
@@ -135,7 +135,10 @@ impl KeyspaceOptions {
     /// most of the data and is written least often: [`Compression::ZSTD`] suits data that is seldom read,
     /// in builds with the feature `zstd`. By default as elsewhere.
     ///
-    /// Affects new tables only; a table that is moved there as a whole stays as it is.
+    /// Tables on their way to the last level are then rewritten, also where they would have been moved there
+    /// as a whole: of keys that are inserted in ascending order each is written twice, as of others. What is
+    /// there already with another compression is rewritten by [`compact`](crate::Keyspace::compact), but not
+    /// for another level or dictionary of zstd, which a table does not tell.
     pub fn bottommost_compression(mut self, compression: Compression) -> Self {
         self.bottommost_compression = Some(compression);
         self
@@ -188,10 +191,11 @@ impl KeyspaceOptions {
         if self.base_level_bytes < 4 << 10 {
             return invalid("base_level_bytes", "at least 4 KiB");
         }
-        for compression in [Some(self.compression), self.bottommost_compression] {
-            if compression.is_some_and(|compression| !compression.is_valid()) {
-                return invalid("compression", COMPRESSION_ALLOWED);
-            }
+        let bottommost = self.bottommost_compression.unwrap_or_default();
+        for (name, compression) in
+            [("compression", self.compression), ("bottommost_compression", bottommost)]
+        {
+            compression.check().or_else(|allowed| invalid(name, allowed))?;
         }
         // Stored in thousandths.
         let bits = self.filter_policy.bits_per_key;
@@ -339,6 +343,29 @@ mod tests {
         let bounded = options.filter_policy.memory_bytes_max(1 << 20);
         let options = options.filter_policy(bounded);
         assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_compression_is_named() {
+        let zstd = |level, dictionary_bytes| Compression::Zstd { level, dictionary_bytes };
+        let new = KeyspaceOptions::new;
+        let (level, dictionary) = ("levels from 1 to 19", "a dictionary of 0 bytes, or from 1 KiB");
+        let cases = [
+            ("compression", level, new().compression(zstd(20, 0))),
+            ("compression", level, new().compression(zstd(0, 1 << 10))),
+            ("compression", dictionary, new().compression(zstd(3, 10))),
+            ("bottommost_compression", level, new().bottommost_compression(zstd(20, 0))),
+            ("bottommost_compression", dictionary, new().bottommost_compression(zstd(3, 2 << 20))),
+        ];
+        for (want, bound, options) in cases {
+            let bound = if cfg!(feature = "zstd") { bound } else { "feature `zstd`" };
+            match options.validate() {
+                Err(Error::InvalidOption { name, allowed }) => {
+                    assert!(name == want && allowed.contains(bound), "{name}: {allowed}");
+                }
+                other => panic!("{want}: {other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //! | writing     | 1/8   | buffers of flushes and compactions, divided over the workers            |
 //! | block cache | rest  | data blocks and index partitions, and the indexes of tables, which come first |
 //!
-//! A part that is set by hand is as large as it was set; what that takes or leaves, the block cache
-//! has less or more. If the block cache is set by hand too, the rest is used for nothing. A budget that
-//! is not set grows with parts that are.
+//! A part that is set by hand is as large as it was set. If the budget is set too, the block cache has
+//! what is left, at least 1/16 of the budget: less is refused, unless the block cache is set by hand; then
+//! what it leaves is used for nothing. If the budget is not set, the other parts are those of the default:
+//! together they are more or less than that.
 
 use crate::{Error, Result};
 
@@ -23,6 +24,10 @@ const WRITING_BYTES_MIN: u64 = 512 << 10;
 
 /// Least part of the memtables: a few hundred entries, and a batch of 256 KiB.
 const MEMTABLE_BYTES_MIN: u64 = 512 << 10;
+
+/// The block cache has at least this share of a budget that was set, unless its bytes were: 16 MiB of 256.
+/// With less, indexes would drive out every block.
+const BLOCK_CACHE_IN_BUDGET: u64 = 16;
 
 /// Least memory budget, for any number of workers: 8 MiB.
 pub const MEMORY_BUDGET_MIN: u64 = 8 << 20;
@@ -39,7 +44,7 @@ pub(crate) struct MemoryBudget {
     pub(crate) block_cache_bytes: Option<u64>,
 }
 
-/// The parts of a budget, in bytes. Their sum is at most the budget.
+/// The parts of a budget, in bytes. Their sum is at most the budget, if that was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryParts {
     pub(crate) memtables: u64,
@@ -50,13 +55,15 @@ pub(crate) struct MemoryParts {
 }
 
 impl MemoryBudget {
-    /// The least budget for the parts that are set: of the rest an eighth is for writing, and a quarter each
-    /// for memtables and filters that are not set.
+    /// The least budget for the parts that are set: an eighth of it is for writing, a quarter each for
+    /// memtables and filters that are not set, and a sixteenth for a block cache that is not.
     fn least(&self) -> u64 {
         let parts = [self.memtable_bytes_max, self.filter_bytes_max, self.block_cache_bytes];
         let set: u128 = parts.into_iter().flatten().map(u128::from).sum();
-        let quarters = parts[..2].iter().filter(|part| part.is_none()).count() as u128;
-        u64::try_from((8 * set).div_ceil(7 - 2 * quarters)).unwrap_or(u64::MAX)
+        let sixteenths = [4, 4, 16 / u128::from(BLOCK_CACHE_IN_BUDGET)];
+        let unset = parts.iter().zip(sixteenths).filter(|(part, _)| part.is_none());
+        let left: u128 = 14 - unset.map(|(_, sixteenths)| sixteenths).sum::<u128>();
+        u64::try_from((16 * set).div_ceil(left)).unwrap_or(u64::MAX)
     }
 
     /// The parts, for a store with so many workers.
@@ -80,15 +87,17 @@ impl MemoryBudget {
         }
         let filters = part(self.filter_bytes_max, bytes / 4);
         let writing = bytes / 8;
-        let cache_min = part(self.block_cache_bytes, 0);
-        let needed = [memtables, filters, writing, cache_min];
-        let needed = needed.into_iter().fold(0, u64::saturating_add);
-        let bytes = if self.bytes.is_none() { bytes.max(needed) } else { bytes };
-        if bytes < needed {
-            return too_small("a memory_budget with such parts", bytes, self.least());
-        }
-        let rest = bytes - (memtables + filters + writing);
-        let block_cache = part(self.block_cache_bytes, rest);
+        let of_others = memtables + filters + writing;
+        let block_cache = if self.bytes.is_none() {
+            part(self.block_cache_bytes, bytes - (bytes / 4 + bytes / 4 + writing))
+        } else {
+            let block_cache_min = part(self.block_cache_bytes, bytes / BLOCK_CACHE_IN_BUDGET);
+            if bytes < of_others + block_cache_min {
+                let what = "beside the parts that were set, a memory_budget";
+                return too_small(what, bytes, self.least());
+            }
+            part(self.block_cache_bytes, bytes - of_others)
+        };
         Ok(MemoryParts { memtables, filters, writing, block_cache })
     }
 }
@@ -135,6 +144,55 @@ mod tests {
                 MemoryBudget { block_cache_bytes: Some(96 * MIB), ..all },
                 [64, 64, 32, 96],
             ),
+            (
+                "memtables that leave the least cache",
+                MemoryBudget { memtable_bytes_max: Some(144 * MIB), ..all },
+                [144, 64, 32, 16],
+            ),
+            (
+                "memtables that leave no cache, as was asked for",
+                MemoryBudget {
+                    memtable_bytes_max: Some(160 * MIB),
+                    block_cache_bytes: Some(0),
+                    ..all
+                },
+                [160, 64, 32, 0],
+            ),
+            (
+                "memtables alone",
+                MemoryBudget { memtable_bytes_max: Some(160 * MIB), ..unset },
+                [160, 64, 32, 96],
+            ),
+            (
+                "small memtables alone",
+                MemoryBudget { memtable_bytes_max: Some(MIB), ..unset },
+                [1, 64, 32, 96],
+            ),
+            (
+                "filters alone",
+                MemoryBudget { filter_bytes_max: Some(300 * MIB), ..unset },
+                [64, 300, 32, 96],
+            ),
+            ("no filters", MemoryBudget { filter_bytes_max: Some(0), ..unset }, [64, 0, 32, 96]),
+            (
+                "memtables and filters",
+                MemoryBudget {
+                    memtable_bytes_max: Some(1024 * MIB),
+                    filter_bytes_max: Some(512 * MIB),
+                    ..unset
+                },
+                [1024, 512, 32, 96],
+            ),
+            (
+                "all parts",
+                MemoryBudget {
+                    bytes: None,
+                    memtable_bytes_max: Some(8 * MIB),
+                    filter_bytes_max: Some(4 * MIB),
+                    block_cache_bytes: Some(2 * MIB),
+                },
+                [8, 4, 32, 2],
+            ),
         ];
         for (name, budget, [memtables, filters, writing, block_cache]) in cases {
             let want = MemoryParts {
@@ -168,6 +226,18 @@ mod tests {
             (
                 "cache",
                 MemoryBudget { block_cache_bytes: Some(u64::MAX), ..all },
+                1,
+                "memory_budget",
+            ),
+            (
+                "memtables that leave no cache",
+                MemoryBudget { memtable_bytes_max: Some(40 * MIB), ..all },
+                1,
+                "memory_budget",
+            ),
+            (
+                "filters that leave less than the least cache",
+                MemoryBudget { filter_bytes_max: Some(36 * MIB + 1), ..all },
                 1,
                 "memory_budget",
             ),

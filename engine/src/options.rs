@@ -147,10 +147,15 @@ impl Options {
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     ///
     /// From 8 MiB ([`MEMORY_BUDGET_MIN`]), and 4 MiB ([`MEMORY_BUDGET_PER_WORKER_MIN`]) for each worker
-    /// thread; default 256 MiB ([`DEFAULT_MEMORY_BUDGET`]), or what the parts need that are set by hand. A quarter of it is for
-    /// memtables, a quarter for filters, an eighth for buffers, and the rest for the block cache; the next
-    /// three set parts by hand. What callers hold, such as values and iterators, and a batch before it is
-    /// committed, comes on top: see [`MemoryStats`](crate::stats::MemoryStats).
+    /// thread; default 256 MiB ([`DEFAULT_MEMORY_BUDGET`]). A quarter of it is for
+    /// memtables, a quarter for filters, an eighth for buffers, and the rest for the block cache. What callers
+    /// hold, such as values and iterators, and a batch before it is committed, comes on top: see
+    /// [`MemoryStats`](crate::stats::MemoryStats).
+    ///
+    /// The next three set parts by hand. With a budget that was set they have to fit into it, and leave the
+    /// block cache a sixteenth of it, unless that was set too: else opening the store is an
+    /// [`Error::BudgetTooSmall`]. Without one, each part by hand takes the place of that part of the default,
+    /// and the others are as large as ever: `memtable_bytes_max` of 160 MiB alone makes 352 MiB in all.
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.memory.bytes = Some(bytes);
         self
@@ -158,9 +163,9 @@ impl Options {
 
     /// Memory for memtables, active and frozen, of all keyspaces together, in bytes.
     ///
-    /// From 512 KiB; default a quarter of [`memory_budget`](Self::memory_budget). When active
-    /// memtables take more than half of it, the largest is frozen; writes are slowed from 3/4 on, and
-    /// wait for flushes when it is full.
+    /// From 512 KiB; default a quarter of [`memory_budget`](Self::memory_budget), which says what becomes of
+    /// the other parts. When active memtables take more than half of it, the largest is frozen; writes are
+    /// slowed from 3/4 on, and wait for flushes when it is full.
     pub fn memtable_bytes_max(mut self, bytes: u64) -> Self {
         self.memory.memtable_bytes_max = Some(bytes);
         self
@@ -173,7 +178,8 @@ impl Options {
     /// [`Db::set_filter_bytes_max`](crate::Db::set_filter_bytes_max). For one keyspace:
     /// [`FilterPolicy::memory_bytes_max`](crate::FilterPolicy::memory_bytes_max).
     ///
-    /// From 0; default a quarter of [`memory_budget`](Self::memory_budget).
+    /// From 0; default a quarter of [`memory_budget`](Self::memory_budget), which says what becomes of the
+    /// other parts.
     pub fn filter_bytes_max(mut self, bytes: u64) -> Self {
         self.memory.filter_bytes_max = Some(bytes);
         self
@@ -183,7 +189,7 @@ impl Options {
     /// bytes. Filters are never in it.
     ///
     /// From 0 (every block is read from its file); default what the other parts leave of
-    /// [`memory_budget`](Self::memory_budget), 3/8 of it.
+    /// [`memory_budget`](Self::memory_budget), 3/8 of it; less than a sixteenth only if it is set here.
     pub fn block_cache_bytes(mut self, bytes: u64) -> Self {
         self.memory.block_cache_bytes = Some(bytes);
         self
@@ -346,6 +352,8 @@ mod tests {
             Options::new().memory_budget(1 << 20),
             Options::new().memory_budget(64 << 20).block_cache_bytes(1 << 30),
             Options::new().memtable_bytes_max(1 << 10),
+            Options::new().memory_budget(256 << 20).memtable_bytes_max(160 << 20),
+            Options::new().memory_budget(256 << 20).filter_bytes_max(160 << 20),
         ];
         for options in budgets {
             let refused = options.validate();

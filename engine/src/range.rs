@@ -78,7 +78,8 @@ impl CursorSource for ViewSource {
 ///
 /// Shows the keyspace as it was when the range was made, and keeps what it shows in memory and on
 /// disk for as long as it lives; filters are not among that. The two ends may be used in turn and never
-/// yield a key twice, unless [`seek`](Self::seek) asks for it. After an error the range is at its end.
+/// yield a key twice, unless [`seek`](Self::seek) asks for it. After an error the range is at its end, until
+/// a seek begins it anew.
 ///
 /// The iterator yields keys and values that may be kept: a value keeps its block in memory.
 /// [`next_ref`](Self::next_ref) lends them instead, which costs about half.
@@ -169,7 +170,8 @@ impl Range {
     /// from `key` to its upper bound, of the same view. What the ends have yielded before may come again.
     ///
     /// Reads nothing yet, and never leads out of the bounds. Costs less than a new range: cursors and
-    /// their memory are used again, and none moves if one end stands at `key`.
+    /// their memory are used again, and none moves if one end stands at `key`. After an error it is a way
+    /// past what cannot be read: see [what to do about a damaged table][damage].
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -187,6 +189,8 @@ impl Range {
     /// assert_eq!(range.next().unwrap()?.0, "b");
     /// # Ok::<(), sievedb::Error>(())
     /// ```
+    ///
+    /// [damage]: crate::Error::ReadOnly
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         if let State::Open(range) = &mut self.0 {
             range.seek(End::Front, key.as_ref());

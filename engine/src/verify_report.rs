@@ -111,6 +111,10 @@ impl VerifyReport {
             Error::Io { op, path, source } => {
                 (VerifyProblemKind::Unreadable, path.clone(), 0, format!("cannot {op}: {source}"))
             }
+            Error::NeedsFeature { path, feature, .. } => {
+                let message = format!("needs the feature {feature}, which this build is without");
+                (VerifyProblemKind::Unreadable, path.clone(), 0, message)
+            }
             other => (VerifyProblemKind::Unreadable, PathBuf::new(), 0, other.to_string()),
         };
         self.problems.push(VerifyProblem { kind, path, offset, message });

@@ -27,6 +27,8 @@ pub enum Corruption {
     Order { what: &'static str },
     /// `what` must be there and is not.
     Missing { what: &'static str },
+    /// `what` needs the feature `feature`, which this build is without. Nothing is damaged.
+    NeedsFeature { what: &'static str, feature: &'static str },
 }
 
 impl fmt::Display for Corruption {
@@ -57,6 +59,9 @@ impl fmt::Display for Corruption {
             }
             Self::Order { what } => write!(f, "{what} is not in order"),
             Self::Missing { what } => write!(f, "{what} is missing"),
+            Self::NeedsFeature { what, feature } => {
+                write!(f, "{what} needs the feature {feature}, which this build is without")
+            }
         }
     }
 }

@@ -49,13 +49,13 @@ impl Compression {
     /// length of the dictionary from bit 16 on.
     #[must_use]
     pub fn number(self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Lz4 => 1,
+        let rest = match self {
+            Self::None | Self::Lz4 => 0,
             Self::Zstd { level, dictionary_bytes } => {
-                2 | u64::from(level) << 8 | u64::from(dictionary_bytes) << 16
+                u64::from(level) << 8 | u64::from(dictionary_bytes) << 16
             }
-        }
+        };
+        rest | u64::from(self.kind())
     }
 
     /// The compression with this [`number`](Self::number).
@@ -77,25 +77,38 @@ impl Compression {
             }
             _ => return Err(out_of_range),
         };
-        if found.is_valid() { Ok(found) } else { Err(out_of_range) }
+        found.check().map(|()| found).map_err(|_| out_of_range)
     }
 
-    /// Whether the numbers are in range and this build can do it.
+    /// Checks that the numbers are in range and that this build can do it.
+    ///
+    /// # Errors
+    ///
+    /// What it lacks, or what is in range of the number that is not.
+    pub fn check(self) -> Result<(), &'static str> {
+        let Self::Zstd { level, dictionary_bytes } = self else { return Ok(()) };
+        if !cfg!(feature = "zstd") {
+            return Err("zstd needs the feature `zstd`");
+        }
+        if !(1..=19).contains(&level) {
+            return Err("zstd has levels from 1 to 19");
+        }
+        if dictionary_bytes != 0 && !DICTIONARY_BYTES.contains(&dictionary_bytes) {
+            return Err("zstd takes a dictionary of 0 bytes, or from 1 KiB to 1 MiB");
+        }
+        Ok(())
+    }
+
+    /// The byte by which tables tell it: [`TableProperties::compression`](crate::TableProperties::compression).
     #[must_use]
-    pub fn is_valid(self) -> bool {
+    pub fn kind(self) -> u8 {
         match self {
-            Self::None | Self::Lz4 => true,
-            Self::Zstd { level, dictionary_bytes } => {
-                let dictionary_ok =
-                    dictionary_bytes == 0 || DICTIONARY_BYTES.contains(&dictionary_bytes);
-                cfg!(feature = "zstd") && (1..=19).contains(&level) && dictionary_ok
-            }
+            Self::None => 0,
+            Self::Lz4 => 1,
+            Self::Zstd { .. } => COMPRESSION_ZSTD,
         }
     }
 }
-
-/// What [`Compression::is_valid`] asks for.
-pub const COMPRESSION_ALLOWED: &str = "zstd needs the feature `zstd`, a level from 1 to 19, and a dictionary of 0, or from 1 KiB to 1 MiB";
 
 /// How a table is built. Affects new tables only: a table says itself how to read it.
 #[derive(Debug, Clone, PartialEq)]
@@ -213,9 +226,10 @@ impl TableOptions {
         let range_bits = self.range_filter_bits_per_key;
         let range_bits_ok = range_bits == 0.0 || (BITS_PER_KEY_MIN..=40.0).contains(&range_bits);
         let (size, bits) = ("from 1 KiB to 1 MiB", "0, or from 0.001 to 40");
+        let compression = self.compression.check();
         let checks = [
             (BLOCK_BYTES.contains(&self.block_bytes), "block_bytes", size),
-            (self.compression.is_valid(), "compression", COMPRESSION_ALLOWED),
+            (compression.is_ok(), "compression", compression.err().unwrap_or_default()),
             (bits_ok(self.filter_bits_per_key), "filter_bits_per_key", bits),
             (bits_ok(self.prefix_filter_bits_per_key), "prefix_filter_bits_per_key", bits),
             (range_bits_ok, "range_filter_bits_per_key", "0, or from 4 to 40"),
@@ -262,7 +276,7 @@ mod tests {
         let zstd = Compression::Zstd { level: 19, dictionary_bytes: 1 << 20 };
         for compression in [Compression::None, Compression::Lz4, Compression::ZSTD, zstd] {
             let found = Compression::from_number(compression.number());
-            assert_eq!(found.is_ok(), compression.is_valid(), "{compression:?}");
+            assert_eq!(found.is_ok(), compression.check().is_ok(), "{compression:?}");
             assert!(found.is_err() || found == Ok(compression));
         }
         for number in [3, 1 << 8, 1 | 1 << 8, 2, 2 | 20 << 8, 2 | 3 << 8 | 1 << 16, u64::MAX - 253]

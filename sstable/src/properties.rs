@@ -39,7 +39,7 @@ use sievedb_format::{
     annotation::printable,
 };
 
-use crate::options::{Compression, TableOptions};
+use crate::options::TableOptions;
 
 /// Byte order of user keys: the only comparator.
 const COMPARATOR_BYTES: u8 = 1;
@@ -157,11 +157,7 @@ impl TableProperties {
     pub(crate) fn new(options: &TableOptions) -> Self {
         Self {
             block_bytes: options.block_bytes as u64,
-            compression: match options.compression {
-                Compression::None => 0,
-                Compression::Lz4 => 1,
-                Compression::Zstd { .. } => COMPRESSION_ZSTD,
-            },
+            compression: options.compression.kind(),
             filter_millibits: options.filter_millibits(),
             index_partition_bytes: options.index_partition_bytes as u64,
             ..Self::default()

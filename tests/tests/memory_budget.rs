@@ -331,3 +331,34 @@ fn the_budget_changes_while_the_store_is_open() {
     assert!(memory.block_cache_bytes <= memory.block_cache_bytes_max, "{memory:?}");
     assert!(memory.block_cache_bytes_max + memory.index_bytes <= 3 << 20, "{memory:?}");
 }
+
+/// No part that is raised while the store is open takes the block cache away.
+#[test]
+fn raising_the_filters_leaves_a_block_cache() {
+    let _turn = turn();
+    let limits = |db: &Db| {
+        let memory = db.stats().memory;
+        [memory.filter_bytes_max >> 20, memory.block_cache_bytes_max >> 20]
+    };
+    let open = |options: Options| {
+        options.fs(Arc::new(MemoryFs::new())).worker_threads(0).open("db").unwrap()
+    };
+    // Some hundred bytes of the cache's part are for indexes.
+    let without = open(Options::new());
+    assert_eq!(limits(&without), [64, 96]);
+    without.set_filter_bytes_max(300 << 20).unwrap();
+    assert_eq!(limits(&without), [300, 96]);
+    without.set_filter_bytes_max(None).unwrap();
+    assert_eq!(limits(&without), [64, 96]);
+
+    let with = open(Options::new().memory_budget(256 << 20));
+    let refused = with.set_filter_bytes_max(150 << 20);
+    assert!(matches!(refused, Err(Error::BudgetTooSmall { .. })), "{refused:?}");
+    assert_eq!(limits(&with), [64, 96]);
+    with.set_filter_bytes_max(144 << 20).unwrap();
+    assert_eq!(limits(&with), [144, 16]);
+    // A smaller budget would have no room for that.
+    let refused = with.set_memory_budget(128 << 20);
+    assert!(matches!(refused, Err(Error::BudgetTooSmall { .. })), "{refused:?}");
+    assert_eq!(limits(&with), [144, 16]);
+}

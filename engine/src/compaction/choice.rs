@@ -18,8 +18,8 @@ pub(crate) struct Compaction {
     pub(crate) inputs: Vec<LevelInputs>,
     /// Where the result goes.
     pub(crate) output_level: u8,
-    /// The one input may change its level as it is: nothing is there to merge it with, and it has no
-    /// tombstone that could be dropped.
+    /// The one input may change its level as it is: nothing is there to merge it with, it has no tombstone
+    /// that could be dropped, and its blocks are compressed as they should be there.
     pub(crate) is_trivial_move: bool,
     /// Length of the inputs, in bytes.
     pub(crate) input_bytes: u64,
@@ -55,13 +55,13 @@ pub(crate) enum Reason {
 
 impl Compaction {
     /// A compaction of `inputs`, given by level, shallowest first. `None` if it has to wait for one
-    /// that is running. `has_droppable` tells whether it may drop a tombstone.
+    /// that is running. `is_to_rewrite` tells whether a table may not just be moved to the output level.
     pub(super) fn new(
         levels: &Levels<'_>,
         reason: Reason,
         mut inputs: Vec<(u8, Vec<&TableMeta>)>,
         output_level: u8,
-        has_droppable: impl FnOnce(&TableMeta) -> bool,
+        is_to_rewrite: impl FnOnce(&TableMeta) -> bool,
     ) -> Option<Self> {
         inputs.retain(|(_, tables)| !tables.is_empty());
         let all = || inputs.iter().flat_map(|(_, tables)| tables);
@@ -81,7 +81,7 @@ impl Compaction {
         }
         let mut tables = all();
         let is_trivial_move = match (tables.next(), tables.next()) {
-            (Some(only), None) => only.level != output_level && !has_droppable(only),
+            (Some(only), None) => only.level != output_level && !is_to_rewrite(only),
             _ => false,
         };
         Some(Self {

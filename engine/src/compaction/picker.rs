@@ -13,6 +13,11 @@
 //!   it is, once no snapshot is older than any of its entries. Level 0 is left out: with a workload
 //!   of inserts and removes each flush would be compacted by itself.
 //! * **Tombstones that scans step over**, before the last: see [`skipped`](super::skipped).
+//!
+//! A single table that meets nothing below is moved instead, unless a rewrite would do it good: see
+//! [`Compaction::is_trivial_move`].
+
+use std::collections::BTreeSet;
 
 use sievedb_format::SequenceNumber;
 
@@ -40,6 +45,9 @@ pub(crate) struct Picker<'a> {
     pub(crate) oldest_snapshot: Option<SequenceNumber>,
     /// Tombstones that scans stepped over.
     pub(crate) skipped: &'a Skipped,
+    /// Ids of the tables that the last level would have otherwise compressed. Only the whole compaction of a
+    /// range rewrites those that are there already.
+    pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
 }
 
 /// What a range of keys needs to be compact.
@@ -49,7 +57,8 @@ pub(crate) enum RangeChoice {
     Compact(Compaction),
     /// Another look when a running compaction is done.
     Wait,
-    /// Nothing: its tables are in the last level, without a tombstone that could be dropped.
+    /// Nothing: its tables are in the last level, compressed as they should be there, and without a tombstone
+    /// that could be dropped.
     Done,
 }
 
@@ -146,12 +155,12 @@ impl<'a> Picker<'a> {
         tables.into_iter().find_map(bring_down)
     }
 
-    /// Chooses the next compaction towards a compact range: all its tables in the last level,
-    /// without tombstones that could be dropped.
+    /// Chooses the next compaction towards a compact range: all its tables in the last level, compressed as
+    /// they should be there, without tombstones that could be dropped.
     ///
     /// The tables above the last level go down in one compaction, with all that they overlap below.
-    /// After that, tables of the last level are rewritten one by one if a tombstone can be dropped
-    /// for sure: if they have one and no snapshot is older than any of their entries.
+    /// After that, tables of the last level are rewritten one by one if they are otherwise compressed, or if a
+    /// tombstone can be dropped for sure: if they have one and no snapshot is older than any of their entries.
     pub(crate) fn pick_range(&self, range: &KeyBounds) -> RangeChoice {
         let last = self.levels.last();
         let mut inputs = self.above_last(range);
@@ -160,7 +169,9 @@ impl<'a> Picker<'a> {
             self.compaction(Reason::Range, inputs, last)
         } else {
             let run = self.levels.run(last).iter();
-            let mut tables = run.filter(|t| overlaps(range, t) && self.is_droppable(t)).peekable();
+            let is_due =
+                |t: &TableMeta| self.is_droppable(t) || self.otherwise_compressed.contains(&t.id);
+            let mut tables = run.filter(|t| overlaps(range, t) && is_due(t)).peekable();
             if tables.peek().is_none() {
                 return RangeChoice::Done;
             }
@@ -246,7 +257,9 @@ impl<'a> Picker<'a> {
             let is_bottom = (output_level..=self.levels.last()).skip(1).all(|level| {
                 self.levels.overlap(level, &table.smallest, &table.largest).is_empty()
             });
-            table.tombstones > 0 && seen && is_bottom
+            let is_droppable = table.tombstones > 0 && seen && is_bottom;
+            let is_last = output_level == self.levels.last();
+            is_droppable || is_last && self.otherwise_compressed.contains(&table.id)
         })
     }
 

@@ -33,7 +33,7 @@ pub(crate) trait CursorSource {
 ///
 /// Each end has a cursor of its own, made at its first step: a scan in one direction pays for one.
 /// The ends never yield an entry twice, unless a seek asks for it. After an error the range is at its
-/// end for good.
+/// end, until a seek begins it anew.
 ///
 /// A step allocates nothing; an item takes memory for the key, once per [`KEY_BUFFER_BYTES`].
 pub(crate) struct Range<S: CursorSource> {
@@ -77,10 +77,10 @@ enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The ends have met, or one has met the other bound.
+    /// The ends have met, one has met the other bound, or there was an error.
     UsedUp,
-    /// There was an error, or there are no keys within the bounds. No seek helps.
-    Over,
+    /// There are no keys within the bounds. No seek helps.
+    Empty,
 }
 
 impl<C> Side<C> {
@@ -112,7 +112,7 @@ impl<C: Cursor> Side<C> {
 impl<S: CursorSource> Range<S> {
     /// The entries of `source` within `bounds` that a reader at `sequence` sees. Reads nothing yet.
     pub(crate) fn new(source: S, sequence: SequenceNumber, bounds: KeyBounds) -> Self {
-        let state = if bounds.is_empty() { State::Over } else { State::Open };
+        let state = if bounds.is_empty() { State::Empty } else { State::Open };
         let (front, back) = (Side::new(), Side::new());
         let (bounds, keys) = (Arc::new(bounds), BytesMut::new());
         Self { source, sequence, bounds, front, back, state, keys }
@@ -138,11 +138,11 @@ impl<S: CursorSource> Range<S> {
                 Ok(side.cursor.as_ref())
             }
             Ok(false) => {
-                self.finish(State::UsedUp);
+                self.finish();
                 Ok(None)
             }
             Err(error) => {
-                self.finish(State::Over);
+                self.finish();
                 Err(error)
             }
         }
@@ -203,7 +203,7 @@ impl<S: CursorSource> Range<S> {
     /// Lets `end` go on with `key`, if that is within the bounds, or with the nearest one behind it, on
     /// the way of this end. The other end begins anew at its bound.
     pub(crate) fn seek(&mut self, end: End, key: &[u8]) {
-        if self.state == State::Over {
+        if self.state == State::Empty {
             return;
         }
         let (start, end_bound) = self.bounds.as_slices();
@@ -231,7 +231,7 @@ impl<S: CursorSource> Range<S> {
         }
         other.place = Place::Bound;
         if has_no_key {
-            self.finish(State::UsedUp);
+            self.finish();
         } else {
             self.state = State::Open;
         }
@@ -267,9 +267,10 @@ impl<S: CursorSource> Range<S> {
         self.item(end, |key, _| key)
     }
 
-    /// Ends the iteration and lets go of the blocks that the cursors hold.
-    fn finish(&mut self, state: State) {
-        self.state = state;
+    /// Ends the iteration and lets go of the blocks that the cursors hold, and of cursors that met an
+    /// error.
+    fn finish(&mut self) {
+        self.state = State::UsedUp;
         (self.front, self.back) = (Side::new(), Side::new());
     }
 }

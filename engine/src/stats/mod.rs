@@ -139,7 +139,8 @@ pub struct IoStats {
 
 /// What is in memory, in bytes, with the limits of [`Options::memory_budget`](crate::Options::memory_budget).
 ///
-/// The parts but `pinned_bytes` and `mapped_bytes` are together at most the budget. What is in none of them:
+/// The parts but `pinned_bytes` and `mapped_bytes` are together at most the budget, if that was set; if only
+/// parts were, at most the sum of their bounds. What is in none of them:
 /// fixed structures of a few megabytes (threads, counters, the manifest, the buffer of the log), what scans
 /// and compactions have read ahead, and a few other things that `docs/tuning.md` of the repository lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use std::{
 use sievedb_format::Corruption;
 
 use crate::{
-    Error, Result,
+    Error, KeyspaceOptions, Result,
     compaction::{
         bottom::DeeperLevels,
         choice::{Compaction, LevelInputs},
-        levels::{LevelOptions, Levels},
+        levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::RetainStream,
         skipped::Skipped,
@@ -28,8 +28,8 @@ use crate::{
     store::install::{Change, Move},
     store::new_filter::choose_filter,
     store::table_output::write_tables,
-    table::TableMeta,
     table::store::TablePlace,
+    table::{LiveTable, TableMeta},
     version::Version,
 };
 
@@ -70,8 +70,14 @@ impl Store {
         let oldest_snapshot = self.snapshots.oldest();
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
-        let picker =
-            Picker { levels: &levels, options: &options, oldest_snapshot, skipped: &skipped };
+        let otherwise_compressed = otherwise_compressed(&view.version, &tree.options);
+        let picker = Picker {
+            levels: &levels,
+            options: &options,
+            oldest_snapshot,
+            skipped: &skipped,
+            otherwise_compressed: &otherwise_compressed,
+        };
         if whole.is_none() {
             return picker.pick().map_or(Chosen::Nothing, Chosen::Compaction);
         }
@@ -171,6 +177,23 @@ impl Store {
         self.background.withdraw_whole(tree, number);
         done
     }
+}
+
+/// Ids of the tables that the last level would have otherwise compressed: none if the keyspace has no
+/// compression of its own for it.
+///
+/// A table tells the kind of its compression, and not the level of zstd: so where zstd is also that of the other
+/// levels, with other numbers, what comes from them is taken for different, and what is in the last level is
+/// not.
+fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSet<u64> {
+    let Some(of_last) = options.bottommost_compression else { return BTreeSet::new() };
+    let of_others = options.compression;
+    let numbers_differ = of_others != of_last && of_others.kind() == of_last.kind();
+    let differs = |&(level, _, live): &(u8, u64, &Arc<LiveTable>)| {
+        live.table.properties().compression != of_last.kind()
+            || level < LAST_LEVEL && numbers_differ
+    };
+    version.tables().filter(differs).map(|(_, _, live)| live.meta.id).collect()
 }
 
 /// Brings what the cache had of the inputs, which are those of the version `before`, into it as it is

@@ -130,3 +130,29 @@ impl Store {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(feature = "zstd")))]
+mod tests {
+    use super::*;
+    use crate::{Compression, Options, fs::MemoryFs};
+
+    #[test]
+    fn a_keyspace_by_zstd_names_itself_and_the_feature() {
+        let fs = Arc::new(MemoryFs::new());
+        let open = || Options::new().fs(fs.clone()).worker_threads(0).open("db");
+        // As a build with the feature does it.
+        let options = KeyspaceOptions::new().bottommost_compression(Compression::ZSTD);
+        let db = open().expect("a new store");
+        db.open_store().store().keyspace("archive", Some(&options)).expect("nobody looks");
+        drop(db);
+        let before = fs.contents();
+        let error = open().map(drop).expect_err("this build has no zstd");
+        let Error::NeedsFeature { path, keyspace, feature } = &error else { panic!("{error:?}") };
+        assert_eq!((keyspace.as_deref(), *feature), (Some("archive"), "zstd"));
+        assert!(path.to_string_lossy().contains("MANIFEST-"), "{path:?}");
+        let want = "needs the feature zstd, which this build is without";
+        assert!(error.to_string().ends_with(want), "{error}");
+        assert!(!error.to_string().contains("corrupt"), "{error}");
+        assert!(fs.contents() == before, "nothing was written");
+    }
+}

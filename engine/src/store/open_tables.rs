@@ -71,8 +71,8 @@ pub(super) fn open_tables(
     }
     let threads = thread_count(options, jobs.len());
     let open = |&(keyspace, meta): &(usize, &Arc<TableMeta>)| {
-        let options: &KeyspaceOptions = &keyspaces[keyspace].options;
-        tables.open(options, Arc::clone(meta))
+        let OpenedKeyspace { name, options, .. } = &keyspaces[keyspace];
+        tables.open(options, Arc::clone(meta)).map_err(|error| error.of_keyspace(name))
     };
     let opened = on_threads(threads, &jobs, open)?;
     tables.fit_cache();

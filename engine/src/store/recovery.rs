@@ -77,7 +77,8 @@ pub(crate) struct Beginning {
 ///
 /// # Errors
 ///
-/// [`Error::Io`]; [`Error::Corrupt`] if the manifest or the log is damaged where it must be whole.
+/// [`Error::Io`]; [`Error::Corrupt`] if the manifest or the log is damaged where it must be whole;
+/// [`Error::NeedsFeature`] if the options of a keyspace ask for more than this build can do.
 pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let fs = &*options.fs;
     let memory = Arc::<MemoryAccount>::default();
@@ -89,6 +90,13 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let Some(loaded) = load(fs, folder)? else {
         return fresh(fs, folder, &files, names.clone(), memory);
     };
+    for KeyspaceState { name, options: encoded, .. } in loaded.state.keyspaces.values() {
+        // Refused here, before anything is written.
+        let _: KeyspaceOptions = present_options(options, name, encoded).map_err(|source| {
+            let path = FileName::Manifest(loaded.end.file_id).path(folder);
+            Error::corrupt(path, loaded.end.offset, source).of_keyspace(name)
+        })?;
+    }
     let mut log = LogState::new(options, &loaded.state, &memory);
     let named: Vec<_> = loaded.state.logs.iter().copied().collect();
     let mut on_disk = segment_ids(&names);
@@ -173,8 +181,11 @@ impl<'a> LogState<'a> {
 
     fn apply(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
-            let applied = entry.and_then(|entry| self.apply_entry(sequence, &entry));
-            applied.map_err(|source| replayed.corrupt(source))?;
+            let entry = entry.map_err(|source| replayed.corrupt(source))?;
+            self.apply_entry(sequence, &entry).map_err(|source| match entry {
+                Entry::CreateKeyspace { name, .. } => replayed.corrupt(source).of_keyspace(name),
+                _ => replayed.corrupt(source),
+            })?;
         }
         Ok(())
     }

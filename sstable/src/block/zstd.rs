@@ -11,8 +11,9 @@ use sievedb_format::Corruption;
 
 use crate::{options::Compression, properties::COMPRESSION_ZSTD};
 
-/// What an error calls a table that needs the feature `zstd`.
-const NEEDS_FEATURE: &str = "compression in a build without the feature zstd:";
+/// What a build without the feature says of tables that need it, and of options that ask for them.
+const NEEDS_FEATURE: Corruption =
+    Corruption::NeedsFeature { what: "compression by zstd", feature: "zstd" };
 
 /// How many times longer than the dictionary the blocks are that it is trained from: what zstd advises.
 #[cfg(feature = "zstd")]
@@ -36,10 +37,10 @@ pub(crate) use without_feature::{Compressor, Dictionary, decompress};
 ///
 /// # Errors
 ///
-/// [`Corruption::Unsupported`]: names the feature.
+/// [`Corruption::NeedsFeature`].
 pub(crate) fn check_compression(compression: u8) -> Result<(), Corruption> {
     if compression == COMPRESSION_ZSTD && !cfg!(feature = "zstd") {
-        return Err(Corruption::Unsupported { what: NEEDS_FEATURE, value: compression.into() });
+        return Err(NEEDS_FEATURE);
     }
     Ok(())
 }
@@ -180,10 +181,6 @@ mod with_feature {
 mod without_feature {
     use super::*;
 
-    fn unsupported() -> Corruption {
-        Corruption::Unsupported { what: NEEDS_FEATURE, value: COMPRESSION_ZSTD.into() }
-    }
-
     /// Compresses nothing.
     #[derive(Debug)]
     pub(crate) enum Compressor {}
@@ -214,7 +211,7 @@ mod without_feature {
         ///
         /// Always: names the feature.
         pub(crate) fn decode(_: &Bytes) -> Result<Self, Corruption> {
-            Err(unsupported())
+            Err(NEEDS_FEATURE)
         }
 
         /// Never called.
@@ -231,7 +228,7 @@ mod without_feature {
         _: &mut [u8],
         _: Option<&Dictionary>,
     ) -> Result<Option<usize>, Corruption> {
-        Err(unsupported())
+        Err(NEEDS_FEATURE)
     }
 }
 
@@ -243,7 +240,11 @@ mod tests {
     #[test]
     fn tables_by_zstd_are_refused_without_the_feature() {
         let options = TableOptions::new().compression(Compression::ZSTD);
-        assert_eq!(options.validate().map_err(|error| error.name), Err("compression"));
+        let refused = options.validate().unwrap_err();
+        assert_eq!(
+            (refused.name, refused.allowed),
+            ("compression", "zstd needs the feature `zstd`")
+        );
         assert_eq!(check_compression(1), Ok(()));
         let error = check_compression(COMPRESSION_ZSTD).unwrap_err();
         assert!(error.to_string().contains("feature zstd"), "{error}");

@@ -14,12 +14,15 @@ const BY_LZ4: [u8; 3] = [18 * 2, 1, 1];
 fn options_that_need_the_feature_are_refused_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let keyspaces = [
-        KeyspaceOptions::new().compression(Compression::ZSTD),
-        KeyspaceOptions::new().bottommost_compression(Compression::ZSTD),
+        ("compression", KeyspaceOptions::new().compression(Compression::ZSTD)),
+        (
+            "bottommost_compression",
+            KeyspaceOptions::new().bottommost_compression(Compression::ZSTD),
+        ),
     ];
-    for keyspace in keyspaces {
+    for (want, keyspace) in keyspaces {
         let error = options(keyspace).open(folder.path()).unwrap_err();
-        assert!(matches!(error, Error::InvalidOption { name: "compression", .. }), "{error:?}");
+        assert!(matches!(error, Error::InvalidOption { name, .. } if name == want), "{error:?}");
         assert!(error.to_string().contains("feature `zstd`"), "{error}");
     }
     options(KeyspaceOptions::new()).open(folder.path()).unwrap();
@@ -42,9 +45,9 @@ fn a_table_by_zstd_is_refused_by_the_name_of_the_feature() {
         bytes[at + 2] = 2;
     });
     let error = options(KeyspaceOptions::new()).open(folder.path()).unwrap_err();
-    let Error::Corrupt { path, offset, source } = &error else { panic!("{error:?}") };
-    assert_eq!((path, *offset), (&table, properties.place().start as u64));
-    assert!(source.to_string().contains("feature zstd"), "{source}");
+    let Error::NeedsFeature { path, keyspace, feature } = &error else { panic!("{error:?}") };
+    assert_eq!((path, keyspace.as_deref(), *feature), (&table, Some("default"), "zstd"));
+    assert!(error.to_string().contains("feature zstd"), "{error}");
 
     let report = options(KeyspaceOptions::new()).verify(folder.path(), |_| ()).unwrap();
     assert!(report.to_string().contains("feature zstd"), "{report}");

@@ -26,6 +26,7 @@ mod forged;
 mod log_record;
 mod logs;
 mod manifest;
+mod past_damage;
 mod reading;
 mod sample;
 mod script;

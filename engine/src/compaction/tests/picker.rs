@@ -8,13 +8,14 @@
 //! | `flush table`                    |                            | as `levels`; a run is added    |
 //! | `finish n`                       |                            | the n-th running one is gone   |
 //! | `skipped id=n …`                 |                            | what scans stepped over        |
+//! | `otherwise-compressed id …`      |                            | all of them so far             |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
 //! `levels` also takes `runs=`, `base=`, `fan-out=` and `snapshot=`; `start` leaves the choice running.
 //! A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9`: ids, bounds, and then what differs from 1M bytes,
 //! 100 entries, no tombstones and the sequence numbers 1 to 100. Runs of level 0: newest first.
 
-use std::{env, fmt::Write as _, ops::Bound, path::Path};
+use std::{collections::BTreeSet, env, fmt::Write as _, ops::Bound, path::Path};
 
 use sievedb_format::SequenceNumber;
 
@@ -100,6 +101,7 @@ struct Story {
     oldest_snapshot: Option<SequenceNumber>,
     running: Vec<Compaction>,
     skipped: Skipped,
+    otherwise_compressed: BTreeSet<u64>,
 }
 
 impl Story {
@@ -155,6 +157,10 @@ impl Story {
                 self.skipped.extend(words.map(one));
                 format!("{:?}\n", self.skipped)
             }
+            Some("otherwise-compressed") => {
+                self.otherwise_compressed.extend(words.map(number));
+                format!("{:?}\n", self.otherwise_compressed)
+            }
             Some("finish") => {
                 let index: usize = words.next().and_then(|n| n.parse().ok()).expect("a number");
                 self.running.remove(index);
@@ -176,8 +182,9 @@ impl Story {
     fn picker<T>(&self, ask: impl FnOnce(Picker<'_>) -> T) -> T {
         let levels = Levels::new(&self.tables, &self.running);
         levels.check_invariants();
-        let Self { options, oldest_snapshot, skipped, .. } = self;
-        ask(Picker { levels: &levels, options, oldest_snapshot: *oldest_snapshot, skipped })
+        let Self { options, oldest_snapshot, skipped, otherwise_compressed, .. } = self;
+        let oldest_snapshot = *oldest_snapshot;
+        ask(Picker { levels: &levels, options, oldest_snapshot, skipped, otherwise_compressed })
     }
 
     fn answer(&mut self, choice: Option<Compaction>, start: bool, none: &str) -> String {

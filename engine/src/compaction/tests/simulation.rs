@@ -53,6 +53,10 @@ struct Store {
     options: LevelOptions,
     oldest_snapshot: Option<SequenceNumber>,
     tables: BTreeMap<u64, (TableMeta, Entries)>,
+    /// Whether the last level has a compression of its own.
+    recompresses: bool,
+    /// Tables that were not written for the last level, then.
+    otherwise_compressed: BTreeSet<u64>,
     /// In step with `deeper`.
     running: Vec<Compaction>,
     deeper: Vec<DeeperLevels>,
@@ -63,11 +67,13 @@ struct Store {
 }
 
 impl Store {
-    fn new(oldest_snapshot: Option<SequenceNumber>) -> Self {
+    fn new(oldest_snapshot: Option<SequenceNumber>, recompresses: bool) -> Self {
         Self {
             options: LevelOptions { level0_runs: 2, base_level_bytes_max: 4, fan_out: 3 },
             oldest_snapshot,
             tables: BTreeMap::new(),
+            recompresses,
+            otherwise_compressed: BTreeSet::new(),
             running: Vec::new(),
             deeper: Vec::new(),
             state: Entries::new(),
@@ -87,6 +93,9 @@ impl Store {
         let mut meta = table(self.next_id, level, run, &[smallest], &[largest]);
         self.next_id += 1;
         let sequences: BTreeSet<_> = entries.values().map(|&(sequence, _)| sequence).collect();
+        if self.recompresses && level < LAST_LEVEL {
+            self.otherwise_compressed.insert(meta.id);
+        }
         meta.entries = entries.len() as u64;
         meta.bytes = meta.entries;
         meta.tombstones = entries.values().filter(|&&(_, put)| !put).count() as u64;
@@ -124,6 +133,7 @@ impl Store {
             options,
             oldest_snapshot: *oldest_snapshot,
             skipped: &skipped,
+            otherwise_compressed: &self.otherwise_compressed,
         };
         let Some(choice) = ask(&picker) else { return false };
         let Compaction { output_level, smallest, largest, .. } = &choice;
@@ -186,8 +196,8 @@ impl Store {
 fn no_choice_brings_an_older_version_to_light() {
     let events = prop::collection::vec(any_event(), 0..120);
     let snapshot = prop::option::of(0..60_u64);
-    check(1000, &(events, snapshot), |(events, snapshot)| {
-        let mut store = Store::new(snapshot);
+    check(1000, &(events, snapshot, any::<bool>()), |(events, snapshot, recompresses)| {
+        let mut store = Store::new(snapshot, recompresses);
         for event in events {
             match event {
                 Event::Flush { writes, split } => store.flush(&writes, split),
@@ -214,7 +224,7 @@ fn no_choice_brings_an_older_version_to_light() {
 }
 
 /// Lets the store come to rest: it must, and then every level is within its target, and a compact
-/// range is one sorted run.
+/// range is one sorted run, compressed as the last level should be.
 fn settle(store: &mut Store) -> Result<(), TestCaseError> {
     while !store.running.is_empty() {
         store.finish(0);
@@ -252,6 +262,7 @@ fn settle(store: &mut Store) -> Result<(), TestCaseError> {
     }
     for meta in store.metas() {
         prop_assert_eq!(meta.level, LAST_LEVEL);
+        prop_assert!(!store.otherwise_compressed.contains(&meta.id), "{:?}", meta);
         let pinned = store.oldest_snapshot.is_some_and(|oldest| meta.largest_sequence > oldest);
         prop_assert!(meta.tombstones == 0 || pinned, "{:?}", meta);
     }

@@ -189,7 +189,7 @@ fn empty_bounds_make_no_cursor() {
 }
 
 #[test]
-fn an_error_is_yielded_once_and_ends_the_range() {
+fn an_error_is_yielded_once_and_ends_the_range_until_a_seek() {
     for back in [false, true] {
         let view = view("a@1 b@2 c@3 d@4");
         let mut range = Range::new(Rc::clone(&view), 9, KeyBounds::ALL);
@@ -201,6 +201,16 @@ fn an_error_is_yielded_once_and_ends_the_range() {
         assert_eq!(error.to_string(), failure().to_string());
         assert!(step().is_none());
         assert!(range.next().is_none() && range.next_back().is_none());
+        // As if made anew, from either end; and the error comes again if it is still there.
+        range.seek(End::Front, b"b");
+        assert_eq!(range.next().unwrap().unwrap().0, "b");
+        assert_eq!(range.next_back().unwrap().unwrap().0, "d");
+        view.moves.fail_at.set(Some(view.moves.count.get()));
+        range.seek(End::Back, b"c");
+        assert_eq!(range.next_back().unwrap().unwrap_err().to_string(), failure().to_string());
+        range.seek(End::Back, b"c");
+        let rest: Vec<_> = range.rev().map(|entry| entry.unwrap().0).collect();
+        assert_eq!(rest, ["c", "b", "a"]);
     }
 }
 

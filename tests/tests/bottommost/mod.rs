@@ -1,0 +1,112 @@
+//! What `bottommost_compression` does to tables that would be moved to the last level as they are: those of
+//! keys that are inserted in ascending order.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::sync::Arc;
+
+use sievedb::{Compression, Db, KeyspaceOptions, Options, fs::MemoryFs};
+use sievedb_tests::settings::FOLDER;
+
+const LAST_LEVEL: usize = 6;
+const ENTRIES: u32 = 6_000;
+
+/// Opens the store on `fs`, with no threads: what is due is done when a write returns.
+fn open(fs: &Arc<MemoryFs>, all: Compression, last: Option<Compression>) -> Db {
+    let keyspace = KeyspaceOptions::new()
+        .memtable_bytes(64 << 10)
+        .table_bytes(64 << 10)
+        .base_level_bytes(64 << 10)
+        .compression(all);
+    let keyspace = match last {
+        Some(last) => keyspace.bottommost_compression(last),
+        None => keyspace,
+    };
+    Options::new().fs(fs.clone()).worker_threads(0).keyspace(keyspace).open(FOLDER).unwrap()
+}
+
+/// Inserts ascending keys with values that compress well.
+fn load(db: &Db) {
+    for key in 0..ENTRIES {
+        db.insert(key.to_be_bytes(), [b'v'; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_for_background().unwrap();
+}
+
+/// Bytes of file for each entry of the last level: below 50 only if its blocks are compressed.
+fn bytes_per_entry(db: &Db) -> u64 {
+    let last = &db.stats().levels[LAST_LEVEL];
+    assert!(last.entries > u64::from(ENTRIES) / 2, "{} entries in the last level", last.entries);
+    last.bytes / last.entries
+}
+
+#[test]
+fn ascending_keys_are_compressed_on_their_way_to_the_last_level() {
+    let db = open(&Arc::new(MemoryFs::new()), Compression::None, Some(Compression::Lz4));
+    load(&db);
+    assert!(bytes_per_entry(&db) < 50, "{:?}", db.stats().levels);
+    // Elsewhere they are as they were.
+    for level in &db.stats().levels[..LAST_LEVEL] {
+        assert!(level.bytes >= 100 * level.entries, "{level:?}");
+    }
+    db.compact().unwrap();
+    let stats = db.stats();
+    assert_eq!(stats.levels[LAST_LEVEL].entries, u64::from(ENTRIES));
+    assert!(bytes_per_entry(&db) < 50, "{:?}", stats.levels);
+    assert_eq!(db.iter().count(), ENTRIES as usize);
+    // What is as it should be is not rewritten again.
+    db.compact().unwrap();
+    assert_eq!(db.stats().background.compactions, stats.background.compactions);
+}
+
+/// Loading keys in ascending order writes them once.
+#[test]
+fn without_another_compression_ascending_keys_are_only_moved() {
+    let cases = [
+        ("unset", Compression::None, None),
+        ("unset, with LZ4", Compression::Lz4, None),
+        ("the same", Compression::None, Some(Compression::None)),
+    ];
+    for (name, all, last) in cases {
+        let db = open(&Arc::new(MemoryFs::new()), all, last);
+        load(&db);
+        let done = db.stats().background;
+        assert!(bytes_per_entry(&db) > 0, "{name}");
+        assert!(done.flushes > 5 && done.trivial_moves > done.flushes / 2, "{name}: {done:?}");
+        assert_eq!((done.compactions, done.compaction_bytes_written), (0, 0), "{name}: {done:?}");
+    }
+}
+
+#[test]
+fn tables_that_were_moved_before_it_was_set_are_rewritten_by_compact() {
+    let fs = Arc::new(MemoryFs::new());
+    load(&open(&fs, Compression::None, None));
+    let db = open(&fs, Compression::None, Some(Compression::Lz4));
+    db.wait_for_background().unwrap();
+    assert_eq!(db.stats().background.compactions, 0, "nothing is due by itself");
+    assert!(bytes_per_entry(&db) >= 100);
+    db.compact().unwrap();
+    assert!(bytes_per_entry(&db) < 50, "{:?}", db.stats().levels);
+    let compactions = db.stats().background.compactions;
+    db.compact().unwrap();
+    assert_eq!(db.stats().background.compactions, compactions);
+    assert_eq!(db.iter().count(), ENTRIES as usize);
+}
+
+/// A table does not tell the level of zstd: what comes from other levels is rewritten, once.
+#[cfg(feature = "zstd")]
+#[test]
+fn another_level_of_zstd_is_another_compression() {
+    let zstd = |level| Compression::Zstd { level, dictionary_bytes: 0 };
+    let db = open(&Arc::new(MemoryFs::new()), zstd(1), Some(zstd(9)));
+    load(&db);
+    db.compact().unwrap();
+    let (compactions, bytes) = {
+        let done = db.stats().background;
+        (done.compactions, done.compaction_bytes_written)
+    };
+    assert!(bytes >= db.stats().levels[LAST_LEVEL].bytes, "{bytes} bytes were rewritten");
+    db.compact().unwrap();
+    assert_eq!(db.stats().background.compactions, compactions);
+}
