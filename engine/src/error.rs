@@ -22,6 +22,10 @@ pub enum Error {
     /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
     /// there. Nothing was changed.
     ForeignFolder { path: PathBuf, name: String },
+    /// The folder `path` is missing, or holds no store, and
+    /// [`Options::create_if_missing`](crate::Options::create_if_missing) says that none is to be made.
+    /// Nothing was changed.
+    NoStore { path: PathBuf },
     /// Another process, or this one, has the store at `path` open.
     Locked { path: PathBuf },
     /// `cause` made it unsafe to write on; reads go on. Reopening the store recovers.
@@ -42,8 +46,10 @@ pub enum Error {
     BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64 },
     /// The option `name` is out of range; `allowed` says what is in range.
     InvalidOption { name: &'static str, allowed: &'static str },
-    /// The name of a keyspace is empty, longer than 255 bytes, or reserved.
+    /// The name of a keyspace is empty, or longer than 255 bytes.
     InvalidKeyspaceName { name: String },
+    /// The keyspace `name` is always there, and cannot be dropped.
+    RequiredKeyspace { name: String },
     /// The keyspace `name` was dropped; the handle is of no use any more.
     KeyspaceDropped { name: String },
     /// The batch holds a keyspace of another store.
@@ -90,6 +96,7 @@ impl fmt::Display for Error {
                 "{} is no store, and holds {name:?}: a store is made in an empty folder only",
                 path.display()
             ),
+            Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
             Self::Locked { path } => write!(f, "{} is open elsewhere", path.display()),
             Self::ReadOnly { .. } => write!(f, "the store is read-only until it is reopened"),
             Self::KeyTooLong { bytes, bytes_max } => {
@@ -114,6 +121,9 @@ impl fmt::Display for Error {
             }
             Self::InvalidKeyspaceName { name } => {
                 write!(f, "{name:?} cannot name a keyspace: 1 to 255 bytes are allowed")
+            }
+            Self::RequiredKeyspace { name } => {
+                write!(f, "the keyspace {name:?} cannot be dropped: every store has it")
             }
             Self::KeyspaceDropped { name } => write!(f, "the keyspace {name:?} was dropped"),
             Self::ForeignKeyspace { name } => {

@@ -38,6 +38,7 @@ impl fmt::Display for Stats {
                 bytes(keyspace.table_bytes),
                 counted(keyspace.entries, ["entry", "entries"])
             )?;
+            writeln!(f, "  {}", keyspace.options)?;
         }
         if self.tables_with_unusable_filters > 0 {
             let filters = counted(self.tables_with_unusable_filters, ["filter", "filters"]);
