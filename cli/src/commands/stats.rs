@@ -15,7 +15,7 @@ use sievedb::{
     stats::{LevelStats, read_stats_file},
 };
 
-use super::{check_store, open_store};
+use super::{Purpose, check_store, open_store};
 use crate::error::{Error, Result};
 
 /// File that an open store has locked.
@@ -55,7 +55,7 @@ impl Args {
         if let Some(seconds) = self.watch {
             return self.watch(Duration::from_secs(seconds), out);
         }
-        let stats = match open_store(&self.store) {
+        let stats = match open_store(&self.store, Purpose::Read) {
             Ok(db) => db.stats(),
             Err(locked @ Error::Store(sievedb::Error::Locked { .. })) => {
                 read_stats_file(&RealFs, &self.store)?.ok_or(locked)?
