@@ -32,6 +32,7 @@
 //! What a write survives is its [`Durability`]; settings are in [`Options`] and
 //! [`KeyspaceOptions`], counters in [`Stats`].
 
+mod barriers;
 mod batch;
 pub mod clock;
 mod commit;

@@ -9,14 +9,15 @@
 //! out. What a weaker ordering allows must be argued where it is used.
 
 #[cfg(not(all(test, feature = "shuttle")))]
-pub(crate) use self::free::{Condvar, Mutex, MutexGuard, RwLock, atomic, thread};
+pub(crate) use self::free::{Condvar, Mutex, MutexGuard, RwLock, ThreadLocal, atomic, thread};
 #[cfg(all(test, feature = "shuttle"))]
-pub(crate) use self::scheduled::{Condvar, Mutex, MutexGuard, RwLock, atomic, thread};
+pub(crate) use self::scheduled::{Condvar, Mutex, MutexGuard, RwLock, ThreadLocal, atomic, thread};
 
 #[cfg(not(all(test, feature = "shuttle")))]
 mod free {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
     pub(crate) use std::{sync::atomic, thread};
+    pub(crate) use thread_local::ThreadLocal;
 }
 
 /// Shuttle's locks in the shape of `parking_lot`'s: without poisoning, and a wait borrows its guard.
@@ -24,7 +25,7 @@ mod free {
 mod scheduled {
     use std::{
         ops::{Deref, DerefMut},
-        sync::{LockResult, PoisonError},
+        sync::{LockResult, OnceLock, PoisonError},
         time::Duration,
     };
 
@@ -105,6 +106,29 @@ mod scheduled {
 
         pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
             despite_poison(self.0.write())
+        }
+    }
+
+    /// As `thread_local::ThreadLocal`: shuttle's threads are one of the system.
+    #[derive(Debug)]
+    pub(crate) struct ThreadLocal<T>([OnceLock<(thread::ThreadId, T)>; THREADS_MAX]);
+
+    /// Most threads that use one [`ThreadLocal`].
+    const THREADS_MAX: usize = 32;
+
+    impl<T> ThreadLocal<T> {
+        pub(crate) const fn new() -> Self {
+            Self([const { OnceLock::new() }; THREADS_MAX])
+        }
+
+        pub(crate) fn get_or(&self, create: impl FnOnce() -> T) -> &T {
+            let own = thread::current().id();
+            let of_own = self.0.iter().find(|entry| entry.get().is_none_or(|(id, _)| *id == own));
+            &of_own.expect("few threads").get_or_init(|| (own, create())).1
+        }
+
+        pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+            self.0.iter().filter_map(OnceLock::get).map(|(_, value)| value)
         }
     }
 

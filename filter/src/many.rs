@@ -3,11 +3,9 @@
 //! The plain loop waits for the memory of one filter before it asks the next wherever the answer
 //! decides a branch. Here the loads of all large filters are under way before the first is tested.
 //! Eight filters of ten million keys each took 21 ns a Bloom filter instead of 28, and 50 ns a ribbon
-//! instead of 64. In the caches next to the core, with ten thousand keys each, it costs as much as a plain
-//! loop over the same [`TableFilter`]s: what all ribbons make of the hash alike is found once, which takes
-//! 0.5 ns off each and so pays for looking which filters are large. A plain loop over filters of one type
-//! saves telling the kinds apart, and is faster there: 1.9 ns a Bloom filter instead of 3.2, 5.5 a ribbon
-//! instead of 6.4.
+//! instead of 64. What all ribbons make of the hash alike is found once, which pays for looking which
+//! filters are large. Filters of one type need not be told apart: pass them as that type, not as
+//! [`TableFilter`], if all are.
 //!
 //! ```
 //! use sievedb_filter::{BlockedBloom, TableFilter, many};
@@ -19,7 +17,9 @@
 //! assert_eq!(newest, Some(0));
 //! ```
 
+use crate::blocked_bloom::BlockedBloom;
 pub use crate::ribbon::Asked;
+use crate::ribbon::Ribbon;
 use crate::table_filter::TableFilter;
 
 /// Most filters of [`may_contain_in`]: the bits of its answer.
@@ -31,31 +31,54 @@ pub const FILTERS_MAX: usize = u64::BITS as usize;
 /// 0.2 ns a Bloom filter and 2 ns a ribbon.
 const LARGE_BYTES: usize = 256 << 10;
 
-/// Which of `filters` may contain `hash`: bit `i` is what
-/// [`may_contain_hash`](TableFilter::may_contain_hash) of filter `i` says.
+/// A filter that is asked beside others: any [`TableFilter`], or one of its two main kinds by itself.
+pub trait AmongMany: sealed::Sealed {
+    /// Starts to load what [`may_contain_asked`](Self::may_contain_asked) will read, unless the filter is so
+    /// small that it is in the caches next to the core.
+    fn prefetch_asked(&self, asked: Asked);
+
+    /// What its `may_contain_hash` says.
+    fn may_contain_asked(&self, asked: Asked) -> bool;
+}
+
+mod sealed {
+    /// Only filters of this crate: others have nothing to share.
+    pub trait Sealed {}
+    impl Sealed for crate::BlockedBloom {}
+    impl Sealed for crate::Ribbon {}
+    impl Sealed for crate::TableFilter {}
+}
+
+/// Which of `filters` may contain `hash`: bit `i` is what filter `i` says.
 ///
 /// # Panics
 ///
 /// If there are more than [`FILTERS_MAX`] filters.
+#[inline]
 #[must_use]
-pub fn may_contain_in(filters: &[&TableFilter], hash: u64) -> u64 {
+pub fn may_contain_in<F: AmongMany>(filters: &[&F], hash: u64) -> u64 {
     assert!(filters.len() <= FILTERS_MAX, "{} filters", filters.len());
     let asked = Asked::new(hash);
-    prefetch_all(filters.iter().copied(), asked);
+    for filter in filters {
+        filter.prefetch_asked(asked);
+    }
     let answers = filters.iter().map(|filter| filter.may_contain_asked(asked));
     answers.enumerate().fold(0, |mask, (i, answer)| mask | u64::from(answer) << i)
 }
 
-/// What [`may_contain_hash`](TableFilter::may_contain_hash) of each of `filters` says, in their order.
+/// What each of `filters` says of `hash`, in their order.
 ///
 /// Starts the loads of all large filters at once, and tests a filter when its answer is asked for: a caller that found
 /// its key stops there. Allocates nothing. Goes through `filters` twice.
-pub fn may_contain_each<'a, F>(filters: F, hash: u64) -> impl Iterator<Item = bool>
+pub fn may_contain_each<'a, F, I>(filters: I, hash: u64) -> impl Iterator<Item = bool>
 where
-    F: IntoIterator<Item = &'a TableFilter> + Clone,
+    F: AmongMany + 'a,
+    I: IntoIterator<Item = &'a F> + Clone,
 {
     let asked = Asked::new(hash);
-    prefetch_all(filters.clone(), asked);
+    for filter in filters.clone() {
+        filter.prefetch_asked(asked);
+    }
     filters.into_iter().map(move |filter| filter.may_contain_asked(asked))
 }
 
@@ -72,43 +95,80 @@ pub fn may_contain(filter: &TableFilter, asked: Asked) -> bool {
 /// next to the core.
 #[inline]
 pub fn prefetch(filter: &TableFilter, asked: Asked) {
-    // Not the place of a bumped key: to look at its thresholds here, and to hand the place to the test, was
-    // tried. A miss with three tables in the caches near the core took 62 instead of 52 ns, and one among 10
-    // million keys no less: a core begins with the test of a bumped key while it waits for the others.
-    //
-    // From nothing but what the test will need: key counts lie elsewhere.
-    let is_large = match filter {
-        TableFilter::BlockedBloom(filter) => filter.memory_bytes() >= LARGE_BYTES,
-        TableFilter::Ribbon(filter) => filter.first_starts() >= LARGE_BYTES as u64,
-        // A jump over a table of all kinds would cost the others more than a call costs these.
-        TableFilter::BinaryFuse8(_) | TableFilter::BinaryFuse16(_) => true,
-    };
-    if is_large {
-        prefetch_large(filter, asked);
+    filter.prefetch_asked(asked);
+}
+
+// Not the place of a bumped key: to look at its thresholds, and to hand the place to the test, was
+// tried. A miss with three tables in the caches near the core took 62 instead of 52 ns, and one among 10
+// million keys no less: a core begins with the test of a bumped key while it waits for the others.
+//
+// Whether a filter is large, from nothing but what the test will need: key counts lie elsewhere.
+
+impl AmongMany for BlockedBloom {
+    #[inline]
+    fn prefetch_asked(&self, asked: Asked) {
+        if self.memory_bytes() >= LARGE_BYTES {
+            self.prefetch(asked.hash);
+        }
+    }
+
+    #[inline]
+    fn may_contain_asked(&self, asked: Asked) -> bool {
+        self.may_contain_hash(asked.hash)
     }
 }
 
-fn prefetch_all<'a>(filters: impl IntoIterator<Item = &'a TableFilter>, asked: Asked) {
-    for filter in filters {
-        prefetch(filter, asked);
+impl AmongMany for Ribbon {
+    #[inline]
+    fn prefetch_asked(&self, asked: Asked) {
+        if self.first_starts() >= LARGE_BYTES as u64 {
+            prefetch_ribbon(self, asked);
+        }
+    }
+
+    #[inline]
+    fn may_contain_asked(&self, asked: Asked) -> bool {
+        self.may_contain_mixed(asked)
     }
 }
 
-/// Not inlined: so the loop above is, into those of the callers.
+/// Not inlined: so the loop around it is, into those of the callers.
 #[inline(never)]
-fn prefetch_large(filter: &TableFilter, asked: Asked) {
-    match filter {
-        TableFilter::BinaryFuse8(_) | TableFilter::BinaryFuse16(_)
-            if filter.memory_bytes() < LARGE_BYTES => {}
-        TableFilter::Ribbon(ribbon) => ribbon.prefetch_asked(asked),
-        _ => filter.prefetch(asked.hash),
+fn prefetch_ribbon(ribbon: &Ribbon, asked: Asked) {
+    ribbon.prefetch_mixed(asked);
+}
+
+impl AmongMany for TableFilter {
+    #[inline]
+    fn prefetch_asked(&self, asked: Asked) {
+        match self {
+            Self::BlockedBloom(filter) => filter.prefetch_asked(asked),
+            Self::Ribbon(filter) => filter.prefetch_asked(asked),
+            // A jump over a table of all kinds would cost the others more than a call costs these.
+            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => prefetch_fuse(self, asked),
+        }
+    }
+
+    #[inline]
+    fn may_contain_asked(&self, asked: Asked) -> bool {
+        match self {
+            Self::BlockedBloom(filter) => filter.may_contain_asked(asked),
+            Self::Ribbon(filter) => filter.may_contain_asked(asked),
+            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => self.fuse_may_contain(asked.hash),
+        }
+    }
+}
+
+#[inline(never)]
+fn prefetch_fuse(filter: &TableFilter, asked: Asked) {
+    if filter.memory_bytes() >= LARGE_BYTES {
+        filter.prefetch(asked.hash);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BlockedBloom, Ribbon};
 
     fn hashes(first: u64, n: u64) -> Vec<u64> {
         (first..first + n).map(|i| crate::key_hash(&i.to_le_bytes(), 1)).collect()
@@ -139,6 +199,24 @@ mod tests {
                 assert_eq!(found, want, "{count} filters");
                 assert!(may_contain_each(&filters, hash).eq(want), "{count} filters, one by one");
             }
+        }
+    }
+
+    #[test]
+    fn filters_of_one_type_answer_alike() {
+        let sets: Vec<Vec<u64>> = (0..5).map(|i| hashes(40 * i, 50 + 10_000 * i)).collect();
+        let blooms: Vec<_> = sets.iter().map(|keys| BlockedBloom::build(keys, 4.0)).collect();
+        let ribbons: Vec<_> = sets.iter().map(|keys| Ribbon::build(keys, 3.5)).collect();
+        let borrowed_blooms: Vec<&BlockedBloom> = blooms.iter().collect();
+        let borrowed_ribbons: Vec<&Ribbon> = ribbons.iter().collect();
+        for hash in hashes(0, 3_000) {
+            let mask = may_contain_in(&borrowed_blooms, hash);
+            let want = blooms.iter().map(|filter| filter.may_contain_hash(hash));
+            assert!((0..5).map(|i| mask >> i & 1 == 1).eq(want));
+            let mask = may_contain_in(&borrowed_ribbons, hash);
+            let want = ribbons.iter().map(|filter| filter.may_contain_hash(hash));
+            assert!((0..5).map(|i| mask >> i & 1 == 1).eq(want.clone()));
+            assert!(may_contain_each(&ribbons, hash).eq(want));
         }
     }
 

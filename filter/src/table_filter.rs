@@ -8,7 +8,7 @@ use crate::blocked_bloom::BlockedBloom;
 use crate::decode_error::DecodeError;
 use crate::filter_block::{self, Expected, FilterKind};
 use crate::params::BITS_PER_KEY_MAX;
-use crate::ribbon::{Asked, Ribbon};
+use crate::ribbon::Ribbon;
 
 /// A table's filter in memory.
 #[derive(Debug, Clone)]
@@ -72,21 +72,11 @@ impl TableFilter {
 
     /// Apart from the others: a jump over a table of four costs them 0.3 ns.
     #[inline(never)]
-    fn fuse_may_contain(&self, hash: u64) -> bool {
+    pub(crate) fn fuse_may_contain(&self, hash: u64) -> bool {
         match self {
             Self::BinaryFuse8(filter) => filter.may_contain_hash(hash),
             Self::BinaryFuse16(filter) => filter.may_contain_hash(hash),
             Self::BlockedBloom(_) | Self::Ribbon(_) => unreachable!("asked elsewhere"),
-        }
-    }
-
-    /// The same, for a hash that many filters are asked for.
-    #[inline]
-    pub(crate) fn may_contain_asked(&self, asked: Asked) -> bool {
-        match self {
-            Self::BlockedBloom(filter) => filter.may_contain_hash(asked.hash),
-            Self::Ribbon(filter) => filter.may_contain_asked(asked),
-            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => self.fuse_may_contain(asked.hash),
         }
     }
 

@@ -20,8 +20,25 @@ const TOGETHER: usize = 32;
 #[derive(Debug)]
 struct Wanted {
     handle: BlockHandle,
-    /// `None` until it is read.
-    block: Option<HeldBlock>,
+    found: Found,
+}
+
+/// What is at hand of a block.
+#[derive(Debug)]
+enum Found {
+    Block(HeldBlock),
+    /// It has to be read, and belongs into this slot.
+    Nothing(Arc<BlockInner>, usize),
+}
+
+impl Wanted {
+    /// The block, once it is read.
+    fn block(&self) -> Option<&HeldBlock> {
+        match &self.found {
+            Found::Block(block) => Some(block),
+            Found::Nothing(..) => None,
+        }
+    }
 }
 
 impl Table {
@@ -65,7 +82,7 @@ impl Table {
             }
             self.read_wanted(&mut wanted[..used], cache_use, counts)?;
             for (place, (key, of_key)) in keys.zip(wanted_of).enumerate() {
-                let block = of_key.and_then(|at| wanted[at].as_ref()?.block.as_ref());
+                let block = of_key.and_then(|at| wanted[at].as_ref()?.block());
                 let target = InternalKey::seek(key, sequence);
                 if let Some(block) = block {
                     block.get_with(target, |trailer, value| take(first + place, trailer, value));
@@ -102,11 +119,19 @@ impl Table {
 
     fn wanted(&self, index: &Arc<BlockInner>, at: usize, cache_use: CacheUse) -> Wanted {
         if let Some(block) = self.at_hand(index, at, BlockRole::Data, cache_use) {
-            return Wanted { handle: block.handle(), block: Some(block) };
+            return Wanted { handle: block.handle(), found: Found::Block(block) };
         }
         let handle = index.handle_at(at);
-        let block = self.cached(handle, BlockRole::Data, cache_use);
-        Wanted { handle, block: block.map(HeldBlock::Own) }
+        let found = match self.cached(handle, BlockRole::Data, cache_use) {
+            Some(block) => {
+                if cache_use == CacheUse::Fill {
+                    block.place_in(index, at);
+                }
+                Found::Block(HeldBlock::Own(block))
+            }
+            None => Found::Nothing(Arc::clone(index), at),
+        };
+        Wanted { handle, found }
     }
 
     fn read_wanted(
@@ -115,7 +140,7 @@ impl Table {
         cache_use: CacheUse,
         counts: &mut BlockCounts,
     ) -> Result<(), ReadError> {
-        let missing = wanted.iter().flatten().filter(|wanted| wanted.block.is_none());
+        let missing = wanted.iter().flatten().filter(|wanted| wanted.block().is_none());
         let mut places: [Range<u64>; TOGETHER] = [const { 0..0 }; _];
         let mut used = 0_usize;
         for place in missing.map(|wanted| wanted.handle.place()) {
@@ -130,10 +155,63 @@ impl Table {
         if used > 1 {
             self.will_read(&places[..used]);
         }
-        for wanted in wanted.iter_mut().flatten().filter(|wanted| wanted.block.is_none()) {
+        for wanted in wanted.iter_mut().flatten() {
+            let Found::Nothing(index, at) = &wanted.found else { continue };
             let block = self.read_block(wanted.handle, BlockRole::Data, cache_use, counts)?;
-            wanted.block = Some(HeldBlock::Own(block));
+            if cache_use == CacheUse::Fill {
+                block.place_in(index, *at);
+            }
+            wanted.found = Found::Block(HeldBlock::Own(block));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use sievedb_format::{Kind, SEQUENCE_MAX};
+
+    use super::*;
+    use crate::{BlockCache, TableIdentity, TableOptions, TableWriter};
+
+    #[test]
+    fn blocks_of_a_batch_come_into_their_slots() {
+        let identity = TableIdentity { store_id: 1, file_id: 2, salt: 3, hash_seed: 4 };
+        let options = TableOptions::new().block_bytes(1 << 10);
+        let mut writer = TableWriter::new(Vec::new(), identity, options).unwrap();
+        let keys: Vec<_> = (0..40_u8).map(|key| [key; 8]).collect();
+        for key in &keys {
+            // Each in a block of its own.
+            let trailer = Trailer::new(5, Kind::Put);
+            writer.add(InternalKey::new(key, trailer), &key.repeat(100)).unwrap();
+        }
+        let (bytes, summary) = writer.finish().unwrap();
+        let source = Arc::new(Bytes::from(bytes));
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let table = Table::open(source, identity, summary.bytes, cache).unwrap();
+        let get_many = |cache_use| {
+            let (mut found, mut counts) = (0, BlockCounts::default());
+            let keys = keys.iter().map(|key| &key[..]);
+            let take = |_, _, _: FoundValue<'_>| found += 1;
+            table.get_many_with(&keys, SEQUENCE_MAX, cache_use, &mut counts, take).unwrap();
+            (found, counts.blocks_read)
+        };
+        let in_slots = || (0..keys.len()).filter(|&at| table.top_index().below(at).is_some());
+        assert_eq!(table.top_index().entries(), keys.len());
+        assert_eq!(get_many(CacheUse::Bypass), (40, 40));
+        assert_eq!(in_slots().count(), 0, "the cache has none of them");
+        assert_eq!(get_many(CacheUse::Fill), (40, 40), "read");
+        assert_eq!(in_slots().count(), 40);
+        // Found by the cache alone: as if the index had been driven out and read again.
+        let blocks: Vec<_> = in_slots().filter_map(|at| table.top_index().below(at)).collect();
+        let other =
+            table.blocks().read_block(table.top_index().handle(), BlockRole::Index).unwrap();
+        for (at, block) in blocks.into_iter().enumerate() {
+            block.into_block().place_in(other.shared(), at);
+        }
+        assert_eq!(in_slots().count(), 0);
+        assert_eq!(get_many(CacheUse::Fill), (40, 0), "found in the cache");
+        assert_eq!(in_slots().count(), 40);
     }
 }

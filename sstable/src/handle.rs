@@ -11,6 +11,9 @@ use sievedb_format::{Corruption, Decoder, Encode};
 
 use crate::block::stored::TRAILER_BYTES;
 
+/// No encoded handle is shorter: two varints.
+pub(crate) const HANDLE_BYTES_MIN: usize = 2;
+
 /// Place of a stored block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BlockHandle {

@@ -68,6 +68,7 @@ mod range_filter;
 mod read_ahead;
 pub mod source;
 pub mod stored_filter;
+mod sync;
 pub mod table;
 pub mod verify;
 mod warm_up;

@@ -1,5 +1,6 @@
 //! Tests of whole stores, in one binary.
 
+mod compression;
 mod corruption;
 mod crash;
 mod faults;

@@ -19,7 +19,7 @@ use crate::{
         lookups::{Answers, Expected, RoundKeys, median, round},
         page, progress,
         report::{Report, Setup, Store},
-        sweep::{self, Step, settled},
+        sweep::{self, Step, Turns, settled},
         threads::{Crowd, crowd, thread_counts},
     },
     error::{Error, Result},
@@ -237,6 +237,19 @@ impl Args {
             let case = self.case(db, keys, lookups, kind)?;
             found.sweep.push(Step::new(percent, bytes_max, predicted, &case, runs));
             found.sweep_faults.extend(case.count_faults());
+        }
+        let is_timed = lookups >= sweep::LOOKUPS_TIMED;
+        let last = found.sweep.last_mut().filter(|last| is_timed && last.filter_memory_bytes > 0);
+        if let Some(last) = last {
+            let turns = Turns::take(last.filter_bytes_max, |bytes_max| {
+                db.set_filter_bytes_max(bytes_max)?;
+                settled(db);
+                let kind = Kind { filters: Filters::Auto, cache: Cache::All, asked: Asked::Absent };
+                Ok::<_, Error>(self.case(db, keys, lookups, kind)?.times.cpu_ns)
+            })?;
+            last.cpu_ns = turns.last_ns;
+            last.cpu_ns_without = Some(turns.without_ns);
+            found.sweep_faults.extend(turns.fault());
         }
         Ok(())
     }

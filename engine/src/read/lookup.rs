@@ -56,11 +56,14 @@ impl Lookup<'_> {
         counters.lookups.add(1);
         let asked = Asked::new(self.hash);
         let mut candidates = Candidates::new();
-        self.prefetch_memtables(view);
+        let has_memtables = self.prefetch_memtables(view);
         self.collect(asked, view, &mut candidates);
         self.sample(view, &candidates, counters);
         witness.candidates(&candidates);
-        let version = if let Some(found) = self.in_memtables(view, counters, witness) {
+        // After a flush there is none, and to find that out once more takes 40 instructions.
+        let in_memtables =
+            if has_memtables { self.in_memtables(view, counters, witness) } else { None };
+        let version = if let Some(found) = in_memtables {
             counters.found_in_memtables.add(1);
             Some(found)
         } else {
@@ -87,10 +90,12 @@ impl Lookup<'_> {
         counters.lookups.add(1);
         let asked = Asked::new(self.hash);
         let mut candidates = Candidates::new();
-        self.prefetch_memtables(view);
+        let has_memtables = self.prefetch_memtables(view);
         self.collect(asked, view, &mut candidates);
         self.sample(view, &candidates, counters);
-        if let Some((trailer, ())) = self.in_memtables::<()>(view, counters, &mut Nobody) {
+        if has_memtables
+            && let Some((trailer, ())) = self.in_memtables::<()>(view, counters, &mut Nobody)
+        {
             counters.found_in_memtables.add(1);
             return trailer.kind() == Kind::Put;
         }
@@ -126,11 +131,15 @@ impl Lookup<'_> {
         None
     }
 
-    /// Starts to load what [`in_memtables`](Self::in_memtables) will read of filters.
-    fn prefetch_memtables(self, view: &KeptView) {
+    /// Starts to load what [`in_memtables`](Self::in_memtables) will read of filters. Whether there is a
+    /// memtable to ask at all.
+    fn prefetch_memtables(self, view: &KeptView) -> bool {
+        let mut found = false;
         for memtable in view.memtables_at(self.sequence) {
             memtable.prefetch(self.hash);
+            found = true;
         }
+        found
     }
 
     /// The tables that may hold the key, the newest first, their filter lines on the way to the

@@ -4,6 +4,7 @@
 //! |-------------------|------------------------------------------------------------------|
 //! | [`tree`]          | the LSM tree of a keyspace: its present view, and how it changes |
 //! | [`view`]          | what a reader sees: memtables and a version                      |
+//! | [`view_cell`]     | how lookups borrow the present view, and how it is replaced      |
 //! | [`filter_set`]    | the filters of all its tables, side by side                      |
 //! | [`lookup`]        | the way of a point lookup: memtables, filters, tables            |
 //! | [`witness`], [`explainer`] | who sees what a lookup does, and one who tells it       |
@@ -30,4 +31,5 @@ pub(crate) mod snapshot_list;
 pub(crate) mod source;
 pub(crate) mod tree;
 pub(crate) mod view;
+pub(crate) mod view_cell;
 pub(crate) mod witness;

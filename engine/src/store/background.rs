@@ -214,8 +214,14 @@ impl Background {
 impl Store {
     /// Takes all steps there are, on this thread, in a store without workers.
     pub(crate) fn run_inline(&self) {
-        if self.options.worker_threads == 0 && self.background.has_news() {
-            while self.step() {}
+        if self.options.worker_threads > 0 || !self.background.has_news() {
+            return;
+        }
+        let stepped = panic::catch_unwind(AssertUnwindSafe(|| while self.step() {}));
+        if let Err(reason) = stepped {
+            // As on a worker: what the step had claimed stays claimed, and nobody is to wait for it.
+            self.poison(Error::WorkerPanicked);
+            panic::resume_unwind(reason);
         }
     }
 

@@ -36,20 +36,30 @@ impl PackedKeys {
     ) -> usize {
         // Not even a comparison of no bytes: an empty box points to no memory, and a masked load
         // from there, as in the C library's `memcmp`, costs some CPUs 80 ns.
-        let tail = if self.common_prefix.is_empty() {
-            key
-        } else if let Some(tail) = key.strip_prefix(&*self.common_prefix) {
-            tail
+        let target = if self.common_prefix.is_empty() {
+            head(key)
         } else {
-            return if *key < *self.common_prefix { 0 } else { self.heads.len() };
+            match self.head_behind_prefix(key) {
+                Ok(target) => target,
+                Err(outside) => return outside,
+            }
         };
-        let target = head(tail);
         let start = self.heads.partition_point(|&head| head < target);
         // Most keys differ from all in their heads.
         if self.heads.get(start) != Some(&target) {
             return start;
         }
         self.first_among_equal(start, key, whole)
+    }
+
+    /// The head behind the common prefix, or where a key without that prefix belongs. Not inlined: the calls
+    /// would make every search save its registers.
+    #[inline(never)]
+    fn head_behind_prefix(&self, key: &[u8]) -> Result<u64, usize> {
+        match key.strip_prefix(&*self.common_prefix) {
+            Some(tail) => Ok(head(tail)),
+            None => Err(if *key < *self.common_prefix { 0 } else { self.heads.len() }),
+        }
     }
 
     /// As [`first_at_or_above`](Self::first_at_or_above), when head `start` is the first that equals that

@@ -51,7 +51,7 @@ pub const PROBES_MAX: u8 = 16;
 const GOLDEN: u32 = 0x9e37_79b9;
 
 /// The powers 0 to 15 of [`GOLDEN`].
-const POWERS: [u32; PROBES_MAX as usize] = {
+static POWERS: [u32; PROBES_MAX as usize] = {
     let mut powers = [1; PROBES_MAX as usize];
     let mut i = 1;
     while i < powers.len() {

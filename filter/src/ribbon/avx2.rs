@@ -39,8 +39,8 @@ fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
         // SAFETY: so are those from `next` on.
         let back = unsafe { _mm256_loadu_si256(words.wrapping_add(next + half).cast()) };
         _mm256_xor_si256(
-            _mm256_and_si256(front, _mm256_set1_epi64x(place.low.cast_signed())),
-            _mm256_and_si256(back, _mm256_set1_epi64x(place.high.cast_signed())),
+            _mm256_and_si256(front, _mm256_set1_epi64x(place.low().cast_signed())),
+            _mm256_and_si256(back, _mm256_set1_epi64x(place.high().cast_signed())),
         )
     };
     let sums = parities(chosen(0), chosen(LANES));

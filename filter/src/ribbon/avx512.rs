@@ -1,16 +1,16 @@
 //! A block of eight columns in one AVX-512 register.
 
+use core::arch::asm;
 use core::arch::x86_64::{
-    __m512i, _bzhi_u32, _mm512_and_si512, _mm512_loadu_si512, _mm512_or_si512, _mm512_popcnt_epi64,
+    __m512i, _mm512_and_si512, _mm512_loadu_si512, _mm512_or_si512, _mm512_popcnt_epi64,
     _mm512_set1_epi64, _mm512_setr_epi64, _mm512_slli_epi64, _mm512_srlv_epi64,
-    _mm512_storeu_si512, _mm512_test_epi64_mask, _mm512_xor_si512,
+    _mm512_storeu_si512, _mm512_xor_si512,
 };
 
 use super::Ribbon;
 use super::band::Band;
 use super::group::{Group, LINE_WORDS};
 use super::query::{Place, test_all, test_batch, test_one};
-use super::questions::questions;
 use super::row::{Mixed, TurnedRow};
 use super::rows::Rows;
 use super::shape::BLOCK_SLOTS;
@@ -73,25 +73,107 @@ impl Avx512 {
     }
 }
 
-questions!(Avx512, "avx512f,avx512vpopcntdq,bmi2");
+/// Questions, none of them compiled for the processor but in assembly: see [`sums`](Avx512::sums).
+impl Avx512 {
+    #[inline(always)]
+    pub(crate) fn may_contain_hash(self, ribbon: &Ribbon, hash: u64) -> bool {
+        self.may_contain_mixed(ribbon, hash, Mixed::new(hash, ribbon.first.seed))
+    }
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
-fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
-    let (first, next, columns) = place.words(group);
-    let words = group.lines.as_ptr().cast::<u64>();
-    // SAFETY: the eight words from `first` on are in the group, as `words` promises.
-    let front = unsafe { _mm512_loadu_si512(words.wrapping_add(first).cast()) };
-    // SAFETY: so are those from `next` on.
-    let back = unsafe { _mm512_loadu_si512(words.wrapping_add(next).cast()) };
-    let slots = _mm512_xor_si512(
-        _mm512_and_si512(front, splat(place.low)),
-        _mm512_and_si512(back, splat(place.high)),
-    );
-    let sums = _mm512_test_epi64_mask(_mm512_popcnt_epi64(slots), _mm512_set1_epi64(1));
-    // Columns of other blocks do not count.
-    _bzhi_u32(u32::from(sums ^ fingerprint), columns.into()) == 0
+    #[inline(always)]
+    pub(crate) fn may_contain_mixed(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
+        test_one(
+            ribbon,
+            hash,
+            mixed,
+            |group, place, print| self.matches(group, place, print),
+            |ribbon, hash| self.of_bumped(ribbon, hash),
+            |ribbon, TurnedRow { start, coefficients, fingerprint }| {
+                self.of_many(ribbon, start, coefficients, fingerprint)
+            },
+        )
+    }
+
+    /// The row comes in pieces, because those travel in registers.
+    #[inline(never)]
+    fn of_many(self, ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
+        let place = Place::new(TurnedRow { start, coefficients, fingerprint }, 0);
+        test_all(ribbon, &place, |group, place, print| self.matches(group, place, print))
+    }
+
+    #[inline(never)]
+    fn of_bumped(self, ribbon: &Ribbon, hash: u64) -> bool {
+        let place = Place::of_bumped(ribbon, hash);
+        test_all(ribbon, &place, |group, place, print| self.matches(group, place, print))
+    }
+
+    #[inline(never)]
+    pub(crate) fn may_contain_hashes(self, ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
+        let test = |group: &Group, place: &Place, print| self.matches(group, place, print);
+        test_batch(ribbon, hashes, answers, test);
+    }
+
+    #[inline(always)]
+    fn matches(self, group: &Group, place: &Place, fingerprint: u8) -> bool {
+        let (first, _, columns) = place.words(group);
+        let words = group.lines.as_ptr().cast::<u64>().wrapping_add(first);
+        let wrong = self.sums(words, columns, place) ^ u32::from(fingerprint);
+        // Columns of other blocks do not count; of a mixture the last group has none in some blocks.
+        wrong & ((1 << columns) - 1) == 0
+    }
+
+    /// Bit `j` is the sum of the slots of `place` in column `j` of its block and the next, which begin at
+    /// `words`, and so many words behind it as there are columns.
+    ///
+    /// In assembly, because a function with intrinsics is never inlined into one that is compiled for any
+    /// processor. The call, the constants that each call loads anew, and the `vzeroupper` that a compiler
+    /// must put behind registers below 16, made a question a quarter longer.
+    #[inline(always)]
+    fn sums(self, words: *const u64, columns: u8, place: &Place) -> u32 {
+        let sums: u32;
+        // SAFETY: `self` proves that the processor has these instructions. What they read is the table, and
+        // the eight words from either place on, which are in the group, as `Place::words` promises.
+        unsafe {
+            asm!(
+                // Slots before the start are those of the next block.
+                "vpbroadcastq zmm16, [{table} + 8 * {offset}]",
+                "vmovdqu64 zmm17, [{words} + 8 * {columns}]",
+                "vpternlogq zmm17, zmm16, [{words}], 0xb8",
+                // Those that take part, and the start.
+                "vpbroadcastq zmm16, {coefficients}",
+                "vpternlogq zmm17, zmm16, qword ptr [{table} + 8 * {offset} + 512]{{1to8}}, 0xe0",
+                "vpopcntq zmm17, zmm17",
+                // The first of the single bits is 1.
+                "vptestmq k1, zmm17, qword ptr [{table} + 512]{{1to8}}",
+                "kmovw {sums:e}, k1",
+                table = in(reg) &raw const BITS,
+                offset = in(reg) place.offset,
+                words = in(reg) words,
+                columns = in(reg) u64::from(columns),
+                coefficients = in(reg) place.coefficients,
+                sums = lateout(reg) sums,
+                out("zmm16") _,
+                out("zmm17") _,
+                out("k1") _,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        sums
+    }
 }
+
+/// For each slot of a block the bits from it on, and behind those for each its own bit: to compute them
+/// takes instructions that wait where all others wait, too.
+static BITS: [[u64; ROWS]; 2] = {
+    let mut bits = [[0; ROWS]; 2];
+    let mut slot = 0;
+    while slot < ROWS {
+        bits[0][slot] = u64::MAX << slot;
+        bits[1][slot] = 1 << slot;
+        slot += 1;
+    }
+    bits
+};
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]
 fn solve_block(

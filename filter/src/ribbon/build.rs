@@ -1,7 +1,7 @@
 //! From hashes to a filter: layer after layer, then the slots.
 //!
 //! Memory beside the hashes, in bytes a key: 8 for the hashes in the order of a layer, 12 for each of
-//! its slots (12 slots for 13 keys), and 8 for each bumped key, of which there are about 0.08. That is
+//! its slots (17 slots for 18 keys), and 8 for each bumped key, of which there are about 0.06. That is
 //! the peak, 20 together (19.8 measured at ten million keys): the rows of later layers and the filter
 //! come when the ordered hashes are gone.
 
@@ -14,7 +14,7 @@ use crate::float::Float;
 
 use super::Ribbon;
 use super::band::{Band, Elimination};
-use super::group::Group;
+use super::group::{Group, Groups};
 use super::order::Chunks;
 use super::path::Path;
 use super::row::{self, Row, WIDTH};
@@ -50,13 +50,12 @@ pub(crate) fn build(path: Path, hashes: &[u64], bits_per_key: f64) -> Ribbon {
     shape.upper = (shape.blocks as f64 * missing).round() as u64;
     // Most are written to a file and read back from there, into an arena.
     let heap = FilterArena::heap();
-    let groups = (0..shape.group_count())
-        .map(|index| {
-            let mut group = Group::zeroed(shape.group(index), &heap);
-            solve(path, &bands, index, &mut group);
-            group
-        })
-        .collect();
+    let groups = (0..shape.group_count()).map(|index| {
+        let mut group = Group::zeroed(shape.group(index), &heap);
+        solve(path, &bands, index, &mut group);
+        group
+    });
+    let groups = Groups::new(groups);
     Ribbon::from_parts(path, shape, groups, thresholds.bytes, key_count as u64)
 }
 

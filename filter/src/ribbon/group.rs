@@ -1,5 +1,8 @@
 //! A column group: the words of up to eight columns, in whole cache lines.
 
+use alloc::vec::Vec;
+use core::ops::Index;
+
 use super::shape::GroupShape;
 use crate::arena::{FilterArena, Slice};
 
@@ -18,6 +21,52 @@ pub(crate) struct WordLine(pub(crate) [u64; LINE_WORDS]);
 pub(crate) struct Group {
     pub(crate) lines: Slice<WordLine>,
     pub(crate) shape: GroupShape,
+}
+
+/// The column groups of a filter, one at least.
+///
+/// The first one, which every question reads, is not behind another pointer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Groups {
+    pub(crate) first: Group,
+    pub(crate) others: Vec<Group>,
+}
+
+impl Groups {
+    /// # Panics
+    ///
+    /// If there is none.
+    pub(crate) fn new(groups: impl IntoIterator<Item = Group>) -> Self {
+        let mut groups = groups.into_iter();
+        let first = groups.next().expect("a filter has columns");
+        Self { first, others: groups.collect() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Group> {
+        core::iter::once(&self.first).chain(&self.others)
+    }
+
+    pub(crate) fn last_mut(&mut self) -> &mut Group {
+        self.others.last_mut().unwrap_or(&mut self.first)
+    }
+
+    /// Frees all groups but the first `count`, and the very first.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.others.truncate(count.saturating_sub(1));
+        self.others.shrink_to_fit();
+    }
+}
+
+impl Index<usize> for Groups {
+    type Output = Group;
+
+    fn index(&self, index: usize) -> &Group {
+        index.checked_sub(1).map_or(&self.first, |index| &self.others[index])
+    }
 }
 
 impl Group {

@@ -4,7 +4,7 @@
 //! question adds up the slots and compares. Each column of slots halves the false positives, and
 //! costs one bit a key and 0.3 % more from 100,000 keys on, 0.8 % at 10,000; a Bloom filter pays 44 %
 //! more, a blocked one 50 %.
-//! Keys that do not fit their layer are bumped: they belong to the next one, a thirteenth in size.
+//! Keys that do not fit their layer are bumped: they belong to the next one, a thirteenth in size or less.
 //!
 //! | file       | what it holds                                              |
 //! |------------|------------------------------------------------------------|
@@ -53,7 +53,7 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod window;
 
-use group::{Group, WordLine};
+use group::{Group, Groups, WordLine};
 use path::Path;
 use query::{First, Place};
 
@@ -74,7 +74,7 @@ pub struct Ribbon {
     first: First,
     shape: Shape,
     /// One for each eight columns; the shape says how long each is.
-    groups: Vec<Group>,
+    groups: Groups,
     /// Two bits for each bucket of the shape, and behind them those of the last layer, which keep
     /// all.
     thresholds: Box<[u8]>,
@@ -117,7 +117,7 @@ impl Ribbon {
     fn from_parts(
         path: Path,
         shape: Shape,
-        groups: Vec<Group>,
+        groups: Groups,
         mut thresholds: Vec<u8>,
         key_count: u64,
     ) -> Self {
@@ -138,13 +138,13 @@ impl Ribbon {
     /// Returns `false` only if no key with this hash was added.
     ///
     /// Reads two adjacent cache lines at most for each eight columns, and mostly the first eight
-    /// only. One key in thirteen is bumped and costs a second place.
+    /// only. One key in 13, of a large filter in 18, is bumped and costs a second place.
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         match self.path {
-            Path::Portable => query::test_all(self, &Place::of(self, hash), query::matches),
+            Path::Portable => query::portable(self, hash),
             #[cfg(target_arch = "x86_64")]
             Path::Avx2(avx2) => avx2.may_contain_hash(self, hash),
             #[cfg(target_arch = "x86_64")]
@@ -157,10 +157,10 @@ impl Ribbon {
     /// What [`may_contain_hash`](Self::may_contain_hash) says of a hash that other filters are asked for
     /// too.
     #[inline]
-    pub(crate) fn may_contain_asked(&self, asked: Asked) -> bool {
+    pub(crate) fn may_contain_mixed(&self, asked: Asked) -> bool {
         let Asked { hash, mixed } = asked.of(self);
         match self.path {
-            Path::Portable => query::test_all(self, &Place::of(self, hash), query::matches),
+            Path::Portable => query::portable(self, hash),
             #[cfg(target_arch = "x86_64")]
             Path::Avx2(avx2) => avx2.may_contain_mixed(self, hash, mixed),
             #[cfg(target_arch = "x86_64")]
@@ -198,7 +198,7 @@ impl Ribbon {
 
     /// The same for a hash that other filters are asked for too.
     #[inline]
-    pub(crate) fn prefetch_asked(&self, asked: Asked) {
+    pub(crate) fn prefetch_mixed(&self, asked: Asked) {
         Place::new(asked.of(self).mixed.row(self.first.starts), 0).prefetch(self);
     }
 

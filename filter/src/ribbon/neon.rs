@@ -42,8 +42,8 @@ fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
         // SAFETY: so are those from `next` on.
         let back = unsafe { vld1q_u64(words.wrapping_add(next + two)) };
         let slots = veorq_u64(
-            vandq_u64(front, vdupq_n_u64(place.low)),
-            vandq_u64(back, vdupq_n_u64(place.high)),
+            vandq_u64(front, vdupq_n_u64(place.low())),
+            vandq_u64(back, vdupq_n_u64(place.high())),
         );
         vcntq_u8(vreinterpretq_u8_u64(slots))
     };

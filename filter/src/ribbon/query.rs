@@ -1,9 +1,9 @@
 //! Asking a filter: which slots, and what they must add up to.
 
 use super::Ribbon;
-use super::group::{Group, LINE_WORDS};
+use super::group::{Group, Groups, LINE_WORDS};
 use super::row::{self, Mixed, TurnedRow};
-use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, kept_from};
+use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, is_bumped_at};
 
 /// So many questions of a batch are on their way from memory at once: twice as many loads as a core
 /// keeps under way. With 32 a question takes a third longer at 10^8 keys, with 16 twice as long.
@@ -39,25 +39,36 @@ impl Asked {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) block: u64,
-    /// Coefficients within `block`, and within the block behind it.
-    pub(crate) low: u64,
-    pub(crate) high: u64,
+    /// The slot of `block` where it starts. Coefficients of slots before that one are of the block behind it.
+    pub(crate) offset: u64,
     pub(crate) fingerprint: u32,
+    /// As [`TurnedRow::coefficients`].
+    pub(crate) coefficients: u64,
 }
 
 impl Place {
-    pub(crate) const NOWHERE: Self = Self { block: 0, low: 0, high: 0, fingerprint: 0 };
+    pub(crate) const NOWHERE: Self = Self { block: 0, offset: 0, fingerprint: 0, coefficients: 0 };
 
     #[inline(always)]
     pub(crate) fn new(row: TurnedRow, first_block: u64) -> Self {
-        let offset = row.start % BLOCK_SLOTS;
-        let in_block = u64::MAX << offset;
         Self {
             block: first_block + row.start / BLOCK_SLOTS,
-            low: row.coefficients & in_block | 1 << offset,
-            high: row.coefficients & !in_block,
+            offset: row.start % BLOCK_SLOTS,
             fingerprint: row.fingerprint,
+            coefficients: row.coefficients,
         }
+    }
+
+    /// Coefficients within `block`.
+    #[inline(always)]
+    pub(crate) fn low(&self) -> u64 {
+        self.coefficients & u64::MAX << self.offset | 1 << self.offset
+    }
+
+    /// Coefficients within the block behind it.
+    #[inline(always)]
+    pub(crate) fn high(&self) -> u64 {
+        self.coefficients & !(u64::MAX << self.offset)
     }
 
     /// The place of `hash` in the layer that it is not bumped from.
@@ -74,23 +85,20 @@ impl Place {
     /// The place of a `hash` that is bumped from the first layer.
     #[inline(always)]
     pub(crate) fn of_bumped(ribbon: &Ribbon, hash: u64) -> Self {
-        let mut place = Self::NOWHERE;
-        place.find_bumped(ribbon, hash);
-        place
+        for layer in &ribbon.shape.layers[1..] {
+            let row = TurnedRow::new(hash, layer.seed, layer.starts);
+            if !is_bumped(ribbon, layer.first_bucket, row.start) {
+                return Self::new(row, layer.first_block);
+            }
+        }
+        unreachable!("the last layer bumps no key");
     }
 
     /// Becomes the place of a `hash` that is bumped from the first layer. Not inlined: see
     /// [`test_one`].
     #[inline(never)]
     fn find_bumped(&mut self, ribbon: &Ribbon, hash: u64) {
-        for layer in &ribbon.shape.layers[1..] {
-            let row = TurnedRow::new(hash, layer.seed, layer.starts);
-            if !is_bumped(ribbon, layer.first_bucket, row.start) {
-                *self = Self::new(row, layer.first_block);
-                return;
-            }
-        }
-        unreachable!("the last layer bumps no key");
+        *self = Self::of_bumped(ribbon, hash);
     }
 
     /// Becomes [`Place::of`] this hash, and asks for its lines.
@@ -133,7 +141,7 @@ impl Place {
     /// Asks for the lines that a test of the first group will read.
     #[inline(always)]
     pub(crate) fn prefetch(&self, ribbon: &Ribbon) {
-        let Some(group) = ribbon.groups.first() else { return };
+        let group = &ribbon.groups.first;
         let (first, next, columns) = self.words(group);
         let end = (next + usize::from(columns)).saturating_sub(1);
         group.prefetch(first);
@@ -170,22 +178,30 @@ fn is_bumped(ribbon: &Ribbon, first_bucket: u64, start: u64) -> bool {
     // threshold for each bucket of each layer.
     let thresholds = unsafe { ribbon.thresholds.get_unchecked(byte) };
     let threshold = thresholds >> (bucket % 4 * 2);
-    start % BUCKET_STARTS < kept_from(threshold)
+    is_bumped_at(start % BUCKET_STARTS, threshold)
+}
+
+/// Answers a question by the definition.
+#[inline(never)]
+pub(crate) fn portable(ribbon: &Ribbon, hash: u64) -> bool {
+    test_all(ribbon, &Place::of(ribbon, hash), matches)
 }
 
 /// Whether the slots of `place` add up to its fingerprint, in all columns of `group`.
 pub(crate) fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
     let (first, next, columns) = place.words(group);
     (0..usize::from(columns)).fold(true, |all, j| {
-        let slots = (group.word(first + j) & place.low) ^ (group.word(next + j) & place.high);
+        let slots = (group.word(first + j) & place.low()) ^ (group.word(next + j) & place.high());
         all & (slots.count_ones() & 1 == u32::from(fingerprint >> j & 1))
     })
 }
 
 /// Answers a question with `test`, or with one of the others where there is more to do.
 ///
-/// `of_bumped` answers for a key that is bumped from the first layer: one in thirteen is, and no
-/// processor guesses which. To choose between the first two layers without a branch takes 1.5 ns more.
+/// `of_bumped` answers for a key that is bumped from the first layer: one in 13 is, no processor guesses
+/// which, and each costs some 20 ns in the caches. Without a branch every question takes longer: 1 ns to choose
+/// between the places in the first two layers, as the load then waits for the threshold, and as much to look at
+/// both places, be the second derived from the first ever so cheaply. Nor does that pay where the branch stays.
 /// `of_many` tests more groups than one. Both are functions of their own, so that other questions pay
 /// nothing for them, not even the saving of registers. From memory a core asks as many questions at
 /// once as it holds instructions of: each counts.
@@ -202,7 +218,10 @@ pub(crate) fn test_one(
     if is_bumped(ribbon, 0, row.start) {
         return of_bumped(ribbon, hash);
     }
-    let [group] = &ribbon.groups[..] else { return of_many(ribbon, row) };
+    if !ribbon.groups.others.is_empty() {
+        return of_many(ribbon, row);
+    }
+    let group = &ribbon.groups.first;
     let place = Place::new(row, 0);
     if group.shape.upper > 0 {
         // Mixed columns: the same, compiled apart, because without them there is less to compute.
@@ -218,8 +237,7 @@ pub(crate) fn test_all(
     place: &Place,
     test: impl Fn(&Group, &Place, u8) -> bool,
 ) -> bool {
-    // Without groups there are no columns: maybe.
-    let Some((first, others)) = ribbon.groups.split_first() else { return true };
+    let Groups { first, others } = &ribbon.groups;
     let is_met = test(first, place, place.fingerprint as u8);
     if others.is_empty() {
         return is_met;

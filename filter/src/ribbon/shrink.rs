@@ -9,7 +9,7 @@ use core::num::NonZeroU8;
 use crate::float::Float;
 
 use super::Ribbon;
-use super::group::Group;
+use super::group::{Group, Groups};
 use super::shape::{GroupShape, Shape};
 
 impl Ribbon {
@@ -26,12 +26,10 @@ impl Ribbon {
     pub fn shrink_to(&mut self, columns: f64) {
         let Some(shape) = self.shape.shrunk(columns) else { return };
         self.groups.truncate(shape.group_count());
-        self.groups.shrink_to_fit();
-        if let Some(last) = self.groups.last_mut() {
-            let last_shape = shape.group(shape.group_count() - 1);
-            if last.shape != last_shape {
-                *last = last.shrunk(last_shape);
-            }
+        let last = self.groups.last_mut();
+        let last_shape = shape.group(shape.group_count() - 1);
+        if last.shape != last_shape {
+            *last = last.shrunk(last_shape);
         }
         self.set_shape(shape);
     }
@@ -44,7 +42,7 @@ impl Ribbon {
         let shapes = (0..shape.group_count()).map(|index| shape.group(index));
         let groups = self.groups.iter().zip(shapes);
         let mut shrunk = Self {
-            groups: groups.map(|(group, shape)| group.shrunk(shape)).collect(),
+            groups: Groups::new(groups.map(|(group, shape)| group.shrunk(shape))),
             shape: self.shape.clone(),
             thresholds: self.thresholds.clone(),
             ..*self

@@ -27,7 +27,7 @@ use core::num::NonZeroU8;
 use core::ops::Range;
 
 use super::Ribbon;
-use super::group::{Group, LINE_WORDS};
+use super::group::{Group, Groups, LINE_WORDS};
 use super::path::Path;
 use super::shape::{COLUMNS_MAX, GROUP_COLUMNS, GroupShape, LAYERS_MAX, Shape};
 use crate::arena::FilterArena;
@@ -204,19 +204,18 @@ impl Ribbon {
         arena: &FilterArena,
     ) -> Self {
         let shape = layout.shrunk(columns);
-        let groups = (0..shape.group_count())
-            .map(|index| {
-                let stored = layout.shape.group(index);
-                let bytes = &payload[layout.starts[index] as usize..];
-                let bytes = &bytes[..8 * stored.words() as usize];
-                let wanted = shape.group(index);
-                if wanted == stored {
-                    Group::from_bytes(stored, bytes, arena)
-                } else {
-                    first_columns(wanted, stored, bytes, arena)
-                }
-            })
-            .collect();
+        let groups = (0..shape.group_count()).map(|index| {
+            let stored = layout.shape.group(index);
+            let bytes = &payload[layout.starts[index] as usize..];
+            let bytes = &bytes[..8 * stored.words() as usize];
+            let wanted = shape.group(index);
+            if wanted == stored {
+                Group::from_bytes(stored, bytes, arena)
+            } else {
+                first_columns(wanted, stored, bytes, arena)
+            }
+        });
+        let groups = Groups::new(groups);
         let thresholds = payload[layout.threshold_bytes()].to_vec();
         Self::from_parts(Path::detect(), shape, groups, thresholds, key_count)
     }

@@ -59,7 +59,7 @@ const DEPTH_MAX: u32 = PROBES_MAX;
 /// asked.halve();
 /// assert_eq!(asked.estimate("ant"), 1);
 /// ```
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CountMinSketch<S = Xxh3> {
     /// Row after row.
     counters: Box<[u32]>,

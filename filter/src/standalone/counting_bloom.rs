@@ -47,7 +47,7 @@ use crate::saved::{Payload, Reader, SavedKind, Writer};
 /// assert!(!online.may_contain("ant") && online.may_contain("bee"));
 /// assert!(!online.remove("cow"), "was not there");
 /// ```
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CountingBloom<S = Xxh3> {
     counters: Counters,
     probes: u32,

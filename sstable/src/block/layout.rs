@@ -3,6 +3,7 @@
 use sievedb_format::{Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, Trailer};
 
 use super::{BlockRole, Entry};
+use crate::handle::HANDLE_BYTES_MIN;
 
 /// The kind byte of [`Trailer::OLDEST`], which no write has.
 const KIND_OLDEST: u8 = 0;
@@ -138,7 +139,7 @@ impl Layout {
         let ends_bytes = u64::from(entries) * u64::from(end_width);
         decoder.take("ends of entries", number(ends_bytes, "ends of entries")? as usize)?;
         let entries_at = decoder.offset() as u32;
-        Ok(Self {
+        let layout = Self {
             entries,
             suffix_bytes,
             entry_bytes,
@@ -150,7 +151,15 @@ impl Layout {
             end_width,
             suffix_width: widths >> SUFFIX_SHIFT & 3,
             sequence_width: widths >> SEQUENCE_SHIFT,
-        })
+        };
+        // For each entry of an index memory is taken before the entry is looked at: it has a handle, then.
+        let entry_bytes_min = (layout.head_bytes() + HANDLE_BYTES_MIN) as u64;
+        let have = u64::from(content_bytes - entries_at);
+        if role == BlockRole::Index && u64::from(entries) * entry_bytes_min > have {
+            let what = "entries of a block";
+            return Err(Corruption::OutOfRange { what, value: entries.into() });
+        }
+        Ok(layout)
     }
 
     /// The entry from `start` on, which is number `index`: checked, but for its place in the order.

@@ -7,7 +7,7 @@
 //!
 //! | field           | bytes  | meaning                                                          |
 //! |-----------------|--------|------------------------------------------------------------------|
-//! | `entries`       | varint | number of entries; at most one for each byte of the content      |
+//! | `entries`       | varint | number of entries; at most one for each byte of the content, and in an index as many as have room for their handles |
 //! | `widths`        | 1      | bytes of the fields below: bits 0 to 2 of `end` (0 to 4), bits 3 and 4 of `suffix_more`, bits 5 to 7 of `sequence_more` |
 //! | `kind`          | 1      | that of all entries, or 0xff: each has its own                   |
 //! | `entry_bytes`   | varint | what ends are counted from; see below                            |
@@ -39,6 +39,8 @@ mod entry;
 mod layout;
 mod reader;
 mod residence;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 mod search;
 pub mod stored;
 #[cfg(test)]

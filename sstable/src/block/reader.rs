@@ -6,7 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use arc_swap::Guard;
 use bytes::Bytes;
 use sievedb_format::{Corruption, InternalKey, Trailer};
 
@@ -15,7 +14,7 @@ use super::{
     residence::{self, Residence, Slot},
     search::Search,
 };
-use crate::handle::BlockHandle;
+use crate::{handle::BlockHandle, sync::Guard};
 
 /// Entries that a lookup compares because of their tags before it searches: more have the tag only if
 /// the key has many versions, or if somebody chose keys so.

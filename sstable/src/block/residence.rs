@@ -7,10 +7,21 @@
 //! # Why no block outlives its eviction in a slot
 //!
 //! Each block has a lock over where it is: nowhere, in one slot, or evicted for good. It is put into a
-//! slot under this lock and only if it is not evicted; the cache evicts it under this lock, and takes it
-//! out of its slot. So whichever comes second sees what the first did. A slot is emptied only of
-//! the block that is evicted: another reader may have put its own copy there. A reader that found a block
-//! keeps it for as long as it looks at it, as with any pointer of `arc-swap`.
+//! slot under this lock and only if it is not evicted; the cache marks it as evicted under this lock, and
+//! then takes it out of the slot that it was in. So whichever comes second sees what the first did, and what
+//! is evicted comes into no slot again. A slot is emptied only of the block that is evicted: another reader
+//! may have put its own copy there. Nobody takes the one for the other by its address: who compares has
+//! the block. A reader that found a block keeps it for as long as it looks at it, as with any pointer of
+//! `arc-swap`, also after the slot, the index and the table are gone.
+//!
+//! A block knows its index without keeping it alive, so there is no circle. An index that cannot be had
+//! any more is about to be dropped with what is in its slots.
+//!
+//! The lock orders all that is said of one block. What a reader sees through a slot was written before the
+//! slot was (`arc-swap` stores to release and loads to acquire), on every processor. The counts of uses and
+//! the places to prefetch are hints: nothing follows from them.
+//!
+//! All schedules of a few threads are run by `schedules`.
 
 use std::{
     mem::ManuallyDrop,
@@ -20,11 +31,11 @@ use std::{
     },
 };
 
-use arc_swap::{ArcSwapOption, Guard};
-use parking_lot::Mutex;
-
 use super::reader::BlockInner;
-use crate::prefetch::{LINE_BYTES, prefetch};
+use crate::{
+    prefetch::{LINE_BYTES, prefetch},
+    sync::{ArcSwapOption, Guard, Mutex},
+};
 
 /// The cache learns of so many uses of a block between two looks at it: it counts no more.
 const USES_MAX: u8 = 2;

@@ -34,8 +34,11 @@ pub(crate) const TYPE_ZSTD_DICTIONARY: u8 = 3;
 /// One byte of an LZ4 block adds at most as many bytes to the output.
 const LZ4_RATIO_MAX: u64 = 255;
 
-/// A few bytes of zstd may stand for as many: one block of zstd.
-const ZSTD_BYTES_MIN: u64 = 128 << 10;
+/// A frame of zstd is made of blocks of its own. The shortest, one byte that repeats, takes so many bytes.
+const ZSTD_BLOCK_BYTES_MIN: u64 = 4;
+
+/// The most bytes that a block of zstd may stand for.
+const ZSTD_BLOCK_CONTENT_BYTES_MAX: u64 = 128 << 10;
 
 /// Saves compression less than this of a block, it is stored as it is.
 const SAVED_PERCENT_MIN: u128 = 12;
@@ -189,16 +192,17 @@ impl Stored {
         content_bytes_max: u64,
         dictionary: Option<&Dictionary>,
     ) -> Result<Bytes, Corruption> {
-        let decompress =
-            |least, by: Decompress<'_>| decompress(&self.bytes, content_bytes_max, least, by);
+        let decompress = |producible: fn(u64) -> u64, by: Decompress<'_>| {
+            decompress(&self.bytes, content_bytes_max, producible, by)
+        };
         match self.type_byte {
             TYPE_RAW => Ok(self.bytes),
-            TYPE_LZ4 => decompress(0, &|from, to| Ok(decompress_into(from, to).ok())),
-            TYPE_ZSTD => decompress(ZSTD_BYTES_MIN, &|from, to| zstd::decompress(from, to, None)),
+            TYPE_LZ4 => decompress(lz4_producible, &|from, to| Ok(decompress_into(from, to).ok())),
+            TYPE_ZSTD => decompress(zstd_producible, &|from, to| zstd::decompress(from, to, None)),
             TYPE_ZSTD_DICTIONARY => {
                 let what = "compression dictionary";
                 let dictionary = Some(dictionary.ok_or(Corruption::Missing { what })?);
-                decompress(ZSTD_BYTES_MIN, &|from, to| zstd::decompress(from, to, dictionary))
+                decompress(zstd_producible, &|from, to| zstd::decompress(from, to, dictionary))
             }
             other => Err(Corruption::Unsupported { what: "block type", value: other.into() }),
         }
@@ -208,20 +212,30 @@ impl Stored {
 /// Decompresses into the second argument; `None` if that fails.
 type Decompress<'f> = &'f dyn Fn(&[u8], &mut [u8]) -> Result<Option<usize>, Corruption>;
 
-/// Any compressed bytes may stand for `least_bytes`, and for more by the ratio of LZ4.
+/// The most bytes that so many bytes of an LZ4 block may stand for.
+fn lz4_producible(compressed_bytes: u64) -> u64 {
+    compressed_bytes.saturating_mul(LZ4_RATIO_MAX)
+}
+
+/// The most bytes that so many bytes of a zstd frame may stand for.
+fn zstd_producible(compressed_bytes: u64) -> u64 {
+    compressed_bytes.div_ceil(ZSTD_BLOCK_BYTES_MIN).saturating_mul(ZSTD_BLOCK_CONTENT_BYTES_MAX)
+}
+
+/// `producible` tells how many bytes a number of compressed ones may stand for: no more are allocated.
 fn decompress(
     bytes: &[u8],
     content_bytes_max: u64,
-    least_bytes: u64,
+    producible: fn(u64) -> u64,
     by: Decompress<'_>,
 ) -> Result<Bytes, Corruption> {
     let what = "bytes of a compressed block";
     let mut decoder = Decoder::new(bytes);
     let content_bytes = decoder.varint(what)?;
     let compressed = decoder.rest();
-    let producible = (compressed.len() as u64).saturating_mul(LZ4_RATIO_MAX).max(least_bytes);
+    let producible_bytes = producible(compressed.len() as u64);
     let too_long = Corruption::OutOfRange { what, value: content_bytes };
-    if content_bytes > content_bytes_max.min(producible) {
+    if content_bytes > content_bytes_max.min(producible_bytes) {
         return Err(too_long);
     }
     let mut content = vec![0; usize::try_from(content_bytes).map_err(|_| too_long)?];

@@ -338,6 +338,17 @@ fn decode_refuses_malformed_blocks() {
 }
 
 #[test]
+fn an_index_of_more_entries_than_handles_is_refused() {
+    let full =
+        Raw { entries: 3, entry_bytes: 2, suffix_bytes: 0, rest: b"p@\x05@\x05@\x05", ..TWO };
+    let decode = |raw: Raw| Block::decode(raw.content(), BlockRole::Index, PLACE).map(drop);
+    assert_eq!(decode(full), Err(Corruption::Order { what: "block" }));
+    let out = Err(Corruption::OutOfRange { what: "entries of a block", value: 3 });
+    assert_eq!(decode(Raw { rest: b"p@\x05@\x05@", ..full }), out);
+    assert_eq!(decode(Raw { widths: widths(0, 0, 1), ..full }), out);
+}
+
+#[test]
 fn oldest_is_for_indexes() {
     let handle: &[u8] = b"s\x40\x64";
     let raw = Raw { entries: 1, kind: 0, entry_bytes: 3, sequence: 0, prefix_bytes: 0, ..TWO };

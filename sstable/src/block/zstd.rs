@@ -18,6 +18,11 @@ const NEEDS_FEATURE: &str = "compression in a build without the feature zstd:";
 #[cfg(feature = "zstd")]
 const SAMPLE_RATIO: usize = 100;
 
+/// The dictionary is trained from so many bytes of a block at the most: one long value tells nothing of
+/// the others, and training would take minutes and its memory.
+#[cfg(feature = "zstd")]
+const SAMPLE_BLOCK_BYTES_MAX: usize = 64 << 10;
+
 /// The longest dictionary that a reader takes.
 #[cfg(feature = "zstd")]
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
@@ -101,8 +106,9 @@ mod with_feature {
         }
 
         fn learn(&mut self, content: &[u8]) {
-            self.sample.extend_from_slice(content);
-            self.sample_lengths.push(content.len());
+            let sampled = &content[..content.len().min(SAMPLE_BLOCK_BYTES_MAX)];
+            self.sample.extend_from_slice(sampled);
+            self.sample_lengths.push(sampled.len());
             if self.sample.len() < SAMPLE_RATIO * self.dictionary_bytes {
                 return;
             }

@@ -73,6 +73,34 @@ fn a_dictionary_makes_tables_smaller_and_is_counted() {
     assert!(with.open().memory_bytes() >= without.open().memory_bytes() + place.len());
 }
 
+/// A few bytes of zstd stand for very long values that say little.
+#[test]
+fn values_that_become_very_short_return() {
+    let lengths = [127 << 10, 128 << 10, 129 << 10, 1 << 20, (16 << 20) + 5];
+    for byte in [0, b'x'] {
+        let value = |(n, length)| Entry::put(format!("{n}").as_bytes(), 1, &vec![byte; length]);
+        let long: Vec<_> = (0..).zip(lengths).map(value).collect();
+        // Behind records, so that there is a dictionary.
+        let all: Vec<_> =
+            [&long[..], &entries(8_000), &[Entry::put(b"z", 1, &vec![byte; 1 << 20])]].concat();
+        for (name, entries, by) in [
+            ("alone", &long, WITHOUT),
+            ("alone, too few for a dictionary", &long, WITH_DICTIONARY),
+            ("with records", &all, WITHOUT),
+            ("with records and a dictionary", &all, WITH_DICTIONARY),
+        ] {
+            let built = build(entries, options(by));
+            let table = built.open();
+            for entry in entries.iter().filter(|entry| entry.value.len() > 1 << 10) {
+                let mut counts = BlockCounts::default();
+                let found = table.get(&entry.user_key, SEQUENCE_MAX, &mut counts);
+                let is_right = found.unwrap().is_some_and(|(_, value)| value == entry.value);
+                assert!(is_right, "{name}: a value of {} bytes", entry.value.len());
+            }
+        }
+    }
+}
+
 #[test]
 fn a_short_table_has_no_dictionary() {
     let entries = entries(100);

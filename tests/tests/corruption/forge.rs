@@ -91,14 +91,11 @@ pub(crate) fn log_parts(bytes: &[u8]) -> Vec<Part> {
 ///
 /// Data blocks are found by trying: a block ends where its checksum is right.
 pub(crate) fn table_parts(bytes: &[u8]) -> Vec<Part> {
-    let tail = bytes.len() - TABLE_TAIL_BYTES;
-    let (list, salt) = (number(bytes, tail) as usize, number(bytes, tail + 16));
+    let list = number(bytes, bytes.len() - TABLE_TAIL_BYTES) as usize;
     let mut parts = vec![Part::Header, Part::Footer(list..bytes.len())];
-    let entries = bytes[list..tail].chunks(FOOTER_ENTRY_BYTES);
-    for entry in entries.filter(|entry| !FILTERS.contains(&entry[0])) {
-        let start = number(entry, 2) as usize;
-        parts.push(Part::Block { salt, place: start..start + number(entry, 10) as usize });
-    }
+    let blocks = footer_blocks(bytes).filter(|(kind, _)| !FILTERS.contains(kind));
+    let salt = salt(bytes);
+    parts.extend(blocks.map(|(_, place)| Part::Block { salt, place }));
     let mut start = HEADER_BYTES;
     let ends = parts[2..].iter().map(|part| part.place().start);
     let data_end = ends.min().expect("a table has an index");
@@ -116,13 +113,27 @@ pub(crate) fn filter_place(bytes: &[u8]) -> Option<Range<usize>> {
 
 /// Where the filters of a table lie in its file, each with the kind of its block.
 pub(crate) fn filter_places(bytes: &[u8]) -> impl Iterator<Item = (u8, Range<usize>)> {
+    footer_blocks(bytes).filter(|(kind, _)| FILTERS.contains(kind))
+}
+
+/// The block of this kind that the footer of a table names.
+pub(crate) fn footer_part(bytes: &[u8], kind: u8) -> Option<Part> {
+    let (_, place) = footer_blocks(bytes).find(|(found, _)| *found == kind)?;
+    Some(Part::Block { salt: salt(bytes), place })
+}
+
+/// The kind and the place of each block that the footer of a table names.
+fn footer_blocks(bytes: &[u8]) -> impl Iterator<Item = (u8, Range<usize>)> {
     let tail = bytes.len() - TABLE_TAIL_BYTES;
     let list = number(bytes, tail) as usize;
-    let entries = bytes[list..tail].chunks(FOOTER_ENTRY_BYTES);
-    entries.filter(|entry| FILTERS.contains(&entry[0])).map(|entry| {
+    bytes[list..tail].chunks(FOOTER_ENTRY_BYTES).map(|entry| {
         let start = number(entry, 2) as usize;
         (entry[0], start..start + number(entry, 10) as usize)
     })
+}
+
+fn salt(bytes: &[u8]) -> u64 {
+    number(bytes, bytes.len() - TABLE_TAIL_BYTES + 16)
 }
 
 fn is_block(bytes: &[u8], salt: u64, place: Range<usize>) -> bool {

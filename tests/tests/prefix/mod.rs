@@ -4,6 +4,7 @@
 
 mod changed;
 mod equal;
+mod panicking;
 mod reads;
 
 use std::sync::Arc;

@@ -40,6 +40,8 @@ pub(crate) fn checks(rows: &[Row], residents: &[Resident]) -> Vec<Check> {
         };
         let (bloom, split) = (row("BlockedBloom", "10 bits"), row("sbbf-rs-safe", "10 bits"));
         let (seven, fuse) = (row("Ribbon", "7 columns"), row("xorf BinaryFuse8", "8 bits"));
+        // Of the same rate as those fingerprints of 8 bits.
+        let eight = row("Ribbon", "8 columns");
         let (one, tenth) = (row("Ribbon", "1 %"), row("Ribbon", "0.1 %"));
         let stored = |row: Option<&Row>| row?.space.stored_bits_per_key;
         let absent = |row: Option<&Row>| Some(row?.absent_ns);
@@ -69,6 +71,12 @@ pub(crate) fn checks(rows: &[Row], residents: &[Resident]) -> Vec<Check> {
                 of(
                     "Ribbon / xorf BinaryFuse8, absent",
                     ratio(absent(seven), absent(fuse)),
+                    (keys <= 100_000).then_some(1.3),
+                    true,
+                ),
+                of(
+                    "Ribbon of 8 columns / the same",
+                    ratio(absent(eight), absent(fuse)),
                     (keys <= 100_000).then_some(1.3),
                     true,
                 ),

@@ -3,7 +3,10 @@
 use std::hint::black_box;
 
 use serde::Serialize;
-use sievedb_filter::{BinaryFuse8, BlockedBloom, Ribbon, TableFilter, many};
+use sievedb_filter::{
+    BinaryFuse8, BlockedBloom, Ribbon, TableFilter,
+    many::{self, AmongMany},
+};
 
 use crate::{
     Common,
@@ -21,6 +24,9 @@ const KEYS: usize = 10_000;
 /// By [`many::may_contain_in`], which takes filters of any kind.
 const MANY: &str = "in one call";
 
+/// The same for filters of one type, which need not be told apart.
+const MANY_ALIKE: &str = "in one call, of one type";
+
 /// By a loop over filters of one type: what the crates offer.
 const LOOP: &str = "one by one";
 
@@ -28,7 +34,7 @@ const LOOP: &str = "one by one";
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Resident {
     pub(crate) structure: &'static str,
-    /// [`MANY`] or [`LOOP`].
+    /// [`MANY`], [`MANY_ALIKE`] or [`LOOP`].
     way: &'static str,
     /// An absent key.
     pub(crate) ns_per_filter: f64,
@@ -55,10 +61,12 @@ pub(crate) fn measure(common: &Common, rounds: usize) -> Vec<Resident> {
     let bloom_tables = blooms.each_ref().map(|filter| TableFilter::BlockedBloom(filter.clone()));
     let ribbon_tables = ribbons.each_ref().map(|filter| TableFilter::Ribbon(filter.clone()));
     let fuse_tables = fuses.each_ref().map(|filter| TableFilter::BinaryFuse8(filter.clone()));
-    let turns: [(&str, &str, &dyn Fn() -> f64); 8] = [
+    let turns: [(&str, &str, &dyn Fn() -> f64); 10] = [
         ("BlockedBloom", MANY, &|| time(&bloom_tables.each_ref(), &asked, count_in)),
         ("Ribbon", MANY, &|| time(&ribbon_tables.each_ref(), &asked, count_in)),
         ("BinaryFuse8", MANY, &|| time(&fuse_tables.each_ref(), &asked, count_in)),
+        ("BlockedBloom", MANY_ALIKE, &|| time(&blooms.each_ref(), &asked, count_in)),
+        ("Ribbon", MANY_ALIKE, &|| time(&ribbons.each_ref(), &asked, count_in)),
         ("BlockedBloom", LOOP, &|| time(&blooms, &asked, count)),
         ("Ribbon", LOOP, &|| time(&ribbons, &asked, count)),
         ("BinaryFuse8", LOOP, &|| time(&fuses, &asked, count)),
@@ -97,7 +105,7 @@ fn time<T>(filters: &[T], asked: &[u64], count: impl Fn(&[T], u64) -> usize) -> 
 
 /// How many of our filters call the key "maybe": in one call, with all loads under way at once.
 #[inline]
-fn count_in(filters: &[&TableFilter], hash: u64) -> usize {
+fn count_in<F: AmongMany>(filters: &[&F], hash: u64) -> usize {
     many::may_contain_in(filters, hash).count_ones() as usize
 }
 

@@ -6,6 +6,7 @@
 //! | [`shared_log`]  | what is in the log, and on the disk, once that was said            |
 //! | [`snapshots`]   | the list of snapshots against what a compaction drops              |
 //! | [`store`]       | a whole store: conditional writes, snapshots, workers, power cuts  |
+//! | [`views`]       | a view is freed when its last reader is done, and not before       |
 //! | [`log_host`]    | the store around the log, reduced to what the log needs            |
 //! | [`stepped_fs`]  | a disk in memory whose calls take time                             |
 //!
@@ -18,6 +19,7 @@ mod shared_log;
 mod snapshots;
 mod stepped_fs;
 mod store;
+mod views;
 
 use std::env;
 

@@ -10,7 +10,7 @@ use crate::memory;
 use crate::params::{blocked_bloom_fpr_of, blocked_bloom_probes};
 use crate::saved::{Reader, Writer};
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Layer {
     /// Never empty.
     lines: Box<[Line]>,

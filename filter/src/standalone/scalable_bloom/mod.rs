@@ -364,6 +364,17 @@ impl<S: BuildHasher> fmt::Debug for ScalableBloom<S> {
     }
 }
 
+/// The same layers, growth and rates, filled alike, and the same hasher.
+impl<S: PartialEq> PartialEq for ScalableBloom<S> {
+    fn eq(&self, other: &Self) -> bool {
+        let shape = |filter: &Self| (filter.growth, filter.fpr, filter.tightening);
+        shape(self) == shape(other) && self.layers == other.layers && self.hasher == other.hasher
+    }
+}
+
+/// Rates are never NaN.
+impl<S: Eq> Eq for ScalableBloom<S> {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -317,3 +317,33 @@ fn a_saturated_filter_denies_nobody() {
     InsertFilter::clear(&mut filter);
     assert_eq!(filter.saturated(), 0);
 }
+
+#[test]
+fn filters_are_equal_that_were_filled_alike() {
+    let counting = |keys: &[&str]| {
+        let mut filter = CountingBloom::with_rate(100, 0.01);
+        for key in keys {
+            filter.insert(key);
+        }
+        filter
+    };
+    let sketch = |keys: &[&str]| {
+        let mut sketch = CountMinSketch::with_error(0.01, 0.01);
+        for key in keys {
+            sketch.insert(key);
+        }
+        sketch
+    };
+    let scalable = |keys: &[&str]| {
+        let mut filter = ScalableBloom::with_rate(100, 0.01);
+        for key in keys {
+            filter.insert(key);
+        }
+        filter
+    };
+    let (some, others) = (["ant", "bee"], ["ant", "cow"]);
+    assert!(counting(&some) == counting(&some) && counting(&some) != counting(&others));
+    assert!(sketch(&some) == sketch(&some) && sketch(&some) != sketch(&others));
+    assert!(scalable(&some) == scalable(&some) && scalable(&some) != scalable(&others));
+    assert!(scalable(&[]) != ScalableBloom::with_rate(100, 0.001));
+}

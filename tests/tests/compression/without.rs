@@ -1,0 +1,54 @@
+//! A build without the feature `zstd`.
+
+use sievedb::{Compression, Error, KeyspaceOptions};
+
+use super::{block_of, forge, options, tables};
+
+/// Kind of the footer entry of the properties.
+const PROPERTIES: u8 = 2;
+
+/// The tag of the field `compression` in the properties, its length, and LZ4.
+const BY_LZ4: [u8; 3] = [18 * 2, 1, 1];
+
+#[test]
+fn options_that_need_the_feature_are_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let keyspaces = [
+        KeyspaceOptions::new().compression(Compression::ZSTD),
+        KeyspaceOptions::new().bottommost_compression(Compression::ZSTD),
+    ];
+    for keyspace in keyspaces {
+        let error = options(keyspace).open(folder.path()).unwrap_err();
+        assert!(matches!(error, Error::InvalidOption { name: "compression", .. }), "{error:?}");
+        assert!(error.to_string().contains("feature `zstd`"), "{error}");
+    }
+    options(KeyspaceOptions::new()).open(folder.path()).unwrap();
+}
+
+/// The table says of itself, as one by zstd does, that its blocks are compressed so.
+#[test]
+fn a_table_by_zstd_is_refused_by_the_name_of_the_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = options(KeyspaceOptions::new()).open(folder.path()).unwrap();
+    db.insert("key", "value").unwrap();
+    db.compact().unwrap();
+    drop(db);
+    let table = tables(folder.path()).pop().unwrap();
+    let properties = block_of(&table, PROPERTIES).unwrap();
+    forge(&table, &properties, |bytes| {
+        let found: Vec<_> =
+            (0..bytes.len() - 3).filter(|&at| bytes[at..].starts_with(&BY_LZ4)).collect();
+        let [at] = found[..] else { panic!("the field is not found: {found:?}") };
+        bytes[at + 2] = 2;
+    });
+    let error = options(KeyspaceOptions::new()).open(folder.path()).unwrap_err();
+    let Error::Corrupt { path, offset, source } = &error else { panic!("{error:?}") };
+    assert_eq!((path, *offset), (&table, properties.place().start as u64));
+    assert!(source.to_string().contains("feature zstd"), "{source}");
+
+    let report = options(KeyspaceOptions::new()).verify(folder.path(), |_| ()).unwrap();
+    assert!(report.to_string().contains("feature zstd"), "{report}");
+    // What the file is can be told all the same.
+    let text = sievedb::describe(&table).unwrap().to_string();
+    assert!(text.contains("compression"), "{text}");
+}
