@@ -150,7 +150,9 @@ fn reading_makes_nothing() {
 
 /// Names of the files of a store that hold data and filters.
 fn table_files(store: &Path) -> Vec<String> {
-    let names = store.read_dir().unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+    let entries = store.read_dir().expect("the store is there");
+    let paths = entries.map(|entry| entry.expect("the folder is listed").path());
+    let names = paths.filter_map(|path| Some(text(&path).rsplit_once('/')?.1.to_owned()));
     let mut names: Vec<_> =
         names.filter(|name| name.ends_with(".sst") || name.ends_with(".filter")).collect();
     names.sort();
@@ -191,7 +193,7 @@ fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
     assert!(stats.contains(words), "{stats}");
     assert!(stats.lines().any(|line| line == format!("  {options}")), "{stats}");
     assert_eq!(table_files(&path), files);
-    let manifest = std::fs::read_dir(&path).unwrap().map(|it| it.unwrap().path());
+    let manifest = path.read_dir().unwrap().map(|it| it.unwrap().path());
     let manifest = manifest.filter(|path| text(path).contains("MANIFEST-")).max().unwrap();
     let dump = output(&["dump", text(&manifest)]);
     assert!(dump.contains(&format!("1 \"default\": {options}")), "{dump}");
