@@ -122,7 +122,7 @@ impl AmongMany for Ribbon {
     #[inline]
     fn prefetch_asked(&self, asked: Asked) {
         if self.first_starts() >= LARGE_BYTES as u64 {
-            prefetch_ribbon(self, asked);
+            prefetch_ribbon(self, &asked);
         }
     }
 
@@ -134,8 +134,8 @@ impl AmongMany for Ribbon {
 
 /// Not inlined: so the loop around it is, into those of the callers.
 #[inline(never)]
-fn prefetch_ribbon(ribbon: &Ribbon, asked: Asked) {
-    ribbon.prefetch_mixed(asked);
+fn prefetch_ribbon(ribbon: &Ribbon, asked: &Asked) {
+    ribbon.prefetch_mixed(*asked);
 }
 
 impl AmongMany for TableFilter {
@@ -145,7 +145,7 @@ impl AmongMany for TableFilter {
             Self::BlockedBloom(filter) => filter.prefetch_asked(asked),
             Self::Ribbon(filter) => filter.prefetch_asked(asked),
             // A jump over a table of all kinds would cost the others more than a call costs these.
-            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => prefetch_fuse(self, asked),
+            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => prefetch_fuse(self, &asked),
         }
     }
 
@@ -160,7 +160,7 @@ impl AmongMany for TableFilter {
 }
 
 #[inline(never)]
-fn prefetch_fuse(filter: &TableFilter, asked: Asked) {
+fn prefetch_fuse(filter: &TableFilter, asked: &Asked) {
     if filter.memory_bytes() >= LARGE_BYTES {
         filter.prefetch(asked.hash);
     }

@@ -287,9 +287,15 @@ impl TableCursor {
         let cache_use = options.cache_use;
         let index = index.last().expect("there is a top index");
         let (slots, at) = index.slot();
-        // The block that comes next: it is on its way while this one is read.
-        if let Some(next) = direction.after(at).filter(|next| *next < slots.entries()) {
-            drop(slots.below(next));
+        // The block that comes next: it is on its way while this one is read. Of the one behind it only
+        // what tells where its entries lie.
+        let after = |at| direction.after(at).filter(|next| *next < slots.entries());
+        if let Some(next) = after(at) {
+            let held = slots.below(next);
+            if let Some(held) = held.filter(|_| direction == Direction::Backward) {
+                held.prefetch_last();
+                drop(after(next).and_then(|next| slots.below(next)));
+            }
         }
         if let Some(held) = table.at_hand(slots, at, BlockRole::Data, cache_use) {
             let BlockHandle { offset, bytes } = handle;

@@ -14,11 +14,18 @@ use super::{
     residence::{self, Residence, Slot},
     search::Search,
 };
-use crate::{handle::BlockHandle, sync::Guard};
+use crate::{
+    handle::BlockHandle,
+    prefetch::{LINE_BYTES, prefetch},
+    sync::Guard,
+};
 
 /// Entries that a lookup compares because of their tags before it searches: more have the tag only if
 /// the key has many versions, or if somebody chose keys so.
 const TAGGED_COMPARED_MAX: usize = 8;
+
+/// Lines of the last entries that a walk down asks for ahead.
+const LAST_LINES: usize = 8;
 
 /// A block in memory. A clone shares it.
 #[derive(Debug, Clone)]
@@ -185,6 +192,13 @@ impl BlockInner {
     /// What a lookup reads first, but for the fields of the block itself.
     pub(super) fn first_read(&self) -> [usize; 2] {
         [self.search.address(), self.content.bytes().as_ptr().addr()]
+    }
+
+    /// Starts to load the last entries, which a walk down reads first: the processor's own guess begins
+    /// only with the second or third line of a block.
+    pub(crate) fn prefetch_last(&self) {
+        let end = self.content.bytes().as_ptr_range().end.addr();
+        (1..=LAST_LINES).for_each(|line| prefetch(end.wrapping_sub(line * LINE_BYTES)));
     }
 
     /// Where it lies in the table.
