@@ -14,8 +14,6 @@ pub(crate) enum Error {
     Io { op: &'static str, path: PathBuf, source: io::Error },
     /// What the command says could not be written.
     Output(io::Error),
-    /// There is no store at `path`. Commands that only read make none.
-    NoStore { path: PathBuf },
     /// The store at `path` writes no statistics for other processes.
     NoStatsFile { path: PathBuf },
     /// The store at `path` was kept by an earlier run of the benchmark, which fills a new one.
@@ -51,7 +49,6 @@ impl fmt::Display for Error {
             Self::Store(error) => error.fmt(f),
             Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
             Self::Output(_) => write!(f, "cannot write the output"),
-            Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
             Self::NoStatsFile { path } => write!(
                 f,
                 "the store in {} writes no statistics: its process must open it with \

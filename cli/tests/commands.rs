@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
+use sievedb::{Compression, FilterPolicy, KeyspaceOptions, Options, PrefixExtractor};
 
 /// Runs `sieve` with `args`.
 fn sieve(args: &[&str]) -> Output {
@@ -138,9 +139,70 @@ fn reading_makes_nothing() {
         assert!(failure(args).contains("there is no store"), "{args:?}");
     }
     assert!(!path.exists());
+    let empty = tempfile::tempdir().unwrap();
+    let error = failure(&["rm", text(empty.path()), "a"]);
+    assert!(error.contains("there is no store") && error.contains(text(empty.path())), "{error}");
+    assert_eq!(empty.path().read_dir().unwrap().count(), 0, "it has made something");
     output(&["put", store, "a", "1"]);
     let error = failure(&["get", store, "a", "--keyspace", "other"]);
     assert!(error.contains("no keyspace \"other\""), "{error}");
+}
+
+/// Names of the files of a store that hold data and filters.
+fn table_files(store: &Path) -> Vec<String> {
+    let entries = store.read_dir().expect("the store is there");
+    let paths = entries.map(|entry| entry.expect("the folder is listed").path());
+    let names = paths.filter_map(|path| Some(text(&path).rsplit_once('/')?.1.to_owned()));
+    let mut names: Vec<_> =
+        names.filter(|name| name.ends_with(".sst") || name.ends_with(".filter")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    let options = KeyspaceOptions::new()
+        .prefix_extractor(PrefixExtractor::Separator(b':'))
+        .range_filter_bits_per_key(12.0)
+        .filter_policy(FilterPolicy::default().bits_per_key(7.0))
+        .compression(Compression::None);
+    let open = || {
+        let options = Options::new().keyspace(options.clone()).background_rewrites(false);
+        options.open(&path).unwrap()
+    };
+    let db = open();
+    // More runs of level 0 than a compaction waits for.
+    for round in 0..8 {
+        for number in 0..50 {
+            db.insert(format!("user{number}:{round}"), "value").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    drop(db);
+    let files = table_files(&path);
+    assert_eq!(files.len(), 8, "{files:?}");
+    assert_eq!(output(&["get", store, "user7:3"]), "value\n");
+    assert_eq!(output(&["scan", store, "--prefix", "user7:"]).lines().count(), 8);
+    output(&["explain", store, "user7:3"]);
+    let stats = output(&["stats", store]);
+    let words = "no compression, Auto filters of 7 bits a key, prefixes by \"separator:0x3a\", \
+                 range filters of 12 bits a key";
+    assert!(stats.contains(words), "{stats}");
+    assert!(stats.lines().any(|line| line == format!("  {options}")), "{stats}");
+    assert_eq!(table_files(&path), files);
+    let manifest = path.read_dir().unwrap().map(|it| it.unwrap().path());
+    let manifest = manifest.filter(|path| text(path).contains("MANIFEST-")).max().unwrap();
+    let dump = output(&["dump", text(&manifest)]);
+    assert!(dump.contains(&format!("1 \"default\": {options}")), "{dump}");
+
+    output(&["put", store, "user7:8", "more"]);
+    output(&["rm", store, "user7:3"]);
+    let db = Options::new().create_if_missing(false).open(&path).unwrap();
+    assert_eq!(db.options(), options);
+    assert_eq!(db.prefix("user7:").count(), 8);
 }
 
 #[test]
@@ -255,7 +317,7 @@ fn a_store_that_is_open_elsewhere_can_be_watched() {
     let plain = sievedb::Db::open(&path).unwrap();
     assert!(failure(&["stats", store]).contains("sieve: "), "it is locked");
     drop(plain);
-    let options = sievedb::Options::new().stats_file_interval(Duration::from_millis(20));
+    let options = Options::new().stats_file_interval(Duration::from_millis(20));
     let db = options.open(&path).unwrap();
     db.flush().unwrap();
     let stop = AtomicBool::new(false);

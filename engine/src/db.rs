@@ -35,7 +35,8 @@ pub struct Db {
 }
 
 impl Db {
-    /// Opens the store in the folder `path`, or creates it, with [`Options::default`].
+    /// Opens the store in the folder `path`, or creates it, with [`Options::default`]. The keyspaces of an
+    /// existing store keep their own options, the default one too.
     ///
     /// # Errors
     ///
@@ -44,7 +45,8 @@ impl Db {
         Options::new().open(path)
     }
 
-    /// The keyspace `name`, which is created with the options of [`Options::keyspace`] if missing.
+    /// The keyspace `name`, which is created with the options of [`Options::keyspace`] if missing. An
+    /// existing one keeps its own.
     ///
     /// # Errors
     ///
@@ -55,8 +57,11 @@ impl Db {
         Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
     }
 
-    /// The keyspace `name`, which is created with `options` if missing. An existing one keeps its
-    /// options.
+    /// The keyspace `name`, which is created with `options` if missing.
+    ///
+    /// **An existing one keeps the options that it has**: `options` count for a new keyspace only, and are
+    /// passed over otherwise. [`Keyspace::options`] tells which it has, and [`Keyspace::set_options`]
+    /// changes them.
     ///
     /// # Errors
     ///
@@ -95,11 +100,11 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidKeyspaceName`] for the default keyspace; those of a write with
+    /// [`Error::RequiredKeyspace`] for the default keyspace; those of a write with
     /// [`Durability::Disk`].
     ///
     /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
-    /// [`Error::InvalidKeyspaceName`]: crate::Error::InvalidKeyspaceName
+    /// [`Error::RequiredKeyspace`]: crate::Error::RequiredKeyspace
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.store().drop_keyspace(name)
     }
@@ -227,7 +232,8 @@ impl Db {
 }
 
 impl Options {
-    /// Opens the store in the folder `path`, or creates it if the folder is missing, or has no files.
+    /// Opens the store in the folder `path`, or creates it if the folder is missing, or has no files, unless
+    /// [`create_if_missing`](Self::create_if_missing) says otherwise.
     ///
     /// Everything acknowledged before is there again, as far as its [`Durability`] promised.
     ///
@@ -240,6 +246,7 @@ impl Options {
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) for a memory budget, or a part of it, that is,
     /// [`Error::ForeignFolder`](crate::Error::ForeignFolder) for a folder with files of others and no store,
     /// [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
+    /// [`Error::NoStore`](crate::Error::NoStore) for one without a store where none is to be made,
     /// [`Error::Io`](crate::Error::Io).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;

@@ -41,7 +41,8 @@ pub enum Error {
     /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
     /// there. Nothing was changed.
     ForeignFolder { path: PathBuf, name: String },
-    /// The folder `path` is missing, or holds no file of a store. Nothing was changed.
+    /// The folder `path` is missing, or holds no file of a store, and none is to be made:
+    /// [`Options::create_if_missing`](crate::Options::create_if_missing), or what only reads. Nothing was changed.
     NoStore { path: PathBuf },
     /// `path`, or something that it should lie in, is a file, and a store is a folder.
     NotAFolder { path: PathBuf },
@@ -74,8 +75,10 @@ pub enum Error {
     BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64 },
     /// The option `name` is out of range; `allowed` says what is in range.
     InvalidOption { name: &'static str, allowed: &'static str },
-    /// The name of a keyspace is empty, longer than 255 bytes, or reserved.
+    /// The name of a keyspace is empty, or longer than 255 bytes.
     InvalidKeyspaceName { name: String },
+    /// The keyspace `name` is always there, and cannot be dropped.
+    RequiredKeyspace { name: String },
     /// The keyspace `name` was dropped; the handle is of no use any more.
     KeyspaceDropped { name: String },
     /// The batch holds a keyspace of another store.
@@ -180,6 +183,9 @@ impl fmt::Display for Error {
             }
             Self::InvalidKeyspaceName { name } => {
                 write!(f, "{name:?} cannot name a keyspace: 1 to 255 bytes are allowed")
+            }
+            Self::RequiredKeyspace { name } => {
+                write!(f, "the keyspace {name:?} cannot be dropped: every store has it")
             }
             Self::KeyspaceDropped { name } => write!(f, "the keyspace {name:?} was dropped"),
             Self::ForeignKeyspace { name } => {

@@ -5,7 +5,7 @@ use sievedb_filter::FilterKind;
 /// Default of [`FilterPolicy::bits_per_key`].
 pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 
-/// Which filters the tables of a keyspace get, and how large they are.
+/// Which filters the tables of a keyspace get, and how large they are. Shown in words by `{}`.
 ///
 /// ```
 /// use sievedb::{FilterPolicy, FilterPolicyKind, KeyspaceOptions};
@@ -79,6 +79,24 @@ impl FilterPolicy {
     /// Filters of this kind, with [`DEFAULT_FILTER_BITS_PER_KEY`].
     pub const fn new(kind: FilterPolicyKind) -> Self {
         Self { kind, bits_per_key: DEFAULT_FILTER_BITS_PER_KEY, memory_bytes_max: None }
+    }
+
+    /// How bits are divided among the tables, and what they are spent on.
+    #[must_use]
+    pub const fn get_kind(&self) -> FilterPolicyKind {
+        self.kind
+    }
+
+    /// What [`bits_per_key`](Self::bits_per_key) sets.
+    #[must_use]
+    pub const fn get_bits_per_key(&self) -> f64 {
+        self.bits_per_key
+    }
+
+    /// What [`memory_bytes_max`](Self::memory_bytes_max) sets; `None` if there is no bound of its own.
+    #[must_use]
+    pub const fn get_memory_bytes_max(&self) -> Option<u64> {
+        self.memory_bytes_max
     }
 
     /// Filter bits for each key, on average over the tables of the keyspace; more bits mean fewer

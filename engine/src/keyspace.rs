@@ -1,5 +1,7 @@
 //! A named collection of keys.
 
+mod options;
+
 use std::{fmt, ops::RangeBounds, sync::Arc};
 
 use bytes::Bytes;
@@ -8,7 +10,7 @@ use sievedb_format::SequenceNumber;
 use sievedb_sstable::CacheUse;
 
 use crate::{
-    Explanation, FilterPolicy, PrefixExtractor, Range, ReadOptions, Result,
+    Explanation, Range, ReadOptions, Result,
     batch::WriteEncoder,
     commit::{Always, Placed, Validate, Verdict},
     iter::bounds::KeyBounds,
@@ -405,41 +407,6 @@ impl Keyspace {
         let view = self.tree.kept_view();
         let sequence = self.open.store().publish.visible();
         Range::new(self, view, sequence, KeyBounds::prefix(prefix.as_ref()))
-    }
-
-    /// Changes the filters of this keyspace. Durable at return; for the default keyspace
-    /// [`Options::keyspace`](crate::Options::keyspace) counts again when the store is opened.
-    ///
-    /// Filters that are in memory give up at once what `policy` leaves no room for. New tables get filters
-    /// after it, and those that differ much from it are rebuilt in the background.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for bits out of range;
-    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly),
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), after which nothing has changed.
-    pub fn set_filter_policy(&self, policy: FilterPolicy) -> Result<()> {
-        self.tree.check()?;
-        self.open.store().set_filter_policy(&self.tree, policy)
-    }
-
-    /// Changes what finds the prefixes of this keyspace; `None` for no prefix filters. Durable at return; for
-    /// the default keyspace [`Options::keyspace`](crate::Options::keyspace) counts again when the store is
-    /// opened.
-    ///
-    /// New tables get prefix filters after it, and those of the others are built anew in the background.
-    /// Until then scans do without them; ranges and iterators that were made before lose nothing. The
-    /// function of [`PrefixExtractor::Custom`] is not stored: give it to
-    /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a length or a name out of range;
-    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly),
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), after which nothing has changed.
-    pub fn set_prefix_extractor(&self, extractor: Option<PrefixExtractor>) -> Result<()> {
-        self.tree.check()?;
-        self.open.store().set_prefix_extractor(&self.tree, extractor)
     }
 
     /// Writes the memtables of this keyspace into tables, and waits until that is done.

@@ -1,5 +1,8 @@
 //! What a keyspace keeps for itself.
 
+mod text;
+mod values;
+
 use std::sync::Arc;
 
 use sievedb_filter::hash::HASH_VERSION;
@@ -13,6 +16,8 @@ use crate::{
     prefix_extractor::NamedExtractor,
 };
 
+pub(crate) use text::StoredOptions;
+
 /// Name of the keyspace that [`Db`](crate::Db) itself stands for.
 pub const DEFAULT_KEYSPACE: &str = "default";
 /// Default of [`KeyspaceOptions::memtable_bytes`].
@@ -24,7 +29,7 @@ pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
 /// Default of [`KeyspaceOptions::block_bytes`].
 pub const DEFAULT_BLOCK_BYTES: usize = 3840;
 
-/// What a keyspace keeps for itself; stored in the manifest.
+/// What a keyspace keeps for itself; stored in the manifest. Shown in words by `{}`.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "options do nothing until a keyspace is opened with them"]
 pub struct KeyspaceOptions {

@@ -68,8 +68,8 @@ pub enum ReadMode {
 
 /// How a store is opened. [`Options::default`] is complete and meant for a small server.
 ///
-/// What a keyspace keeps for itself is in [`KeyspaceOptions`]; [`Options::keyspace`] sets those of
-/// the default keyspace when the store is created.
+/// What a keyspace keeps for itself is in [`KeyspaceOptions`], and stored with it: an existing store may be
+/// opened without knowing them. [`Options::keyspace`] sets those of the default keyspace.
 #[derive(Debug, Clone)]
 #[must_use = "options do nothing until `open`"]
 pub struct Options {
@@ -84,7 +84,10 @@ pub struct Options {
     pub(crate) worker_threads: usize,
     pub(crate) read_mode: ReadMode,
     pub(crate) stats_file_interval: Option<Duration>,
-    pub(crate) keyspace: KeyspaceOptions,
+    /// `None` if nobody said: the default keyspace keeps its own then.
+    pub(crate) keyspace: Option<KeyspaceOptions>,
+    pub(crate) create_if_missing: bool,
+    pub(crate) background_rewrites: bool,
     pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     #[cfg(feature = "planted-bugs")]
     pub(crate) planted_bug: Option<PlantedBug>,
@@ -104,7 +107,9 @@ impl Default for Options {
             worker_threads: DEFAULT_WORKER_THREADS,
             read_mode: ReadMode::default(),
             stats_file_interval: None,
-            keyspace: KeyspaceOptions::default(),
+            keyspace: None,
+            create_if_missing: true,
+            background_rewrites: true,
             prefix_functions: Vec::new(),
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
@@ -253,18 +258,42 @@ impl Options {
 
     /// Options of the default keyspace, and of keyspaces that are created without any.
     ///
-    /// An existing keyspace keeps what it was created with, except for what `open` is told here
-    /// for the default one: it takes effect from now on and for new tables; what is asked of point filters,
-    /// in the background, for old ones too.
+    /// Those of the default keyspace are stored at each open that calls this, all of them, in the place of
+    /// what was stored: as [`Keyspace::set_options`](crate::Keyspace::set_options) does. Without the call an
+    /// existing default keyspace keeps its own, and a new one gets [`KeyspaceOptions::default`]. Every other
+    /// keyspace that exists keeps its own in any case.
     pub fn keyspace(mut self, options: KeyspaceOptions) -> Self {
-        self.keyspace = options;
+        self.keyspace = Some(options);
         self
     }
 
-    /// A function for keyspaces whose stored prefix extractor is
+    /// Options of a keyspace that is created without any.
+    pub(crate) fn new_keyspace(&self) -> KeyspaceOptions {
+        self.keyspace.clone().unwrap_or_default()
+    }
+
+    /// Whether a store is made where there is none; default yes.
+    ///
+    /// If not, [`open`](Self::open) answers [`Error::NoStore`] for a missing folder and for one without a
+    /// store, and makes nothing there.
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.create_if_missing = create;
+        self
+    }
+
+    /// Whether compactions and filters that are due are done in the background; default yes. For programs
+    /// that look into a store and leave its tables as they are. What is asked for, by a flush or by
+    /// [`Keyspace::compact`](crate::Keyspace::compact), is done all the same.
+    #[doc(hidden)]
+    pub fn background_rewrites(mut self, rewrites: bool) -> Self {
+        self.background_rewrites = rewrites;
+        self
+    }
+
+    /// A function for keyspaces, the default one too, whose stored prefix extractor is
     /// [`PrefixExtractor::Custom`](crate::PrefixExtractor::Custom) with its name; of two with the same
-    /// name the first one counts. By default there are none, and such keyspaces do without their prefix
-    /// filters.
+    /// name the first one counts. By default there are none: such keyspaces do without their prefix
+    /// filters, which stay with their tables, while tables that are written get none.
     pub fn prefix_function(mut self, function: Arc<dyn PrefixFunction>) -> Self {
         self.prefix_functions.push(function);
         self
@@ -308,7 +337,7 @@ impl Options {
             return invalid("stats_file_interval", "at least 10 ms");
         }
         self.memory.divide(self.worker_threads)?;
-        self.keyspace.validate()
+        self.keyspace.as_ref().map_or(Ok(()), KeyspaceOptions::validate)
     }
 }
 

@@ -52,9 +52,10 @@ impl CursorSource for ViewSource {
         let placed = self.view.placed_memtables_at(self.sequence);
         let memtables = placed.map(|placed| Source::memtable(placed, &self.folder, &scan));
         let store = self.open.store();
-        let extractor = self.tree.prefix_extractor();
+        let options = self.tree.options();
         let counters = store.tables.counters.local();
-        let question = ScanQuestion::new(&extractor, bounds, store.hash_seed, counters);
+        let question =
+            ScanQuestion::new(&options.prefix_extractor, bounds, store.hash_seed, counters);
         let runs = self.view.version.runs().iter();
         let runs = runs.filter_map(|run| Source::run(run, &scan, question, counters));
         MergeCursor::new(memtables.chain(runs).collect(), bounds.common_prefix().len())

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::KeyspaceArgs;
+use super::{KeyspaceArgs, Purpose};
 use crate::{error::Result, text::Notation};
 
 /// Prints the walk of a lookup: which memtables and tables may have the key, what their filters say,
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open()?;
+        let (_db, keyspace) = self.keyspace.open(Purpose::Read)?;
         write!(out, "{}", keyspace.explain(key)?)?;
         Ok(())
     }

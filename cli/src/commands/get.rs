@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::KeyspaceArgs;
+use super::{KeyspaceArgs, Purpose};
 use crate::{
     error::{Error, Result},
     text::Notation,
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
-        let (_db, keyspace) = self.keyspace.open()?;
+        let (_db, keyspace) = self.keyspace.open(Purpose::Read)?;
         let value = keyspace.get(key)?.ok_or(Error::KeyNotFound)?;
         if self.raw {
             out.write_all(&value)?;

@@ -14,12 +14,20 @@ pub(crate) mod verify;
 
 use std::path::{Path, PathBuf};
 
-use sievedb::{DEFAULT_KEYSPACE, Db, Keyspace};
+use sievedb::{DEFAULT_KEYSPACE, Db, Keyspace, Options};
 
 use crate::error::{Error, Result};
 
 /// File that every store has.
 const CURRENT: &str = "CURRENT";
+
+/// What a command is about to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Tables stay as they are, whatever compactions and filters are due: they belong to whom the store is.
+    Read,
+    Write,
+}
 
 /// Which keyspace of which store a command works on.
 #[derive(Debug, clap::Args)]
@@ -40,8 +48,8 @@ impl KeyspaceArgs {
     }
 
     /// Opens the keyspace, which must be there.
-    fn open(&self) -> Result<(Db, Keyspace)> {
-        let db = open_store(&self.store)?;
+    fn open(&self, purpose: Purpose) -> Result<(Db, Keyspace)> {
+        let db = open_store(&self.store, purpose)?;
         if !db.keyspaces().contains(&self.keyspace) {
             return Err(Error::NoKeyspace { name: self.keyspace.clone() });
         }
@@ -51,15 +59,15 @@ impl KeyspaceArgs {
 }
 
 /// Opens the store in the folder `path`, which must be there.
-fn open_store(path: &Path) -> Result<Db> {
-    check_store(path)?;
-    Ok(Db::open(path)?)
+fn open_store(path: &Path, purpose: Purpose) -> Result<Db> {
+    let options = Options::new().create_if_missing(false);
+    Ok(options.background_rewrites(purpose == Purpose::Write).open(path)?)
 }
 
-/// Refuses a folder without a store.
+/// Refuses a folder without a store, as [`open_store`] does, for commands that do not open it.
 fn check_store(path: &Path) -> Result<()> {
     if path.join(CURRENT).exists() {
         return Ok(());
     }
-    Err(Error::NoStore { path: path.to_owned() })
+    Err(sievedb::Error::NoStore { path: path.to_owned() }.into())
 }

@@ -2,7 +2,7 @@
 
 use sievedb::Durability;
 
-use super::KeyspaceArgs;
+use super::{KeyspaceArgs, Purpose};
 use crate::{error::Result, text::Notation};
 
 /// Removes a key, durably. It need not be there.
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self) -> Result<()> {
         let key = self.notation.read(&self.key)?;
-        let (db, keyspace) = self.keyspace.open()?;
+        let (db, keyspace) = self.keyspace.open(Purpose::Write)?;
         keyspace.remove(key)?;
         Ok(db.persist(Durability::Disk)?)
     }

@@ -2,7 +2,7 @@
 
 use std::{io::Write, ops::Bound};
 
-use super::KeyspaceArgs;
+use super::{KeyspaceArgs, Purpose};
 use crate::{error::Result, text::Notation};
 
 /// Prints keys and values in the order of the keys, one entry a line, with a tab between.
@@ -38,7 +38,7 @@ impl Args {
             text.as_deref().map(|text| self.notation.read(text)).transpose()
         };
         let (from, to, prefix) = (read(&self.from)?, read(&self.to)?, read(&self.prefix)?);
-        let (_db, keyspace) = self.keyspace.open()?;
+        let (_db, keyspace) = self.keyspace.open(Purpose::Read)?;
         let mut entries = match prefix {
             Some(prefix) => keyspace.prefix(prefix),
             None => keyspace.range((

@@ -15,7 +15,7 @@ use sievedb::{
     stats::{LevelStats, read_stats_file},
 };
 
-use super::{check_store, open_store};
+use super::{Purpose, check_store, open_store};
 use crate::error::{Error, Result};
 
 /// File that an open store has locked.
@@ -60,7 +60,7 @@ impl Args {
             return self.watch(Duration::from_secs(seconds), out);
         }
         let mut written_ago = None;
-        let stats = match open_store(&self.store) {
+        let stats = match open_store(&self.store, Purpose::Read) {
             Ok(db) => db.stats(),
             Err(locked @ Error::Store(sievedb::Error::Locked { .. })) => {
                 written_ago = age_of_stats_file(&self.store);

@@ -14,6 +14,7 @@ use super::edit::{
 use crate::{
     Result,
     fs::ReadFile,
+    keyspace_options::StoredOptions,
     log::{
         Reader,
         dump::{describe as describe_records, payload_place},
@@ -93,12 +94,12 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
 
 fn describe_keyspace(field: &Field<'_>) -> Result<String, Corruption> {
     let KeyspaceCreated { id, name, options } = decode_keyspace(field)?;
-    Ok(format!("{id} {name:?} options {}", printable(&options)))
+    Ok(format!("{id} {name:?}: {}", StoredOptions(&options)))
 }
 
 fn describe_keyspace_change(field: &Field<'_>) -> Result<String, Corruption> {
     let KeyspaceChanged { id, options } = decode_keyspace_change(field)?;
-    Ok(format!("{id} options {}", printable(&options)))
+    Ok(format!("{id}: {}", StoredOptions(&options)))
 }
 
 fn describe_filter(field: &Field<'_>) -> Result<String, Corruption> {

@@ -98,7 +98,11 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
 
 /// Refuses a folder that holds data and no `CURRENT`: a new store there would take them for orphans
 /// and delete them.
-fn check_no_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
+///
+/// # Errors
+///
+/// [`Error::Corrupt`], [`Error::Io`].
+pub(crate) fn check_no_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let names = match fs.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         names => names.map_err(|e| Error::io("list", folder, e))?,

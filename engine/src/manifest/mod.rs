@@ -25,5 +25,5 @@ mod tests;
 pub(crate) use current::Current;
 pub(crate) use edit::{FilterReplaced, KeyspaceChanged, KeyspaceCreated, TableMoved, VersionEdit};
 pub(crate) use file::ManifestFile;
-pub(crate) use load::load;
+pub(crate) use load::{check_no_store, load};
 pub(crate) use state::{KeyspaceState, ManifestState};

@@ -10,7 +10,6 @@ use crate::{
     filter_policy::FilterPolicy,
     keyspace_options::KeyspaceOptions,
     memory::{MemoryAccount, MemoryUse},
-    prefix_extractor::NamedExtractor,
     read::view::{KeptView, PlacedMemtable, ReadView},
     read::view_cell::{ViewCell, ViewGuard},
     sync::{
@@ -28,11 +27,7 @@ use crate::{
 pub(crate) struct Tree {
     pub(crate) id: u64,
     pub(crate) name: String,
-    pub(crate) options: KeyspaceOptions,
-    /// As it is now; that in `options` is what it was when the keyspace was opened.
-    filter_policy: Mutex<FilterPolicy>,
-    /// The same.
-    prefix_extractor: ArcSwap<NamedExtractor>,
+    options: ArcSwap<KeyspaceOptions>,
     filter_wish_number: AtomicU64,
     memory: Arc<MemoryAccount>,
     view: ViewCell<ReadView>,
@@ -56,10 +51,8 @@ impl Tree {
         Self {
             id,
             name,
-            filter_policy: Mutex::new(options.filter_policy),
-            prefix_extractor: ArcSwap::from_pointee(options.prefix_extractor.clone()),
+            options: ArcSwap::from_pointee(options),
             filter_wish_number: AtomicU64::new(0),
-            options,
             memory,
             view: ViewCell::new(Arc::new(ReadView::new(id, view))),
             change: Mutex::new(()),
@@ -68,39 +61,30 @@ impl Tree {
         }
     }
 
+    /// The present options. For short use.
+    pub(crate) fn options(&self) -> Guard<Arc<KeyspaceOptions>> {
+        self.options.load()
+    }
+
+    /// The present options, to be kept.
+    pub(crate) fn kept_options(&self) -> Arc<KeyspaceOptions> {
+        self.options.load_full()
+    }
+
+    /// Changes the options. Scans, flushes and compactions under way go on with those before.
+    pub(crate) fn set_options(&self, options: KeyspaceOptions) {
+        self.options.store(Arc::new(options));
+        self.filter_wish_number.fetch_add(1, SeqCst);
+    }
+
     /// What is asked of the filters at present.
     pub(crate) fn filter_policy(&self) -> FilterPolicy {
-        *self.filter_policy.lock()
+        self.options().filter_policy
     }
 
-    /// Changes what is asked of the filters.
-    pub(crate) fn set_filter_policy(&self, policy: FilterPolicy) {
-        *self.filter_policy.lock() = policy;
-        self.filter_wish_number.fetch_add(1, SeqCst);
-    }
-
-    /// What finds prefixes at present.
-    pub(crate) fn prefix_extractor(&self) -> Guard<Arc<NamedExtractor>> {
-        self.prefix_extractor.load()
-    }
-
-    /// Changes what finds prefixes. Scans under way go on with the one before.
-    pub(crate) fn set_prefix_extractor(&self, extractor: NamedExtractor) {
-        self.prefix_extractor.store(Arc::new(extractor));
-        self.filter_wish_number.fetch_add(1, SeqCst);
-    }
-
-    /// How often what is asked of the filters was changed: read it before that.
+    /// How often what may be asked of the filters was changed: read it before that.
     pub(crate) fn filter_wish_number(&self) -> u64 {
         self.filter_wish_number.load(SeqCst)
-    }
-
-    /// The options with the present filter policy and prefix extractor.
-    pub(crate) fn present_options(&self) -> KeyspaceOptions {
-        KeyspaceOptions {
-            prefix_extractor: NamedExtractor::clone(&self.prefix_extractor()),
-            ..self.options.clone().filter_policy(self.filter_policy())
-        }
     }
 
     /// The account of the store.
@@ -134,7 +118,7 @@ impl Tree {
 
     /// Whether the active memtable is to be frozen.
     pub(crate) fn is_full(&self) -> bool {
-        self.view().active.memtable.memory_bytes() >= self.options.memtable_bytes
+        self.view().active.memtable.memory_bytes() >= self.options().memtable_bytes
     }
 
     /// Freezes the active memtable, if anything was placed in it, and puts an empty one in place.
@@ -149,7 +133,7 @@ impl Tree {
         }
         let mut frozen = vec![Arc::clone(&view.active)];
         frozen.extend_from_slice(&view.frozen);
-        let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
+        let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         view.active.set_use(MemoryUse::FrozenMemtables);
         self.set_view(KeptView { active, frozen, version: view.version });
         true
@@ -191,7 +175,7 @@ impl Tree {
         for (_, _, live) in view.version.tables() {
             live.mark_obsolete();
         }
-        let active = Arc::new(PlacedMemtable::new(self.options.memtable_bytes, &self.memory));
+        let active = Arc::new(PlacedMemtable::new(self.options().memtable_bytes, &self.memory));
         let version = Arc::new(Version::default());
         self.set_view(KeptView { active, frozen: Vec::new(), version });
         for placed in [&view.active].into_iter().chain(&view.frozen) {

@@ -203,6 +203,8 @@ pub struct BackgroundStats {
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
+    /// Its present [options](crate::Keyspace::options), in words.
+    pub options: String,
     /// Memory of its memtables, in bytes.
     pub memtable_bytes: u64,
     /// Memtables that wait for their flush.

@@ -40,6 +40,7 @@ impl fmt::Display for Stats {
         self.fmt_levels(f)?;
         for keyspace in &self.keyspaces {
             writeln!(f, "{keyspace}")?;
+            writeln!(f, "  {}", keyspace.options)?;
         }
         if self.tables_with_unusable_filters > 0 {
             let filters = counted(self.tables_with_unusable_filters, ["filter", "filters"]);

@@ -276,7 +276,10 @@ impl Store {
             state.fitting = true;
             return Some(Job::FitFilters);
         }
-        job.or_else(|| state.filters.claim(&trees).map(Job::Filter))
+        if job.is_some() || !self.options.background_rewrites {
+            return job;
+        }
+        state.filters.claim(&trees).map(Job::Filter)
     }
 
     fn claim_compaction(
@@ -410,7 +413,7 @@ impl Store {
             && !trees.iter().any(is_busy)
             && !state.fitting
             && !self.filters_are_due()
-            && state.filters.is_idle(&trees)
+            && (!self.options.background_rewrites || state.filters.is_idle(&trees))
     }
 
     /// Removes files that nothing needs. A failure is no harm: they are orphans when the store is

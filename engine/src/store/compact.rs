@@ -9,7 +9,7 @@ use std::{
 use sievedb_format::Corruption;
 
 use crate::{
-    Error, KeyspaceOptions, Result,
+    Error, Result,
     compaction::{
         bottom::DeeperLevels,
         choice::{Compaction, LevelInputs},
@@ -19,6 +19,7 @@ use crate::{
         skipped::Skipped,
     },
     iter::{bounds::KeyBounds, merge::MergeCursor},
+    keyspace_options::KeyspaceOptions,
     listener::Event,
     planted::PlantedBug,
     read::source::Source,
@@ -65,12 +66,15 @@ impl Store {
         if cfg!(debug_assertions) {
             levels.check_invariants();
         }
-        let options = LevelOptions::of(&tree.options);
+        let options = LevelOptions::of(&tree.options());
         tree.set_compaction_debt(levels.debt(&options).bytes);
         let oldest_snapshot = self.snapshots.oldest();
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
-        let otherwise_compressed = otherwise_compressed(&view.version, &tree.options);
+        if whole.is_none() && !self.options.background_rewrites {
+            return Chosen::Nothing;
+        }
+        let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
         let picker = Picker {
             levels: &levels,
             options: &options,
@@ -155,7 +159,7 @@ impl Store {
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
         let gone = metas.iter().filter(|table| is_gone(table.id));
         let filter = choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
-        let mut options = tree.present_options();
+        let mut options = KeyspaceOptions::clone(&tree.options());
         if *output_level == levels.last() {
             options = options.of_last_level();
         }

@@ -3,13 +3,14 @@
 //! Pure: the tables of a keyspace in, filters to build out. How bits are divided among tables,
 //! [`filter_plan`](crate::filter_plan) tells.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use sievedb_filter::{FilterKind, range_filter::POINTS_MAX};
 
 use crate::{
     filter_plan::{self, Rebuild, Residence, StoreShape, StoredFilter},
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
+    keyspace_options::KeyspaceOptions,
     listener::FilterRebuildReason,
     prefix_extractor::NamedExtractor,
     table::{FilterRole, TableMeta},
@@ -24,7 +25,7 @@ const ROUNDING_BYTES: f64 = 512.0;
 #[derive(Debug, Clone)]
 pub(crate) struct FilterWish {
     pub(crate) policy: FilterPolicy,
-    pub(crate) extractor: Arc<NamedExtractor>,
+    pub(crate) extractor: NamedExtractor,
     /// Whether tables are to have range filters.
     pub(crate) ranges: bool,
 }
@@ -54,6 +55,14 @@ pub(crate) struct DueFilter {
 }
 
 impl FilterWish {
+    pub(crate) fn of(options: &KeyspaceOptions) -> Self {
+        Self {
+            policy: options.filter_policy,
+            extractor: options.prefix_extractor.clone(),
+            ranges: options.range_filter_bits_per_key > 0.0,
+        }
+    }
+
     /// Whether tables are to have neither point nor prefix filters.
     fn wants_none(&self) -> bool {
         self.policy.kind == FilterPolicyKind::None || self.policy.bits_per_key == 0.0
@@ -63,7 +72,7 @@ impl FilterWish {
     fn reason(&self, facts: &TableFacts<'_>, role: FilterRole) -> Option<FilterRebuildReason> {
         let is_wanted = match role {
             FilterRole::Point => !self.wants_none(),
-            FilterRole::Prefix => match &*self.extractor {
+            FilterRole::Prefix => match &self.extractor {
                 // Nobody can build one, and what there is may be of use again.
                 NamedExtractor::Missing(_) => return None,
                 NamedExtractor::Present(_) => !self.wants_none(),
@@ -340,6 +349,6 @@ mod tests {
     }
 
     fn wish(policy: FilterPolicy, extractor: NamedExtractor, ranges: bool) -> FilterWish {
-        FilterWish { policy, extractor: Arc::new(extractor), ranges }
+        FilterWish { policy, extractor, ranges }
     }
 }

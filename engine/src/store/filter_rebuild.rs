@@ -13,6 +13,7 @@ use crate::{
     error::SYNC,
     file_name::FileName,
     filter_policy::FilterChoice,
+    keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::{FilterReplaced, ManifestState, VersionEdit},
     memory::MemoryUse,
@@ -43,7 +44,7 @@ pub(crate) enum Rebuilt {
 impl Store {
     /// Finds out which filters of `tree` should be built anew.
     pub(crate) fn look_for_due_filters(&self, tree: &Arc<Tree>, seen: Seen) {
-        let wish = filter_wish(tree);
+        let wish = FilterWish::of(&tree.options());
         let version = tree.kept_view().version;
         let metas = version.metas();
         let facts = version.tables().zip(&metas).map(|((_, _, live), meta)| {
@@ -73,13 +74,14 @@ impl Store {
         let Some(live) = tables.find(|live| live.meta.id == due.table_id) else {
             return Ok(Rebuilt::NotNeeded);
         };
-        let (role, wish) = (due.role, filter_wish(tree));
+        let (role, options) = (due.role, tree.kept_options());
+        let wish = FilterWish::of(&options);
         let old = live.filter_place(role);
         let has_keys = live.table.properties().user_keys > 0;
         let new = if wish.is_built(role) && has_keys {
             let chosen = || choice(&wish.policy, &version.metas(), due.table_id);
             let Some(choice) = due.planned.or_else(chosen) else { return Ok(Rebuilt::NotNeeded) };
-            let options = one_filter(tree, &wish, role, choice);
+            let options = one_filter(&options, role, choice);
             let Some(filter) = self.build_filter(tree, live, role, &options)? else {
                 return Ok(Rebuilt::NotNeeded);
             };
@@ -156,7 +158,7 @@ impl Store {
             let is_asked = match &place {
                 // Nobody changes the extractor while the manifest is locked.
                 NewPlace::Prefix(Some(prefix)) => {
-                    tree.prefix_extractor().name().as_deref() == Some(&prefix.extractor)
+                    tree.options().prefix_extractor.name().as_deref() == Some(&prefix.extractor)
                 }
                 _ => true,
             };
@@ -227,29 +229,17 @@ impl Store {
     }
 }
 
-/// What `tree` asks of its filters at present.
-fn filter_wish(tree: &Tree) -> FilterWish {
-    FilterWish {
-        policy: tree.filter_policy(),
-        extractor: Arc::clone(&tree.prefix_extractor()),
-        ranges: tree.options.range_filter_bits_per_key > 0.0,
-    }
-}
-
 /// The options of a table that has no filter but this one.
-fn one_filter(
-    tree: &Tree,
-    wish: &FilterWish,
-    role: FilterRole,
-    choice: FilterChoice,
-) -> TableOptions {
+fn one_filter(options: &KeyspaceOptions, role: FilterRole, choice: FilterChoice) -> TableOptions {
     let none = TableOptions::default().filter_kind(choice.kind).filter_bits_per_key(0.0);
     match role {
         FilterRole::Point => none.filter_bits_per_key(choice.bits_per_key),
-        FilterRole::Prefix => match wish.extractor.present() {
-            Some(extractor) => none.prefix_filter(extractor.clone(), wish.policy.bits_per_key),
+        FilterRole::Prefix => match options.prefix_extractor.present() {
+            Some(extractor) => {
+                none.prefix_filter(extractor.clone(), options.filter_policy.bits_per_key)
+            }
             None => none,
         },
-        FilterRole::Range => none.range_filter_bits_per_key(tree.options.range_filter_bits_per_key),
+        FilterRole::Range => none.range_filter_bits_per_key(options.range_filter_bits_per_key),
     }
 }

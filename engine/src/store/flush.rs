@@ -87,7 +87,7 @@ impl Store {
         let is_bottom = |key: &[u8]| view.version.runs().iter().all(|run| run.find(key).is_none());
         let tables = write_memtables(
             &self.tables,
-            &tree.present_options(),
+            &tree.kept_options(),
             |place, entries| choose_filter(tree, |_| false, place, entries),
             &view.frozen,
             snapshots,

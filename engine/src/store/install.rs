@@ -59,7 +59,7 @@ impl Store {
     /// As [`edit_manifest`](Store::edit_manifest). The new tables are then orphans.
     pub(crate) fn install(&self, tree: &Arc<Tree>, change: &Change) -> Result<()> {
         let listener = self.options.listener.as_deref();
-        let options = tree.present_options();
+        let options = tree.kept_options();
         let open = |meta| {
             let opened = self.tables.open_and_report(&tree.name, &options, meta, listener);
             opened.map(Arc::new)
@@ -91,8 +91,8 @@ impl Store {
             |edited| {
                 if edited {
                     // It may have changed since they were opened.
-                    let extractor = tree.prefix_extractor();
-                    opened.iter().for_each(|live| self.tables.fit_extractor(live, &extractor));
+                    let extractor = &tree.options().prefix_extractor;
+                    opened.iter().for_each(|live| self.tables.fit_extractor(live, extractor));
                     let flushed = change.flushed.map_or(0, |flushed| flushed.placed);
                     tree.install(flushed, |old| {
                         let_go_of_removed(old, change);

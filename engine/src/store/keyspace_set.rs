@@ -64,7 +64,7 @@ impl Store {
         if let Some(tree) = self.trees.read().get(name) {
             return Ok(Arc::clone(tree));
         }
-        let options = options.unwrap_or(&self.options.keyspace).clone();
+        let options = options.cloned().unwrap_or_else(|| self.options.new_keyspace());
         let id = self.next_keyspace_id.fetch_add(1, Relaxed);
         let encoded = options.encode();
         let record = Write::record(|batch| batch.create_keyspace(id, name, &encoded));
@@ -87,10 +87,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidKeyspaceName`] for the default keyspace, those of a durable write.
+    /// [`Error::RequiredKeyspace`] for the default keyspace, those of a durable write.
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
         if name == DEFAULT_KEYSPACE {
-            return Err(Error::InvalidKeyspaceName { name: name.to_owned() });
+            return Err(Error::RequiredKeyspace { name: name.to_owned() });
         }
         let _change = self.keyspace_change.lock();
         let Some(tree) = self.trees.read().get(name).cloned() else { return Ok(false) };

@@ -12,7 +12,7 @@ use crate::{
     error::SYNC,
     file_name::FileName,
     fs::{FileLock, Fs},
-    manifest::VersionEdit,
+    manifest::{VersionEdit, check_no_store},
     memory::MemoryUse,
     options::ReadMode,
     read::snapshot_list::SnapshotList,
@@ -48,7 +48,11 @@ impl OpenStore {
         options.fs = Arc::new(FrugalFs::new(options.fs, Arc::clone(&open_files)));
         let absolute = options.fs.absolute(folder);
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
-        create_folder(&*options.fs, folder)?;
+        if options.create_if_missing {
+            create_folder(&*options.fs, folder)?;
+        } else {
+            check_store(&*options.fs, folder)?;
+        }
         let lock = lock_folder(&*options.fs, folder)?;
         let is_new = check_read_mode(&options, folder)? == Checked::Opening;
         let start = options.clock.now();
@@ -208,6 +212,21 @@ pub(crate) fn refused(op: &'static str, path: &Path, folder: &Path, error: io::E
         io::ErrorKind::NotADirectory => Error::NotAFolder { path: folder.to_owned() },
         _ => Error::io(op, path, error),
     }
+}
+
+/// Refuses a folder without a store. Writes nothing.
+///
+/// # Errors
+///
+/// [`Error::NoStore`]; [`Error::Corrupt`] if `CURRENT` is missing and there are data;
+/// [`Error::NotAFolder`]; [`Error::Io`].
+fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let path = FileName::Current.path(folder);
+    if fs.exists(&path).map_err(|error| refused("look for", &path, folder, error))? {
+        return Ok(());
+    }
+    check_no_store(fs, folder)?;
+    Err(Error::NoStore { path: folder.to_owned() })
 }
 
 /// Creates `folder` and its missing parents for a new store, and makes their entries durable.

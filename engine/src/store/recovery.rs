@@ -25,7 +25,10 @@ use crate::{
     listener::{Event, tell},
     log::Position,
     manifest::load::Loaded,
-    manifest::{KeyspaceCreated, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
+    manifest::{
+        KeyspaceChanged, KeyspaceCreated, KeyspaceState, ManifestFile, ManifestState, VersionEdit,
+        load,
+    },
     memory::{MemoryAccount, MemoryUse},
     read::tree::Tree,
     read::view::PlacedMemtable,
@@ -170,7 +173,7 @@ impl<'a> LogState<'a> {
     fn new(options: &Options, state: &'a ManifestState, memory: &'a Arc<MemoryAccount>) -> Self {
         Self {
             state,
-            memtable_bytes: options.keyspace.memtable_bytes,
+            memtable_bytes: options.new_keyspace().memtable_bytes,
             memory,
             edit: VersionEdit::default(),
             live: state.keyspaces.keys().copied().collect(),
@@ -311,6 +314,7 @@ pub(crate) fn take_over(
     edit.next_keyspace_id = edit.keyspaces_created.iter().map(|created| created.id + 1).max();
     edit.next_file_id = Some(tables.next_file_id());
     edit.log_floor = Some(manifest_id);
+    edit.keyspaces_changed.extend(told_options(options, &state, &edit));
     state.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
 
     if delete_orphans_early {
@@ -360,16 +364,31 @@ fn find_options(
     present_options(options, name, encoded)
 }
 
-/// The stored options of a keyspace; for the default one those that the store is opened with.
+/// The stored options of a keyspace; for the default one those that the store is opened with, if any.
 pub(super) fn present_options(
     options: &Options,
     name: &str,
     encoded: &[u8],
 ) -> Result<KeyspaceOptions, Corruption> {
-    if name == DEFAULT_KEYSPACE {
-        return Ok(options.keyspace.clone());
+    match &options.keyspace {
+        Some(told) if name == DEFAULT_KEYSPACE => Ok(told.clone()),
+        _ => KeyspaceOptions::decode(encoded, &options.prefix_functions),
     }
-    KeyspaceOptions::decode(encoded, &options.prefix_functions)
+}
+
+/// What the store is opened with for the default keyspace, if that is not what is stored. Who opens it
+/// without being told the options is to find these.
+fn told_options(
+    options: &Options,
+    state: &ManifestState,
+    edit: &VersionEdit,
+) -> Option<KeyspaceChanged> {
+    let told = options.keyspace.as_ref()?.encode();
+    let known = state.keyspaces.iter().map(|(&id, known)| (id, &known.name, &known.options));
+    let created = edit.keyspaces_created.iter();
+    let created = created.map(|created| (created.id, &created.name, &created.options));
+    let (id, _, stored) = known.chain(created).find(|(_, name, _)| *name == DEFAULT_KEYSPACE)?;
+    (*stored != told).then_some(KeyspaceChanged { id, options: told })
 }
 
 fn has_older(keyspace: &KeyspaceState, key: &[u8]) -> bool {

@@ -64,7 +64,7 @@ impl Tree {
     pub(crate) fn debt(&self) -> Debt {
         let view = self.view();
         let (level0_runs, frozen_memtables) = (view.version.level0_runs(), view.frozen.len());
-        let base_bytes = self.options.base_level_bytes as f64;
+        let base_bytes = self.options().base_level_bytes as f64;
         let compaction_bases = self.compaction_debt_bytes() as f64 / base_bytes;
         Debt { level0_runs, frozen_memtables, compaction_bases }
     }

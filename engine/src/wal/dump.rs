@@ -9,6 +9,7 @@ use super::batch::{Batch, Entry};
 use crate::{
     Result,
     fs::ReadFile,
+    keyspace_options::StoredOptions,
     log::{
         Reader,
         dump::{describe as describe_records, payload_place},
@@ -48,8 +49,8 @@ fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Cor
                 annotation.field(place, "remove", format_args!("keyspace {keyspace} {key}"));
             }
             Entry::CreateKeyspace { keyspace, name, options } => {
-                let options = printable(options);
-                let meaning = format_args!("keyspace {keyspace} {name:?} options {options}");
+                let options = StoredOptions(options);
+                let meaning = format_args!("keyspace {keyspace} {name:?}: {options}");
                 annotation.field(place, "create", meaning);
             }
             Entry::DropKeyspace { keyspace } => {

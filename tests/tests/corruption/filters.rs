@@ -39,6 +39,8 @@ impl EventListener for Reports {
 fn check_reads(sample: &Sample, files: &Files) -> Result<bool, String> {
     let reports = Arc::new(Reports::default());
     let options = Options::new().fs(disk(files)).clock(Arc::new(ManualClock::new()));
+    // The point filter alone: the others would be in memory all the same.
+    let options = options.keyspace(KeyspaceOptions::new());
     let options = options.worker_threads(0).listener(reports.clone());
     let db = match options.open(FOLDER) {
         Ok(db) => db,

@@ -4,6 +4,8 @@
 
 mod close;
 mod filter_policy;
+mod keyspace_options;
 mod memory;
 mod obsolete;
+mod opening;
 mod small_store;

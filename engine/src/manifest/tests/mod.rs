@@ -110,7 +110,8 @@ fn edits() -> Vec<VersionEdit> {
             ..VersionEdit::default()
         },
         VersionEdit {
-            keyspaces_changed: vec![KeyspaceChanged { id: 1, options: vec![3, 4] }],
+            // Memtables of 64 KiB.
+            keyspaces_changed: vec![KeyspaceChanged { id: 1, options: vec![1, 0x80, 0x80, 4] }],
             keyspaces_dropped: vec![2],
             ..VersionEdit::default()
         },

@@ -1,18 +1,10 @@
-//! What happens to filters when the budget, a policy, or the use of tables changes.
+//! What happens to filters when the budget or the use of tables changes.
 
-use std::{sync::Arc, time::Duration};
-
-use sievedb_sstable::PrefixExtractor;
+use std::time::Duration;
 
 use super::{Changes, LOAD_BYTES_MAX, Patience, change::LOOK_INTERVAL};
 use crate::{
-    Result,
-    filter_policy::FilterPolicy,
-    keyspace_options::KeyspaceOptions,
-    manifest::{KeyspaceChanged, ManifestState, VersionEdit},
     memory::MemoryUse,
-    prefix_extractor::NamedExtractor,
-    read::tree::Tree,
     store::Store,
     sync::{atomic::Ordering::SeqCst, thread},
 };
@@ -44,7 +36,7 @@ impl Store {
     /// Takes from memory what the present budget and policies leave no room for. At return the filters
     /// are within them, but for what a lookup holds that lasts longer than some seconds: no wait is
     /// without end, since that lookup may be the caller's, or a listener may keep a table from its version.
-    fn cut_filters(&self) {
+    pub(super) fn cut_filters(&self) {
         let memory = &self.tables.memory;
         for _ in 0..CUT_LOOKS {
             let mut measured = self.residency.change.lock();
@@ -89,78 +81,8 @@ impl Store {
         self.look_at_filters();
     }
 
-    /// Changes what is asked of the filters of a keyspace, for good.
-    ///
-    /// # Errors
-    ///
-    /// As [`edit_manifest`](Store::edit_manifest).
-    pub(crate) fn set_filter_policy(&self, tree: &Arc<Tree>, policy: FilterPolicy) -> Result<()> {
-        tree.options.clone().filter_policy(policy).validate()?;
-        self.change_options(
-            tree,
-            |options| options.filter_policy(policy),
-            || tree.set_filter_policy(policy),
-        )?;
-        self.cut_filters();
-        self.look_at_filters();
-        Ok(())
-    }
-
-    /// Changes what finds the prefixes of a keyspace, for good. Prefix filters of tables are built anew in
-    /// the background.
-    ///
-    /// # Errors
-    ///
-    /// As [`edit_manifest`](Store::edit_manifest).
-    pub(crate) fn set_prefix_extractor(
-        &self,
-        tree: &Arc<Tree>,
-        extractor: Option<PrefixExtractor>,
-    ) -> Result<()> {
-        let new = extractor.map_or(NamedExtractor::None, NamedExtractor::Present);
-        let with =
-            |options: KeyspaceOptions| KeyspaceOptions { prefix_extractor: new.clone(), ..options };
-        with(tree.options.clone()).validate()?;
-        // Before the manifest is locked: a change of filters that is under way may take long, and the next
-        // segment of the log, for which all writes wait, needs the manifest.
-        let change = self.residency.change.lock();
-        let changed = self.change_options(tree, with, || {
-            tree.set_prefix_extractor(new.clone());
-            // Those that are about to enter a version look at the extractor when they do.
-            for (_, _, live) in tree.kept_view().version.tables() {
-                self.tables.fit_extractor(live, &new);
-            }
-        });
-        drop(change);
-        changed?;
-        self.look_at_filters();
-        Ok(())
-    }
-
-    /// Makes other options of a keyspace durable, and then calls `install`.
-    fn change_options(
-        &self,
-        tree: &Arc<Tree>,
-        change: impl FnOnce(KeyspaceOptions) -> KeyspaceOptions,
-        install: impl FnOnce(),
-    ) -> Result<()> {
-        let edit = |_: &ManifestState| {
-            // The present ones: nobody else changes them while the manifest is locked.
-            let options = change(tree.present_options()).encode();
-            let changed = KeyspaceChanged { id: tree.id, options };
-            let edit = VersionEdit { keyspaces_changed: vec![changed], ..VersionEdit::default() };
-            (!tree.is_dropped()).then_some(edit)
-        };
-        self.edit_manifest(edit, |edited| {
-            if edited {
-                install();
-            }
-        })?;
-        tree.check()
-    }
-
     /// Has the background job look at the filters.
-    fn look_at_filters(&self) {
+    pub(super) fn look_at_filters(&self) {
         self.residency.is_due.store(true, SeqCst);
         self.background.wake();
         self.run_inline();

@@ -10,7 +10,8 @@
 //! | [`filter_tables`]  | which tables there are, what of their filters is in memory     |
 //! | [`measured_use`]   | how often lookups come to each                                |
 //! | [`change`]         | how filters take the place of others without exceeding a bound |
-//! | [`budget`]         | when the budget, a policy or the use changes                  |
+//! | [`budget`]         | when the budget or the use changes                            |
+//! | [`options_change`] | when the options of a keyspace change                         |
 //! | [`scan_choice`]    | which prefix and range filters there is room for               |
 //! | [`tables`]         | when tables come, and when the store is opened                |
 
@@ -18,6 +19,7 @@ mod budget;
 mod change;
 mod filter_tables;
 mod measured_use;
+mod options_change;
 mod scan_choice;
 mod tables;
 

@@ -1,0 +1,142 @@
+//! Options in words.
+
+use std::fmt;
+
+use sievedb_format::annotation::printable;
+
+use super::{Compression, KeyspaceOptions};
+use crate::{FilterPolicy, FilterPolicyKind};
+
+impl fmt::Display for KeyspaceOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "memtables of {}, tables of {}, base level of {}, blocks of {}, {}",
+            exact_bytes(self.memtable_bytes as u64),
+            exact_bytes(self.table_bytes),
+            exact_bytes(self.base_level_bytes),
+            exact_bytes(self.block_bytes as u64),
+            compression(self.compression)
+        )?;
+        if let Some(bottommost) = self.bottommost_compression {
+            write!(f, " and in the last level {}", compression(bottommost))?;
+        }
+        write!(f, ", {}", self.filter_policy)?;
+        if let Some(name) = self.prefix_extractor.name() {
+            write!(f, ", prefixes by {name:?}")?;
+        }
+        let range_bits = self.range_filter_bits_per_key;
+        if range_bits > 0.0 {
+            write!(f, ", range filters of {range_bits} bits a key")?;
+        }
+        Ok(())
+    }
+}
+
+/// Options as they are stored; shown in words, or as they are if they cannot be read.
+pub(crate) struct StoredOptions<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Display for StoredOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match KeyspaceOptions::decode(self.0, &[]) {
+            Ok(options) => options.fmt(f),
+            Err(error) => write!(f, "options {}: {error}", printable(self.0)),
+        }
+    }
+}
+
+impl fmt::Display for FilterPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.kind == FilterPolicyKind::None || self.bits_per_key == 0.0 {
+            return write!(f, "no filters");
+        }
+        write!(f, "{:?} filters of {} bits a key", self.kind, self.bits_per_key)?;
+        match self.memory_bytes_max {
+            Some(bytes) => write!(f, " in at most {}", exact_bytes(bytes)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn compression(compression: Compression) -> String {
+    match compression {
+        Compression::None => "no compression".to_owned(),
+        Compression::Lz4 => "LZ4".to_owned(),
+        Compression::Zstd { level, dictionary_bytes: 0 } => format!("zstd of level {level}"),
+        Compression::Zstd { level, dictionary_bytes } => {
+            let dictionary = exact_bytes(dictionary_bytes.into());
+            format!("zstd of level {level} with dictionaries of {dictionary}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// A number of bytes in the largest unit that it is a multiple of: options are set to the byte.
+fn exact_bytes(number: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let fits = |&(bits, _): &(u32, &str)| number > 0 && number.trailing_zeros() >= bits;
+    match units.into_iter().find(fits) {
+        Some((bits, unit)) => format!("{} {unit}", number >> bits),
+        None => format!("{number} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PrefixExtractor;
+
+    #[test]
+    fn options_read_as_words() {
+        let new = KeyspaceOptions::new;
+        let sizes =
+            "memtables of 32 MiB, tables of 64 MiB, base level of 128 MiB, blocks of 3840 B";
+        let policy = FilterPolicy::new(FilterPolicyKind::Bloom).bits_per_key(7.5);
+        let zstd = |dictionary_bytes| Compression::Zstd { level: 9, dictionary_bytes };
+        let cases = [
+            ("the defaults", new(), "LZ4, Auto filters of 10 bits a key"),
+            (
+                "a policy",
+                new().filter_policy(policy.memory_bytes_max(3 << 10)),
+                "LZ4, Bloom filters of 7.5 bits a key in at most 3 KiB",
+            ),
+            ("no bits", new().filter_policy(policy.bits_per_key(0.0)), "LZ4, no filters"),
+            (
+                "compression",
+                new().compression(Compression::None).bottommost_compression(zstd(4096)),
+                "no compression and in the last level zstd of level 9 with dictionaries of 4 KiB, \
+                 Auto filters of 10 bits a key",
+            ),
+            (
+                "no dictionary",
+                new().compression(zstd(0)),
+                "zstd of level 9, Auto filters of 10 bits a key",
+            ),
+            (
+                "filters of scans",
+                new()
+                    .prefix_extractor(PrefixExtractor::Separator(b':'))
+                    .range_filter_bits_per_key(12.5),
+                "LZ4, Auto filters of 10 bits a key, prefixes by \"separator:0x3a\", \
+                 range filters of 12.5 bits a key",
+            ),
+        ];
+        for (name, options, want) in cases {
+            assert_eq!(options.to_string(), format!("{sizes}, {want}"), "{name}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_exact() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1536, "1536 B"),
+            (3 << 20, "3 MiB"),
+            (5 << 30, "5 GiB"),
+        ];
+        for (bytes, want) in cases {
+            assert_eq!(exact_bytes(bytes), want);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What an opening may do to a folder and to tables.
+
+use std::sync::Arc;
+
+use sievedb::{
+    Error, KeyspaceOptions, Options,
+    clock::ManualClock,
+    fs::{Fs, MemoryFs},
+};
+
+use super::small_store::{FOLDER, flush, names, open};
+
+fn options(fs: &Arc<MemoryFs>) -> Options {
+    Options::new().fs(fs.clone()).clock(Arc::new(ManualClock::new()))
+}
+
+/// Nothing is made where there is no store and none is to be made.
+#[test]
+fn a_missing_store_is_an_error_if_asked_for() {
+    let with = |files: &[&str]| {
+        let fs = Arc::new(MemoryFs::new());
+        if !files.is_empty() {
+            fs.create_folder(FOLDER.as_ref()).unwrap();
+        }
+        for file in files.iter().filter(|file| !file.is_empty()) {
+            fs.create(format!("{FOLDER}/{file}").as_ref()).unwrap();
+        }
+        fs
+    };
+    let cases: [(&str, &[&str]); 4] = [
+        ("a missing folder", &[]),
+        ("an empty folder", &[""]),
+        ("files of others", &["letter"]),
+        ("a creation that was broken off", &["LOCK"]),
+    ];
+    for (name, files) in cases {
+        let fs = with(files);
+        let operations = fs.operations();
+        match options(&fs).create_if_missing(false).open(FOLDER) {
+            Err(Error::NoStore { path }) => assert!(path.ends_with(FOLDER), "{name}: {path:?}"),
+            other => panic!("{name}: {other:?}"),
+        }
+        assert_eq!(fs.operations(), operations, "{name}");
+    }
+
+    let fs = with(&[]);
+    let db = options(&fs).create_if_missing(true).open(FOLDER).unwrap();
+    flush(&db, 0..10, "value");
+    drop(db);
+    let db = options(&fs).create_if_missing(false).open(FOLDER).unwrap();
+    assert_eq!(db.iter().count(), 10);
+    drop(db);
+    fs.unlink(format!("{FOLDER}/CURRENT").as_ref()).unwrap();
+    let lost = options(&fs).create_if_missing(false).open(FOLDER);
+    assert!(matches!(lost, Err(Error::Corrupt { .. })), "there are tables: {lost:?}");
+}
+
+/// Compactions and filters that are due wait for somebody who does not only look.
+#[test]
+fn tables_stay_as_they_are_without_background_rewrites() {
+    let fs = Arc::new(MemoryFs::new());
+    let quiet = |workers| options(&fs).worker_threads(workers).background_rewrites(false);
+    let db = quiet(0).open(FOLDER).unwrap();
+    for round in 0..8 {
+        flush(&db, round * 10..round * 10 + 100, "value");
+    }
+    db.set_options(KeyspaceOptions::new().range_filter_bits_per_key(12.0)).unwrap();
+    drop(db);
+    let tables = names(&fs, ".sst");
+    assert_eq!(tables.len(), 8);
+    for workers in [0, 2] {
+        let db = quiet(workers).open(FOLDER).unwrap();
+        assert_eq!(db.iter().count(), 170);
+        db.wait_for_background().unwrap();
+        let done = db.stats().background;
+        assert_eq!((done.compactions, done.filters_rebuilt), (0, 0), "{workers} workers");
+        drop(db);
+        assert_eq!((names(&fs, ".sst"), names(&fs, ".filter")), (tables.clone(), vec![]));
+    }
+    let db = options(&fs).worker_threads(0).open(FOLDER).unwrap();
+    db.wait_for_background().unwrap();
+    assert!(db.stats().background.compactions > 0, "they are due");
+    drop(db);
+
+    // What is asked for is done.
+    let db = quiet(2).open(FOLDER).unwrap();
+    flush(&db, 500..510, "value");
+    db.compact().unwrap();
+    assert_eq!(db.stats().keyspaces[0].runs, 1);
+    drop(db);
+    assert_eq!(open(&fs).iter().count(), 180);
+}
