@@ -57,7 +57,7 @@ impl fmt::Display for Error {
             ),
             Self::Kept { path } => write!(
                 f,
-                "cannot create {}: it is there, kept by an earlier run. Remove it, or name another folder",
+                "cannot create {}: something is there, perhaps of an earlier run. Remove it, or name another folder",
                 path.display()
             ),
             Self::NoKeyspace { name } => write!(f, "the store has no keyspace {name:?}"),

@@ -6,19 +6,24 @@ use std::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 /// before the other for all threads.
 ///
 /// On Linux the light one is for the compiler alone and costs nothing: the heavy one makes all threads of
-/// the process that run pass a barrier (`membarrier`), some microseconds. Elsewhere both are fences.
+/// the process that run pass a barrier (`membarrier`), and takes as long as the slowest of them needs to
+/// answer an interrupt. Elsewhere, and where the system refuses that call, both are fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Barriers {
     is_asymmetric: bool,
 }
 
 impl Barriers {
+    /// Fences on both sides, as on a system without the call.
+    #[cfg(test)]
+    pub(crate) const SYMMETRIC: Self = Self { is_asymmetric: false };
+
     /// The cheapest that this system has.
     pub(crate) fn detect() -> Self {
         Self { is_asymmetric: system::is_there() }
     }
 
-    /// Some nanoseconds at most.
+    /// Costs a fence at most.
     #[inline(always)]
     pub(crate) fn light(self) {
         if self.is_asymmetric {
@@ -28,7 +33,8 @@ impl Barriers {
         }
     }
 
-    /// Some microseconds at most. `false` if the system had no memory for it, and it was none.
+    /// A call to the system, or a fence. `false` if the system refused, and it was no barrier: it had no memory
+    /// for it, or forbids it since [`detect`](Self::detect).
     #[must_use]
     pub(crate) fn heavy(self) -> bool {
         fence(SeqCst);
@@ -46,6 +52,7 @@ mod system {
     static IS_THERE: LazyLock<bool> = LazyLock::new(|| {
         membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED)
             && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+            && pass()
     });
 
     pub(super) fn is_there() -> bool {

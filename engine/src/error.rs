@@ -41,7 +41,7 @@ pub enum Error {
     /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
     /// there. Nothing was changed.
     ForeignFolder { path: PathBuf, name: String },
-    /// The folder `path` is missing, or holds no file of a store, and none is to be made:
+    /// The folder `path` is missing, or holds no store, and none is to be made:
     /// [`Options::create_if_missing`](crate::Options::create_if_missing), or what only reads. Nothing was changed.
     NoStore { path: PathBuf },
     /// `path`, or something that it should lie in, is a file, and a store is a folder.
@@ -85,7 +85,8 @@ pub enum Error {
     ForeignKeyspace { name: String },
     /// The store has taken its 2^56 writes.
     SequenceNumbersExhausted,
-    /// A worker of this crate panicked: a bug of ours. The message went to the panic hook.
+    /// Background work panicked, on a worker or, without any, on the thread of the caller: a bug of ours or of
+    /// a [`PrefixFunction`](crate::PrefixFunction). The message went to the panic hook.
     WorkerPanicked,
     /// The store was closed: its last handle was dropped while the call was under way.
     Closed,

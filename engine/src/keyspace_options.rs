@@ -130,7 +130,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How data blocks are compressed; default LZ4. Affects new tables only.
+    /// How data blocks are compressed; default LZ4. Affects new tables only, until
+    /// [`compact`](crate::Keyspace::compact) rewrites those with another compression.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
@@ -138,20 +139,20 @@ impl KeyspaceOptions {
 
     /// How data blocks are compressed in tables that a compaction writes into the last level, which holds
     /// most of the data and is written least often: [`Compression::ZSTD`] suits data that is seldom read,
-    /// in builds with the feature `zstd`. By default as elsewhere.
+    /// in builds with the feature `zstd`. `None`, the default: as elsewhere.
     ///
     /// Tables on their way to the last level are then rewritten, also where they would have been moved there
     /// as a whole: of keys that are inserted in ascending order each is written twice, as of others. What is
     /// there already with another compression is rewritten by [`compact`](crate::Keyspace::compact), but not
     /// for another level or dictionary of zstd, which a table does not tell.
-    pub fn bottommost_compression(mut self, compression: Compression) -> Self {
-        self.bottommost_compression = Some(compression);
+    pub fn bottommost_compression(mut self, compression: impl Into<Option<Compression>>) -> Self {
+        self.bottommost_compression = compression.into();
         self
     }
 
     /// Gives tables a filter over the prefixes of their keys too, so that
     /// [`prefix`](crate::Keyspace::prefix), and [`range`](crate::Keyspace::range) within one prefix,
-    /// pass over tables that have nothing for them; by default there is none.
+    /// pass over tables that have nothing for them; `None`, the default, for none.
     ///
     /// Takes the bits of [`filter_policy`](Self::filter_policy) for each different prefix of a table; with
     /// [`FilterPolicyKind::None`] or 0 bits there are no prefix filters either. Older tables follow in the
@@ -163,8 +164,9 @@ impl KeyspaceOptions {
     /// The name is stored. The function of [`PrefixExtractor::Custom`] is not: give it to
     /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened. Without
     /// it prefix filters are neither asked nor built.
-    pub fn prefix_extractor(mut self, extractor: PrefixExtractor) -> Self {
-        self.prefix_extractor = NamedExtractor::Present(extractor);
+    pub fn prefix_extractor(mut self, extractor: impl Into<Option<PrefixExtractor>>) -> Self {
+        self.prefix_extractor =
+            extractor.into().map_or(NamedExtractor::None, NamedExtractor::Present);
         self
     }
 
@@ -220,6 +222,15 @@ impl KeyspaceOptions {
             return invalid("range_filter_bits_per_key", "0, or from 4 to 40");
         }
         Ok(())
+    }
+
+    /// These options, with the function of a prefix extractor that was missing, if it is one of `functions`:
+    /// they may be those of a store that was opened without it.
+    pub(crate) fn with_functions(mut self, functions: &[Arc<dyn PrefixFunction>]) -> Self {
+        if let NamedExtractor::Missing(name) = &self.prefix_extractor {
+            self.prefix_extractor = NamedExtractor::from_name(name, functions);
+        }
+        self
     }
 
     /// These options for the tables of the last level.

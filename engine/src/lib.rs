@@ -100,7 +100,7 @@ pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
 pub use table::FilterRole;
-pub use verify_report::{TornEnd, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
+pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 
 /// The example of the README, tested.
 #[cfg(doctest)]

@@ -33,13 +33,13 @@ pub struct VerifyReport {
     /// Ends of the manifest and of the log that are no records. No problem if a crash broke off the last
     /// write: it was never acknowledged. But damage to the last record looks the same, unless something
     /// behind it vouches for it. Only of a store that is not open; opening it cuts them off.
-    pub torn_ends: Vec<TornEnd>,
+    pub torn_tails: Vec<TornTail>,
 }
 
 /// The end of a file that is no record.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct TornEnd {
+pub struct TornTail {
     /// The manifest, or a segment of the log.
     pub path: PathBuf,
     /// Where the last good record ends.
@@ -98,8 +98,8 @@ impl VerifyReport {
     }
 
     /// Adds an end that is no record, and why not.
-    pub(crate) fn torn_end(&mut self, path: PathBuf, offset: u64, bytes: u64, why: &Corruption) {
-        self.torn_ends.push(TornEnd { path, offset, bytes, message: why.to_string() });
+    pub(crate) fn torn_tail(&mut self, path: PathBuf, offset: u64, bytes: u64, why: &Corruption) {
+        self.torn_tails.push(TornTail { path, offset, bytes, message: why.to_string() });
     }
 
     /// Adds what went wrong.
@@ -111,9 +111,8 @@ impl VerifyReport {
             Error::Io { op, path, source } => {
                 (VerifyProblemKind::Unreadable, path.clone(), 0, format!("cannot {op}: {source}"))
             }
-            Error::NeedsFeature { path, feature, .. } => {
-                let message = format!("needs the feature {feature}, which this build is without");
-                (VerifyProblemKind::Unreadable, path.clone(), 0, message)
+            Error::NeedsFeature { path, .. } => {
+                (VerifyProblemKind::Unreadable, path.clone(), 0, error.to_string())
             }
             other => (VerifyProblemKind::Unreadable, PathBuf::new(), 0, other.to_string()),
         };
@@ -128,7 +127,7 @@ impl fmt::Display for VerifyProblem {
     }
 }
 
-impl fmt::Display for TornEnd {
+impl fmt::Display for TornTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, offset, bytes, message } = self;
         write!(
@@ -146,7 +145,7 @@ impl fmt::Display for VerifyReport {
         for problem in &self.problems {
             writeln!(f, "{problem}")?;
         }
-        for end in &self.torn_ends {
+        for end in &self.torn_tails {
             writeln!(f, "{end}")?;
         }
         writeln!(

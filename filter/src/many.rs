@@ -28,7 +28,8 @@ pub const FILTERS_MAX: usize = u64::BITS as usize;
 /// Fewest bytes of a filter that is loaded before it is tested; for a ribbon, those of eight columns.
 ///
 /// A smaller one is in the caches next to the core if it is asked often, and to prefetch it too costs
-/// 0.2 ns a Bloom filter and 2 ns a ribbon.
+/// 0.2 ns a Bloom filter and 2 ns a ribbon. Whether a filter is so large is seen from nothing but what the
+/// test will need: key counts lie elsewhere.
 const LARGE_BYTES: usize = 256 << 10;
 
 /// A filter that is asked beside others: any [`TableFilter`], or one of its two main kinds by itself.
@@ -98,12 +99,6 @@ pub fn prefetch(filter: &TableFilter, asked: Asked) {
     filter.prefetch_asked(asked);
 }
 
-// Not the place of a bumped key: to look at its thresholds, and to hand the place to the test, was
-// tried. A miss with three tables in the caches near the core took 62 instead of 52 ns, and one among 10
-// million keys no less: a core begins with the test of a bumped key while it waits for the others.
-//
-// Whether a filter is large, from nothing but what the test will need: key counts lie elsewhere.
-
 impl AmongMany for BlockedBloom {
     #[inline]
     fn prefetch_asked(&self, asked: Asked) {
@@ -119,6 +114,9 @@ impl AmongMany for BlockedBloom {
 }
 
 impl AmongMany for Ribbon {
+    /// Not the place of a bumped key: to look at its thresholds, and to hand the place to the test, was
+    /// tried. A miss with three tables in the caches near the core took 62 instead of 52 ns, and one among 10
+    /// million keys no less: a core begins with the test of a bumped key while it waits for the others.
     #[inline]
     fn prefetch_asked(&self, asked: Asked) {
         if self.first_starts() >= LARGE_BYTES as u64 {

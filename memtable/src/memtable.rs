@@ -52,10 +52,12 @@ const TOWER_BYTES: usize = 2 * size_of::<usize>();
 
 /// A sorted, concurrent, insert-only map from internal keys to values, behind a filter.
 pub struct Memtable {
-    /// From the first entry on.
+    list: SkipList<OwnedKey, Bytes>,
+    /// From the first entry on. Behind the list, to be dropped after it: glibc joins small pieces of free
+    /// memory, as a million nodes of the list, only when a large piece comes. That is done here then, by the
+    /// thread that flushed, and not by a scan that happens to allocate something large.
     filter: OnceLock<AtomicBlockedBloom>,
     memory_bytes_target: usize,
-    list: SkipList<OwnedKey, Bytes>,
     reserved_bytes: AtomicUsize,
     range_tombstones: RangeTombstones,
 }

@@ -65,7 +65,10 @@ pub(crate) fn table(crowds: &[Crowd]) -> String {
     let lines = crowds.iter().map(|Crowd { threads, lookups_per_second, cpu_ns }| {
         let lookups = count(*lookups_per_second as u64);
         let plural = if *threads == 1 { "" } else { "s" };
-        format!("Auto, all in cache, {threads} thread{plural}: {lookups} absent keys a second, {cpu_ns:.0} ns of CPU time each\n")
+        format!(
+            "Auto, all in cache, {threads} thread{plural}: {lookups} absent keys a second, \
+             {cpu_ns:.0} ns of CPU time each\n"
+        )
     });
     let lines: String = lines.collect();
     if lines.is_empty() { lines } else { lines + "\n" }

@@ -244,12 +244,16 @@ impl Args {
         let is_timed = lookups >= sweep::LOOKUPS_TIMED;
         let last = found.sweep.last_mut().filter(|last| is_timed && last.filter_memory_bytes > 0);
         if let Some(last) = last {
+            let mut faults = Vec::new();
             let turns = Turns::take(last.filter_bytes_max, |bytes_max| {
                 db.set_filter_bytes_max(bytes_max)?;
                 settled(db);
                 let kind = Kind { filters: Filters::Auto, cache: Cache::All, asked: Asked::Absent };
-                Ok::<_, Error>(self.case(db, keys, lookups, kind)?.times.cpu_ns)
+                let case = self.case(db, keys, lookups, kind)?;
+                faults.extend(case.count_faults());
+                Ok::<_, Error>(case.times.cpu_ns)
             })?;
+            found.sweep_faults.extend(faults);
             last.cpu_ns = turns.last_ns;
             last.cpu_ns_without = Some(turns.without_ns);
             found.sweep_faults.extend(turns.fault());

@@ -59,11 +59,11 @@ impl Args {
         if let Some(seconds) = self.watch {
             return self.watch(Duration::from_secs(seconds), out);
         }
-        let mut written_ago = None;
+        let (mut is_open, mut written_ago) = (false, None);
         let stats = match open_store(&self.store, Purpose::Read) {
             Ok(db) => db.stats(),
             Err(locked @ Error::Store(sievedb::Error::Locked { .. })) => {
-                written_ago = age_of_stats_file(&self.store);
+                (is_open, written_ago) = (true, age_of_stats_file(&self.store));
                 read_stats_file(&RealFs, &self.store)?.ok_or(locked)?
             }
             Err(error) => return Err(error),
@@ -73,12 +73,10 @@ impl Args {
             json["stats_file_age_seconds"] = written_ago.map(|ago| ago.as_secs_f64()).into();
             writeln!(out, "{json:#}")?;
         } else {
-            if let Some(ago) = written_ago {
-                let ago = ago.as_secs_f64();
-                writeln!(
-                    out,
-                    "The store is open: these are the figures of its file STATS, {ago:.1} s old."
-                )?;
+            if is_open {
+                let age = written_ago.map(|ago| format!(", {:.1} s old", ago.as_secs_f64()));
+                let age = age.unwrap_or_default();
+                writeln!(out, "The store is open: these are the figures of its file STATS{age}.")?;
             }
             write!(out, "{stats}")?;
         }

@@ -63,7 +63,7 @@ struct LogFiles {
     /// Every segment that the manifest names, oldest first.
     segments: VecDeque<Segment>,
     mark: Position,
-    /// Syncs of segments that somebody asked for.
+    /// Syncs of segments.
     syncs: u64,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct LogSize {
     pub(crate) segments: u64,
     /// Their length, in bytes.
     pub(crate) bytes: u64,
-    /// Syncs of segments so far that somebody asked for.
+    /// Syncs of segments so far.
     pub(crate) syncs: u64,
 }
 

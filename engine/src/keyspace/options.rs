@@ -27,15 +27,17 @@ impl Keyspace {
     /// counts again if it is called when the store is opened.
     ///
     /// Holds for what is written from now on: the next memtables, blocks and tables. Tables that there are
-    /// stay as they are until a compaction merges them with others. Only their filters follow by themselves,
+    /// stay as they are until a compaction merges them with others, or [`compact`](Self::compact) finds them
+    /// otherwise compressed. Only their filters follow by themselves,
     /// as [`set_filter_policy`](Self::set_filter_policy) and
     /// [`set_prefix_extractor`](Self::set_prefix_extractor) say; range filters come or go.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range;
-    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly),
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), after which nothing has changed.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range and
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), which change nothing;
+    /// [`Error::Io`](crate::Error::Io) and [`Error::ReadOnly`](crate::Error::ReadOnly), after which the present
+    /// options are as before, but the new ones may be there when the store is reopened.
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         self.tree.check()?;
         self.open.store().set_options(&self.tree, options)
@@ -49,9 +51,10 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for bits out of range;
-    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly),
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), after which nothing has changed.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for bits out of range and
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), which change nothing;
+    /// [`Error::Io`](crate::Error::Io) and [`Error::ReadOnly`](crate::Error::ReadOnly), after which the present
+    /// options are as before, but the new ones may be there when the store is reopened.
     pub fn set_filter_policy(&self, policy: FilterPolicy) -> Result<()> {
         self.tree.check()?;
         self.open.store().set_filter_policy(&self.tree, policy)
@@ -68,9 +71,10 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a length or a name out of range;
-    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly),
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), after which nothing has changed.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a length or a name out of range and
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), which change nothing;
+    /// [`Error::Io`](crate::Error::Io) and [`Error::ReadOnly`](crate::Error::ReadOnly), after which the present
+    /// options are as before, but the new ones may be there when the store is reopened.
     pub fn set_prefix_extractor(&self, extractor: Option<PrefixExtractor>) -> Result<()> {
         self.tree.check()?;
         self.open.store().set_prefix_extractor(&self.tree, extractor)

@@ -92,8 +92,9 @@ impl Tree {
         &self.memory
     }
 
-    /// The present view, without a lock, a shared reference count or even a locked instruction, which would
-    /// keep the next lookup from beginning before this one ends. For short use.
+    /// The present view, without a lock, a shared reference count or, on Linux, even a locked instruction, which
+    /// would keep the next lookup from beginning before this one ends. A thread that holds one already pays for a
+    /// short lock and a count. For short use.
     #[inline]
     pub(crate) fn view(&self) -> ViewGuard<'_, ReadView> {
         self.view.load()

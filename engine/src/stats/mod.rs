@@ -52,8 +52,8 @@ pub struct Stats {
     pub write_delay_us: u64,
     /// Snapshots that are open: [`Db::snapshot`](crate::Db::snapshot).
     pub snapshots: u64,
-    /// How long the oldest of them has been open, in microseconds; 0 without any. What it sees cannot be
-    /// compacted away.
+    /// How long there has been a snapshot of the oldest state that is held, without a break, in microseconds; 0
+    /// without any. What it sees cannot be compacted away.
     pub oldest_snapshot_us: u64,
     /// Why the store is read-only, if it is.
     pub read_only: Option<String>,
@@ -82,7 +82,7 @@ pub struct OpeningStats {
     pub manifest: Duration,
     /// Threads that opened the tables, the caller's included.
     pub threads: usize,
-    /// Bytes at the end of the log that were cut off: see [`Event::TornTail`](crate::Event::TornTail).
+    /// Bytes that were cut off behind the last good record of the log, in its segment: see [`Event::TornTail`](crate::Event::TornTail).
     pub log_bytes_cut: u64,
     /// Bytes at the end of the manifest that were cut off: see
     /// [`Event::TornManifest`](crate::Event::TornManifest).
@@ -106,7 +106,7 @@ pub struct LookupStats {
     pub memtable_negatives: u64,
 }
 
-/// What writes did, whichever call made them. What was refused or failed is not counted.
+/// What writes did, whichever call made them. What was refused or failed is not counted, but for its stalls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -117,10 +117,11 @@ pub struct WriteStats {
     pub entries: u64,
     /// Their length in the log, without the headers of records, in bytes.
     pub bytes: u64,
-    /// Syncs of log segments that writes with [`Durability::Disk`](crate::Durability::Disk), or
-    /// [`Db::persist`](crate::Db::persist), asked for. Writers that come at the same time share one.
+    /// Syncs of log segments: for writes with [`Durability::Disk`](crate::Durability::Disk), for
+    /// [`Db::persist`](crate::Db::persist), before a flush is installed, and at the end. Writers that come at the
+    /// same time share one.
     pub log_syncs: u64,
-    /// How often a write was delayed, or waited, for flushes and compactions.
+    /// How often a write was delayed, or waited, for flushes and compactions. One write may be several times.
     pub stalls: u64,
     /// How long that took, added up over all threads, in microseconds.
     pub stalled_us: u64,

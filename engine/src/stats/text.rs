@@ -256,7 +256,8 @@ impl fmt::Display for KeyspaceStats {
             write!(f, "; memtables {}", bytes(self.memtable_bytes))?;
         }
         if self.frozen_memtables > 0 {
-            write!(f, ", of which {} frozen", self.frozen_memtables)?;
+            let frozen = counted(self.frozen_memtables, ["frozen memtable", "frozen memtables"]);
+            write!(f, "; {frozen}")?;
         }
         Ok(())
     }

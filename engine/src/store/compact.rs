@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use sievedb_format::Corruption;
@@ -29,6 +30,7 @@ use crate::{
     store::install::{Change, Move},
     store::new_filter::choose_filter,
     store::table_output::write_tables,
+    store::throttle::{Pressure, pressure},
     table::store::TablePlace,
     table::{LiveTable, TableMeta},
     version::Version,
@@ -71,7 +73,9 @@ impl Store {
         let oldest_snapshot = self.snapshots.oldest();
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
-        if whole.is_none() && !self.options.background_rewrites {
+        // Where only what is asked for is rewritten, writers are not to wait for ever.
+        let is_idle = pressure(tree.debt()) == Pressure::Delay(Duration::ZERO);
+        if whole.is_none() && is_idle && !self.options.background_rewrites {
             return Chosen::Nothing;
         }
         let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
@@ -183,15 +187,15 @@ impl Store {
     }
 }
 
-/// Ids of the tables that the last level would have otherwise compressed: none if the keyspace has no
-/// compression of its own for it.
+/// Ids of the tables that the last level would have otherwise compressed: none if the keyspace has the same
+/// compression for all levels and always had.
 ///
 /// A table tells the kind of its compression, and not the level of zstd: so where zstd is also that of the other
 /// levels, with other numbers, what comes from them is taken for different, and what is in the last level is
 /// not.
 fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSet<u64> {
-    let Some(of_last) = options.bottommost_compression else { return BTreeSet::new() };
     let of_others = options.compression;
+    let of_last = options.bottommost_compression.unwrap_or(of_others);
     let numbers_differ = of_others != of_last && of_others.kind() == of_last.kind();
     let differs = |&(level, _, live): &(u8, u64, &Arc<LiveTable>)| {
         live.table.properties().compression != of_last.kind()

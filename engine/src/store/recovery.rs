@@ -320,7 +320,12 @@ pub(crate) fn take_over(
     if delete_orphans_early {
         delete_orphans(&*options.fs, folder, &names, &state, manifest_id);
     }
-    let opened = open_tables(options, &tables, folder, &state)?;
+    let opened = open_tables(options, &tables, folder, &state).inspect_err(|_| {
+        // No manifest names them. Who tries to open the store again and again is not to fill the disk.
+        for (_, written) in &edit.tables_added {
+            let _ = options.fs.unlink(&FileName::Table(written.id).path(folder));
+        }
+    })?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
     let (trees, false_positives) = opened.into_trees(options, &tables);
@@ -371,7 +376,9 @@ pub(super) fn present_options(
     encoded: &[u8],
 ) -> Result<KeyspaceOptions, Corruption> {
     match &options.keyspace {
-        Some(told) if name == DEFAULT_KEYSPACE => Ok(told.clone()),
+        Some(told) if name == DEFAULT_KEYSPACE => {
+            Ok(told.clone().with_functions(&options.prefix_functions))
+        }
         _ => KeyspaceOptions::decode(encoded, &options.prefix_functions),
     }
 }

@@ -102,7 +102,7 @@ pub(crate) fn verify_folder(
     on_progress: &mut dyn FnMut(VerifyProgress),
 ) -> Result<VerifyReport> {
     let fs = &options.fs;
-    check_store(&**fs, folder)?;
+    check_traces(&**fs, folder)?;
     let _lock = lock_folder(&**fs, folder)?;
     let names = list(&**fs, folder)?;
     let mut report = VerifyReport::default();
@@ -119,12 +119,12 @@ pub(crate) fn verify_folder(
     };
     if let Some(reason) = &loaded.torn {
         let path = FileName::Manifest(loaded.end.file_id).path(folder);
-        report.torn_end(path, loaded.end.offset, loaded.torn_bytes, reason);
+        report.torn_tail(path, loaded.end.offset, loaded.torn_bytes, reason);
     }
     let replayed = verify_log(&**fs, folder, &names, &loaded, &mut report);
     if let Some(TornTail { position, bytes, reason }) = replayed.and_then(|found| found.torn) {
         let path = FileName::Log(position.file_id).path(folder);
-        report.torn_end(path, position.offset, bytes, &reason);
+        report.torn_tail(path, position.offset, bytes, &reason);
     }
     let state = &loaded.state;
     let metas = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
@@ -150,7 +150,7 @@ pub(crate) fn verify_folder(
 }
 
 /// Refuses a folder that holds nothing of a store: a lock file would be the first.
-fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
+fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let names = match fs.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         names => names.map_err(|error| refused("list", folder, folder, error))?,

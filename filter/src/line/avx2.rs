@@ -65,7 +65,7 @@ fn contains(line: &Line, hash: u64, probes: u8) -> bool {
     if probes <= LANES {
         return contains_eight(front, back, low, probes);
     }
-    let beyond = low.wrapping_mul(POWERS[usize::from(LANES)]);
+    let beyond = low.wrapping_mul(POWERS.0[usize::from(LANES)]);
     contains_eight(front, back, low, LANES) & contains_eight(front, back, beyond, probes - LANES)
 }
 
@@ -73,7 +73,7 @@ fn contains(line: &Line, hash: u64, probes: u8) -> bool {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn contains_eight(front: __m256i, back: __m256i, low: u32, probes: u8) -> bool {
-    let [p0, p1, p2, p3, p4, p5, p6, p7, ..] = POWERS.map(u32::cast_signed);
+    let [p0, p1, p2, p3, p4, p5, p6, p7, ..] = POWERS.0.map(u32::cast_signed);
     let g = _mm256_mullo_epi32(
         _mm256_set1_epi32(low.cast_signed()),
         _mm256_setr_epi32(p0, p1, p2, p3, p4, p5, p6, p7),

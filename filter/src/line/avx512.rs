@@ -52,7 +52,8 @@ impl Avx512 {
                 options(pure, readonly, nostack, preserves_flags),
             );
         }
-        // Lanes from `probes` on do not count.
+        // Lanes from `probes` on do not count. Filters have 1 to 16: with 0 the shift would be out of range.
+        debug_assert!((1..=16).contains(&probes));
         missing << (u32::BITS - u32::from(probes)) == 0
     }
 
@@ -139,7 +140,7 @@ fn single_bit(bit: u32) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
 fn products(hash: u64) -> __m512i {
-    _mm512_mullo_epi32(_mm512_set1_epi32(hash as i32), load(&POWERS)) // The low half.
+    _mm512_mullo_epi32(_mm512_set1_epi32(hash as i32), load(&POWERS.0)) // The low half.
 }
 
 #[inline]

@@ -70,7 +70,7 @@ fn contains(line: &Line, hash: u64, probes: u8) -> bool {
 #[target_feature(enable = "neon")]
 fn high_halves(low: u32, first: usize) -> uint16x8_t {
     let four = |first: usize| {
-        let powers: &[u32] = &POWERS[first..first + 4];
+        let powers: &[u32] = &POWERS.0[first..first + 4];
         // SAFETY: the slice covers the 16 bytes read.
         let powers = unsafe { vld1q_u32(powers.as_ptr()) };
         vshrn_n_u32::<16>(vmulq_n_u32(powers, low))

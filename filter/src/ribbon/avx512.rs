@@ -15,6 +15,7 @@ use super::row::{Mixed, TurnedRow};
 use super::rows::Rows;
 use super::shape::BLOCK_SLOTS;
 use super::window::Window;
+use crate::line::Aligned;
 
 const ROWS: usize = BLOCK_SLOTS as usize;
 
@@ -117,7 +118,9 @@ impl Avx512 {
     fn matches(self, group: &Group, place: &Place, fingerprint: u8) -> bool {
         let (first, _, columns) = place.words(group);
         let words = group.lines.as_ptr().cast::<u64>().wrapping_add(first);
-        let wrong = self.sums(words, columns, place) ^ u32::from(fingerprint);
+        // SAFETY: `Place::words` names words of the group, with whole lines behind them, and a place is one of 64.
+        let sums = unsafe { self.sums(words, columns, place) };
+        let wrong = sums ^ u32::from(fingerprint);
         // Columns of other blocks do not count; of a mixture the last group has none in some blocks.
         wrong & ((1 << columns) - 1) == 0
     }
@@ -128,11 +131,16 @@ impl Avx512 {
     /// In assembly, because a function with intrinsics is never inlined into one that is compiled for any
     /// processor. The call, the constants that each call loads anew, and the `vzeroupper` that a compiler
     /// must put behind registers below 16, made a question a quarter longer.
+    ///
+    /// # Safety
+    ///
+    /// Eight words from `words` on, and eight from `columns` words behind it, must be readable, and the offset of
+    /// `place` be below 64.
     #[inline(always)]
-    fn sums(self, words: *const u64, columns: u8, place: &Place) -> u32 {
+    unsafe fn sums(self, words: *const u64, columns: u8, place: &Place) -> u32 {
         let sums: u32;
         // SAFETY: `self` proves that the processor has these instructions. What they read is the table, and
-        // the eight words from either place on, which are in the group, as `Place::words` promises.
+        // the eight words from either place on, which the caller vouches for.
         unsafe {
             asm!(
                 // Slots before the start are those of the next block.
@@ -164,7 +172,7 @@ impl Avx512 {
 
 /// For each slot of a block the bits from it on, and behind those for each its own bit: to compute them
 /// takes instructions that wait where all others wait, too.
-static BITS: [[u64; ROWS]; 2] = {
+static BITS: Aligned<[[u64; ROWS]; 2]> = {
     let mut bits = [[0; ROWS]; 2];
     let mut slot = 0;
     while slot < ROWS {
@@ -172,7 +180,7 @@ static BITS: [[u64; ROWS]; 2] = {
         bits[1][slot] = 1 << slot;
         slot += 1;
     }
-    bits
+    Aligned(bits)
 };
 
 #[target_feature(enable = "avx512f,avx512vpopcntdq,bmi2")]

@@ -198,8 +198,8 @@ pub(crate) fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
 
 /// Answers a question with `test`, or with one of the others where there is more to do.
 ///
-/// `of_bumped` answers for a key that is bumped from the first layer: one in 13 is, no processor guesses
-/// which, and each costs some 20 ns in the caches. Without a branch every question takes longer: 1 ns to choose
+/// `of_bumped` answers for a key that is bumped from the first layer: one in 13 is, of a large
+/// layer one in 18, no processor guesses which, and each costs some 20 ns in the caches. Without a branch every question takes longer: 1 ns to choose
 /// between the places in the first two layers, as the load then waits for the threshold, and as much to look at
 /// both places, be the second derived from the first ever so cheaply. Nor does that pay where the branch stays.
 /// `of_many` tests more groups than one. Both are functions of their own, so that other questions pay

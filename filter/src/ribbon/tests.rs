@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::path::Path;
+use super::shape::is_bumped_at;
 use super::*;
 use crate::hash::key_hash;
 use crate::key_sets::{adversarial_keys, hostile_hashes};
@@ -88,12 +89,22 @@ fn every_path_finds_adversarial_keys() {
     }
 }
 
-/// `SIEVE_LONG=1` takes ten million keys.
+/// So many that layers are large. `SIEVE_LONG=1` takes ten million keys.
 #[test]
 fn every_path_finds_many_keys() {
-    let many = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000_u64 } else { 300_000 };
+    let many = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000_u64 } else { 600_000 };
     let keys: Vec<u64> = (0..many).map(|i| key_hash(&i.to_be_bytes(), 7)).collect();
     assert_found_on_every_path("counters", &keys, 7.0);
+}
+
+#[test]
+fn questions_bump_what_the_builder_bumps() {
+    for threshold in 0..=u8::MAX {
+        for offset in 0..BUCKET_STARTS {
+            let is_bumped = is_bumped_at(offset, threshold);
+            assert_eq!(is_bumped, offset < kept_from(threshold), "{offset} at {threshold}");
+        }
+    }
 }
 
 /// Which slots get rows depends on the equations alone, in dense layers and in those with gaps wider
@@ -253,7 +264,7 @@ fn assert_shrunk(filters: &[Ribbon], columns: f64, asked: &[u64]) {
     assert_eq!(whole.memory_bytes_at(columns), shrunk.memory_bytes(), "{columns} columns");
     let lines: usize = shrunk.groups.iter().map(|group| group.lines.len()).sum();
     assert!(shrunk.memory_bytes() >= lines * size_of::<WordLine>());
-    assert!(shrunk.groups.others.capacity() < shrunk.shape.group_count().max(whole.groups.len()));
+    assert!(shrunk.groups.others.capacity() < shrunk.shape.group_count().max(1));
     let wanted = columns.max(1.0).min(whole.columns());
     let step = 1.0 / whole.shape.blocks as f64;
     assert!((shrunk.columns() - wanted).abs() <= step, "{} for {columns}", shrunk.columns());

@@ -358,4 +358,20 @@ mod tests {
         let future = Stored { bytes: Bytes::new(), type_byte: 4 }.content(0, None);
         assert_eq!(future, Err(Corruption::Unsupported { what: "block type", value: 4 }));
     }
+
+    /// No more is allocated than the bytes may stand for, whatever length they claim.
+    #[test]
+    fn what_zstd_may_stand_for_is_bounded() {
+        assert_eq!([0, 1, 4, 5].map(zstd_producible), [0, 128 << 10, 128 << 10, 256 << 10]);
+        let unpacked = |_: &[u8], content: &mut [u8]| Ok(Some(content.len()));
+        let decompressed = |length: u64| {
+            let mut bytes = Vec::new();
+            bytes.put_varint(length);
+            bytes.put(&[0; 4]);
+            decompress(&bytes, u64::MAX, zstd_producible, &unpacked).map(|content| content.len())
+        };
+        assert_eq!(decompressed(128 << 10), Ok(128 << 10));
+        let (what, value) = ("bytes of a compressed block", (128 << 10) + 1);
+        assert_eq!(decompressed(value), Err(Corruption::OutOfRange { what, value }));
+    }
 }

@@ -17,11 +17,8 @@ fn open(fs: &Arc<MemoryFs>, all: Compression, last: Option<Compression>) -> Db {
         .memtable_bytes(64 << 10)
         .table_bytes(64 << 10)
         .base_level_bytes(64 << 10)
-        .compression(all);
-    let keyspace = match last {
-        Some(last) => keyspace.bottommost_compression(last),
-        None => keyspace,
-    };
+        .compression(all)
+        .bottommost_compression(last);
     Options::new().fs(fs.clone()).worker_threads(0).keyspace(keyspace).open(FOLDER).unwrap()
 }
 
@@ -80,18 +77,24 @@ fn without_another_compression_ascending_keys_are_only_moved() {
 
 #[test]
 fn tables_that_were_moved_before_it_was_set_are_rewritten_by_compact() {
-    let fs = Arc::new(MemoryFs::new());
-    load(&open(&fs, Compression::None, None));
-    let db = open(&fs, Compression::None, Some(Compression::Lz4));
-    db.wait_for_background().unwrap();
-    assert_eq!(db.stats().background.compactions, 0, "nothing is due by itself");
-    assert!(bytes_per_entry(&db) >= 100);
-    db.compact().unwrap();
-    assert!(bytes_per_entry(&db) < 50, "{:?}", db.stats().levels);
-    let compactions = db.stats().background.compactions;
-    db.compact().unwrap();
-    assert_eq!(db.stats().background.compactions, compactions);
-    assert_eq!(db.iter().count(), ENTRIES as usize);
+    let cases = [
+        ("of the last level", Compression::None, Some(Compression::Lz4)),
+        ("of all levels", Compression::Lz4, None),
+    ];
+    for (name, all, last) in cases {
+        let fs = Arc::new(MemoryFs::new());
+        load(&open(&fs, Compression::None, None));
+        let db = open(&fs, all, last);
+        db.wait_for_background().unwrap();
+        assert_eq!(db.stats().background.compactions, 0, "{name}: nothing is due by itself");
+        assert!(bytes_per_entry(&db) >= 100, "{name}");
+        db.compact().unwrap();
+        assert!(bytes_per_entry(&db) < 50, "{name}: {:?}", db.stats().levels);
+        let compactions = db.stats().background.compactions;
+        db.compact().unwrap();
+        assert_eq!(db.stats().background.compactions, compactions, "{name}");
+        assert_eq!(db.iter().count(), ENTRIES as usize, "{name}");
+    }
 }
 
 /// A table does not tell the level of zstd: what comes from other levels is rewritten, once.

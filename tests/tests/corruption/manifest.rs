@@ -127,7 +127,7 @@ fn an_end_that_is_cut_off_is_told() {
         }
         let report = options(&crashed).verify(FOLDER, |_| ()).unwrap();
         assert!(report.is_good(), "a crash may have broken it off: {report}");
-        let noted = report.torn_ends.iter().map(|end| (end.path.as_path(), end.offset, end.bytes));
+        let noted = report.torn_tails.iter().map(|end| (end.path.as_path(), end.offset, end.bytes));
         let cut = flipped.map(|_| (before, after - before));
         let want = cut.map(|(offset, bytes)| (Path::new(&*manifest), offset, bytes));
         assert_eq!(noted.collect::<Vec<_>>(), Vec::from_iter(want), "{report}");
@@ -142,6 +142,6 @@ fn an_end_that_is_cut_off_is_told() {
         assert_eq!(stats.opening.manifest_bytes_cut, cut.map_or(0, |(_, bytes)| bytes));
         assert_eq!(stats.to_string().contains("cut off"), flipped.is_some(), "{stats}");
         drop(opened);
-        assert!(options(&crashed).verify(FOLDER, |_| ()).unwrap().torn_ends.is_empty());
+        assert!(options(&crashed).verify(FOLDER, |_| ()).unwrap().torn_tails.is_empty());
     }
 }

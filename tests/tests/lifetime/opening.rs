@@ -90,3 +90,18 @@ fn tables_stay_as_they_are_without_background_rewrites() {
     drop(db);
     assert_eq!(open(&fs).iter().count(), 180);
 }
+
+/// Writers wait for compactions at last, which then have to come.
+#[test]
+fn writers_go_on_without_background_rewrites() {
+    for workers in [0, 2] {
+        let fs = Arc::new(MemoryFs::new());
+        let db = options(&fs).worker_threads(workers).background_rewrites(false);
+        let db = db.open(FOLDER).unwrap();
+        for round in 0..40 {
+            flush(&db, round..round + 1, "value");
+        }
+        assert!(db.stats().background.compactions > 0, "{workers} workers");
+        assert_eq!(db.iter().count(), 40);
+    }
+}

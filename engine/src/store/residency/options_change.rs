@@ -12,7 +12,6 @@ use crate::{
     filter_policy::FilterPolicy,
     keyspace_options::KeyspaceOptions,
     manifest::{KeyspaceChanged, VersionEdit},
-    prefix_extractor::NamedExtractor,
     read::tree::Tree,
     store::Store,
 };
@@ -41,8 +40,7 @@ impl Store {
         tree: &Arc<Tree>,
         extractor: Option<PrefixExtractor>,
     ) -> Result<()> {
-        let new = extractor.map_or(NamedExtractor::None, NamedExtractor::Present);
-        self.change_options(tree, |options| KeyspaceOptions { prefix_extractor: new, ..options })?;
+        self.change_options(tree, |options| options.prefix_extractor(extractor))?;
         self.look_at_filters();
         Ok(())
     }
@@ -74,6 +72,7 @@ impl Store {
         // Nobody else changes them meanwhile.
         let present = tree.kept_options();
         let new = change(KeyspaceOptions::clone(&present));
+        let new = new.with_functions(&self.options.prefix_functions);
         new.validate()?;
         let changed = KeyspaceChanged { id: tree.id, options: new.encode() };
         let edit = VersionEdit { keyspaces_changed: vec![changed], ..VersionEdit::default() };

@@ -1,0 +1,190 @@
+//! Commands that read and write entries.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+use sievedb::{Compression, FilterPolicy, KeyspaceOptions, Options, PrefixExtractor};
+
+use super::{failure, output, says_no, sieve, text};
+
+#[test]
+fn what_one_process_writes_the_next_one_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    for (key, value) in [("b", "2"), ("a", "1"), (r"c\x00\n", r"\xff\\"), ("d", "")] {
+        output(&["put", store, key, value]);
+    }
+    output(&["put", store, "a", "elsewhere", "--keyspace", "other"]);
+    output(&["put", store, "b", "two"]);
+    output(&["rm", store, "d"]);
+    output(&["rm", store, "never there"]);
+
+    let cases: [(&str, &[&str], &str); 11] = [
+        ("a value", &["get", store, "a"], "1\n"),
+        ("the newer value", &["get", store, "b"], "two\n"),
+        ("another keyspace", &["get", store, "a", "--keyspace", "other"], "elsewhere\n"),
+        ("any bytes", &["get", store, r"c\x00\x0a"], "\\xff\\\\\n"),
+        ("a raw value", &["get", store, "a", "--raw"], "1"),
+        ("all", &["scan", store], "a\t1\nb\ttwo\nc\\x00\\n\t\\xff\\\\\n"),
+        ("backwards", &["scan", store, "--reverse", "--keys-only"], "c\\x00\\n\nb\na\n"),
+        ("bounds", &["scan", store, "--from", "a", "--to", "b"], "a\t1\n"),
+        ("a prefix", &["scan", store, "--prefix", "b"], "b\ttwo\n"),
+        ("one", &["scan", store, "--limit", "1", "--reverse", "--keys-only"], "c\\x00\\n\n"),
+        ("crossed bounds", &["scan", store, "--from", "b", "--to", "a"], ""),
+    ];
+    for (name, args, want) in cases {
+        assert_eq!(output(args), want, "{name}");
+    }
+
+    let in_hex = ["scan", store, "--hex", "--from", "6200", "--keys-only"];
+    assert_eq!(output(&in_hex), "63000a\n");
+    output(&["put", store, "--hex", "c3a4", "ff"]);
+    assert_eq!(output(&["scan", store, "--prefix", "ä"]), "ä\t\\xff\n");
+
+    says_no(&["get", store, "d"]);
+    let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
+    assert_eq!(stats["keyspaces"][0]["name"], "default");
+    assert_eq!(stats["keyspaces"][1]["name"], "other");
+    assert!(output(&["stats", store]).contains("keyspace \"other\""));
+}
+
+#[test]
+fn text_that_stands_for_no_bytes_is_an_error_of_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let cases: [&[&str]; 4] = [
+        &["put", text(&path), r"\q", ""],
+        &["put", text(&path), "a", "abc", "--hex"],
+        &["get", text(&path), "zz", "--hex"],
+        &["get", text(&path), "61", "--hex", "--raw"],
+    ];
+    for args in cases {
+        assert_eq!(sieve(args).status.code(), Some(2), "{args:?}");
+    }
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    output(&["put", text(&path), "a", &"v".repeat(100_000)]);
+    let mut scan = Command::new(env!("CARGO_BIN_EXE_sieve"))
+        .args(["scan", text(&path)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(scan.stdout.take());
+    let end = scan.wait_with_output().unwrap();
+    assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+fn an_error_is_told_with_its_causes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    output(&["put", text(&path), "a", "1"]);
+    std::fs::write(path.join("CURRENT"), "damaged").unwrap();
+    let error = failure(&["get", text(&path), "a"]);
+    let lines: Vec<&str> = error.lines().collect();
+    assert!(lines[0].starts_with("sieve: ") && lines[0].contains("CURRENT"), "{error}");
+    assert!(lines.len() > 1 && lines[1].starts_with("  because: "), "{error}");
+}
+
+#[test]
+fn reading_makes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    for args in [&["get", store, "a"][..], &["scan", store], &["rm", store, "a"], &["stats", store]]
+    {
+        assert!(failure(args).contains("there is no store"), "{args:?}");
+    }
+    assert!(!path.exists());
+    let empty = tempfile::tempdir().unwrap();
+    let error = failure(&["rm", text(empty.path()), "a"]);
+    assert!(error.contains("there is no store") && error.contains(text(empty.path())), "{error}");
+    assert_eq!(empty.path().read_dir().unwrap().count(), 0, "it has made something");
+    output(&["put", store, "a", "1"]);
+    let error = failure(&["get", store, "a", "--keyspace", "other"]);
+    assert!(error.contains("no keyspace \"other\""), "{error}");
+}
+
+/// Names of the files of a store that hold data and filters.
+fn table_files(store: &Path) -> Vec<String> {
+    let entries = store.read_dir().expect("the store is there");
+    let paths = entries.map(|entry| entry.expect("the folder is listed").path());
+    let names = paths.filter_map(|path| Some(text(&path).rsplit_once('/')?.1.to_owned()));
+    let mut names: Vec<_> =
+        names.filter(|name| name.ends_with(".sst") || name.ends_with(".filter")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    let options = KeyspaceOptions::new()
+        .prefix_extractor(PrefixExtractor::Separator(b':'))
+        .range_filter_bits_per_key(12.0)
+        .filter_policy(FilterPolicy::default().bits_per_key(7.0))
+        .compression(Compression::None);
+    let open = || {
+        let options = Options::new().keyspace(options.clone()).background_rewrites(false);
+        options.open(&path).unwrap()
+    };
+    let db = open();
+    // More runs of level 0 than a compaction waits for.
+    for round in 0..8 {
+        for number in 0..50 {
+            db.insert(format!("user{number}:{round}"), "value").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    drop(db);
+    let files = table_files(&path);
+    assert_eq!(files.len(), 8, "{files:?}");
+    assert_eq!(output(&["get", store, "user7:3"]), "value\n");
+    assert_eq!(output(&["scan", store, "--prefix", "user7:"]).lines().count(), 8);
+    output(&["explain", store, "user7:3"]);
+    let stats = output(&["stats", store]);
+    let words = "no compression, Auto filters of 7 bits a key, prefixes by \"separator:0x3a\", \
+                 range filters of 12 bits a key";
+    assert!(stats.contains(words), "{stats}");
+    assert!(stats.lines().any(|line| line == format!("  {options}")), "{stats}");
+    assert_eq!(table_files(&path), files);
+    let manifest = path.read_dir().unwrap().map(|it| it.unwrap().path());
+    let manifest = manifest.filter(|path| text(path).contains("MANIFEST-")).max().unwrap();
+    let dump = output(&["dump", text(&manifest)]);
+    assert!(dump.contains(&format!("1 \"default\": {options}")), "{dump}");
+
+    output(&["put", store, "user7:8", "more"]);
+    output(&["rm", store, "user7:3"]);
+    let db = Options::new().create_if_missing(false).open(&path).unwrap();
+    assert_eq!(db.options(), options);
+    assert_eq!(db.prefix("user7:").count(), 8);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a folder of somebody else")]
+fn no_store_is_made_among_files_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let letter = folder.path().join("letter.txt");
+    std::fs::write(&letter, "dear").unwrap();
+    let error = failure(&["put", text(folder.path()), "a", "1"]);
+    assert!(error.contains("\"letter.txt\"") && error.contains("empty folder"), "{error}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1, "it has made something");
+    std::fs::remove_file(&letter).unwrap();
+    output(&["put", text(folder.path()), "a", "1"]);
+    // In a store of ours they do no harm.
+    std::fs::write(&letter, "dear").unwrap();
+    assert_eq!(output(&["get", text(folder.path()), "a"]), "1\n");
+}

@@ -1,0 +1,148 @@
+//! Commands that show how a store works: `explain`, `stats`, `dump`.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use serde_json::Value;
+use sievedb::Options;
+
+use super::{failure, output, sieve, text};
+
+#[test]
+fn a_lookup_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    assert!(failure(&["explain", store, "a"]).contains("there is no store"));
+    output(&["put", store, "c", "3"]);
+    output(&["put", store, "a", "12"]);
+    output(&["rm", store, "c"]);
+    let cases: [(&str, &str, &[&str]); 3] = [
+        (
+            "present",
+            "a",
+            &["level 0, run ", "filter: ", "data block at byte", "a value of 2 bytes"],
+        ),
+        ("removed", "c", &["found a tombstone with sequence 4", "absent, removed: "]),
+        ("absent", "b", &["key \"b\" of keyspace \"default\"", "absent: 0 table filters"]),
+    ];
+    for (name, key, parts) in cases {
+        let walk = output(&["explain", store, key]);
+        for part in parts {
+            assert!(walk.contains(part), "{name}: {part}: {walk}");
+        }
+    }
+    let in_hex = output(&["explain", store, "--hex", "61"]);
+    assert!(in_hex.contains("key \"a\""), "{in_hex}");
+    assert!(failure(&["explain", store, "a", "--keyspace", "other"]).contains("no keyspace"));
+}
+
+#[test]
+fn a_store_that_is_open_elsewhere_can_be_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    assert!(failure(&["stats", store, "--watch"]).contains("there is no store"));
+    output(&["put", store, "a", "1"]);
+    assert!(failure(&["stats", store, "--watch"]).contains("Options::stats_file_interval"));
+
+    let plain = sievedb::Db::open(&path).unwrap();
+    assert!(failure(&["stats", store]).contains("sieve: "), "it is locked");
+    drop(plain);
+    let options = Options::new().stats_file_interval(Duration::from_millis(20));
+    let db = options.open(&path).unwrap();
+    db.flush().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                db.contains_key("aa").unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        // The first look is at the figures so far, each other one at what came since.
+        let watched = sieve(&["stats", store, "--watch=1", "--count", "2"]);
+        let now = sieve(&["stats", store]);
+        stop.store(true, Relaxed);
+        let (out, err) =
+            (String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&watched.stderr));
+        let (first, second) = out.split_once("\nin the last ").expect("two looks");
+        assert!(first.starts_with("since the store was opened:\ntime: "), "{out}{err}");
+        for part in ["writes: ", "background: ", "physical reads of table files"] {
+            assert!(first.contains(part), "{part}: {out}");
+        }
+        let lookups = second.split_once("lookups: ").expect("they are counted").1;
+        let lookups: u64 = lookups.split(',').next().unwrap().parse().unwrap();
+        assert!((1..=1_100).contains(&lookups), "in about a second: {out}");
+        assert!(now.status.success(), "by the file: {now:?}");
+        let now = String::from_utf8_lossy(&now.stdout);
+        assert!(
+            now.starts_with("The store is open: these are the figures of its file STATS"),
+            "{now}"
+        );
+    });
+    drop(db);
+    // Without a count: it ends by itself.
+    let last = output(&["stats", "--watch=1", store]);
+    // The folder is not taken for the seconds.
+    assert_eq!(
+        output(&["stats", "--watch", store, "--count", "1"]),
+        last.split("\n\n").next().unwrap().to_owned() + "\n"
+    );
+    assert!(last.contains("lookups: "), "a closed store shows its last figures: {last}");
+    assert!(last.ends_with("\nthe store is closed\n"), "{last}");
+}
+
+#[test]
+fn statistics_name_levels_and_totals() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    for key in ["a", "b", "c"] {
+        output(&["put", store, key, "1"]);
+    }
+    let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
+    let (level, total) = (&stats["levels"][0], &stats["total"]);
+    assert_eq!(
+        (&level["tables"], &stats["levels"][1]["tables"]),
+        (&3.into(), &0.into()),
+        "{stats}"
+    );
+    assert_eq!(level, total, "there is one level: {stats}");
+    let bytes = total["filter_bytes"].as_u64().unwrap();
+    assert!(bytes > 0 && total["filter_bytes"] == total["filter_bytes_whole"], "{stats}");
+    for number in ["filter_probes", "filter_negatives", "false_positives", "reads_saved"] {
+        assert_eq!(total[number], 0, "{number}: {stats}");
+    }
+    for part in ["lookups", "table_reads", "memory", "background", "open_for"] {
+        assert!(stats[part].is_object(), "{part}: {stats}");
+    }
+    assert_eq!(stats["lookups"]["lookups"], 0, "{stats}");
+    let text = output(&["stats", store]);
+    assert!(text.lines().any(|line| line.starts_with("total")), "{text}");
+    assert!(text.contains("keyspace \"default\": 3 runs, 3 tables, "), "{text}");
+    assert!(text.contains(" KiB") && !text.contains(" bytes"), "{text}");
+}
+
+#[test]
+fn every_kind_of_file_is_dumped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    output(&["put", text(&path), "a", "1"]);
+    let mut names: Vec<String> = path
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "LOCK")
+        .collect();
+    names.sort();
+    assert!(names.iter().any(|name| name == "CURRENT"), "{names:?}");
+    assert!(names.iter().any(|name| name.starts_with("MANIFEST-")), "{names:?}");
+    for name in names {
+        let dump = output(&["dump", text(&path.join(&name))]);
+        assert!(dump.starts_with("00000000-"), "{name}: {dump}");
+    }
+    assert!(failure(&["dump", text(&path.join("nothing"))]).contains("nothing"));
+}

@@ -1,0 +1,58 @@
+//! `sieve verify`.
+
+use super::{failure, output, sieve, text};
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+fn verify_lists_every_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    assert!(failure(&["verify", store]).contains("there is no store"));
+    for number in 0..3 {
+        output(&["put", store, &format!("key{number}"), "value"]);
+    }
+    let report = output(&["verify", store]);
+    assert!(report.contains("0 problems"), "{report}");
+    // Each of the processes but the first found the log of the one before, and made a table of it.
+    let mut tables: Vec<_> = path.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    tables.retain(|path| path.extension().is_some_and(|extension| extension == "sst"));
+    assert_eq!(tables.len(), 2, "{tables:?}");
+    for table in &tables {
+        let mut bytes = std::fs::read(table).unwrap();
+        let end = bytes.len();
+        bytes[end - 1] ^= 1;
+        std::fs::write(table, bytes).unwrap();
+    }
+    let found = sieve(&["verify", store]);
+    assert_eq!(found.status.code(), Some(1));
+    let (out, err) =
+        (String::from_utf8_lossy(&found.stdout), String::from_utf8_lossy(&found.stderr));
+    for table in &tables {
+        let named = out.lines().filter(|line| line.contains(text(table)));
+        assert_eq!(named.count(), 2, "whole file and footer of {}: {out}", table.display());
+    }
+    assert!(err.contains("the store has 4 problems"), "{err}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
+fn a_store_without_its_current_is_no_empty_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    output(&["put", text(&path), "a", "1"]);
+    std::fs::remove_file(path.join("CURRENT")).unwrap();
+    let found = sieve(&["verify", text(&path)]);
+    let out = String::from_utf8_lossy(&found.stdout);
+    assert_eq!(found.status.code(), Some(1), "{out}");
+    assert!(out.contains("CURRENT is missing"), "{out}");
+    let letters = folder.path().join("letters");
+    std::fs::create_dir(&letters).unwrap();
+    std::fs::write(letters.join("letter.txt"), "dear").unwrap();
+    assert!(failure(&["verify", text(&letters)]).contains("there is no store"));
+    assert_eq!(letters.read_dir().unwrap().count(), 1, "it has made something");
+    let letter = letters.join("letter.txt");
+    for args in [&["verify", text(&letter)][..], &["put", text(&letter), "a", "b"]] {
+        assert!(failure(args).contains("is no folder"), "{args:?}");
+    }
+}
