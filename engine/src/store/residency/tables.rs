@@ -110,7 +110,7 @@ pub(crate) struct Replacement<'a> {
 /// The filters of a table, with the one that was built anew.
 #[derive(Debug)]
 enum NewFilters {
-    Point(TableFilters),
+    Point(Box<TableFilters>),
     OfScans(ScanFilters),
 }
 
@@ -170,9 +170,9 @@ impl Store {
                 let fits = has_room(stored.memory_bytes(f64::INFINITY));
                 let rebuilt = filters.rebuilt(place, stored);
                 let loaded = if fits { rebuilt.loaded(f64::INFINITY) } else { None };
-                NewFilters::Point(loaded.unwrap_or(rebuilt))
+                NewFilters::Point(Box::new(loaded.unwrap_or(rebuilt)))
             }
-            (FilterRole::Point, _) => NewFilters::Point(filters.without_point()),
+            (FilterRole::Point, _) => NewFilters::Point(Box::new(filters.without_point())),
             (_, Some(StoredAnew::Prefix(place, stored))) => NewFilters::OfScans(
                 scan_filters.with_prefix_file(Some(Arc::new(place)), Some(Ok(stored))),
             ),
@@ -204,7 +204,7 @@ impl Store {
         let Replacement { filters, live, _change } = replacement;
         match filters {
             NewFilters::Point(filters) => {
-                live.set_filters(filters);
+                live.set_filters(*filters);
                 tree.refresh_filters();
             }
             NewFilters::OfScans(filters) => live.set_scan_filters(filters),
