@@ -54,8 +54,8 @@ const TOWER_BYTES: usize = 2 * size_of::<usize>();
 pub struct Memtable {
     list: SkipList<OwnedKey, Bytes>,
     /// From the first entry on. Behind the list, to be dropped after it: glibc joins small pieces of free
-    /// memory, as a million nodes of the list, only when a large piece comes. That is done here then, by the
-    /// thread that flushed, and not by a scan that happens to allocate something large.
+    /// memory, as a million nodes of the list, only when a large piece comes. Much of that is done here then, by
+    /// the thread that flushed, and not by a scan that happens to allocate something large.
     filter: OnceLock<AtomicBlockedBloom>,
     memory_bytes_target: usize,
     reserved_bytes: AtomicUsize,

@@ -21,10 +21,6 @@ pub(crate) const LOOKUPS_TIMED: u64 = 100_000;
 /// store, some minutes before, differ by a factor of two on a machine that has other work.
 const TURNS: usize = 3;
 
-/// Times of medians of so few turns differ by chance: the last step is not slower up to so many times that
-/// without filters.
-const CPU_FACTOR: f64 = 1.05;
-
 /// The store is at rest when nothing has changed for so long.
 const REST: Duration = Duration::from_millis(300);
 
@@ -97,7 +93,7 @@ impl Turns {
     pub(crate) fn fault(self) -> Option<String> {
         let Self { last_ns, without_ns } = self;
         let percent = PERCENTS[PERCENTS.len() - 1];
-        (last_ns > CPU_FACTOR * without_ns).then(|| {
+        (last_ns > without_ns).then(|| {
             format!(
                 "{percent} % of the memory: {last_ns:.0} ns of CPU time, {without_ns:.0} ns without filters"
             )
