@@ -9,8 +9,9 @@ use core::arch::x86_64::{
 
 use super::Ribbon;
 use super::band::Band;
+use super::batch::test_batch;
 use super::group::{LINE_WORDS, View};
-use super::query::{Place, test_all, test_batch, test_one};
+use super::query::{Place, test_all, test_one};
 use super::row::{Mixed, TurnedRow};
 use super::rows::Rows;
 use super::shape::BLOCK_SLOTS;

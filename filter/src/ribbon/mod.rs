@@ -17,6 +17,7 @@
 //! | `solve`    | back-substitution                                          |
 //! | `build`    | the three together, and the memory they take               |
 //! | `query`    | a question: the definition; `avx2`, `avx512` and `neon` answer alike |
+//! | `batch`    | many questions at once                                     |
 //! | `questions` | the calls of a path, the same around each `matches`  |
 //! | `shrink`   | giving up columns                                          |
 //! | `stored`   | the payload of a filter block                              |
@@ -33,6 +34,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod band;
+mod batch;
 mod build;
 mod group;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
@@ -179,7 +181,7 @@ impl Ribbon {
     pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
         assert_eq!(hashes.len(), answers.len(), "an answer for each hash");
         match self.path {
-            Path::Portable => query::test_batch(self, hashes, answers, query::matches),
+            Path::Portable => batch::test_batch(self, hashes, answers, query::matches),
             #[cfg(target_arch = "x86_64")]
             Path::Avx2(avx2) => avx2.may_contain_hashes(self, hashes, answers),
             #[cfg(target_arch = "x86_64")]

@@ -9,8 +9,9 @@ use core::arch::aarch64::{
 };
 
 use super::Ribbon;
+use super::batch::test_batch;
 use super::group::View;
-use super::query::{Place, test_all, test_batch, test_one};
+use super::query::{Place, test_all, test_one};
 use super::questions::questions;
 use super::row::{Mixed, TurnedRow};
 

@@ -7,10 +7,6 @@ use super::group::{Groups, LINE_WORDS, View};
 use super::row::{self, Mixed, Source, TurnedRow};
 use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, Layer, is_bumped_at};
 
-/// So many questions of a batch are on their way from memory at once: twice as many loads as a core
-/// keeps under way. With 32 a question takes a third longer at 10^8 keys, with 16 twice as long.
-pub(crate) const BATCH: usize = 64;
-
 /// A hash that several filters are asked for, and what the first layers of all ribbons of more than some
 /// 1,000 keys make of it alike.
 #[derive(Debug, Clone, Copy)]
@@ -151,7 +147,7 @@ impl Front {
     /// The equation in the first or the second layer, whose starts count from the first slot of all, or
     /// `None` if both bump the key.
     #[inline(always)]
-    fn row(&self, ribbon: &Ribbon, mixed: Mixed) -> Option<TurnedRow> {
+    pub(crate) fn row(&self, ribbon: &Ribbon, mixed: Mixed) -> Option<TurnedRow> {
         let first = mixed.row(self.starts);
         if !is_bumped(ribbon, first.start) {
             return Some(first);
@@ -172,14 +168,8 @@ fn row_of(ribbon: &Ribbon, hash: u64) -> TurnedRow {
 
 /// The equation of a `hash` that is bumped from the first two layers.
 #[inline(always)]
-fn row_of_bumped(ribbon: &Ribbon, hash: u64) -> TurnedRow {
+pub(crate) fn row_of_bumped(ribbon: &Ribbon, hash: u64) -> TurnedRow {
     row_among(&ribbon.shape.layers[2..], ribbon, hash)
-}
-
-/// Makes `row` the equation of such a `hash`. Not inlined: see [`test_one`].
-#[inline(never)]
-fn find_bumped(row: &mut TurnedRow, ribbon: &Ribbon, hash: u64) {
-    *row = row_of_bumped(ribbon, hash);
 }
 
 /// The equation of `hash` in the first of `layers`, to which the last one belongs, that it is not bumped from. Its
@@ -270,77 +260,4 @@ pub(crate) fn test_all(
     }
     let prints = place.fingerprint.to_le_bytes();
     is_met && prints[1..].iter().zip(others).all(|(&print, group)| test(group.view(), place, print))
-}
-
-/// Tests a batch with `test`.
-#[inline(always)]
-pub(crate) fn test_batch(
-    ribbon: &Ribbon,
-    hashes: &[u64],
-    answers: &mut [bool],
-    test: impl Fn(View<'_>, &Place, u8) -> bool,
-) {
-    let group = ribbon.groups.first.view();
-    if !ribbon.groups.others.is_empty() || group.shape.upper > 0 {
-        test_places(ribbon, group, hashes, answers, |place| test_all(ribbon, place, &test));
-    } else {
-        // Compiled apart: 30 % faster in the caches.
-        let group = group.unmixed();
-        let test = |place: &Place| test(group, place, place.fingerprint as u8);
-        test_places(ribbon, group, hashes, answers, test);
-    }
-}
-
-/// Answers each hash by a `test` of its place, of which `group` is read first. Each answer is found [`BATCH`]
-/// questions after its place, when the lines are there; a batch of fewer finds all places first.
-#[inline(always)]
-fn test_places(
-    ribbon: &Ribbon,
-    group: View<'_>,
-    hashes: &[u64],
-    answers: &mut [bool],
-    test: impl Fn(&Place) -> bool,
-) {
-    if hashes.len() <= BATCH / 2 {
-        // Most batches are small, and each place has to be set up.
-        let mut rows = [TurnedRow::ZERO; BATCH / 2];
-        for (row, &hash) in rows.iter_mut().zip(hashes) {
-            find(row, ribbon, group, hash);
-        }
-        for (answer, row) in answers.iter_mut().zip(&rows) {
-            *answer = test(&Place::new(*row));
-        }
-        return;
-    }
-    let mut rows = [TurnedRow::ZERO; BATCH];
-    let (ahead, hashes) = hashes.split_at(hashes.len().min(BATCH));
-    for (row, &hash) in rows.iter_mut().zip(ahead) {
-        find(row, ribbon, group, hash);
-    }
-    let (answers, last_answers) = answers.split_at_mut(hashes.len());
-    for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-        for ((&hash, answer), row) in hashes.iter().zip(answers).zip(&mut rows) {
-            *answer = test(&Place::new(*row));
-            find(row, ribbon, group, hash);
-        }
-    }
-    // The oldest row left is where the loop ended.
-    rows[..ahead.len()].rotate_left(hashes.len() % BATCH);
-    for (answer, row) in last_answers.iter_mut().zip(&rows) {
-        *answer = test(&Place::new(*row));
-    }
-}
-
-/// Makes `row` the equation of this hash, and asks for its lines. Rows are kept, and not places, because they are
-/// smaller.
-///
-/// A copy made afterwards would wait for its parts. A closure would not be inlined, and so be compiled
-/// for any processor.
-#[inline(always)]
-fn find(row: &mut TurnedRow, ribbon: &Ribbon, group: View<'_>, hash: u64) {
-    match ribbon.front.row(ribbon, Mixed::new(hash, ribbon.front.seed)) {
-        Some(found) => *row = found,
-        None => find_bumped(row, ribbon, hash),
-    }
-    Place::new(*row).prefetch(group);
 }
