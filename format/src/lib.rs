@@ -9,6 +9,7 @@
 //! | [`corruption`]        | what can be wrong with stored bytes                           |
 //! | [`range_tombstone`]   | which deletion of a key range covers a key                    |
 //! | [`annotation`]        | bytes and their meaning side by side, for `sieve dump`        |
+//! | [`prefetch`]          | how memory that is read soon is asked for                     |
 //!
 //! Integers are little-endian everywhere. Nothing here touches a file.
 
@@ -18,6 +19,7 @@ pub mod codec;
 pub mod corruption;
 pub mod file_header;
 pub mod internal_key;
+pub mod prefetch;
 pub mod range_tombstone;
 
 pub use annotation::Annotation;

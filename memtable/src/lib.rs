@@ -9,8 +9,9 @@
 //! frozen, flushed to a table and dropped as a whole.
 
 pub mod cursor;
-mod key;
 pub mod memtable;
+mod node_memory;
+mod skiplist;
 
 pub use cursor::MemtableCursor;
 pub use memtable::Memtable;

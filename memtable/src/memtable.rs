@@ -15,17 +15,12 @@
 //!
 //! Entries above `s` may or may not be met; readers pass over them by their sequence number.
 
-use std::{
-    ops::Bound,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use bytes::Bytes;
-use crossbeam_epoch::{self as epoch, Guard};
-use crossbeam_skiplist::base::{Entry, SkipList};
 use sievedb_filter::AtomicBlockedBloom;
 use sievedb_format::{
     InternalKey, SequenceNumber, Trailer,
@@ -33,7 +28,7 @@ use sievedb_format::{
 };
 
 use crate::cursor::MemtableCursor;
-use crate::key::{AsInternalKey, OwnedKey};
+use crate::skiplist::SkipList;
 
 /// One byte in so many is the filter's.
 ///
@@ -43,19 +38,10 @@ const FILTER_SHARE: usize = 64;
 /// Best from 8 to 10 bits per key, and close to it up to 14: large entries leave more.
 const FILTER_PROBES: u8 = 6;
 
-/// Bytes of a node besides key bytes, value bytes and tower: value and key handles, and the
-/// skiplist's word for reference count and height.
-const NODE_BYTES: usize = size_of::<Bytes>() + size_of::<OwnedKey>() + size_of::<usize>();
-
-/// Average tower: each of its pointers has half the chance of the one below, so there are 2.
-const TOWER_BYTES: usize = 2 * size_of::<usize>();
-
 /// A sorted, concurrent, insert-only map from internal keys to values, behind a filter.
 pub struct Memtable {
-    list: SkipList<OwnedKey, Bytes>,
-    /// From the first entry on. Behind the list, to be dropped after it: glibc joins small pieces of free
-    /// memory, as a million nodes of the list, only when a large piece comes. Much of that is done here then, by
-    /// the thread that flushed, and not by a scan that happens to allocate something large.
+    list: SkipList,
+    /// From the first entry on.
     filter: OnceLock<AtomicBlockedBloom>,
     memory_bytes_target: usize,
     reserved_bytes: AtomicUsize,
@@ -73,7 +59,7 @@ impl Memtable {
         Self {
             filter: OnceLock::new(),
             memory_bytes_target,
-            list: SkipList::new(epoch::default_collector().clone()),
+            list: SkipList::new(),
             reserved_bytes: AtomicUsize::new(0),
             range_tombstones: RangeTombstones::default(),
         }
@@ -91,15 +77,15 @@ impl Memtable {
 
     /// Bytes that an entry takes: key, value, node and tower.
     ///
-    /// As the allocator is asked for them: its own rounding comes on top. Heights of towers are
-    /// random, so this is an average; over 10,000 entries it is exact to 1 %.
+    /// Heights of towers are random, and nodes get memory by the slab, so this is an average; over 10,000
+    /// entries it is what the allocator is asked for, to 3 %.
     ///
     /// A value that is a slice of a larger buffer, such as an encoded batch, keeps all of that buffer:
     /// reserve the rest of it apart, once. A value with a buffer of its own may grow by a reference
     /// count of 24 bytes when it is first read, which is not charged.
     #[must_use]
     pub const fn charge(key_len: usize, value_len: usize) -> usize {
-        NODE_BYTES + TOWER_BYTES + OwnedKey::boxed_bytes(key_len) + value_len
+        SkipList::node_bytes(key_len) + value_len
     }
 
     /// Counts `bytes` as used, before the entries they are for are inserted.
@@ -119,12 +105,11 @@ impl Memtable {
     /// Adds an entry. `hash` is the key hash of `user_key`.
     ///
     /// Any number of threads may insert at once. No two entries may have the same key and trailer:
-    /// the later one would replace the earlier one.
+    /// a lookup would find the later one, and a walk both.
     pub fn insert(&self, hash: u64, user_key: &[u8], trailer: Trailer, value: Bytes) {
         // Before the list: see the module.
         self.filter.get_or_init(|| new_filter(self.memory_bytes_target)).insert_hash(hash);
-        let guard = &epoch::pin();
-        self.list.insert(OwnedKey::new(user_key, trailer), value, guard).release(guard);
+        self.list.insert(InternalKey::new(user_key, trailer), value);
     }
 
     /// Returns `false` only if the memtable has no entry for keys with this hash. A few nanoseconds;
@@ -160,11 +145,9 @@ impl Memtable {
         sequence: SequenceNumber,
         take: impl FnOnce(Trailer, &Bytes) -> T,
     ) -> Option<T> {
-        let guard = &epoch::pin();
-        let target = InternalKey::seek(user_key, sequence);
-        let entry = self.lower_bound(Bound::Included(target), guard)?;
-        let found = entry.key().internal_key();
-        (found.user_key == user_key).then(|| take(found.trailer, entry.value()))
+        let node = self.list.at_or_behind(InternalKey::seek(user_key, sequence))?;
+        let found = node.key();
+        (found.user_key == user_key).then(|| take(found.trailer, node.value()))
     }
 
     /// Number of entries: each version of a key is one. Approximate while others insert.
@@ -176,7 +159,7 @@ impl Memtable {
     /// Whether there are neither entries nor range tombstones.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.range_tombstones.is_empty()
+        self.list.first().is_none() && self.range_tombstones.is_empty()
     }
 
     /// Range tombstones, which a reader asks before it trusts the filter. None are written yet.
@@ -191,22 +174,9 @@ impl Memtable {
         MemtableCursor::new(self)
     }
 
-    /// The first entry within `bound`.
-    pub(crate) fn lower_bound<'g>(
-        &'g self,
-        bound: Bound<InternalKey<'_>>,
-        guard: &'g Guard,
-    ) -> Option<Entry<'g, 'g, OwnedKey, Bytes>> {
-        self.list.lower_bound::<dyn AsInternalKey + '_>(as_dyn(&bound), guard)
-    }
-
-    /// The last entry within `bound`.
-    pub(crate) fn upper_bound<'g>(
-        &'g self,
-        bound: Bound<InternalKey<'_>>,
-        guard: &'g Guard,
-    ) -> Option<Entry<'g, 'g, OwnedKey, Bytes>> {
-        self.list.upper_bound::<dyn AsInternalKey + '_>(as_dyn(&bound), guard)
+    /// The entries.
+    pub(crate) fn list(&self) -> &SkipList {
+        &self.list
     }
 }
 
@@ -221,8 +191,4 @@ impl std::fmt::Debug for Memtable {
 
 fn new_filter(memory_bytes_target: usize) -> AtomicBlockedBloom {
     AtomicBlockedBloom::with_bytes(memory_bytes_target / FILTER_SHARE, FILTER_PROBES)
-}
-
-fn as_dyn<'k>(bound: &'k Bound<InternalKey<'k>>) -> Bound<&'k (dyn AsInternalKey + 'k)> {
-    bound.as_ref().map(|key| key as _)
 }

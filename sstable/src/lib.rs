@@ -61,7 +61,6 @@ pub mod identity;
 pub mod index;
 pub mod options;
 mod output;
-mod prefetch;
 pub mod prefix_extractor;
 pub mod properties;
 mod range_filter;

@@ -28,9 +28,6 @@ pub(crate) struct MemtableSource {
     cursor: MemtableCursor,
     bounds: Arc<KeyBounds>,
     is_beyond: bool,
-    /// The user key that the last step up left.
-    left: Vec<u8>,
-    repeats: bool,
     /// Of the store, for error messages.
     folder: Arc<Path>,
     skipped: Option<Arc<dyn SkippedTombstones>>,
@@ -49,25 +46,22 @@ impl MemtableSource {
             cursor: Arc::clone(&placed.memtable).cursor(),
             bounds: Arc::clone(&scan.bounds),
             is_beyond: false,
-            left: Vec::new(),
-            repeats: false,
             folder: Arc::clone(folder),
             skipped: scan.skipped.clone(),
             tombstones: 0,
         }
     }
 
+    #[inline]
     fn went_up(&mut self) -> Result<()> {
         let end = self.bounds.as_slices().1;
         self.is_beyond = self.cursor.key().is_some_and(|key| !is_below(key.user_key, end));
-        self.repeats = false;
         Ok(())
     }
 
     fn went_down(&mut self) -> Result<()> {
         let start = self.bounds.as_slices().0;
         self.is_beyond = self.cursor.key().is_some_and(|key| !is_above(key.user_key, start));
-        self.repeats = false;
         Ok(())
     }
 }
@@ -93,13 +87,10 @@ impl Cursor for MemtableSource {
         self.went_down()
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
-        self.left.clear();
-        self.left.extend_from_slice(self.cursor.key().map_or(&[], |key| key.user_key));
         self.cursor.next();
-        self.went_up()?;
-        self.repeats = self.cursor.key().is_some_and(|key| key.user_key == self.left);
-        Ok(())
+        self.went_up()
     }
 
     fn prev(&mut self) -> Result<()> {
@@ -114,7 +105,7 @@ impl Cursor for MemtableSource {
 
     #[inline]
     fn repeats(&self) -> bool {
-        self.repeats
+        self.cursor.repeats()
     }
 
     /// Not known: a step back is a search, and so would be a look.

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_filter::key_hash;
-use sievedb_format::{Kind, Trailer};
+use sievedb_format::{InternalKey, Kind, Trailer};
 use sievedb_memtable::Memtable;
 
 const ENTRIES: u64 = 4_000;
@@ -97,6 +97,40 @@ fn a_reader_finds_all_that_was_published() {
         scope.spawn(|| read(true));
     });
     assert_eq!(memtable.entries() as u64, ENTRIES);
+}
+
+/// Four writers whose keys are neighbours, so that they set the same links at once: each entry is met once, in
+/// order.
+#[test]
+fn neighbours_are_inserted_at_once() {
+    const EACH: u64 = 5_000;
+    let memtable = Arc::new(Memtable::new(64 << 10));
+    let trailer = |writer, number| Trailer::new(4 * number + writer, Kind::Put);
+    let (memtable_ref, barrier) = (&memtable, &Barrier::new(4));
+    thread::scope(|scope| {
+        for writer in 0..4_u64 {
+            scope.spawn(move || {
+                barrier.wait();
+                for number in 0..EACH {
+                    let value = Bytes::copy_from_slice(&writer.to_le_bytes());
+                    memtable_ref.insert(0, &number.to_be_bytes(), trailer(writer, number), value);
+                }
+            });
+        }
+    });
+    let mut cursor = Arc::clone(&memtable).cursor();
+    cursor.seek_to_first();
+    for number in 0..EACH {
+        // The newest version first.
+        for writer in (0..4_u64).rev() {
+            let (key, trailer) = (number.to_be_bytes(), trailer(writer, number));
+            assert_eq!(cursor.key(), Some(InternalKey::new(&key, trailer)));
+            assert_eq!(cursor.value_ref(), writer.to_le_bytes());
+            assert_eq!(memtable.get(&key, trailer.sequence()).map(|found| found.0), Some(trailer));
+            cursor.next();
+        }
+    }
+    assert_eq!(cursor.key(), None);
 }
 
 #[test]

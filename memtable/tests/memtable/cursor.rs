@@ -29,7 +29,7 @@ fn a_cursor_keeps_its_memtable_alive() {
     assert_eq!(weak.strong_count(), 0);
 }
 
-/// The longest keys: a batch ends early.
+/// Nodes that do not lie in a slab with others.
 #[test]
 fn long_keys_are_walked_over() {
     let long = |i: u8| vec![i; 9 << 10];
@@ -47,7 +47,7 @@ fn long_keys_are_walked_over() {
     assert_eq!(cursor.key(), None);
 }
 
-/// An entry that came after the batch was taken is met, once the cursor comes back.
+/// An entry that came after the cursor is met, once that comes by.
 #[test]
 fn later_entries_are_met_by_a_later_seek() {
     let memtable = memtable([b"a".to_vec(), b"c".to_vec()]);

@@ -127,7 +127,9 @@ proptest! {
                 Move::Next(steps) => for _ in 0..steps {
                     let Some(from) = at else { break };
                     cursor.next();
-                    at = model.first(Bound::Excluded(from));
+                    at = model.first(Bound::Excluded(from.clone()));
+                    let repeats = at.as_ref().is_some_and(|(key, _)| *key == from.0);
+                    prop_assert_eq!(cursor.repeats(), repeats);
                     check(&cursor, at.as_ref(), &model)?;
                 },
                 Move::Prev(steps) => for _ in 0..steps {

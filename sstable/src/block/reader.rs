@@ -7,18 +7,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb_format::{Corruption, InternalKey, Trailer};
+use sievedb_format::{
+    Corruption, InternalKey, Trailer,
+    prefetch::{LINE_BYTES, prefetch},
+};
 
 use super::{
     BlockRole, Content, Entry,
     residence::{self, Residence, Slot},
     search::Search,
 };
-use crate::{
-    handle::BlockHandle,
-    prefetch::{LINE_BYTES, prefetch},
-    sync::Guard,
-};
+use crate::{handle::BlockHandle, sync::Guard};
 
 /// Entries that a lookup compares because of their tags before it searches: more have the tag only if
 /// the key has many versions, or if somebody chose keys so.

@@ -31,11 +31,10 @@ use std::{
     },
 };
 
+use sievedb_format::prefetch::{LINE_BYTES, prefetch};
+
 use super::reader::BlockInner;
-use crate::{
-    prefetch::{LINE_BYTES, prefetch},
-    sync::{ArcSwapOption, Guard, Mutex},
-};
+use crate::sync::{ArcSwapOption, Guard, Mutex};
 
 /// The cache learns of so many uses of a block between two looks at it: it counts no more.
 const USES_MAX: u8 = 2;

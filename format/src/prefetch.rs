@@ -1,12 +1,12 @@
 //! Asks the processor for memory that is read soon.
 
 /// Bytes of a cache line.
-pub(crate) const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 
 /// Asks for the cache line at `address`, without waiting for it. Nothing need be there: an address is a
 /// guess, and a wrong one costs what a right one would have saved.
 #[inline]
-pub(crate) fn prefetch(address: usize) {
+pub fn prefetch(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
