@@ -88,6 +88,7 @@ pub struct Options {
     pub(crate) keyspace: Option<KeyspaceOptions>,
     pub(crate) create_if_missing: bool,
     pub(crate) background_rewrites: bool,
+    pub(crate) warms_up: bool,
     pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     #[cfg(feature = "planted-bugs")]
     pub(crate) planted_bug: Option<PlantedBug>,
@@ -110,6 +111,7 @@ impl Default for Options {
             keyspace: None,
             create_if_missing: true,
             background_rewrites: true,
+            warms_up: true,
             prefix_functions: Vec::new(),
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
@@ -287,6 +289,14 @@ impl Options {
     #[doc(hidden)]
     pub fn background_rewrites(mut self, rewrites: bool) -> Self {
         self.background_rewrites = rewrites;
+        self
+    }
+
+    /// Whether what the cache has of the inputs of a compaction is read in of its outputs; default yes. To measure
+    /// what that is worth.
+    #[doc(hidden)]
+    pub fn warms_up(mut self, warms_up: bool) -> Self {
+        self.warms_up = warms_up;
         self
     }
 

@@ -24,11 +24,11 @@ type BlockKey = (u64, u64);
 #[derive(Debug)]
 pub struct BlockCache {
     blocks: Cache<BlockKey, Block, BlockWeight, DefaultHashBuilder, BlockLife>,
-    /// Bytes of the contents that were read for the cache and that somebody has, be it the cache.
+    /// Bytes of what was read for callers and that somebody has, be it the cache.
     alive_bytes: Arc<AtomicU64>,
 }
 
-/// The content of a block, counted as long as anybody has a part of it.
+/// The content of a block, or what was read ahead, counted as long as anybody has a part of it.
 struct CountedContent {
     content: Bytes,
     alive_bytes: Arc<AtomicU64>,
@@ -128,8 +128,9 @@ impl BlockCache {
         self.blocks.weight()
     }
 
-    /// Bytes of the blocks that were read for it and that only others have now: values that callers hold,
-    /// cursors, and lookups under way. Blocks of a mapped file are counted too.
+    /// Bytes of what was read for callers and that only they have now, not the cache: blocks of values that
+    /// they hold, of cursors, and of lookups under way, and what cursors have read ahead. Blocks of a
+    /// mapped file are counted too; what is read for [`CacheUse::Background`] is not.
     ///
     /// Looks at every block of the cache: 0.1 ms for a thousand. Approximate while others read.
     #[must_use]
@@ -162,7 +163,7 @@ impl BlockCache {
     pub(crate) fn get(&self, table: u64, offset: u64, cache_use: CacheUse) -> Option<Block> {
         match cache_use {
             CacheUse::Fill => self.blocks.get(&(table, offset)),
-            CacheUse::Bypass => self.blocks.peek(&(table, offset)),
+            CacheUse::Bypass | CacheUse::Background => self.blocks.peek(&(table, offset)),
         }
     }
 
@@ -198,9 +199,11 @@ pub enum CacheUse {
     /// Blocks that were read are kept.
     #[default]
     Fill,
-    /// Blocks that are there are used, and nothing is kept or counted as used: for compactions and
-    /// other readers of whole tables.
+    /// Blocks that are there are used, and nothing is kept or counted as used.
     Bypass,
+    /// As [`Bypass`](Self::Bypass), and what is read does not count as pinned: for compactions and other
+    /// readers of whole tables, who account for their buffers.
+    Background,
 }
 
 /// Who is told of each block that a lookup asks for.

@@ -307,7 +307,8 @@ impl TableCursor {
             Some(block) => block,
             None => {
                 let around = |window| direction.neighbours(index, handle, window);
-                let stored = read_ahead.read(table.blocks(), handle.place(), around)?;
+                let counted = |bytes| table.counted(bytes, cache_use);
+                let stored = read_ahead.read(table.blocks(), handle.place(), around, counted)?;
                 let mut content = table.blocks().content_of(handle, stored)?;
                 if read_ahead.holds(&content) {
                     // Whoever keeps a value is to keep one block.

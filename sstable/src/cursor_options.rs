@@ -35,11 +35,12 @@ impl Default for CursorOptions {
 }
 
 impl CursorOptions {
-    /// For whoever reads a whole table, once: nothing is kept in the cache, and much is read at once.
+    /// For whoever reads a whole table, once, and accounts for what that takes: nothing is kept in the cache
+    /// or counted as pinned, and much is read at once.
     #[must_use]
     pub fn whole_table() -> Self {
         Self {
-            cache_use: CacheUse::Bypass,
+            cache_use: CacheUse::Background,
             read_ahead_bytes_max: READ_AHEAD_BYTES_MAX,
             reads_all: true,
             ..Self::default()

@@ -13,7 +13,7 @@ use crate::{block_reader::BlockReader, error::ReadError};
 /// Most bytes that a scan reads at once, unless it is told otherwise.
 pub const READ_AHEAD_BYTES_MAX: usize = 256 << 10;
 
-/// Read-ahead beyond this gains nothing, and would be memory that nobody counts.
+/// Read-ahead beyond this gains nothing.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Reads of neighbours before anything is read ahead.
@@ -84,7 +84,8 @@ impl ReadAhead {
     }
 
     /// The stored bytes of the block at `block`, from the buffer or from `reader`. `around` tells of a
-    /// number of bytes which blocks, this one among them, are to be read with it.
+    /// number of bytes which blocks, this one among them, are to be read with it. `counted` counts what
+    /// is read ahead for as long as anybody has it.
     ///
     /// # Errors
     ///
@@ -94,6 +95,7 @@ impl ReadAhead {
         reader: &BlockReader,
         block: Range<u64>,
         around: impl FnOnce(u64) -> Range<u64>,
+        counted: impl FnOnce(Bytes) -> Bytes,
     ) -> Result<Bytes, ReadError> {
         let is_within = |place: &Range<u64>| place.start <= block.start && block.end <= place.end;
         if !is_within(&self.place) {
@@ -104,7 +106,7 @@ impl ReadAhead {
             self.bytes = Bytes::new();
             self.place = 0..0;
             if is_fit && place != block {
-                self.fetch(reader, place);
+                self.fetch(reader, place, counted);
             }
         }
         self.last = block.clone();
@@ -117,12 +119,17 @@ impl ReadAhead {
 
     /// Reads or, of a map, announces what lies at `place`. If that fails the block that is needed may be
     /// well all the same: it is read alone then.
-    fn fetch(&mut self, reader: &BlockReader, place: Range<u64>) {
+    fn fetch(
+        &mut self,
+        reader: &BlockReader,
+        place: Range<u64>,
+        counted: impl FnOnce(Bytes) -> Bytes,
+    ) {
         if reader.source().is_mapped() {
             reader.will_read(std::slice::from_ref(&place));
         } else {
             match reader.read_bytes(place.clone()) {
-                Ok(bytes) => self.bytes = bytes,
+                Ok(bytes) => self.bytes = counted(bytes),
                 Err(_) => return,
             }
         }
@@ -172,7 +179,7 @@ mod tests {
                 false => block.start..block.end + more(window) * BLOCK,
                 true => block.start.saturating_sub(more(window) * BLOCK)..block.end,
             };
-            let bytes = ahead.read(&reader, block.clone(), around).unwrap();
+            let bytes = ahead.read(&reader, block.clone(), around, |bytes| bytes).unwrap();
             assert_eq!(bytes, block.map(|at| at as u8).collect::<Vec<_>>());
             before = number;
         }
@@ -202,7 +209,8 @@ mod tests {
         let reader = BlockReader::new(Arc::clone(&source) as Arc<dyn TableSource>, 7, 0..1 << 20);
         for damaged in [0..1, 150..250, 100..1 << 40] {
             let mut ahead = ReadAhead::new(800).at_once();
-            assert_eq!(ahead.read(&reader, 100..200, |_| damaged).unwrap().len(), 100);
+            let read = ahead.read(&reader, 100..200, |_| damaged, |bytes| bytes);
+            assert_eq!(read.unwrap().len(), 100);
         }
         assert_eq!(*source.0.lock().unwrap(), [100..200, 100..200, 100..200]);
     }

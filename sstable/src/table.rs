@@ -287,6 +287,14 @@ impl Table {
         block.filter(|block| block.role() == role)
     }
 
+    /// What was read, counted as pinned while only a caller has it; background work accounts for its own.
+    pub(crate) fn counted(&self, bytes: Bytes, cache_use: CacheUse) -> Bytes {
+        match cache_use {
+            CacheUse::Fill | CacheUse::Bypass => self.cache.counted(bytes),
+            CacheUse::Background => bytes,
+        }
+    }
+
     /// Takes the block at this place out of the cache, if it is there.
     pub(crate) fn remove_cached(&self, handle: BlockHandle) -> Option<Block> {
         self.cache.remove(self.number, handle.offset)
@@ -318,9 +326,7 @@ impl Table {
         cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
     ) -> Result<Block, ReadError> {
-        if cache_use == CacheUse::Fill {
-            content = self.cache.counted(content);
-        }
+        content = self.counted(content, cache_use);
         let block =
             Block::decode(content, role, handle).map_err(ReadError::corrupt(handle.offset))?;
         blocks.read(handle.bytes);

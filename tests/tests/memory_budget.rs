@@ -16,7 +16,7 @@ use std::{
 
 use sievedb::{
     Db, Durability, Error, FilterPolicy, FilterPolicyKind, Keyspace, KeyspaceOptions, Options,
-    PrefixExtractor, fs::MemoryFs, stats::MemoryStats,
+    PrefixExtractor, ReadOptions, fs::MemoryFs, stats::MemoryStats,
 };
 use sievedb_tests::{rng::Rng, settings};
 
@@ -245,6 +245,86 @@ fn what_callers_hold_is_told() {
     assert!((20 * 1_000..20 * 8_192).contains(&memory.pinned_bytes), "{memory:?}");
     drop(held);
     assert_eq!(db.stats().memory.pinned_bytes, 0);
+}
+
+/// A store in files, for its disk is not to be counted, of so many flushes, most of them runs still.
+fn store_of_runs(folder: &std::path::Path, budget: usize, runs: u32) -> Db {
+    // Only what is asked for is compacted.
+    let options = Options::new().worker_threads(0).background_rewrites(false);
+    let options = options.memory_budget(budget as u64).block_cache_bytes(512 << 10);
+    let db = options.open(folder).unwrap();
+    let mut rng = Rng::new(7);
+    for run in 0..runs {
+        for key in 0..2_000_u32 {
+            let mut value = [0; 200];
+            value.chunks_mut(2).for_each(|word| word[0] = rng.below(256) as u8);
+            db.insert((key * runs + run).to_be_bytes(), value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    println!("{} runs", db.stats().keyspaces[0].runs);
+    assert!(db.stats().keyspaces[0].runs >= 6, "many runs are the point");
+    db
+}
+
+/// What scans read ahead is told as pinned, to the byte but for what stands around it.
+#[test]
+fn what_scans_read_ahead_is_pinned() {
+    const RUNS: u32 = 8;
+    const SCANS: usize = 8;
+
+    let _turn = turn();
+    for fill_cache in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let db = store_of_runs(folder.path(), 8 * MIB, RUNS);
+        let reader = db.with_read_options(ReadOptions::new().fill_cache(fill_cache));
+        let walk = || {
+            let mut scan = reader.iter();
+            for _ in 0..5_000 {
+                scan.next().unwrap().unwrap();
+                scan.next_back().unwrap().unwrap();
+            }
+            scan
+        };
+        drop(walk());
+        let (live, before) = (LIVE_BYTES.load(Relaxed), db.stats().memory);
+        assert_eq!(before.pinned_bytes, 0, "fill_cache {fill_cache}");
+        let scans: Vec<_> = (0..SCANS).map(|_| walk()).collect();
+        let allocated = LIVE_BYTES.load(Relaxed).saturating_sub(live);
+        let memory = db.stats().memory;
+        let cached = memory.block_cache_bytes.saturating_sub(before.block_cache_bytes);
+        let pinned = memory.pinned_bytes as usize;
+        println!(
+            "fill_cache {fill_cache}: {allocated} allocated, {pinned} pinned, {cached} cached"
+        );
+        assert!(pinned > SCANS * MIB / 2, "the scans must read ahead");
+        // Cursors, keys, the headers of blocks, and what a shard of the cache has to spare.
+        let others = SCANS * 2 * RUNS as usize * (4 << 10) + MIB / 4;
+        let told = pinned + cached as usize;
+        assert!(allocated <= told + others, "{allocated} allocated, {pinned} + {cached} told");
+        drop(scans);
+        assert_eq!(db.stats().memory.pinned_bytes, 0, "fill_cache {fill_cache}");
+    }
+}
+
+/// What a compaction of many runs reads ahead, and what it buffers to write, is within the part for writing.
+#[test]
+fn a_compaction_stays_within_the_part_for_writing() {
+    const RUNS: u32 = 8;
+
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let db = store_of_runs(folder.path(), 8 * MIB, RUNS);
+    let before = LIVE_BYTES.load(Relaxed);
+    PEAK_BYTES.store(before, Relaxed);
+    db.compact().unwrap();
+    let peak = PEAK_BYTES.load(Relaxed) - before;
+    let memory = db.stats().memory;
+    println!("{peak} bytes at the most, {} allowed", memory.writing_bytes_max);
+    assert_eq!((db.stats().keyspaces[0].runs, memory.writing_bytes), (1, 0));
+    // The outputs' filters, indexes and bounds, and the manifest's buffers.
+    let others = MIB / 2;
+    assert!(peak <= memory.writing_bytes_max as usize + others, "{peak} bytes at the most");
 }
 
 /// Blocks in the cache are not pinned, those driven out of it are.

@@ -6,6 +6,7 @@
 //! | `urls`     | invented URLs of 77 bytes on average                           |
 //! | `lines`    | keys from a file                                               |
 //! | [`random`] | random numbers and orders that a seed repeats on every machine |
+//! | [`zipf`]   | ranks of which few are drawn often                             |
 //! | [`clock`]  | real time, and CPU time of a thread                            |
 
 pub mod clock;
@@ -14,6 +15,7 @@ mod lines;
 pub mod random;
 mod urls;
 mod value;
+pub mod zipf;
 
 use std::{fmt, path::PathBuf, str::FromStr};
 

@@ -47,10 +47,9 @@ pub(crate) struct ScanOptions {
 }
 
 impl ScanOptions {
-    /// For whoever reads all entries once: a flush or a compaction.
-    pub(crate) fn once() -> Self {
-        let (cursor, bounds) = (CursorOptions::whole_table(), Arc::new(KeyBounds::ALL));
-        Self { cursor, bounds, skipped: None }
+    /// For whoever reads all entries once: a flush or a compaction, which says how it reads tables.
+    pub(crate) fn once(cursor: CursorOptions) -> Self {
+        Self { cursor, bounds: Arc::new(KeyBounds::ALL), skipped: None }
     }
 }
 
@@ -79,8 +78,8 @@ impl Source {
 
     /// The entries of tables in key order, which are read once: they do not displace what lookups
     /// keep in the cache.
-    pub(crate) fn tables_once(tables: Vec<Arc<LiveTable>>) -> Self {
-        let run = TableRun { tables: tables.into(), scan: ScanOptions::once() };
+    pub(crate) fn tables_once(tables: Vec<Arc<LiveTable>>, cursor: CursorOptions) -> Self {
+        let run = TableRun { tables: tables.into(), scan: ScanOptions::once(cursor) };
         Self::Run(RunCursor::new(run, &KeyBounds::ALL))
     }
 }

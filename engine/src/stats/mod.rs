@@ -142,8 +142,8 @@ pub struct IoStats {
 ///
 /// The parts but `pinned_bytes` and `mapped_bytes` are together at most the budget, if that was set; if only
 /// parts were, at most the sum of their bounds. What is in none of them:
-/// fixed structures of a few megabytes (threads, counters, the manifest, the buffer of the log), what scans
-/// and compactions have read ahead, and a few other things that `docs/tuning.md` of the repository lists.
+/// fixed structures of a few megabytes (threads, counters, the manifest, the buffer of the log), and a few
+/// other things that `docs/tuning.md` of the repository lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -158,17 +158,17 @@ pub struct MemoryStats {
     pub filter_bytes_max: u64,
     /// Top indexes of tables. They take what they need, out of the block cache's part.
     pub index_bytes: u64,
-    /// Tables that are being written, about.
+    /// Tables that are being written, and what is read for that, about.
     pub writing_bytes: u64,
-    /// Bound of the tables that are being written.
+    /// Bound of the tables that are being written and of what is read for them.
     pub writing_bytes_max: u64,
     /// Blocks in the cache.
     pub block_cache_bytes: u64,
     /// Bound of the block cache, which gives way to the indexes.
     pub block_cache_bytes_max: u64,
     /// What only callers still hold, by iterators, values and writes that wait: memtables that were
-    /// flushed since, batches that were in such ones, and blocks that are not in the cache. Beyond the
-    /// budget.
+    /// flushed since, batches that were in such ones, blocks that are not in the cache, and what iterators
+    /// have read ahead. Beyond the budget.
     pub pinned_bytes: u64,
     /// Length of the table files that are mapped, with [`ReadMode::Map`](crate::ReadMode::Map). Beyond the
     /// budget: which of their pages are in memory is the operating system's choice, and it takes them

@@ -31,6 +31,7 @@ use crate::{
     store::new_filter::choose_filter,
     store::table_output::write_tables,
     store::throttle::{Pressure, pressure},
+    table::read_buffers::ReadBuffers,
     table::store::TablePlace,
     table::{LiveTable, TableMeta},
     version::Version,
@@ -38,6 +39,10 @@ use crate::{
 
 /// The run of every level below 0: it has only one.
 const DEEPER_RUN: u64 = 0;
+
+/// Read-ahead of all inputs takes at most this share of a worker's part for writing: 2 MiB of 16, enough for
+/// eight runs. The tables that are written need the rest.
+const READ_AHEAD_IN_SHARE: u64 = 8;
 
 /// What is to be compacted in a keyspace.
 #[derive(Debug)]
@@ -109,7 +114,10 @@ impl Store {
             let source = Corruption::Unsupported { what: "range tombstone", value: 0 };
             return Err(Error::corrupt(&self.tables.folder, 0, source));
         }
-        let Some(inputs) = find_inputs(&view.version, compaction) else {
+        let runs: usize = compaction.inputs.iter().map(runs_of).sum();
+        let share = self.tables.writing_bytes_max() / READ_AHEAD_IN_SHARE;
+        let buffers = self.tables.read_buffers(runs, tree.options().block_bytes, share);
+        let Some(inputs) = find_inputs(&view.version, compaction, &buffers) else {
             // The keyspace was dropped meanwhile.
             return Ok(());
         };
@@ -119,12 +127,12 @@ impl Store {
             let to = |id| Move { id, level, run: DEEPER_RUN };
             Change { moved: compaction.tables().map(to).collect(), ..Change::default() }
         } else {
-            let added = self.merge_inputs(tree, &view.version, compaction, inputs)?;
+            let added = self.merge_inputs(tree, &view.version, compaction, inputs, &buffers)?;
             bytes_written = added.iter().map(|table| table.bytes).sum();
             Change { added, removed: compaction.tables().collect(), ..Change::default() }
         };
         self.install(tree, &change)?;
-        if !compaction.is_trivial_move {
+        if !compaction.is_trivial_move && self.options.warms_up {
             warm_up_outputs(tree, &view.version, compaction);
         }
         let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
@@ -148,6 +156,7 @@ impl Store {
         version: &Version,
         compaction: &Compaction,
         inputs: Vec<Source>,
+        buffers: &ReadBuffers,
     ) -> Result<Vec<Arc<TableMeta>>> {
         // After the inputs: a snapshot that is not listed is as new as all of them.
         let snapshots = self.snapshots.sequences();
@@ -167,7 +176,7 @@ impl Store {
         if *output_level == levels.last() {
             options = options.of_last_level();
         }
-        write_tables(&self.tables, &options, filter, place, &mut kept)
+        write_tables(&self.tables, &options, filter, place, &mut kept, buffers.bytes())
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.
@@ -228,19 +237,29 @@ fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction) {
     }
 }
 
+/// Sorted runs of an input.
+fn runs_of(input: &LevelInputs) -> usize {
+    if input.level == 0 { input.tables.len() } else { 1 }
+}
+
 /// A source for each table of level 0 and one for each deeper level; `None` if a table is gone.
-fn find_inputs(version: &Version, compaction: &Compaction) -> Option<Vec<Source>> {
+fn find_inputs(
+    version: &Version,
+    compaction: &Compaction,
+    buffers: &ReadBuffers,
+) -> Option<Vec<Source>> {
     let tables: BTreeMap<_, _> =
         version.tables().map(|(_, _, live)| (live.meta.id, live)).collect();
+    let once = |tables| Source::tables_once(tables, buffers.cursor_options());
     let mut sources = Vec::new();
     for LevelInputs { level, tables: ids } in &compaction.inputs {
         let found = ids.iter().map(|id| tables.get(id).map(|live| Arc::clone(live)));
         let mut found = found.collect::<Option<Vec<_>>>()?;
         if *level == 0 {
-            sources.extend(found.into_iter().map(|live| Source::tables_once(vec![live])));
+            sources.extend(found.into_iter().map(|live| once(vec![live])));
         } else {
             found.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
-            sources.push(Source::tables_once(found));
+            sources.push(once(found));
         }
     }
     Some(sources)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sievedb_format::{Corruption, Kind};
-use sievedb_sstable::{CursorOptions, FilterKeys, Table, TableOptions};
+use sievedb_sstable::{FilterKeys, Table, TableOptions};
 
 use crate::{
     Error, Result,
@@ -31,10 +31,12 @@ impl Store {
         role: FilterRole,
         options: &TableOptions,
     ) -> Result<Option<BuiltFilter>> {
-        let _charge = self.charge_build(live.table.properties().user_keys)?;
+        let charge = self.charge_build(live.table.properties().user_keys)?;
+        let left = self.tables.writing_bytes_max().saturating_sub(charge.bytes());
+        let buffers = self.tables.read_buffers(1, tree.options().block_bytes, left / 2);
         let identity = live.meta.identity(self.tables.store_id, self.hash_seed);
         let mut keys = FilterKeys::new(options, &identity);
-        let mut cursor = Table::cursor(Arc::clone(&live.table), CursorOptions::whole_table());
+        let mut cursor = Table::cursor(Arc::clone(&live.table), buffers.cursor_options());
         let (mut last, mut entries) = (None::<Vec<u8>>, 0_u64);
         cursor.seek_to_first().map_err(|error| live.error(error))?;
         while let Some(key) = cursor.key() {

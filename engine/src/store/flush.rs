@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sievedb_format::SequenceNumber;
+use sievedb_sstable::CursorOptions;
 
 use crate::{
     Result,
@@ -41,13 +42,14 @@ pub(crate) fn write_memtables(
     snapshots: Vec<SequenceNumber>,
     is_bottom: impl FnMut(&[u8]) -> bool,
 ) -> Result<Vec<Arc<TableMeta>>> {
-    let (folder, scan) = (tables.folder.as_path().into(), ScanOptions::once());
+    let folder = tables.folder.as_path().into();
+    let scan = ScanOptions::once(CursorOptions::whole_table());
     let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder, &scan)).collect();
     let mut kept = RetainStream::new(MergeCursor::new(cursors, 0), snapshots, is_bottom);
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
-    write_tables(tables, options, choose(place, entries), place, &mut kept)
+    write_tables(tables, options, choose(place, entries), place, &mut kept, 0)
 }
 
 impl Store {

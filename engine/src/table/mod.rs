@@ -10,6 +10,7 @@
 //! | [`open_files`] | which files are kept open, and what happens when there may be no more |
 //! | [`mod@end`]  | how much of the end of a table is read when it is opened              |
 //! | [`live`]     | an open table, and what happens when it is dropped                    |
+//! | [`read_buffers`] | what background work reads tables through, within the budget |
 //! | [`filters`]  | its point filter as it is in memory                                   |
 //! | [`scan_filters`] | its prefix filter and its range filter, as they are in memory     |
 //! | [`obsolete`] | files that nothing needs, until a worker unlinks them                 |
@@ -23,6 +24,7 @@ mod live;
 mod meta;
 pub(crate) mod obsolete;
 pub(crate) mod open_files;
+pub(crate) mod read_buffers;
 pub(crate) mod scan_filters;
 pub(crate) mod store;
 

@@ -123,7 +123,8 @@ impl TableStore {
         self.next_file_id.load(Relaxed)
     }
 
-    /// Begins a table with the options of its keyspace, and this filter.
+    /// Begins a table with the options of its keyspace, and this filter, beside read buffers of
+    /// `reading_bytes`: the table ends early for them, but has half of a worker's share at least.
     ///
     /// # Errors
     ///
@@ -132,6 +133,7 @@ impl TableStore {
         &self,
         options: &KeyspaceOptions,
         filter: FilterChoice,
+        reading_bytes: u64,
     ) -> Result<TableBuilder> {
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
@@ -153,7 +155,8 @@ impl TableStore {
         let has_ranges = options.range_filter_bits_per_key > 0.0;
         let more = usize::from(has_prefixes) + usize::from(has_ranges);
         let entry_bytes = ENTRY_BYTES + more * size_of::<u64>();
-        let charge_max = self.writing_bytes_max();
+        let share = self.writing_bytes_max();
+        let charge_max = share.saturating_sub(reading_bytes).max(share / 2);
         Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge, charge_max })
     }
 
@@ -294,7 +297,7 @@ pub(crate) struct TableBuilder {
     /// What an entry takes until the filters are built.
     entry_bytes: usize,
     charge: Charge,
-    /// What the charge may be: the share of one worker.
+    /// What the charge may be: the share of one worker, less what it reads with.
     charge_max: u64,
 }
 

@@ -96,33 +96,6 @@ fn a_hit_allocates_nothing_and_asks_for_the_same_blocks_as_a_miss() {
     assert_eq!(second.index_block_requests, first.index_block_requests);
 }
 
-/// Blocks that are found in their slots count as used: those that are read once do not drive them out.
-#[test]
-fn blocks_in_use_survive_a_scan() {
-    let (entries, built) = built();
-    let data_bytes = built.summary.bytes;
-    let cache = Arc::new(BlockCache::new(data_bytes / 3));
-    let table = open(&built, &cache);
-    let (hot, cold) = entries.split_at(entries.len() / 16);
-    let mut counts = BlockCounts::default();
-    let mut read_hot = || {
-        let before = counts.blocks_read;
-        hot.iter().for_each(|entry| drop(get(&table, entry, &mut counts)));
-        counts.blocks_read - before
-    };
-    let all = read_hot();
-    read_hot();
-    let mut again = 0;
-    for part in cold.chunks(cold.len() / 24) {
-        part.iter().for_each(|entry| drop(get(&table, entry, &mut BlockCounts::default())));
-        again += read_hot();
-    }
-    // A cache that kept nothing would read all of them each time. How many it is depends on the hashes of the
-    // cache, which differ from run to run: 70 of 528 were seen in 300 runs. Does not find a block that never
-    // tells of its uses: that build read 4 to 30.
-    assert!(again <= 24 * all / 3, "{again} of {all} blocks in 24 rounds");
-}
-
 /// What is read without filling the cache is right, and changes nothing there.
 #[test]
 fn reads_past_the_cache_keep_nothing() {

@@ -10,6 +10,7 @@ mod lookup;
 mod model;
 mod prefix_filter;
 mod range_filter;
+mod scan_resistance;
 mod support;
 #[cfg(feature = "zstd")]
 mod zstd;
