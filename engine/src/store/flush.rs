@@ -66,10 +66,16 @@ impl Store {
             placement.last_placed()
         };
         self.background.retry();
+        let is_done = |tree: &Arc<Tree>| {
+            tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
+        };
+        // What is done stays so: each is looked at until it is.
+        let mut left = trees;
         self.wait_for_work(|_| {
-            trees.iter().all(|tree| {
-                tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
-            })
+            while let Some((_, rest)) = left.split_first().filter(|(tree, _)| is_done(tree)) {
+                left = rest;
+            }
+            left.is_empty()
         })
     }
 

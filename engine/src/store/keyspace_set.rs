@@ -74,10 +74,11 @@ impl Store {
             options,
             Version::default(),
             Arc::clone(&self.tables.memory),
+            Arc::clone(self.trees.read().changed()),
         ));
         self.change_keyspaces(record, |unrecorded| {
             let name = name.to_owned();
-            self.trees.write().insert(name.clone(), Arc::clone(&tree));
+            self.trees.write().insert(Arc::clone(&tree));
             unrecorded.created.push(KeyspaceCreated { id, name, options: encoded });
         })?;
         Ok(tree)

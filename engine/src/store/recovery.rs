@@ -30,11 +30,12 @@ use crate::{
         load,
     },
     memory::{MemoryAccount, MemoryUse},
-    read::tree::Tree,
     read::view::PlacedMemtable,
     stats::OpeningStats,
     store::flush::write_memtables,
+    store::keyspace_trees::KeyspaceTrees,
     store::open_tables::open_tables,
+    store::residency::Prediction,
     table::open_files::OpenFiles,
     table::store::TableStore,
     wal::{
@@ -68,10 +69,10 @@ pub(crate) struct Recovered {
 pub(crate) struct Beginning {
     pub(crate) manifest: ManifestFile,
     pub(crate) tables: TableStore,
-    pub(crate) trees: BTreeMap<String, Arc<Tree>>,
+    pub(crate) trees: KeyspaceTrees,
     pub(crate) last_sequence: SequenceNumber,
-    /// Per lookup, as the plan of the filters predicts.
-    pub(crate) false_positives: f64,
+    /// What the plan of the filters predicts.
+    pub(crate) predicted: Prediction,
     /// What all of this took; the log apart.
     pub(crate) opening: OpeningStats,
 }
@@ -93,7 +94,8 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let Some(loaded) = load(fs, folder)? else {
         return fresh(fs, folder, &files, names.clone(), memory);
     };
-    for KeyspaceState { name, options: encoded, .. } in loaded.state.keyspaces.values() {
+    for keyspace in loaded.state.keyspaces.values() {
+        let KeyspaceState { name, options: encoded, .. } = &**keyspace;
         // Refused here, before anything is written.
         let _: KeyspaceOptions = present_options(options, name, encoded).map_err(|source| {
             let path = FileName::Manifest(loaded.end.file_id).path(folder);
@@ -328,13 +330,13 @@ pub(crate) fn take_over(
     })?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
-    let (trees, false_positives) = opened.into_trees(options, &tables);
+    let (trees, predicted) = opened.into_trees(options, &tables);
     opening.filters = stopwatch.lap();
     let manifest =
         ManifestFile::create(Arc::clone(&options.fs), folder.to_owned(), manifest_id, state)?;
     opening.manifest = stopwatch.lap();
     delete_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
-    Ok(Beginning { manifest, tables, trees, last_sequence, false_positives, opening })
+    Ok(Beginning { manifest, tables, trees, last_sequence, predicted, opening })
 }
 
 /// Tells how long each part takes.
