@@ -4,6 +4,7 @@
 //! |------------------|--------------------------------------------------------------------|
 //! | [`open_store`]   | how a store is opened and closed                                   |
 //! | [`recovery`]     | how it comes back from manifest and log                            |
+//! | [`log_state`]    | what the manifest says, as the log goes on from there             |
 //! | [`on_threads`]   | many items are worked on by several threads                        |
 //! | [`open_tables`]  | the tables of the manifest are opened, their filters loaded         |
 //! | [`commit`]       | the one way of a write                                             |
@@ -40,6 +41,7 @@ mod flush;
 mod install;
 pub(crate) mod keyspace_set;
 pub(crate) mod keyspace_trees;
+mod log_state;
 mod memory;
 mod new_filter;
 mod on_threads;
