@@ -89,7 +89,7 @@ impl Db {
     /// Names of the keyspaces, ascending.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
-        self.store().trees.read().keys().cloned().collect()
+        self.store().trees.read().names().cloned().collect()
     }
 
     /// Removes the keyspace `name` with all its data; `false` if there is none.

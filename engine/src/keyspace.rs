@@ -1,6 +1,7 @@
 //! A named collection of keys.
 
 mod options;
+mod writes;
 
 use std::{fmt, ops::RangeBounds, sync::Arc};
 
@@ -11,8 +12,6 @@ use sievedb_sstable::CacheUse;
 
 use crate::{
     Explanation, Range, ReadOptions, Result,
-    batch::WriteEncoder,
-    commit::{Always, Placed, Validate, Verdict},
     iter::bounds::KeyBounds,
     read::answer::Answer,
     read::lookup::Lookup,
@@ -64,65 +63,6 @@ impl Keyspace {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.tree.name
-    }
-
-    /// Stores `value` under `key`, with the durability of
-    /// [`Options::durability`](crate::Options::durability). For another one write a
-    /// [`Batch`](crate::Batch) of one entry.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] and, if memtables never have room for it,
-    /// [`Error::WriteTooLarge`](crate::Error::WriteTooLarge), which change nothing; [`Error::Io`] and
-    /// [`Error::ReadOnly`], after which the write is not visible, but may come back when the store
-    /// is reopened; [`Error::KeyspaceDropped`].
-    ///
-    /// [`Error::KeyTooLong`]: crate::Error::KeyTooLong
-    /// [`Error::ValueTooLong`]: crate::Error::ValueTooLong
-    /// [`Error::Io`]: crate::Error::Io
-    /// [`Error::ReadOnly`]: crate::Error::ReadOnly
-    /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
-    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let store = self.open.store();
-        let (key, value) = (key.as_ref(), value.as_ref());
-        let write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
-        store.commit(write, store.options.durability, &mut Always).map(drop)
-    }
-
-    /// Stores `value` under `key` unless the key has a value; tells whether it did. Of concurrent
-    /// calls for the same key exactly one does.
-    ///
-    /// A new key costs no read, but for false positives of filters and for tables whose filter memory has
-    /// no room for. Other writes go on meanwhile, but for the look at a key that seems to be new.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert) and [`get`](Self::get).
-    pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        let store = self.open.store();
-        let (key, value) = (key.as_ref(), value.as_ref());
-        let write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
-        // The common "no", whose read would otherwise keep all writers waiting.
-        let view = self.tree.view();
-        let version = view.version.number();
-        let hash = write.entries[0].hash;
-        if self.find_hashed::<()>(&view, key, hash)?.is_some() {
-            return Ok(false);
-        }
-        drop(view);
-        let mut absent = KeyIsAbsent { keyspace: self, key, hash, version };
-        Ok(store.commit(write, store.options.durability, &mut absent)?.is_some())
-    }
-
-    /// Removes `key`. It need not be there.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        let store = self.open.store();
-        let write = WriteEncoder::single_remove(store.hash_seed, &self.tree, key.as_ref())?;
-        store.commit(write, store.options.durability, &mut Always).map(drop)
     }
 
     /// The value of `key`, if it has one. No copy: the value keeps its block, or its batch in a
@@ -301,18 +241,6 @@ impl Keyspace {
         self.lookup(key, hash, sequence).find(view, store.tables.counters.local())
     }
 
-    /// As [`find_hashed`](Self::find_hashed), for a key that the tables of `version` do not have.
-    fn find_beside(&self, version: u64, key: &[u8], hash: u64) -> Result<Option<()>> {
-        let store = self.open.store();
-        let view = self.tree.view();
-        if view.version.number() != version {
-            return self.find_hashed(&view, key, hash);
-        }
-        self.tree.check()?;
-        let sequence = store.publish.visible();
-        Ok(self.lookup(key, hash, sequence).find_in_memtables(&view, store.tables.counters.local()))
-    }
-
     fn find_many<K: AsRef<[u8]>, A: Answer, T>(
         &self,
         keys: impl Iterator<Item = K>,
@@ -433,28 +361,5 @@ impl Keyspace {
 impl fmt::Debug for Keyspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyspace").field("name", &self.name()).finish_non_exhaustive()
-    }
-}
-
-/// Holds if a key has no value, once the writes in flight to it have come to their end.
-#[derive(Debug)]
-struct KeyIsAbsent<'a> {
-    keyspace: &'a Keyspace,
-    key: &'a [u8],
-    hash: u64,
-    /// The version in which the key was looked for before, in vain. While it is the present one, every
-    /// newer entry is in a memtable, so that nothing is read under the placement lock.
-    version: u64,
-}
-
-impl Validate for KeyIsAbsent<'_> {
-    fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict> {
-        Ok(match placed.newest_in_flight(&self.keyspace.tree, self.key) {
-            Some(last) => Verdict::Undecided(last),
-            None => match self.keyspace.find_beside(self.version, self.key, self.hash)? {
-                Some(()) => Verdict::Fails,
-                None => Verdict::Holds,
-            },
-        })
     }
 }

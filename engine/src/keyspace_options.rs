@@ -60,19 +60,32 @@ impl Default for KeyspaceOptions {
     }
 }
 
-/// Fields of stored keyspace options: number, then a varint. What each holds is in `docs/file-formats.md`.
+/// Fields of stored keyspace options: number, then a varint. All of them, and no others, are in the table under
+/// "Batch" in `docs/file-formats.md`.
 mod field {
+    /// In bytes.
     pub(super) const MEMTABLE_BYTES: u64 = 1;
+    /// In bytes.
     pub(super) const TABLE_BYTES: u64 = 2;
+    /// In bytes.
     pub(super) const BASE_LEVEL_BYTES: u64 = 3;
+    /// Thousandths of a bit.
     pub(super) const FILTER_MILLIBITS_PER_KEY: u64 = 4;
+    /// In bytes.
     pub(super) const BLOCK_BYTES: u64 = 5;
+    /// [`Compression::from_number`](super::Compression::from_number) tells what.
     pub(super) const COMPRESSION: u64 = 6;
+    /// No other one than the present can be read.
     pub(super) const KEY_HASH_VERSION: u64 = 7;
+    /// [`FilterPolicyKind::from_number`](super::FilterPolicyKind::from_number) tells which.
     pub(super) const FILTER_POLICY_KIND: u64 = 8;
+    /// In bytes; missing for no bound.
     pub(super) const FILTER_MEMORY_BYTES_MAX: u64 = 12;
+    /// Thousandths of a bit.
     pub(super) const RANGE_FILTER_MILLIBITS_PER_KEY: u64 = 13;
+    /// Length of the name in bytes; the name follows.
     pub(super) const PREFIX_EXTRACTOR: u64 = 14;
+    /// As the compression; missing if it is that of all levels.
     pub(super) const BOTTOMMOST_COMPRESSION: u64 = 15;
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
         &keyspace_bytes(store, AVERAGE_SLACK, SMALL_TABLE_SLACK_BYTES),
     );
     let mut next = buyers.iter().zip(spent.sizes);
-    let mut plan = FilterPlan::default();
+    let mut plan = FilterPlan { bytes_left: spent.left as u64, ..FilterPlan::default() };
     for (keyspace, weight) in store.keyspaces.iter().zip(keyspace_weights(store)) {
         let mut target = KeyspaceTarget::default();
         for run in &keyspace.runs {
@@ -116,7 +116,7 @@ pub(super) fn ideal(store: &StoreShape) -> Ideal {
             }
         }
     }
-    let Spent { sizes, worths } =
+    let Spent { sizes, worths, .. } =
         spend(&buyers, store_bytes(store), &keyspace_bytes(store, 1.0, 0.0));
     let choices = kinds.into_iter().zip(sizes).map(|(kind, bits)| rounded(kind, bits)).collect();
     Ideal { buyers, choices, worths }

@@ -51,3 +51,4 @@ pub(crate) use shape::{
     KeyspaceShape, Residence, RunShape, StoreShape, StoredFilter, TableShape, TableUse,
 };
 pub(crate) use target::{FilterPlan, Rebuild};
+pub(crate) use weight::keyspace_shares;

@@ -46,6 +46,8 @@ pub(super) struct Spent {
     pub(super) sizes: Vec<f64>,
     /// For each keyspace, what another byte would save; 0 if all have all they can have.
     pub(super) worths: Vec<f64>,
+    /// Bytes of all that are left; 0 if a step was refused for want of them.
+    pub(super) left: f64,
 }
 
 /// A size for each of `buyers`, so that together they expect the fewest false positives, when they may
@@ -65,12 +67,13 @@ pub(super) fn spend(buyers: &[Buyer], bytes: f64, keyspace_bytes: &[f64]) -> Spe
     // The bits of positive numbers are in their order. Of equals the earlier buyer comes first.
     let mut order: Vec<Rank> =
         steps.iter().zip(0..).map(|(step, index)| (!step.worth().to_bits(), index)).collect();
-    let spent =
-        Spent { sizes: vec![0.0; buyers.len()], worths: vec![0.0_f64; keyspace_bytes.len()] };
-    let mut spending =
-        Spending { buyers, steps: &steps, left: bytes, left_of: keyspace_bytes.to_vec(), spent };
+    let (sizes, worths) = (vec![0.0; buyers.len()], vec![0.0_f64; keyspace_bytes.len()]);
+    let spent = Spent { sizes, worths, left: 0.0 };
+    let (left, left_of) = (bytes, keyspace_bytes.to_vec());
+    let mut spending = Spending { buyers, steps: &steps, left, left_of, is_refused: false, spent };
     spending.take(&mut order);
-    spending.spent
+    let left = if spending.is_refused { 0.0 } else { spending.left.max(0.0) };
+    Spent { left, ..spending.spent }
 }
 
 /// What comes first is worth more; and the index of a step.
@@ -85,6 +88,8 @@ struct Spending<'a> {
     left: f64,
     /// Of each keyspace.
     left_of: Vec<f64>,
+    /// Whether a step was refused for want of bytes of all.
+    is_refused: bool,
     spent: Spent,
 }
 
@@ -152,6 +157,7 @@ impl Spending<'_> {
             *size = step.to;
             step.bytes
         } else {
+            self.is_refused |= step.bytes > self.left;
             let worth = &mut self.spent.worths[keyspace];
             *worth = worth.max(step.worth());
             if !curve.has_fractions_from(step.from) {

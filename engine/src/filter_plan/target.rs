@@ -11,6 +11,9 @@ pub(crate) struct FilterPlan {
     /// Runs that a lookup of an absent key searches in vain, expected; the mean over the keyspaces by
     /// their lookups.
     pub(crate) false_positives: f64,
+    /// Bytes that the bound of the store leaves, 0 if it keeps any filter from what it could have: with more
+    /// filters of so many bytes no keyspace takes any from another one.
+    pub(crate) bytes_left: u64,
     /// Whether a filter has less than it could use: then the use of the tables decides.
     pub(crate) is_short: bool,
     /// As the shape has them, in the same order.

@@ -11,13 +11,14 @@ const LOOKUPS_ASSUMED: f64 = 1_000.0;
 
 /// The share of the store's lookups that each keyspace gets, from 0 to 1; 1 in all.
 pub(super) fn keyspace_weights(store: &StoreShape) -> Vec<f64> {
-    let keys: Vec<f64> = store.keyspaces.iter().map(|keyspace| keyspace.keys() as f64).collect();
-    let all_keys = keys.iter().sum::<f64>().max(1.0);
-    let counts = store
-        .keyspaces
-        .iter()
-        .zip(&keys)
-        .map(|(keyspace, keys)| keyspace.lookups.max(0.0) + LOOKUPS_ASSUMED * keys / all_keys);
+    keyspace_shares(store.keyspaces.iter().map(|it| (it.lookups, it.keys() as f64)))
+}
+
+/// The same for keyspaces of which so many lookups were counted and that have so many keys.
+pub(crate) fn keyspace_shares(keyspaces: impl Iterator<Item = (f64, f64)> + Clone) -> Vec<f64> {
+    let all_keys = keyspaces.clone().map(|(_, keys)| keys).sum::<f64>().max(1.0);
+    let counts =
+        keyspaces.map(|(lookups, keys)| lookups.max(0.0) + LOOKUPS_ASSUMED * keys / all_keys);
     let counts: Vec<f64> = counts.collect();
     let all = counts.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     counts.into_iter().map(|count| count / all).collect()

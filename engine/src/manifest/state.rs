@@ -12,7 +12,7 @@ use crate::{file_name::ID_MAX, level_count::LEVELS, log::Position, table::TableM
 
 /// What a store remembers.
 ///
-/// A copy shares the tables' entries.
+/// A copy shares the keyspaces and the tables' entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ManifestState {
     /// Random number of the store.
@@ -33,8 +33,8 @@ pub(crate) struct ManifestState {
     pub(crate) log_floor: u64,
     /// Up to where the log is known to be durable.
     pub(crate) log_mark: Position,
-    /// By id.
-    pub(crate) keyspaces: BTreeMap<u64, KeyspaceState>,
+    /// By id. Shared: there may be thousands, and an edit changes few.
+    pub(crate) keyspaces: BTreeMap<u64, Arc<KeyspaceState>>,
 }
 
 /// What a store remembers of a keyspace.
@@ -67,14 +67,12 @@ impl ManifestState {
     /// their counters, floors do not fall, the tables of a run do not overlap.
     pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
         self.apply_unchecked(edit)?;
-        for (id, keyspace) in &self.keyspaces {
-            let touched = edit.tables_added.iter().any(|(of, _)| of == id)
-                || edit.tables_moved.iter().any(|moved| moved.keyspace == *id);
-            if touched {
-                keyspace.check_runs()?;
-            }
-        }
-        Ok(())
+        let added = edit.tables_added.iter().map(|(keyspace, _)| *keyspace);
+        let moved = edit.tables_moved.iter().map(|moved| moved.keyspace);
+        let touched: BTreeSet<_> = added.chain(moved).collect();
+        // One may have been dropped by the same edit.
+        let touched = touched.iter().filter_map(|id| self.keyspaces.get(id));
+        touched.map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 
     /// Applies an edit without the look at whole runs, which [`check`](Self::check) makes up for.
@@ -190,7 +188,7 @@ impl ManifestState {
         }
         let state =
             KeyspaceState { name: name.clone(), options: options.clone(), ..Default::default() };
-        if self.keyspaces.insert(*id, state).is_some() {
+        if self.keyspaces.insert(*id, Arc::new(state)).is_some() {
             return Err(Corruption::Order { what: "keyspace that is there already" });
         }
         Ok(())
@@ -205,7 +203,8 @@ impl ManifestState {
     }
 
     fn keyspace(&mut self, id: u64) -> Result<&mut KeyspaceState, Corruption> {
-        self.keyspaces.get_mut(&id).ok_or(Corruption::Missing { what: "keyspace" })
+        let keyspace = self.keyspaces.get_mut(&id);
+        keyspace.map(Arc::make_mut).ok_or(Corruption::Missing { what: "keyspace" })
     }
 
     fn check_file_id(&self, id: u64) -> Result<(), Corruption> {
@@ -221,18 +220,18 @@ impl ManifestState {
     ///
     /// [`Corruption::Order`] if two tables of a run overlap.
     pub(super) fn check(&self) -> Result<(), Corruption> {
-        self.keyspaces.values().try_for_each(KeyspaceState::check_runs)
+        self.keyspaces.values().map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 
     /// One edit that recreates this state from [`new`](Self::new).
     pub(crate) fn to_edit(&self) -> VersionEdit {
-        let keyspaces = || self.keyspaces.iter();
-        let created = |(&id, keyspace): (&u64, &KeyspaceState)| KeyspaceCreated {
+        let keyspaces = || self.keyspaces.iter().map(|(&id, keyspace)| (id, &**keyspace));
+        let created = |(id, keyspace): (u64, &KeyspaceState)| KeyspaceCreated {
             id,
             name: keyspace.name.clone(),
             options: keyspace.options.clone(),
         };
-        let tables = |(&id, keyspace): (&u64, &'_ KeyspaceState)| {
+        let tables = |(id, keyspace): (u64, &'_ KeyspaceState)| {
             let tables: Vec<_> = keyspace.tables.values().map(|t| (id, t.clone())).collect();
             tables
         };
@@ -248,7 +247,7 @@ impl ManifestState {
             log_floor: Some(self.log_floor),
             keyspaces_created: keyspaces().map(created).collect(),
             tables_added: keyspaces().flat_map(tables).collect(),
-            flushed: flushed.map(|(&id, keyspace)| (id, keyspace.flushed)).collect(),
+            flushed: flushed.map(|(id, keyspace)| (id, keyspace.flushed)).collect(),
             log_mark: (self.log_mark != Position::default()).then_some(self.log_mark),
             ..VersionEdit::default()
         }

@@ -3,6 +3,7 @@
 //! | module            | answers                                                          |
 //! |-------------------|------------------------------------------------------------------|
 //! | [`tree`]          | the LSM tree of a keyspace: its present view, and how it changes |
+//! | [`changed_trees`] | which of the keyspaces have changed since somebody looked         |
 //! | [`view`]          | what a reader sees: memtables and a version                      |
 //! | [`view_cell`]     | how lookups borrow the present view, and how it is replaced      |
 //! | [`filter_set`]    | the filters of all its tables, side by side                      |
@@ -18,6 +19,7 @@
 //! | [`snapshot_list`] | at which sequence numbers snapshots read                         |
 
 pub(crate) mod answer;
+pub(crate) mod changed_trees;
 pub(crate) mod explainer;
 pub(crate) mod filter_set;
 mod key_order;

@@ -56,10 +56,62 @@ impl SnapshotList {
         self.held.lock().keys().copied().collect()
     }
 
+    /// Those sequence numbers of open snapshots, ascending, that tell apart entries placed from `first` to
+    /// `last`: those from there on below `last`, and the oldest one, which tells that there are others below.
+    /// Costs as many steps, however many snapshots there are.
+    pub(crate) fn sequences_between(
+        &self,
+        first: SequenceNumber,
+        last: SequenceNumber,
+    ) -> Vec<SequenceNumber> {
+        let held = self.held.lock();
+        let oldest = held.keys().next().copied().filter(|&oldest| oldest < first);
+        let within = held.range(first..last.max(first)).map(|(&sequence, _)| sequence);
+        oldest.into_iter().chain(within).collect()
+    }
+
     /// How many snapshots are open, and since when the oldest one is.
     pub(crate) fn open(&self) -> (u64, Option<Duration>) {
         let held = self.held.lock();
         let count = held.values().map(|held| held.count as u64).sum();
         (count, held.values().next().map(|held| held.since))
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    /// Entries are told apart as by all snapshots: by which of them lie between any two, and by whether there
+    /// is one below.
+    #[test]
+    fn snapshots_between_are_enough() {
+        let list = SnapshotList::default();
+        for sequence in [3, 5, 5, 8, 13] {
+            list.add(Duration::ZERO, || sequence);
+        }
+        let cases: [(u64, u64, &[u64]); 9] = [
+            (1, 2, &[]),
+            (1, 3, &[]),
+            (1, 4, &[3]),
+            (3, 8, &[3, 5]),
+            (4, 9, &[3, 5, 8]),
+            (6, 7, &[3]),
+            (9, 13, &[3]),
+            (14, 20, &[3]),
+            (5, 5, &[3]),
+        ];
+        for (first, last, want) in cases {
+            let some = list.sequences_between(first, last);
+            assert_eq!(some, want, "{first} to {last}");
+            let stripe = |all: &[u64], sequence| all.partition_point(|&it| it < sequence);
+            let all = list.sequences();
+            for (newer, older) in (first..=last).flat_map(|at| (first..=at).map(move |b| (at, b))) {
+                let differ = |of: &[u64]| stripe(of, newer) != stripe(of, older);
+                assert_eq!(differ(&some), differ(&all), "{newer} and {older}");
+                let is_oldest = |of: &[u64]| stripe(of, older) == 0;
+                assert_eq!(is_oldest(&some), is_oldest(&all), "{older}");
+            }
+        }
     }
 }

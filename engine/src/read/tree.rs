@@ -10,6 +10,7 @@ use crate::{
     filter_policy::FilterPolicy,
     keyspace_options::KeyspaceOptions,
     memory::{MemoryAccount, MemoryUse},
+    read::changed_trees::ChangedTrees,
     read::view::{KeptView, PlacedMemtable, ReadView},
     read::view_cell::{ViewCell, ViewGuard},
     sync::{
@@ -30,6 +31,7 @@ pub(crate) struct Tree {
     options: ArcSwap<KeyspaceOptions>,
     filter_wish_number: AtomicU64,
     memory: Arc<MemoryAccount>,
+    changed: Arc<ChangedTrees>,
     view: ViewCell<ReadView>,
     /// Held while a new view is made from the old one.
     change: Mutex<()>,
@@ -45,15 +47,18 @@ impl Tree {
         options: KeyspaceOptions,
         version: Version,
         memory: Arc<MemoryAccount>,
+        changed: Arc<ChangedTrees>,
     ) -> Self {
         let active = Arc::new(PlacedMemtable::new(options.memtable_bytes, &memory));
         let view = KeptView { active, frozen: Vec::new(), version: Arc::new(version) };
+        changed.note(id);
         Self {
             id,
             name,
             options: ArcSwap::from_pointee(options),
             filter_wish_number: AtomicU64::new(0),
             memory,
+            changed,
             view: ViewCell::new(Arc::new(ReadView::new(id, view))),
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
@@ -75,6 +80,7 @@ impl Tree {
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
         self.options.store(Arc::new(options));
         self.filter_wish_number.fetch_add(1, SeqCst);
+        self.changed.note(self.id);
     }
 
     /// What is asked of the filters at present.
@@ -108,6 +114,7 @@ impl Tree {
     /// Puts a view in place.
     fn set_view(&self, view: KeptView) {
         self.view.store(Arc::new(ReadView::new(self.id, view)));
+        self.changed.note(self.id);
     }
 
     /// Lets lookups use the present filters of the tables, and the others go as soon as those under

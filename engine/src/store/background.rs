@@ -2,7 +2,11 @@
 //!
 //! Workers take one step at a time: unlink what is obsolete, else flush, else compact, else bring filters
 //! to their plan, else build a filter anew. Without workers the same steps are taken on the thread whose
-//! write made them necessary.
+//! write made them necessary. How the next one is found: [`claim`].
+
+mod claim;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,9 +23,12 @@ use crate::{
     read::tree::Tree,
     stats::BackgroundStats,
     store::Store,
-    store::compact::Chosen,
+    store::due_trees::DueTrees,
     store::filter_jobs::{FilterJob, FilterJobs},
-    sync::{Condvar, Mutex, MutexGuard},
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 
 /// How long workers wait before they try again on a full disk.
@@ -51,6 +58,8 @@ impl WholeRequest {
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     state: Mutex<State>,
+    /// A memtable is due because scans stepped over its tombstones.
+    freezes_skipped: AtomicBool,
     /// There may be work.
     work: Condvar,
     /// There may be room again on a full disk.
@@ -64,6 +73,10 @@ struct State {
     wakes: u64,
     /// The value of `wakes` when a store without workers last looked for work.
     wakes_seen: u64,
+    /// Keyspaces that may have work.
+    due: DueTrees,
+    /// All keyspaces are to be looked at for compactions: scans have stepped over tombstones of some table.
+    looks_at_all: bool,
     shut_down: bool,
     /// Keyspaces whose memtables are being flushed.
     flushing: BTreeSet<u64>,
@@ -97,6 +110,23 @@ impl Background {
         state.wakes += 1;
         self.work.notify_all();
         self.progress.notify_all();
+    }
+
+    /// A memtable is due because scans stepped over its tombstones: the next step looks for it.
+    pub(crate) fn freeze_skipped(&self) {
+        self.freezes_skipped.store(true, SeqCst);
+        self.wake();
+    }
+
+    /// Whether [`freeze_skipped`](Self::freeze_skipped) was called since the last call.
+    pub(crate) fn take_freezes_skipped(&self) -> bool {
+        self.freezes_skipped.swap(false, SeqCst)
+    }
+
+    /// There may be a compaction due that no change of a keyspace tells of.
+    pub(crate) fn look_at_all(&self) {
+        self.state.lock().looks_at_all = true;
+        self.wake();
     }
 
     /// There may be room again on a full disk: the next worker tries.
@@ -191,6 +221,7 @@ impl Background {
         request.id_limit = id_limit.max(request.id_limit);
         request.waiters += 1;
         let number = request.number;
+        state.due.compact.add([tree.id]);
         drop(state);
         self.wake();
         number
@@ -206,6 +237,7 @@ impl Background {
             request.waiters -= 1;
             if request.waiters == 0 {
                 state.whole.remove(&tree.id);
+                state.due.compact.add([tree.id]);
             }
         }
     }
@@ -253,59 +285,6 @@ impl Store {
         self.release(&job, outcome)
     }
 
-    fn claim(&self) -> Option<Job> {
-        let mut state = self.background.state.lock();
-        if self.read_only.get().is_some() {
-            return None;
-        }
-        if !self.tables.obsolete_files.is_empty() {
-            return Some(Job::Unlink);
-        }
-        let trees: Vec<_> = self.trees.read().values().cloned().collect();
-        for tree in &trees {
-            if !tree.view().frozen.is_empty() && state.flushing.insert(tree.id) {
-                return Some(Job::Flush(Arc::clone(tree)));
-            }
-        }
-        let job = self.claim_compaction(&mut state, &trees);
-        if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
-            // Nothing is put off any more.
-            state.no_space = None;
-        }
-        if job.is_none() && !state.fitting && self.filters_are_due() {
-            state.fitting = true;
-            return Some(Job::FitFilters);
-        }
-        if job.is_some() || !self.options.background_rewrites {
-            return job;
-        }
-        state.filters.claim(&trees).map(Job::Filter)
-    }
-
-    fn claim_compaction(
-        &self,
-        state: &mut MutexGuard<'_, State>,
-        trees: &[Arc<Tree>],
-    ) -> Option<Job> {
-        for tree in trees {
-            let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
-            let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
-            let whole = state.whole.get(&tree.id).map(|request| request.id_limit);
-            match self.choose_compaction(tree, &running, whole) {
-                Chosen::Compaction(compaction) => {
-                    state.running.push((tree.id, compaction.clone()));
-                    return Some(Job::Compact(Arc::clone(tree), compaction));
-                }
-                Chosen::Nothing => {}
-                Chosen::WholeIsDone => {
-                    state.whole.remove(&tree.id);
-                    self.background.progress.notify_all();
-                }
-            }
-        }
-        None
-    }
-
     /// Gives a claim back. Whether more work may be tried at once.
     fn release(&self, job: &Job, outcome: Result<()>) -> bool {
         if let Err(error) = &outcome
@@ -326,6 +305,8 @@ impl Store {
                     |(id, other): &(u64, Compaction)| *id == tree.id && other == compaction;
                 let at = state.running.iter().position(is_this);
                 state.running.swap_remove(at.expect("a claimed compaction is running"));
+                // It may have failed, and others may have waited for it.
+                state.due.compact.add([tree.id]);
             }
         }
         let worked = outcome.is_ok();
@@ -399,21 +380,6 @@ impl Store {
         drop(state);
         self.unlink_obsolete();
         Ok(())
-    }
-
-    fn is_idle(&self, state: &mut State) -> bool {
-        let trees: Vec<_> = self.trees.read().values().cloned().collect();
-        let is_busy = |tree: &Arc<Tree>| {
-            !tree.view().frozen.is_empty()
-                || !matches!(self.choose_compaction(tree, &[], None), Chosen::Nothing)
-        };
-        state.flushing.is_empty()
-            && state.running.is_empty()
-            && state.whole.is_empty()
-            && !trees.iter().any(is_busy)
-            && !state.fitting
-            && !self.filters_are_due()
-            && (!self.options.background_rewrites || state.filters.is_idle(&trees))
     }
 
     /// Removes files that nothing needs. A failure is no harm: they are orphans when the store is

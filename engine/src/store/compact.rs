@@ -48,8 +48,11 @@ const READ_AHEAD_IN_SHARE: u64 = 8;
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Compaction(Compaction),
-    /// Nothing, or nothing until a running compaction is done.
-    Nothing,
+    /// Nothing, or nothing until a running compaction is done; if `behind_snapshot`, that may be because of the
+    /// oldest snapshot.
+    Nothing {
+        behind_snapshot: bool,
+    },
     /// The keyspace is compact as a whole.
     WholeIsDone,
 }
@@ -80,8 +83,14 @@ impl Store {
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
         // Where only what is asked for is rewritten, writers are not to wait for ever.
         let is_idle = pressure(tree.debt()) == Pressure::Delay(Duration::ZERO);
+        // What the picker would ask a snapshot for, or more.
+        let is_behind = |table: &Cow<'_, TableMeta>| {
+            let newest = table.largest_sequence;
+            table.tombstones > 0 && oldest_snapshot.is_some_and(|oldest| oldest < newest)
+        };
+        let nothing = || Chosen::Nothing { behind_snapshot: metas.iter().any(is_behind) };
         if whole.is_none() && is_idle && !self.options.background_rewrites {
-            return Chosen::Nothing;
+            return nothing();
         }
         let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
         let picker = Picker {
@@ -92,11 +101,11 @@ impl Store {
             otherwise_compressed: &otherwise_compressed,
         };
         if whole.is_none() {
-            return picker.pick().map_or(Chosen::Nothing, Chosen::Compaction);
+            return picker.pick().map_or_else(nothing, Chosen::Compaction);
         }
         match picker.pick_range(&KeyBounds::ALL) {
             RangeChoice::Compact(compaction) => Chosen::Compaction(compaction),
-            RangeChoice::Wait => Chosen::Nothing,
+            RangeChoice::Wait => nothing(),
             RangeChoice::Done => Chosen::WholeIsDone,
         }
     }

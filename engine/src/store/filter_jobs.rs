@@ -5,12 +5,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
     sync::{Arc, Weak},
 };
 
 use crate::{
-    Error, read::tree::Tree, store::filter_need::DueFilter, store::filter_rebuild::Rebuilt,
-    table::FilterRole, version::Version,
+    Error, read::tree::Tree, store::due_trees::TreeIds, store::filter_need::DueFilter,
+    store::filter_rebuild::Rebuilt, table::FilterRole, version::Version,
 };
 
 /// The filters that are to be built anew: one at a time, which bounds the memory and leaves the
@@ -19,9 +20,13 @@ use crate::{
 pub(crate) struct FilterJobs {
     /// By the id of the keyspace.
     trees: BTreeMap<u64, TreeJobs>,
+    /// Keyspaces that may have work: those that changed since nothing was left to do for them.
+    due: TreeIds,
     is_running: bool,
     /// How often all were to be looked through again.
     again: u64,
+    /// Its value when all keyspaces were last noted for that.
+    again_noted: u64,
     /// Why all of it waits: the disk is full.
     put_off: Option<Error>,
 }
@@ -63,26 +68,49 @@ pub(crate) enum FilterJob {
 impl FilterJobs {
     /// The next piece of work, if there is none under way. Give the claim back with
     /// [`looked`](Self::looked) or [`release`](Self::release).
-    pub(crate) fn claim(&mut self, trees: &[Arc<Tree>]) -> Option<FilterJob> {
+    ///
+    /// `tree_of` tells the keyspace with an id, if it is there.
+    pub(crate) fn claim(
+        &mut self,
+        tree_of: impl Fn(u64) -> Option<Arc<Tree>>,
+    ) -> Option<FilterJob> {
         if self.is_running || self.put_off.is_some() {
             return None;
         }
-        self.trees.retain(|id, _| trees.iter().any(|tree| tree.id == *id));
-        let again = self.again;
-        let job = trees.iter().find_map(|tree| {
-            let jobs = self.trees.entry(tree.id).or_default();
-            if !jobs.is_up_to_date(tree, again) {
-                let seen = Seen {
-                    version: Arc::downgrade(&tree.view().kept().version),
-                    wish: tree.filter_wish_number(),
-                    again,
-                };
-                return Some(FilterJob::Look(Arc::clone(tree), seen));
+        while let Some(id) = self.due.first_from(0) {
+            if let Some(job) = tree_of(id).and_then(|tree| self.next_of(tree)) {
+                self.is_running = true;
+                return Some(job);
             }
-            Some(FilterJob::Build(Arc::clone(tree), jobs.due.pop_front()?))
-        })?;
-        self.is_running = true;
-        Some(job)
+            self.due.remove(id);
+            if tree_of(id).is_none() {
+                self.trees.remove(&id);
+            }
+        }
+        None
+    }
+
+    /// The next piece of work for `tree`.
+    fn next_of(&mut self, tree: Arc<Tree>) -> Option<FilterJob> {
+        let again = self.again;
+        let jobs = self.trees.entry(tree.id).or_default();
+        if !jobs.is_up_to_date(&tree, again) {
+            let version = Arc::downgrade(&tree.view().kept().version);
+            let seen = Seen { version, wish: tree.filter_wish_number(), again };
+            return Some(FilterJob::Look(tree, seen));
+        }
+        let due = jobs.due.pop_front()?;
+        Some(FilterJob::Build(tree, due))
+    }
+
+    /// Notes that these keyspaces have changed.
+    pub(crate) fn note(&mut self, changed: BTreeSet<u64>) {
+        self.due.add(changed);
+    }
+
+    /// Whether all keyspaces are to be noted, because all are to be looked through again.
+    pub(crate) fn looks_again(&mut self) -> bool {
+        mem::replace(&mut self.again_noted, self.again) != self.again
     }
 
     /// The tables of `tree`, which was then as `seen` says, have these filters to be built, and these ids.
@@ -155,14 +183,22 @@ impl FilterJobs {
         self.put_off.as_ref()
     }
 
+    /// Whether the tables of `tree` were looked through as they are, and all that was due was built.
+    pub(crate) fn is_done_for(&self, tree: &Tree) -> bool {
+        let jobs = self.trees.get(&tree.id);
+        jobs.is_some_and(|jobs| jobs.is_up_to_date(tree, self.again) && jobs.due.is_empty())
+    }
+
     /// Whether nothing is being built, nor could be.
-    pub(crate) fn is_idle(&self, trees: &[Arc<Tree>]) -> bool {
-        let has_none = |tree: &Arc<Tree>| {
-            self.trees
-                .get(&tree.id)
-                .is_some_and(|jobs| jobs.is_up_to_date(tree, self.again) && jobs.due.is_empty())
-        };
-        !self.is_running && trees.iter().all(has_none)
+    pub(crate) fn is_idle(&self, tree_of: impl Fn(u64) -> Option<Arc<Tree>>) -> bool {
+        let mut from = 0;
+        while let Some(id) = self.due.first_from(from) {
+            if tree_of(id).is_some_and(|tree| !self.is_done_for(&tree)) {
+                return false;
+            }
+            from = id + 1;
+        }
+        !self.is_running
     }
 }
 

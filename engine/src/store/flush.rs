@@ -28,8 +28,8 @@ use crate::{
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
 /// `choose` says which filter tables at a place with so many entries get.
-/// `snapshots` are the sequence numbers of the snapshots, listed after everything in the memtables
-/// was visible. `is_bottom` tells whether no table holds an older version of a key.
+/// `snapshots` are the sequence numbers of the snapshots that tell the entries apart, listed after
+/// everything in the memtables was visible. `is_bottom` tells whether no table holds an older version of a key.
 ///
 /// # Errors
 ///
@@ -68,10 +68,16 @@ impl Store {
             placement.last_placed()
         };
         self.background.retry();
+        let is_done = |tree: &Arc<Tree>| {
+            tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
+        };
+        // What is done stays so: each is looked at until it is.
+        let mut left = trees;
         self.wait_for_work(|_| {
-            trees.iter().all(|tree| {
-                tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
-            })
+            while let Some((_, rest)) = left.split_first().filter(|(tree, _)| is_done(tree)) {
+                left = rest;
+            }
+            left.is_empty()
         })
     }
 
@@ -85,7 +91,8 @@ impl Store {
         // Not `placed`: the record of a write that failed may still be the end of the log. If it
         // comes back, it must do so in every keyspace of its batch.
         let inserted = view.frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
-        let snapshots = self.snapshots.sequences();
+        let first = view.frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
+        let snapshots = self.snapshots.sequences_between(first, placed);
         let is_bottom = |key: &[u8]| view.version.runs().iter().all(|run| run.find(key).is_none());
         let tables = write_memtables(
             &self.tables,

@@ -74,10 +74,11 @@ impl Store {
             options,
             Version::default(),
             Arc::clone(&self.tables.memory),
+            Arc::clone(self.trees.read().changed()),
         ));
         self.change_keyspaces(record, |unrecorded| {
             let name = name.to_owned();
-            self.trees.write().insert(name.clone(), Arc::clone(&tree));
+            self.trees.write().insert(Arc::clone(&tree));
             unrecorded.created.push(KeyspaceCreated { id, name, options: encoded });
         })?;
         Ok(tree)
@@ -154,5 +155,40 @@ mod tests {
         assert!(error.to_string().ends_with(want), "{error}");
         assert!(!error.to_string().contains("corrupt"), "{error}");
         assert!(fs.contents() == before, "nothing was written");
+    }
+
+    /// Nothing of a keyspace that is gone is needed any more, whoever knows that it is: the log alone, as here
+    /// after a crash, or the manifest.
+    #[test]
+    fn a_dropped_keyspace_asks_for_no_feature() {
+        for (name, known) in [("created in the log", false), ("created in the manifest", true)] {
+            let fs = Arc::new(MemoryFs::new());
+            let open = || Options::new().fs(fs.clone()).worker_threads(0).open("db");
+            let options = KeyspaceOptions::new().compression(Compression::ZSTD);
+            let db = open().expect("a new store");
+            db.insert("key", "value").expect("there is room");
+            let manifests = || {
+                let files = fs.contents().into_iter();
+                files.filter(|(path, _)| path.contains("MANIFEST-")).collect::<Vec<_>>()
+            };
+            let mut before = manifests();
+            let archive = db.open_store().store().keyspace("archive", Some(&options));
+            drop(archive.expect("nobody looks"));
+            if known {
+                before = manifests();
+            }
+            assert!(db.drop_keyspace("archive").expect("there is room"));
+            let logs = fs.contents();
+            drop(db);
+            for (path, bytes) in logs.into_iter().filter(|(path, _)| path.ends_with(".log")) {
+                fs.replace(&*path, bytes).expect("it is there");
+            }
+            for (path, bytes) in before {
+                fs.replace(&*path, bytes).expect("it is there");
+            }
+            let db = open().unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(db.keyspaces(), ["default"], "{name}");
+            assert_eq!(db.get("key").expect("good").as_deref(), Some(&b"value"[..]), "{name}");
+        }
     }
 }

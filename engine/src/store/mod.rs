@@ -4,13 +4,16 @@
 //! |------------------|--------------------------------------------------------------------|
 //! | [`open_store`]   | how a store is opened and closed                                   |
 //! | [`recovery`]     | how it comes back from manifest and log                            |
+//! | [`log_state`]    | what the manifest says, as the log goes on from there             |
 //! | [`on_threads`]   | many items are worked on by several threads                        |
 //! | [`open_tables`]  | the tables of the manifest are opened, their filters loaded         |
 //! | [`commit`]       | the one way of a write                                             |
 //! | [`throttle`]     | how writers are slowed down                                        |
 //! | [`memory`]       | how the memory budget is kept                                      |
 //! | [`keyspace_set`] | how keyspaces are created and dropped                              |
+//! | [`keyspace_trees`] | the keyspaces by name and by id                                  |
 //! | [`background`]   | who does flushes and compactions, and when                         |
+//! | [`due_trees`]    | which keyspaces may have work                                      |
 //! | [`flush`]        | memtables become tables                                            |
 //! | [`compact`]      | compactions are chosen and carried out                             |
 //! | [`skipped`]      | work that scans ask for, because they step over many tombstones    |
@@ -29,6 +32,7 @@
 pub(crate) mod background;
 mod commit;
 mod compact;
+mod due_trees;
 mod filter_build;
 mod filter_jobs;
 mod filter_need;
@@ -36,6 +40,8 @@ mod filter_rebuild;
 mod flush;
 mod install;
 pub(crate) mod keyspace_set;
+pub(crate) mod keyspace_trees;
+mod log_state;
 mod memory;
 mod new_filter;
 mod on_threads;
@@ -53,7 +59,6 @@ mod verify_filters;
 mod verify_table;
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -68,10 +73,10 @@ use crate::{
     manifest::{ManifestFile, ManifestState, VersionEdit},
     memory_budget::MemoryBudget,
     read::snapshot_list::SnapshotList,
-    read::tree::Tree,
     stats::OpeningStats,
     store::background::Background,
     store::keyspace_set::Unrecorded,
+    store::keyspace_trees::KeyspaceTrees,
     store::residency::Residency,
     sync::{Mutex, RwLock, atomic::AtomicU64},
     table::store::TableStore,
@@ -88,8 +93,7 @@ pub(crate) struct Store {
     pub(crate) publish: PublishQueue,
     pub(crate) log: SharedLog,
     pub(crate) manifest: Mutex<ManifestFile>,
-    /// The keyspaces by name.
-    pub(crate) trees: RwLock<BTreeMap<String, Arc<Tree>>>,
+    pub(crate) trees: RwLock<KeyspaceTrees>,
     /// Held while a keyspace is created or dropped.
     pub(crate) keyspace_change: Mutex<()>,
     /// Guarded by the manifest's lock, which is taken first.

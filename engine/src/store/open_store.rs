@@ -169,11 +169,11 @@ fn check_read_mode(options: &Options, folder: &Path) -> Result<Checked> {
 }
 
 fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) -> Store {
-    let Beginning { manifest, tables, trees, last_sequence, false_positives, opening } = beginning;
+    let Beginning { manifest, tables, trees, last_sequence, predicted, opening } = beginning;
     let next_keyspace_id = manifest.state().next_keyspace_id;
     let clock_at_open_ms = manifest.state().store_clock_ms;
     let opened_at = options.clock.now();
-    let residency = Residency::new(tables.memory.limit(MemoryUse::Filters), false_positives);
+    let residency = Residency::new(tables.memory.limit(MemoryUse::Filters), predicted);
     Store {
         memory_budget: Mutex::new(options.memory),
         options,

@@ -4,15 +4,16 @@
 //! Nothing is left for later: what is wrong with a table is told when the store is opened, and no lookup
 //! pays for the opening of one. See `sieve bench open` for what it takes.
 
-use std::{collections::BTreeMap, num::NonZero, path::Path, sync::Arc, thread};
+use std::{num::NonZero, path::Path, sync::Arc, thread};
 
 use crate::{
     KeyspaceOptions, Options, Result,
     manifest::ManifestState,
     read::tree::Tree,
+    store::keyspace_trees::KeyspaceTrees,
     store::on_threads::on_threads,
     store::recovery::{corrupt_state, present_options},
-    store::residency::load_filters,
+    store::residency::{Prediction, load_filters},
     table::{LiveTable, TableMeta, store::TableStore},
     version::Version,
 };
@@ -96,26 +97,27 @@ fn thread_count(options: &Options, tables: usize) -> usize {
 }
 
 impl OpenedTables {
-    /// Loads the filters, as far as their budget allows, and puts the tables in order. Returns the false
-    /// positives per lookup that the plan of the filters predicts, too.
+    /// Loads the filters, as far as their budget allows, and puts the tables in order. Returns what the
+    /// plan of the filters predicts, too.
     pub(super) fn into_trees(
         self,
         options: &Options,
         tables: &TableStore,
-    ) -> (BTreeMap<String, Arc<Tree>>, f64) {
+    ) -> (KeyspaceTrees, Prediction) {
         let filters = self
             .keyspaces
             .iter()
             .map(|it| (it.id, it.name.as_str(), it.options.filter_policy, it.tables.as_slice()));
-        let false_positives =
-            load_filters(tables, options.listener.as_deref(), filters, self.threads);
-        let trees = self.keyspaces.into_iter().map(|it| {
+        let predicted = load_filters(tables, options.listener.as_deref(), filters, self.threads);
+        let mut trees = KeyspaceTrees::default();
+        for it in self.keyspaces {
             let memory = Arc::clone(&tables.memory);
+            let changed = Arc::clone(trees.changed());
             let version = Version::new(it.tables);
-            let tree = Tree::new(it.id, it.name.clone(), it.options, version, memory);
-            (it.name, Arc::new(tree))
-        });
-        (trees.collect(), false_positives)
+            let tree = Tree::new(it.id, it.name, it.options, version, memory, changed);
+            trees.insert(Arc::new(tree));
+        }
+        (trees, predicted)
     }
 }
 

@@ -12,35 +12,32 @@ use std::{
     time::Duration,
 };
 
-use sievedb_filter::hash::key_hash;
-use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
+use sievedb_format::{Corruption, SequenceNumber};
 
 use crate::{
     Error, KeyspaceOptions, Options, Result,
     clock::Clock,
-    file_name::{FileName, ID_MAX},
+    file_name::FileName,
     filter_plan::{self, StoreShape},
     fs::Fs,
     keyspace_options::DEFAULT_KEYSPACE,
     listener::{Event, tell},
     log::Position,
     manifest::load::Loaded,
-    manifest::{
-        KeyspaceChanged, KeyspaceCreated, KeyspaceState, ManifestFile, ManifestState, VersionEdit,
-        load,
-    },
+    manifest::{KeyspaceChanged, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
     memory::{MemoryAccount, MemoryUse},
-    read::tree::Tree,
     read::view::PlacedMemtable,
     stats::OpeningStats,
     store::flush::write_memtables,
+    store::keyspace_trees::KeyspaceTrees,
+    store::log_state::LogState,
     store::open_tables::open_tables,
+    store::residency::Prediction,
     table::open_files::OpenFiles,
     table::store::TableStore,
     wal::{
-        batch::Entry,
         chain::Segments,
-        replay::{ReplayedBatch, TornTail, replay},
+        replay::{TornTail, replay},
         segment::segment_ids,
     },
 };
@@ -68,10 +65,10 @@ pub(crate) struct Recovered {
 pub(crate) struct Beginning {
     pub(crate) manifest: ManifestFile,
     pub(crate) tables: TableStore,
-    pub(crate) trees: BTreeMap<String, Arc<Tree>>,
+    pub(crate) trees: KeyspaceTrees,
     pub(crate) last_sequence: SequenceNumber,
-    /// Per lookup, as the plan of the filters predicts.
-    pub(crate) false_positives: f64,
+    /// What the plan of the filters predicts.
+    pub(crate) predicted: Prediction,
     /// What all of this took; the log apart.
     pub(crate) opening: OpeningStats,
 }
@@ -93,14 +90,14 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let Some(loaded) = load(fs, folder)? else {
         return fresh(fs, folder, &files, names.clone(), memory);
     };
-    for KeyspaceState { name, options: encoded, .. } in loaded.state.keyspaces.values() {
-        // Refused here, before anything is written.
-        let _: KeyspaceOptions = present_options(options, name, encoded).map_err(|source| {
+    let mut log = LogState::new(options, &loaded.state, &memory);
+    for (&id, keyspace) in &loaded.state.keyspaces {
+        let KeyspaceState { name, options: encoded, .. } = &**keyspace;
+        log.note_options(id, name, encoded, |source| {
             let path = FileName::Manifest(loaded.end.file_id).path(folder);
-            Error::corrupt(path, loaded.end.offset, source).of_keyspace(name)
+            Error::corrupt(path, loaded.end.offset, source)
         })?;
     }
-    let mut log = LogState::new(options, &loaded.state, &memory);
     let named: Vec<_> = loaded.state.logs.iter().copied().collect();
     let mut on_disk = segment_ids(&names);
     // A crash may have kept any of the obsolete ones while they were unlinked.
@@ -109,8 +106,10 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk };
     let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;
     loaded.check_vouched(folder, replayed.manifest)?;
+    // Before anything is written, and not for keyspaces that the log has dropped.
+    log.check_features()?;
     let opening = tell_of_cuts(options, &loaded, replayed.torn.as_ref());
-    let LogState { edit, memtables, .. } = log;
+    let (edit, memtables) = log.into_parts();
     let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);
     let next_file_id = above_all(&files).max(loaded.state.next_file_id);
     let state = loaded.state;
@@ -154,117 +153,6 @@ fn fresh(
 
 fn above_all(files: &[FileName<'_>]) -> u64 {
     files.iter().filter_map(|file| file.id()).max().map_or(0, |id| id + 1)
-}
-
-/// The state as the log is replayed.
-struct LogState<'a> {
-    state: &'a ManifestState,
-    memtable_bytes: usize,
-    memory: &'a Arc<MemoryAccount>,
-    edit: VersionEdit,
-    /// Keyspaces that exist at this point of the log.
-    live: BTreeSet<u64>,
-    /// Above the ids of all keyspaces so far.
-    next_keyspace_id: u64,
-    memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
-}
-
-impl<'a> LogState<'a> {
-    fn new(options: &Options, state: &'a ManifestState, memory: &'a Arc<MemoryAccount>) -> Self {
-        Self {
-            state,
-            memtable_bytes: options.new_keyspace().memtable_bytes,
-            memory,
-            edit: VersionEdit::default(),
-            live: state.keyspaces.keys().copied().collect(),
-            next_keyspace_id: state.next_keyspace_id,
-            memtables: BTreeMap::new(),
-        }
-    }
-
-    fn apply(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
-        for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
-            let entry = entry.map_err(|source| replayed.corrupt(source))?;
-            self.apply_entry(sequence, &entry).map_err(|source| match entry {
-                Entry::CreateKeyspace { name, .. } => replayed.corrupt(source).of_keyspace(name),
-                _ => replayed.corrupt(source),
-            })?;
-        }
-        Ok(())
-    }
-
-    fn apply_entry(
-        &mut self,
-        sequence: SequenceNumber,
-        entry: &Entry<'_>,
-    ) -> Result<(), Corruption> {
-        match *entry {
-            Entry::Put { keyspace, key, ref value } => {
-                self.insert(keyspace, sequence, Kind::Put, key, value.clone())
-            }
-            Entry::Remove { keyspace, key } => {
-                self.insert(keyspace, sequence, Kind::Tombstone, key, bytes::Bytes::new())
-            }
-            Entry::CreateKeyspace { keyspace, name, options } => {
-                self.create(keyspace, name, options)
-            }
-            Entry::DropKeyspace { keyspace } => {
-                if self.live.remove(&keyspace) {
-                    self.edit.keyspaces_dropped.push(keyspace);
-                    self.memtables.remove(&keyspace);
-                }
-                Ok(())
-            }
-            Entry::ClearKeyspace { .. } => {
-                Err(Corruption::Unsupported { what: "op of an entry", value: 0x83 })
-            }
-        }
-    }
-
-    fn create(&mut self, id: u64, name: &str, options: &[u8]) -> Result<(), Corruption> {
-        if id < self.next_keyspace_id {
-            // The manifest knows it, or knows that it is gone again.
-            return Ok(());
-        }
-        // Refuses options that cannot be read here, where the record is known.
-        let _: KeyspaceOptions = KeyspaceOptions::decode(options, &[])?;
-        if id >= ID_MAX {
-            return Err(Corruption::OutOfRange { what: "keyspace id", value: id });
-        }
-        self.next_keyspace_id = id + 1;
-        self.live.insert(id);
-        let (name, options) = (name.to_owned(), options.to_owned());
-        self.edit.keyspaces_created.push(KeyspaceCreated { id, name, options });
-        Ok(())
-    }
-
-    fn insert(
-        &mut self,
-        keyspace: u64,
-        sequence: SequenceNumber,
-        kind: Kind,
-        key: &[u8],
-        value: bytes::Bytes,
-    ) -> Result<(), Corruption> {
-        if !self.live.contains(&keyspace) {
-            if keyspace < self.next_keyspace_id {
-                // Dropped since.
-                return Ok(());
-            }
-            let (expected, found) = (self.next_keyspace_id, keyspace);
-            return Err(Corruption::Mismatch { what: "keyspace of an entry", expected, found });
-        }
-        let flushed = self.state.keyspaces.get(&keyspace).map_or(0, |known| known.flushed);
-        if sequence > flushed {
-            let memtable_bytes = self.memtable_bytes;
-            let new = || Arc::new(PlacedMemtable::new(memtable_bytes, self.memory));
-            let placed = self.memtables.entry(keyspace).or_insert_with(new);
-            placed.place(sequence, sequence);
-            let hash = key_hash(key, self.state.hash_seed);
-            placed.memtable.insert(hash, key, Trailer::new(sequence, kind), value);
-        }
-        Ok(())
-    }
 }
 
 /// Makes what was recovered durable again and opens the tables. The caller holds the lock.
@@ -328,13 +216,13 @@ pub(crate) fn take_over(
     })?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
-    let (trees, false_positives) = opened.into_trees(options, &tables);
+    let (trees, predicted) = opened.into_trees(options, &tables);
     opening.filters = stopwatch.lap();
     let manifest =
         ManifestFile::create(Arc::clone(&options.fs), folder.to_owned(), manifest_id, state)?;
     opening.manifest = stopwatch.lap();
     delete_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
-    Ok(Beginning { manifest, tables, trees, last_sequence, false_positives, opening })
+    Ok(Beginning { manifest, tables, trees, last_sequence, predicted, opening })
 }
 
 /// Tells how long each part takes.

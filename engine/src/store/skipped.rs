@@ -29,14 +29,14 @@ impl SkippedTombstones for OpenStore {
         // Each time that scans have paid for this table alone once more, the picker looks.
         let paid = |skipped: u64| rewrites_paid(skipped, live.meta.entries);
         if paid(before) < paid(before.saturating_add(tombstones)) {
-            store.background.wake();
+            store.background.look_at_all();
         }
     }
 
     fn in_memtable(&self, placed: &PlacedMemtable, tombstones: u64) {
         let before = placed.add_skipped(tombstones);
         if !is_flush_due(placed, before) && is_flush_due(placed, before + tombstones) {
-            self.store().background.wake();
+            self.store().background.freeze_skipped();
         }
     }
 }
@@ -50,6 +50,9 @@ fn is_flush_due(placed: &PlacedMemtable, skipped: u64) -> bool {
 impl Store {
     /// Freezes the memtables that are due because of what scans stepped over.
     pub(crate) fn freeze_skipped(&self) {
+        if !self.background.take_freezes_skipped() {
+            return;
+        }
         let is_due = |tree: &&Arc<Tree>| {
             let view = tree.view();
             is_flush_due(&view.active, view.active.skipped())

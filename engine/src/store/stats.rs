@@ -16,6 +16,7 @@ impl Store {
     pub(crate) fn stats(&self) -> Stats {
         let (counters, now) = (&self.tables.counters, self.options.clock.now());
         let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        let is_there = |id| self.trees.read().of_id(id).is_some();
         let mut stats = Stats {
             open_for: now.saturating_sub(self.opened_at),
             last_sequence: self.publish.visible(),
@@ -25,7 +26,7 @@ impl Store {
             table_reads: counters.table_reads(),
             memory: self.memory_stats(),
             background: self.background.done(),
-            false_positives_planned: self.residency.false_positives_planned(),
+            false_positives_planned: self.residency.false_positives_planned(is_there),
             opening: self.opening,
             read_only: self.read_only.get().map(|cause| cause.to_string()),
             ..Stats::default()

@@ -49,7 +49,8 @@ impl ReplayedBatch<'_> {
 pub(crate) struct TornTail {
     /// Everything from here on is gone.
     pub(crate) position: Position,
-    /// Bytes of that segment that are cut off; 0 if it is only shorter than it should be.
+    /// Bytes that are cut off: of that segment, none if it is only shorter than it should be, and of all
+    /// segments behind it.
     pub(crate) bytes: u64,
     /// What is there instead of a record.
     pub(crate) reason: Corruption,
@@ -111,7 +112,8 @@ pub(crate) fn replay(
         }
         let reason = torn.or(following.map(|following| missing(following.offset, end)));
         check_vouched(source, &mut reader, &mut segments, mark, reason.as_ref())?;
-        let bytes = reader.file_bytes().saturating_sub(end.offset);
+        let behind = segments.iter().map(|segment| segment.reader.file_bytes());
+        let bytes = reader.file_bytes().saturating_sub(end.offset) + behind.sum::<u64>();
         replayed.torn = reason.map(|reason| TornTail { position: end, bytes, reason });
         replayed.orphans.extend(segments.iter().map(|segment| segment.reader.file_id()));
         replayed.orphans.sort_unstable();

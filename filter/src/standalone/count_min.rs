@@ -17,29 +17,20 @@
 //! ageing; Kirsch and Mitzenmacher, "Less Hashing, Same Performance", ESA 2006, for rows without
 //! independent hashes.
 //!
-//! # Saved payload
-//!
-//! The [envelope](crate::saved) is around it. Integers are little-endian.
-//!
-//! | offset | bytes     | field      | meaning                                                     |
-//! |--------|-----------|------------|-------------------------------------------------------------|
-//! | 0      | 8         | `width`    | counters of a row, at least 1                               |
-//! | 8      | 8         | `depth`    | rows, 1 to 64                                               |
-//! | 16     | 8         | `total`    | all insertions                                              |
-//! | 24     | 8         | `keys`     | insertions of keys with an estimate of 0                    |
-//! | 32     | 4 × w × d | `counters` | row after row                                               |
+//! How a sketch is saved: `count_min/payload.rs`.
+
+mod payload;
 
 use alloc::boxed::Box;
 use core::{fmt, hash::BuildHasher};
 
 use super::probes::{PROBES_MAX, Places};
-use crate::decode_error::DecodeError;
 use crate::filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, ShapeMismatch};
 #[cfg(not(feature = "std"))]
 use crate::float::Float;
 use crate::hash::{Xxh3, hash_with};
 use crate::memory;
-use crate::saved::{Payload, Reader, SavedKind, Writer, hash_check};
+use crate::saved::hash_check;
 
 /// The most rows: `e^-64` is no chance.
 const DEPTH_MAX: u32 = PROBES_MAX;
@@ -353,29 +344,6 @@ impl<S: BuildHasher> InsertFilter for CountMinSketch<S> {
 
     fn clear(&mut self) {
         self.clear();
-    }
-}
-
-impl<S: BuildHasher> Payload for CountMinSketch<S> {
-    const KIND: SavedKind = SavedKind::CountMin;
-
-    fn write_payload(&self, writer: &mut Writer) {
-        writer.u64(self.width);
-        writer.u64(self.depth.into());
-        writer.u64(self.total);
-        writer.u64(self.keys);
-        self.counters.iter().for_each(|counter| writer.bytes(&counter.to_le_bytes()));
-    }
-
-    fn read_payload(reader: &mut Reader<'_>, hasher: S) -> Result<Self, DecodeError> {
-        let width = reader.u64_in("sketch width", 1..=u64::MAX)?;
-        let depth = reader.u64_in("sketch depth", 1..=DEPTH_MAX.into())? as u32; // At most 64.
-        let total = reader.u64("sketch total")?;
-        let keys = reader.u64("sketch keys")?;
-        let need = width.saturating_mul(u64::from(depth) * size_of::<u32>() as u64);
-        let (counters, _) = reader.bytes("sketch counters", need)?.as_chunks();
-        let counters = counters.iter().map(|&bytes| u32::from_le_bytes(bytes)).collect();
-        Ok(Self { counters, width, depth, total, keys, hasher })
     }
 }
 

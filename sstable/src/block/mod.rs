@@ -46,6 +46,7 @@ pub mod stored;
 #[cfg(test)]
 mod tests;
 pub(crate) mod zstd;
+mod zstd_frame;
 
 pub(crate) use builder::BlockBuilder;
 pub(crate) use content::BlockRole;

@@ -16,7 +16,10 @@ use lz4_flex::block::{
 };
 use sievedb_format::{Corruption, Decoder, Encode, checksum};
 
-use super::zstd::{self, Dictionary};
+use super::{
+    zstd::{self, Dictionary},
+    zstd_frame::content_bytes_max_of,
+};
 use crate::options::Compression;
 
 /// Bytes behind the content: type and checksum.
@@ -33,12 +36,6 @@ pub(crate) const TYPE_ZSTD_DICTIONARY: u8 = 3;
 
 /// One byte of an LZ4 block adds at most as many bytes to the output.
 const LZ4_RATIO_MAX: u64 = 255;
-
-/// A frame of zstd is made of blocks of its own. The shortest, one byte that repeats, takes so many bytes.
-const ZSTD_BLOCK_BYTES_MIN: u64 = 4;
-
-/// The most bytes that a block of zstd may stand for.
-const ZSTD_BLOCK_CONTENT_BYTES_MAX: u64 = 128 << 10;
 
 /// Saves compression less than this of a block, it is stored as it is.
 const SAVED_PERCENT_MIN: u128 = 12;
@@ -192,17 +189,19 @@ impl Stored {
         content_bytes_max: u64,
         dictionary: Option<&Dictionary>,
     ) -> Result<Bytes, Corruption> {
-        let decompress = |producible: fn(u64) -> u64, by: Decompress<'_>| {
+        let decompress = |producible: fn(&[u8]) -> u64, by: Decompress<'_>| {
             decompress(&self.bytes, content_bytes_max, producible, by)
         };
         match self.type_byte {
             TYPE_RAW => Ok(self.bytes),
             TYPE_LZ4 => decompress(lz4_producible, &|from, to| Ok(decompress_into(from, to).ok())),
-            TYPE_ZSTD => decompress(zstd_producible, &|from, to| zstd::decompress(from, to, None)),
+            TYPE_ZSTD => {
+                decompress(content_bytes_max_of, &|from, to| zstd::decompress(from, to, None))
+            }
             TYPE_ZSTD_DICTIONARY => {
                 let what = "compression dictionary";
                 let dictionary = Some(dictionary.ok_or(Corruption::Missing { what })?);
-                decompress(zstd_producible, &|from, to| zstd::decompress(from, to, dictionary))
+                decompress(content_bytes_max_of, &|from, to| zstd::decompress(from, to, dictionary))
             }
             other => Err(Corruption::Unsupported { what: "block type", value: other.into() }),
         }
@@ -213,27 +212,22 @@ impl Stored {
 type Decompress<'f> = &'f dyn Fn(&[u8], &mut [u8]) -> Result<Option<usize>, Corruption>;
 
 /// The most bytes that so many bytes of an LZ4 block may stand for.
-fn lz4_producible(compressed_bytes: u64) -> u64 {
-    compressed_bytes.saturating_mul(LZ4_RATIO_MAX)
+fn lz4_producible(compressed: &[u8]) -> u64 {
+    (compressed.len() as u64).saturating_mul(LZ4_RATIO_MAX)
 }
 
-/// The most bytes that so many bytes of a zstd frame may stand for.
-fn zstd_producible(compressed_bytes: u64) -> u64 {
-    compressed_bytes.div_ceil(ZSTD_BLOCK_BYTES_MIN).saturating_mul(ZSTD_BLOCK_CONTENT_BYTES_MAX)
-}
-
-/// `producible` tells how many bytes a number of compressed ones may stand for: no more are allocated.
+/// `producible` tells how many bytes the compressed ones may stand for: no more are allocated.
 fn decompress(
     bytes: &[u8],
     content_bytes_max: u64,
-    producible: fn(u64) -> u64,
+    producible: fn(&[u8]) -> u64,
     by: Decompress<'_>,
 ) -> Result<Bytes, Corruption> {
     let what = "bytes of a compressed block";
     let mut decoder = Decoder::new(bytes);
     let content_bytes = decoder.varint(what)?;
     let compressed = decoder.rest();
-    let producible_bytes = producible(compressed.len() as u64);
+    let producible_bytes = producible(compressed);
     let too_long = Corruption::OutOfRange { what, value: content_bytes };
     if content_bytes > content_bytes_max.min(producible_bytes) {
         return Err(too_long);
@@ -361,17 +355,16 @@ mod tests {
 
     /// No more is allocated than the bytes may stand for, whatever length they claim.
     #[test]
-    fn what_zstd_may_stand_for_is_bounded() {
-        assert_eq!([0, 1, 4, 5].map(zstd_producible), [0, 128 << 10, 128 << 10, 256 << 10]);
+    fn what_is_allocated_is_bounded() {
         let unpacked = |_: &[u8], content: &mut [u8]| Ok(Some(content.len()));
         let decompressed = |length: u64| {
             let mut bytes = Vec::new();
             bytes.put_varint(length);
             bytes.put(&[0; 4]);
-            decompress(&bytes, u64::MAX, zstd_producible, &unpacked).map(|content| content.len())
+            decompress(&bytes, u64::MAX, lz4_producible, &unpacked).map(|content| content.len())
         };
-        assert_eq!(decompressed(128 << 10), Ok(128 << 10));
-        let (what, value) = ("bytes of a compressed block", (128 << 10) + 1);
+        assert_eq!(decompressed(4 * 255), Ok(4 * 255));
+        let (what, value) = ("bytes of a compressed block", 4 * 255 + 1);
         assert_eq!(decompressed(value), Err(Corruption::OutOfRange { what, value }));
     }
 }

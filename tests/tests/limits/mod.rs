@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod many;
+
 use std::{path::Path, sync::Arc};
 
 use sievedb::{

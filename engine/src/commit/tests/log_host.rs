@@ -67,6 +67,7 @@ impl Host {
                 options,
                 Version::default(),
                 Arc::default(),
+                Arc::default(),
             )),
             segment_bytes,
             next_file_id: StdAtomicU64::new(1),

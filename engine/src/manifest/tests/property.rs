@@ -149,7 +149,7 @@ fn any_state() -> impl Strategy<Value = ManifestState> {
                 keyspace.tables.insert(id, Arc::new(table));
             }
             state.last_sequence = state.last_sequence.max(flushed);
-            state.keyspaces.insert(index as u64 + 1, keyspace);
+            state.keyspaces.insert(index as u64 + 1, Arc::new(keyspace));
         }
         state
     })

@@ -78,9 +78,8 @@ impl KeyspaceTables {
         Self { tree: Some(Arc::clone(tree)), ..tables }
     }
 
-    /// Whether they are those of `tree`.
-    pub(super) fn is_of(&self, tree: &Tree) -> bool {
-        self.id == tree.id
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     pub(super) fn tables(&self) -> impl Iterator<Item = &Arc<LiveTable>> {
@@ -102,6 +101,13 @@ impl KeyspaceTables {
 }
 
 impl FilterTables {
+    /// Puts these tables of a keyspace in the place of those that it has.
+    pub(super) fn put(&mut self, tables: KeyspaceTables) {
+        if let Some(present) = self.keyspaces.iter_mut().find(|present| present.id == tables.id) {
+            *present = tables;
+        }
+    }
+
     /// The keyspaces and their tables, by id.
     pub(super) fn ids(&self) -> Vec<(u64, Vec<u64>)> {
         let ids = |keyspace: &KeyspaceTables| keyspace.tables().map(|live| live.meta.id).collect();

@@ -11,6 +11,7 @@
 //! | [`measured_use`]   | how often lookups come to each                                |
 //! | [`change`]         | how filters take the place of others without exceeding a bound |
 //! | [`budget`]         | when the budget or the use changes                            |
+//! | [`prediction`]     | what the plans expect of lookups                              |
 //! | [`options_change`] | when the options of a keyspace change                         |
 //! | [`scan_choice`]    | which prefix and range filters there is room for               |
 //! | [`tables`]         | when tables come, and when the store is opened                |
@@ -20,10 +21,12 @@ mod change;
 mod filter_tables;
 mod measured_use;
 mod options_change;
+mod prediction;
 mod scan_choice;
 mod tables;
 
 pub(crate) use filter_tables::stored_filter;
+pub(crate) use prediction::Prediction;
 pub(crate) use tables::load_filters;
 
 use std::time::Duration;
@@ -75,15 +78,18 @@ pub(crate) struct Residency {
     stuck_looks: AtomicU32,
     /// [`Counters::questions`](crate::stats::Counters::questions) at the last plan.
     questions_planned: AtomicU64,
-    /// False positives per lookup that the last plan predicts, as the bits of a floating-point number.
-    predicted_bits: AtomicU64,
+    /// What the last plans predict.
+    predicted: Mutex<Prediction>,
+    /// Bytes that the last plan of all keyspaces leaves, without what came since: as long as there are any,
+    /// tables that come concern their own keyspace only. Changed while `change` is held.
+    spare_bytes: AtomicU64,
     /// When the last plan was made, by the clock of the options, in milliseconds.
     planned_at_ms: AtomicU64,
 }
 
 impl Residency {
-    /// For a store that was opened with a plan which predicts so many false positives per lookup.
-    pub(crate) fn new(bytes_max: u64, false_positives: f64) -> Self {
+    /// For a store that was opened with a plan which predicts this.
+    pub(crate) fn new(bytes_max: u64, predicted: Prediction) -> Self {
         Self {
             change: Mutex::default(),
             bytes_max: AtomicU64::new(bytes_max),
@@ -92,14 +98,24 @@ impl Residency {
             is_short: AtomicBool::new(false),
             stuck_looks: AtomicU32::new(0),
             questions_planned: AtomicU64::new(0),
-            predicted_bits: AtomicU64::new(false_positives.to_bits()),
+            predicted: Mutex::new(predicted),
+            spare_bytes: AtomicU64::new(0),
             planned_at_ms: AtomicU64::new(0),
         }
     }
 
     /// Runs that a lookup of an absent key searches in vain, as the last plan predicts.
-    pub(crate) fn false_positives_planned(&self) -> f64 {
-        f64::from_bits(self.predicted_bits.load(Relaxed))
+    /// The mean over the keyspaces that are there.
+    pub(crate) fn false_positives_planned(&self, is_there: impl Fn(u64) -> bool) -> f64 {
+        let mut predicted = self.predicted.lock();
+        predicted.retain(is_there);
+        predicted.false_positives()
+    }
+
+    /// Takes so many of the spare bytes, if there are as many.
+    fn take_spare(&self, bytes: u64) -> bool {
+        let taken = |spare: u64| spare.checked_sub(bytes);
+        self.spare_bytes.fetch_update(Relaxed, Relaxed, taken).is_ok()
     }
 
     /// How long the background job may wait for the next look; `None` for as long as nothing happens.
@@ -157,9 +173,20 @@ impl Store {
         let questions = self.tables.counters.questions();
         self.residency.questions_planned.store(questions, Relaxed);
         let (plan, targets) = tables.plan(bytes_max, measured);
+        let lacks = targets.iter().any(Target::lacks_scan_filters);
+        self.residency.is_short.store(plan.is_short || lacks, Relaxed);
+        self.residency.spare_bytes.store(if lacks { 0 } else { plan.bytes_left }, Relaxed);
+        *self.residency.predicted.lock() = Prediction::of(tables, &plan, measured);
+        targets
+    }
+
+    /// The same for the keyspace of `tables` alone, while there are spare bytes for all that is new: then it
+    /// is what a plan of all keyspaces would say.
+    fn plan_alone(&self, measured: &MeasuredUse, tables: &FilterTables) -> Vec<Target> {
+        let (plan, targets) = tables.plan(u64::MAX, measured);
         let is_short = plan.is_short || targets.iter().any(Target::lacks_scan_filters);
-        self.residency.is_short.store(is_short, Relaxed);
-        self.residency.predicted_bits.store(plan.false_positives.to_bits(), Relaxed);
+        self.residency.is_short.fetch_or(is_short, Relaxed);
+        self.residency.predicted.lock().update(Prediction::of(tables, &plan, measured));
         targets
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Changes, FilterTables, KeyspaceTables, Patience, Target, Unreadable,
+    Changes, FilterTables, KeyspaceTables, Patience, Prediction, Target, Unreadable,
     change::{Step, step},
     tell_unreadable,
 };
@@ -25,20 +25,21 @@ use crate::{
 
 /// Loads the filters of a store that is being opened, as far as its budget allows. Each keyspace is given
 /// with its id, name, policy and tables. Several threads read them, up to `threads`, if there is room for
-/// all that the plan wants. Returns the false positives per lookup that the plan predicts.
+/// all that the plan wants. Returns what the plan predicts.
 pub(crate) fn load_filters<'a>(
     store: &TableStore,
     listener: Option<&dyn EventListener>,
     keyspaces: impl IntoIterator<Item = (u64, &'a str, FilterPolicy, &'a [(u8, u64, Arc<LiveTable>)])>,
     threads: usize,
-) -> f64 {
+) -> Prediction {
     let keyspaces = keyspaces.into_iter().map(|(id, name, policy, tables)| {
         let tables = tables.iter().map(|(level, run, live)| (*level, *run, live));
         KeyspaceTables::new(id, name, policy, tables)
     });
     let tables = FilterTables { keyspaces: keyspaces.collect() };
     let bytes_max = store.memory.limit(MemoryUse::Filters);
-    let (plan, targets) = tables.plan(bytes_max, &MeasuredUse::default());
+    let measured = MeasuredUse::default();
+    let (plan, targets) = tables.plan(bytes_max, &measured);
     let mut unreadable = load_at_once(&tables, &targets, &store.memory, threads);
     let mut changes = Changes::new(&tables, &store.memory, bytes_max, Patience::Short);
     changes.load(&targets, u64::MAX);
@@ -46,7 +47,7 @@ pub(crate) fn load_filters<'a>(
     if let Some(listener) = listener {
         tell_unreadable(listener, &tables, unreadable);
     }
-    plan.false_positives
+    Prediction::of(&tables, &plan, &measured)
 }
 
 /// Loads the point filters that `targets` want, on several threads, if all of them fit: then none has to
@@ -126,14 +127,30 @@ impl Store {
         opened: &[Arc<LiveTable>],
     ) -> bool {
         let mut measured = self.residency.change.lock();
-        let mut tables = self.filter_tables();
-        let Some(of_tree) = tables.keyspaces.iter_mut().find(|tables| tables.is_of(tree)) else {
+        if self.trees.read().of_id(tree.id).is_none() {
             // It was dropped meanwhile.
             return true;
-        };
-        *of_tree = KeyspaceTables::of_tree(tree, version);
+        }
         let goal = self.filter_bytes_goal();
-        let targets = self.plan_filters(&mut measured, &tables, goal);
+        let of_tree = KeyspaceTables::of_tree(tree, version);
+        let bytes = opened.iter().map(|live| {
+            let scan_filters = live.scan_filters();
+            live.filters().memory_bytes_at(f64::INFINITY)
+                + scan_filters.prefix_bytes()
+                + scan_filters.range_bytes()
+        });
+        // Twice: a plan leaves as much as the largest filter for when that is replaced.
+        let bytes = bytes.sum::<u64>().saturating_mul(2);
+        let (tables, targets) = if self.residency.take_spare(bytes) {
+            let tables = FilterTables { keyspaces: vec![of_tree] };
+            let targets = self.plan_alone(&measured, &tables);
+            (tables, targets)
+        } else {
+            let mut tables = self.filter_tables();
+            tables.put(of_tree);
+            let targets = self.plan_filters(&mut measured, &tables, goal);
+            (tables, targets)
+        };
         let new: BTreeSet<u64> = opened.iter().map(|live| live.meta.id).collect();
         let is_new = |target: &&Target| new.contains(&target.live.meta.id);
         let mut changes = Changes::new(&tables, &self.tables.memory, goal, Patience::Short);

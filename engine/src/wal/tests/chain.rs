@@ -117,7 +117,8 @@ fn a_hole_ends_the_log_and_what_lies_behind_does_not_count() {
         let torn = with_file(&fs, &path(5), |bytes| bytes.truncate(second - cut * record));
         let (got, replayed) = sequences(&*torn, &[3, 5, 8], NO_MARK).unwrap();
         assert_eq!(got, up_to(4 - cut as u64));
-        assert!(replayed.torn.is_some());
+        let behind = fs.read(path(8)).unwrap().len() as u64;
+        assert_eq!(replayed.torn.unwrap().bytes, behind, "the segment behind is cut off, too");
         assert_eq!((replayed.segments, replayed.orphans), (vec![3, 5], vec![8]));
         // The recovery that follows continues from the torn end; so does the next one.
         let end = replayed.end.unwrap();

@@ -1,0 +1,138 @@
+//! The next piece of background work is found and claimed.
+
+use std::{collections::BTreeSet, mem, sync::Arc};
+
+use super::{Job, State};
+use crate::{read::tree::Tree, store::Store, store::compact::Chosen};
+
+impl Store {
+    /// Claims the next piece of work, if there is any that could be done.
+    pub(super) fn claim(&self) -> Option<Job> {
+        let mut state = self.background.state.lock();
+        if self.read_only.get().is_some() {
+            return None;
+        }
+        if !self.tables.obsolete_files.is_empty() {
+            return Some(Job::Unlink);
+        }
+        self.note_changes(&mut state);
+        if let Some(tree) = self.claim_flush(&mut state) {
+            return Some(Job::Flush(tree));
+        }
+        let job = self.claim_compaction(&mut state);
+        if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
+            // Nothing is put off any more.
+            state.no_space = None;
+        }
+        if job.is_none() && !state.fitting && self.filters_are_due() {
+            state.fitting = true;
+            return Some(Job::FitFilters);
+        }
+        if job.is_some() || !self.options.background_rewrites {
+            return job;
+        }
+        state.filters.claim(|id| self.tree_of_id(id)).map(Job::Filter)
+    }
+
+    /// Takes note of the keyspaces that have changed.
+    fn note_changes(&self, state: &mut State) {
+        let changed = self.trees.read().changed().take();
+        state.due.note(&changed, self.snapshots.oldest());
+        state.filters.note(changed);
+        let looks_again = state.filters.looks_again();
+        if !looks_again && !state.looks_at_all {
+            return;
+        }
+        let all: BTreeSet<_> = self.trees.read().ids().collect();
+        if mem::take(&mut state.looks_at_all) {
+            state.due.compact.add(all.iter().copied());
+        }
+        if looks_again {
+            state.filters.note(all);
+        }
+    }
+
+    fn tree_of_id(&self, id: u64) -> Option<Arc<Tree>> {
+        self.trees.read().of_id(id).cloned()
+    }
+
+    fn claim_flush(&self, state: &mut State) -> Option<Arc<Tree>> {
+        let mut from = 0;
+        while let Some(id) = state.due.flush.first_from(from) {
+            match self.tree_of_id(id).filter(|tree| !tree.view().frozen.is_empty()) {
+                Some(tree) if state.flushing.insert(id) => return Some(tree),
+                // It may fail.
+                Some(_) => {}
+                None => state.due.flush.remove(id),
+            }
+            from = id + 1;
+        }
+        None
+    }
+
+    fn claim_compaction(&self, state: &mut State) -> Option<Job> {
+        let mut from = 0;
+        while let Some(id) = state.due.compact.first_from(from) {
+            from = id + 1;
+            let Some(tree) = self.tree_of_id(id) else {
+                state.due.compact_later(id, false);
+                continue;
+            };
+            let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
+            let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
+            let whole = state.whole.get(&tree.id).map(|request| request.id_limit);
+            match self.choose_compaction(&tree, &running, whole) {
+                Chosen::Compaction(compaction) => {
+                    state.running.push((tree.id, compaction.clone()));
+                    return Some(Job::Compact(tree, compaction));
+                }
+                // The end of a running one is a change, too.
+                Chosen::Nothing { behind_snapshot } => {
+                    state.due.compact_later(id, behind_snapshot);
+                }
+                Chosen::WholeIsDone => {
+                    state.whole.remove(&tree.id);
+                    self.background.progress.notify_all();
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether there is no work, and none is under way.
+    pub(super) fn is_idle(&self, state: &mut State) -> bool {
+        self.note_changes(state);
+        state.flushing.is_empty()
+            && state.running.is_empty()
+            && state.whole.is_empty()
+            && !self.has_flush_or_compaction(state)
+            && !state.fitting
+            && !self.filters_are_due()
+            && (!self.options.background_rewrites
+                || state.filters.is_idle(|id| self.tree_of_id(id)))
+    }
+
+    /// Whether any keyspace has a flush or a compaction due, while none is under way.
+    fn has_flush_or_compaction(&self, state: &mut State) -> bool {
+        let mut from = 0;
+        while let Some(id) = state.due.flush.first_from(from) {
+            if self.tree_of_id(id).is_some_and(|tree| !tree.view().frozen.is_empty()) {
+                return true;
+            }
+            from = id + 1;
+        }
+        from = 0;
+        while let Some(id) = state.due.compact.first_from(from) {
+            let tree = self.tree_of_id(id);
+            match tree.map(|tree| self.choose_compaction(&tree, &[], None)) {
+                Some(Chosen::Compaction(_) | Chosen::WholeIsDone) => return true,
+                Some(Chosen::Nothing { behind_snapshot }) => {
+                    state.due.compact_later(id, behind_snapshot);
+                }
+                None => state.due.compact_later(id, false),
+            }
+            from = id + 1;
+        }
+        false
+    }
+}

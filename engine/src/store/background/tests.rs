@@ -1,0 +1,102 @@
+//! Work that is due is found, though not all keyspaces are looked at.
+
+use super::*;
+use crate::{
+    Db, Keyspace, KeyspaceOptions, Options, Snapshot,
+    fs::MemoryFs,
+    log::testing::{Random, seeds},
+    store::compact::Chosen,
+};
+
+/// Calls of a story.
+const CALLS: usize = 300;
+
+struct Story {
+    random: Random,
+    db: Db,
+    snapshots: Vec<Snapshot>,
+}
+
+impl Story {
+    fn new(seed: u64) -> Self {
+        let options = Options::new().fs(Arc::new(MemoryFs::with_seed(seed))).worker_threads(0);
+        let db = options.keyspace(small()).open("db").expect("a new store");
+        Self { random: Random::new(seed), db, snapshots: Vec::new() }
+    }
+
+    fn keyspace(&mut self) -> Keyspace {
+        let name = format!("keyspace {}", self.random.below(6));
+        self.db.keyspace_with(&name, &small()).expect("there is room")
+    }
+
+    fn call(&mut self) {
+        let keyspace = self.keyspace();
+        let draw = self.random.below(20);
+        match draw {
+            0 => self.snapshots.push(self.db.snapshot()),
+            1 | 2 => {
+                if !self.snapshots.is_empty() {
+                    let at = self.random.below(self.snapshots.len() as u64);
+                    self.snapshots.swap_remove(at as usize);
+                }
+            }
+            3 => keyspace.flush().expect("there is room"),
+            4 => keyspace.compact().expect("there is room"),
+            5 if self.random.one_in(4) => {
+                assert!(self.db.drop_keyspace(keyspace.name()).expect("there is room"));
+            }
+            6 if self.random.one_in(2) => {
+                let bits = self.random.below(3) as f64 * 6.0;
+                let options = small().range_filter_bits_per_key(bits);
+                keyspace.set_options(options).expect("good options");
+            }
+            7 => {
+                keyspace.iter().for_each(|entry| drop(entry.expect("good")));
+            }
+            _ => {
+                let removes = draw.is_multiple_of(2);
+                for _ in 0..self.random.below(60) {
+                    let key = self.random.below(200).to_be_bytes();
+                    let written =
+                        if removes { keyspace.remove(key) } else { keyspace.insert(key, [7; 40]) };
+                    written.expect("there is room");
+                }
+            }
+        }
+    }
+
+    /// Looks at every keyspace, as was done before each step once.
+    fn check(&self, when: &str) {
+        self.db.wait_for_background().expect("there is room");
+        let store = self.db.open_store().store();
+        let trees: Vec<_> = store.trees.read().values().cloned().collect();
+        for tree in trees {
+            let chosen = store.choose_compaction(&tree, &[], None);
+            let is_idle = matches!(chosen, Chosen::Nothing { .. });
+            assert!(is_idle, "{when}: {}: {chosen:?}", tree.name);
+            assert!(tree.view().frozen.is_empty(), "{when}: {}", tree.name);
+            let looked = store.background.with_filters(|jobs| jobs.is_done_for(&tree));
+            assert!(looked, "{when}: {}: filters", tree.name);
+        }
+    }
+}
+
+fn small() -> KeyspaceOptions {
+    let options = KeyspaceOptions::new().memtable_bytes(4 << 10).table_bytes(4 << 10);
+    options.base_level_bytes(4 << 10).block_bytes(1 << 10)
+}
+
+#[test]
+fn nothing_that_is_due_is_left() {
+    for seed in seeds(6) {
+        let mut story = Story::new(seed);
+        for call in 0..CALLS {
+            story.call();
+            if story.random.one_in(8) {
+                story.check(&format!("seed {seed}, call {call}"));
+            }
+        }
+        story.snapshots.clear();
+        story.check(&format!("seed {seed}, at the end"));
+    }
+}

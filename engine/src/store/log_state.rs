@@ -1,0 +1,234 @@
+//! What the manifest says, as the log goes on from there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use sievedb_filter::hash::key_hash;
+use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
+
+use crate::{
+    Error, Options, Result,
+    file_name::ID_MAX,
+    manifest::{KeyspaceCreated, ManifestState, VersionEdit},
+    memory::MemoryAccount,
+    read::view::PlacedMemtable,
+    store::recovery::present_options,
+    wal::{batch::Entry, replay::ReplayedBatch},
+};
+
+/// The state as the log is replayed.
+#[derive(Debug)]
+pub(super) struct LogState<'a> {
+    options: &'a Options,
+    state: &'a ManifestState,
+    memory: &'a Arc<MemoryAccount>,
+    edit: VersionEdit,
+    /// Keyspaces that exist at this point of the log.
+    live: BTreeSet<u64>,
+    /// When their memtables are to be frozen, in bytes, as their options say.
+    memtable_bytes: BTreeMap<u64, usize>,
+    /// Why keyspaces that exist at this point need more than this build can do.
+    lacking: BTreeMap<u64, Error>,
+    /// Above the ids of all keyspaces so far.
+    next_keyspace_id: u64,
+    memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+}
+
+impl<'a> LogState<'a> {
+    pub(super) fn new(
+        options: &'a Options,
+        state: &'a ManifestState,
+        memory: &'a Arc<MemoryAccount>,
+    ) -> Self {
+        Self {
+            options,
+            state,
+            memory,
+            edit: VersionEdit::default(),
+            live: state.keyspaces.keys().copied().collect(),
+            memtable_bytes: BTreeMap::new(),
+            lacking: BTreeMap::new(),
+            next_keyspace_id: state.next_keyspace_id,
+            memtables: BTreeMap::new(),
+        }
+    }
+
+    /// What the log adds: keyspaces created and dropped, and the entries by keyspace.
+    pub(super) fn into_parts(self) -> (VersionEdit, BTreeMap<u64, Arc<PlacedMemtable>>) {
+        (self.edit, self.memtables)
+    }
+
+    /// Takes note of the stored options of the keyspace `id`; `error` tells where they lie.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if they cannot be read. That they need a feature is an error only of keyspaces
+    /// that are there in the end: see [`check_features`](Self::check_features).
+    pub(super) fn note_options(
+        &mut self,
+        id: u64,
+        name: &str,
+        encoded: &[u8],
+        error: impl FnOnce(Corruption) -> Error,
+    ) -> Result<()> {
+        match present_options(self.options, name, encoded) {
+            Ok(options) => {
+                self.memtable_bytes.insert(id, options.memtable_bytes);
+            }
+            Err(source @ Corruption::NeedsFeature { .. }) => {
+                self.lacking.insert(id, error(source).of_keyspace(name));
+            }
+            Err(source) => return Err(error(source).of_keyspace(name)),
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    ///
+    /// [`Error::NeedsFeature`] if a keyspace asks for more than this build can do.
+    pub(super) fn check_features(&mut self) -> Result<()> {
+        self.lacking.pop_first().map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Applies a batch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if its entries cannot be read or do not fit what there is.
+    pub(super) fn apply(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
+        for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
+            let entry = entry.map_err(|source| replayed.corrupt(source))?;
+            let corrupt = |source| replayed.corrupt(source);
+            match entry {
+                Entry::Put { keyspace, key, value } => {
+                    self.insert(keyspace, sequence, Kind::Put, key, value).map_err(corrupt)?;
+                }
+                Entry::Remove { keyspace, key } => {
+                    let value = bytes::Bytes::new();
+                    let inserted = self.insert(keyspace, sequence, Kind::Tombstone, key, value);
+                    inserted.map_err(corrupt)?;
+                }
+                Entry::CreateKeyspace { keyspace, name, options } => {
+                    self.create(keyspace, name, options, corrupt)?;
+                }
+                Entry::DropKeyspace { keyspace } => self.drop_keyspace(keyspace),
+                Entry::ClearKeyspace { .. } => {
+                    let what = "op of an entry";
+                    return Err(corrupt(Corruption::Unsupported { what, value: 0x83 }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_keyspace(&mut self, id: u64) {
+        if self.live.remove(&id) {
+            self.edit.keyspaces_dropped.push(id);
+            self.memtables.remove(&id);
+            self.lacking.remove(&id);
+        }
+    }
+
+    fn create(
+        &mut self,
+        id: u64,
+        name: &str,
+        options: &[u8],
+        corrupt: impl Fn(Corruption) -> Error,
+    ) -> Result<()> {
+        if id < self.next_keyspace_id {
+            // The manifest knows it, or knows that it is gone again.
+            return Ok(());
+        }
+        // Refuses options that cannot be read here, where the record is known.
+        self.note_options(id, name, options, &corrupt)?;
+        if id >= ID_MAX {
+            let error = corrupt(Corruption::OutOfRange { what: "keyspace id", value: id });
+            return Err(error.of_keyspace(name));
+        }
+        self.next_keyspace_id = id + 1;
+        self.live.insert(id);
+        let (name, options) = (name.to_owned(), options.to_owned());
+        self.edit.keyspaces_created.push(KeyspaceCreated { id, name, options });
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        keyspace: u64,
+        sequence: SequenceNumber,
+        kind: Kind,
+        key: &[u8],
+        value: bytes::Bytes,
+    ) -> Result<(), Corruption> {
+        if !self.live.contains(&keyspace) {
+            if keyspace < self.next_keyspace_id {
+                // Dropped since.
+                return Ok(());
+            }
+            let (expected, found) = (self.next_keyspace_id, keyspace);
+            return Err(Corruption::Mismatch { what: "keyspace of an entry", expected, found });
+        }
+        let flushed = self.state.keyspaces.get(&keyspace).map_or(0, |known| known.flushed);
+        if sequence > flushed {
+            let own = self.memtable_bytes.get(&keyspace).copied();
+            // Of one whose options need a feature that is not there nothing comes.
+            let bytes = own.unwrap_or_else(|| self.options.new_keyspace().memtable_bytes);
+            let new = || Arc::new(PlacedMemtable::new(bytes, self.memory));
+            let placed = self.memtables.entry(keyspace).or_insert_with(new);
+            placed.place(sequence, sequence);
+            let hash = key_hash(key, self.state.hash_seed);
+            placed.memtable.insert(hash, key, Trailer::new(sequence, kind), value);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KeyspaceOptions, manifest::KeyspaceState};
+
+    /// What an account without a limit is charged for a memtable of these options with one entry.
+    fn charged(told: Option<KeyspaceOptions>, state: &ManifestState, log: &VersionEdit) -> u64 {
+        let options = Options { keyspace: told, ..Options::new() };
+        let memory = Arc::<MemoryAccount>::default();
+        let mut log_state = LogState::new(&options, state, &memory);
+        let error = |source| Error::corrupt("", 0, source);
+        for (&id, keyspace) in &state.keyspaces {
+            log_state.note_options(id, &keyspace.name, &keyspace.options, error).expect("good");
+        }
+        for KeyspaceCreated { id, name, options } in &log.keyspaces_created {
+            log_state.create(*id, name, options, error).expect("good");
+        }
+        log_state.insert(1, 1, Kind::Put, b"key", bytes::Bytes::new()).expect("it is there");
+        memory.memtable_bytes()
+    }
+
+    #[test]
+    fn a_replayed_memtable_is_of_the_size_of_its_keyspace() {
+        let sized = |bytes| KeyspaceOptions::new().memtable_bytes(bytes);
+        let named = |name: &str, options: &KeyspaceOptions| {
+            let mut state = ManifestState::new(1, 2);
+            state.next_keyspace_id = 2;
+            let (name, options) = (name.to_owned(), options.encode());
+            let keyspace = KeyspaceState { name, options, ..KeyspaceState::default() };
+            state.keyspaces.insert(1, Arc::new(keyspace));
+            state
+        };
+        let none = VersionEdit::default();
+        let small = charged(None, &named("users", &sized(1 << 20)), &none);
+        let large = charged(None, &named("users", &sized(64 << 20)), &none);
+        assert!(large > 32 * small, "{large} and {small}");
+        let told = charged(Some(sized(64 << 20)), &named("default", &sized(1 << 20)), &none);
+        assert_eq!(told, large, "as the store is opened with");
+        let others = charged(Some(sized(64 << 20)), &named("users", &sized(1 << 20)), &none);
+        assert_eq!(others, small, "that is for the default keyspace");
+        let (name, options) = ("users".to_owned(), sized(1 << 20).encode());
+        let created = vec![KeyspaceCreated { id: 1, name, options }];
+        let log = VersionEdit { keyspaces_created: created, ..VersionEdit::default() };
+        assert_eq!(charged(None, &ManifestState::new(1, 2), &log), small, "created in the log");
+    }
+}

@@ -1,0 +1,69 @@
+//! What there are thousands of costs a flush nothing.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::sync::Arc;
+
+use sievedb::{Db, Durability, Keyspace, Options, clock::ManualClock, fs::MemoryFs};
+
+use crate::corruption::allocation::{count_in, largest_bytes, reset_largest};
+
+/// Many enough to tell a cost for each from one that is there anyway.
+const MANY: usize = 1_000;
+
+fn open() -> Db {
+    let options = Options::new().fs(Arc::new(MemoryFs::with_seed(7)));
+    let options = options.worker_threads(0).clock(Arc::new(ManualClock::new()));
+    options.durability(Durability::Memory).open("db").unwrap()
+}
+
+/// Allocations of a write into each keyspace and its flush, with all that is done in the background then.
+fn allocations(keyspaces: &[Keyspace]) -> usize {
+    let ((), count) = count_in(|| {
+        for keyspace in keyspaces {
+            keyspace.insert("key", "another value").unwrap();
+            keyspace.flush().unwrap();
+        }
+    });
+    count / keyspaces.len()
+}
+
+#[test]
+fn a_flush_is_not_dearer_among_many_keyspaces() {
+    let of = |count: usize| {
+        let db = open();
+        let keyspaces: Vec<_> =
+            (0..count).map(|at| db.keyspace(&format!("keyspace {at}")).unwrap()).collect();
+        for keyspace in &keyspaces {
+            keyspace.insert("key", "value").unwrap();
+        }
+        db.flush().unwrap();
+        let some = allocations(&keyspaces[..10]);
+        for keyspace in &keyspaces {
+            assert!(keyspace.contains_key("key").unwrap());
+        }
+        some
+    };
+    let (few, many) = (of(10), of(MANY));
+    // The manifest copies its list of keyspaces, in nodes of at least five, once for each of some edits.
+    assert!(many < few + MANY, "{few} allocations among 10 keyspaces, {many} among {MANY}");
+}
+
+#[test]
+fn a_flush_is_not_dearer_among_many_snapshots() {
+    let db = open();
+    let mut snapshots = Vec::new();
+    for at in 0..50 * MANY as u32 {
+        db.insert(at.to_be_bytes(), "value").unwrap();
+        snapshots.push(db.snapshot());
+    }
+    db.flush().unwrap();
+    db.insert("key", "value").unwrap();
+    reset_largest();
+    db.flush().unwrap();
+    let largest = largest_bytes();
+    assert!(largest < 50 * MANY * 8, "{largest} bytes at once");
+    for (at, snapshot) in snapshots.iter().enumerate().step_by(997) {
+        assert_eq!(snapshot.iter().keys().count(), at + 1);
+    }
+}
