@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::parameters::Parameters;
-use super::{COLUMNS, Expected, FilterKind, VERSION, check_crc32, varint};
+use super::{COLUMNS, Expected, FilterKind, check_crc32, varint, version_of};
 use crate::arena::{FilterArena, Slice};
 use crate::binary_fuse::{BinaryFuse8, BinaryFuse16};
 use crate::blocked_bloom::BlockedBloom;
@@ -234,7 +234,8 @@ impl Trailer {
         bytes.extend(self.group_crc32s.iter().flat_map(|crc32| crc32.to_le_bytes()));
         // The longest is that of a ribbon: 1 + 10 + 10 + 5 + 12 * 5 + 4 * 4 + 7.
         let length = u8::try_from(bytes.len() + END_BYTES).expect("a trailer is short");
-        bytes.extend_from_slice(&[self.kind() as u8, VERSION, length]);
+        let kind = self.kind() as u8;
+        bytes.extend_from_slice(&[kind, version_of(kind), length]);
         let crc32 = crc32(expected, &bytes);
         bytes.extend_from_slice(&crc32.to_le_bytes());
         bytes
@@ -249,7 +250,7 @@ impl Trailer {
     ) -> Result<Self, DecodeError> {
         let (fields, &[kind, version, ..]) =
             bytes.split_last_chunk::<END_BYTES>().expect("a trailer has its end");
-        require_known("version of the filter", version.into(), VERSION.into())?;
+        require_known("version of the filter", version.into(), version_of(kind).into())?;
         let mut numbers = Numbers { fields, rest: fields, see };
         let hash_version = numbers.take("hash_version")?;
         require_known("hash version of the filter", hash_version, HASH_VERSION.into())?;

@@ -7,8 +7,9 @@ use core::arch::x86_64::{
 };
 
 use super::Ribbon;
-use super::group::Group;
-use super::query::{Place, test_all, test_batch, test_one};
+use super::batch::test_batch;
+use super::group::View;
+use super::query::{Place, test_all, test_one};
 use super::questions::questions;
 use super::row::{Mixed, TurnedRow};
 
@@ -30,7 +31,7 @@ questions!(Avx2, "avx2,bmi2");
 
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
+fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     let (first, next, columns) = place.words(group);
     let words = group.lines.as_ptr().cast::<u64>();
     let chosen = |half: usize| {

@@ -9,8 +9,9 @@ use core::arch::x86_64::{
 
 use super::Ribbon;
 use super::band::Band;
-use super::group::{Group, LINE_WORDS};
-use super::query::{Place, test_all, test_batch, test_one};
+use super::batch::test_batch;
+use super::group::{LINE_WORDS, View};
+use super::query::{Place, test_all, test_one};
 use super::row::{Mixed, TurnedRow};
 use super::rows::Rows;
 use super::shape::BLOCK_SLOTS;
@@ -78,7 +79,7 @@ impl Avx512 {
 impl Avx512 {
     #[inline(always)]
     pub(crate) fn may_contain_hash(self, ribbon: &Ribbon, hash: u64) -> bool {
-        self.may_contain_mixed(ribbon, hash, Mixed::new(hash, ribbon.first.seed))
+        self.may_contain_mixed(ribbon, hash, Mixed::new(hash, ribbon.front.seed))
     }
 
     #[inline(always)]
@@ -98,7 +99,7 @@ impl Avx512 {
     /// The row comes in pieces, because those travel in registers.
     #[inline(never)]
     fn of_many(self, ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
-        let place = Place::new(TurnedRow { start, coefficients, fingerprint }, 0);
+        let place = Place::new(TurnedRow { start, coefficients, fingerprint });
         test_all(ribbon, &place, |group, place, print| self.matches(group, place, print))
     }
 
@@ -110,12 +111,12 @@ impl Avx512 {
 
     #[inline(never)]
     pub(crate) fn may_contain_hashes(self, ribbon: &Ribbon, hashes: &[u64], answers: &mut [bool]) {
-        let test = |group: &Group, place: &Place, print| self.matches(group, place, print);
+        let test = |group: View<'_>, place: &Place, print| self.matches(group, place, print);
         test_batch(ribbon, hashes, answers, test);
     }
 
     #[inline(always)]
-    fn matches(self, group: &Group, place: &Place, fingerprint: u8) -> bool {
+    fn matches(self, group: View<'_>, place: &Place, fingerprint: u8) -> bool {
         let (first, _, columns) = place.words(group);
         let words = group.lines.as_ptr().cast::<u64>().wrapping_add(first);
         // SAFETY: `Place::words` names words of the group, with whole lines behind them, and a place is one of 64.

@@ -17,7 +17,7 @@ use super::band::{Band, Elimination};
 use super::group::{Group, Groups};
 use super::order::Chunks;
 use super::path::Path;
-use super::row::{self, Row, WIDTH};
+use super::row::{Row, Source, WIDTH};
 use super::rows::RowVec;
 use super::shape::{
     BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, LAYERS_MAX, Shape, bumping_blocks, kept_from,
@@ -95,14 +95,15 @@ impl Layers {
     /// Adds a layer of `blocks` blocks that keeps most keys, and returns those that it bumps.
     fn bump(&mut self, keys: &[u64], blocks: u64, round: u8) -> Vec<u64> {
         let starts = layer_starts(blocks, false);
-        let seed = row::seed(self.bands.len(), u16::from_le_bytes([0, round]));
-        let chunks = Chunks::new(keys, seed, starts);
+        // A layer before it has no rounds.
+        let source = Source::new(self.bands.len(), u16::from_le_bytes([0, round]), 0);
+        let chunks = Chunks::new(keys, source, starts);
         self.elimination.start(blocks);
         let mut bumped = Vec::with_capacity(chunks.len() / 14);
         let mut rows = RowVec::default();
         chunks.for_each_bucket(BUCKET_STARTS.ilog2(), |bucket, hashes| {
             rows.clear();
-            rows.extend(hashes.iter().map(|&hash| row(hash, seed, starts, self.columns)));
+            rows.extend(hashes.iter().map(|&hash| row(hash, source, starts, self.columns)));
             let first = bucket as u64 * BUCKET_STARTS;
             let taken = self.elimination.taken_from(first as usize); // A slot in memory.
             // Bumping all of a bucket always works.
@@ -125,9 +126,10 @@ impl Layers {
     /// have left under this attempt.
     fn try_keep(&mut self, keys: &[u64], blocks: u64, attempt: u16) -> bool {
         let starts = layer_starts(blocks, true);
-        let seed = row::seed(self.bands.len(), attempt);
+        // The high byte is the round of the layer before it.
+        let source = Source::new(self.bands.len(), attempt, attempt & 0xff00);
         let mut sorted: Vec<Row> =
-            keys.iter().map(|&hash| row(hash, seed, starts, self.columns)).collect();
+            keys.iter().map(|&hash| row(hash, source, starts, self.columns)).collect();
         sorted.sort_unstable_by_key(|row| row.start);
         let mut rows = RowVec::default();
         rows.extend(sorted);
@@ -224,8 +226,8 @@ fn is_crowded(starts: &[u64], first: u64, taken: u32) -> bool {
 }
 
 /// The equation of a key in the columns that there are: in others it cannot contradict.
-fn row(hash: u64, seed: u64, starts: u64, columns: NonZeroU8) -> Row {
-    let mut row = Row::new(hash, seed, starts);
+fn row(hash: u64, source: Source, starts: u64, columns: NonZeroU8) -> Row {
+    let mut row = Row::new(hash, source, starts);
     row.fingerprint &= u32::MAX >> (u32::BITS - u32::from(columns.get()));
     row
 }

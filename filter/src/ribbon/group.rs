@@ -90,8 +90,45 @@ impl Group {
         group
     }
 
+    #[inline(always)]
+    pub(crate) fn view(&self) -> View<'_> {
+        View { lines: &self.lines, shape: self.shape }
+    }
+
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
         self.lines.iter().flat_map(|line| line.0)
+    }
+
+    #[inline(always)]
+    pub(crate) fn word(&self, index: usize) -> u64 {
+        self.view().word(index)
+    }
+
+    /// Stores the words of `block`: the first of `columns`, as many as it has.
+    pub(crate) fn set_block(&mut self, block: u64, columns: &[u64; LINE_WORDS]) {
+        let first = self.shape.first_word(block) as usize; // Below the number of words.
+        let count = usize::from(self.shape.block_columns(block));
+        for (index, &column) in (first..).zip(&columns[..count]) {
+            self.lines[index / LINE_WORDS].0[index % LINE_WORDS] = column;
+        }
+    }
+}
+
+/// What a question reads of a group.
+///
+/// By value, so that what a caller knows of the shape is known where it is inlined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) lines: &'a [WordLine],
+    pub(crate) shape: GroupShape,
+}
+
+impl View<'_> {
+    /// The same of a group without a mixture of columns: there is less to compute.
+    #[inline(always)]
+    pub(crate) fn unmixed(self) -> Self {
+        debug_assert_eq!(self.shape.upper, 0);
+        Self { shape: GroupShape { upper: 0, ..self.shape }, ..self }
     }
 
     #[inline(always)]
@@ -111,14 +148,5 @@ impl Group {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = word; // No stable intrinsic: the test fetches the line itself.
-    }
-
-    /// Stores the words of `block`: the first of `columns`, as many as it has.
-    pub(crate) fn set_block(&mut self, block: u64, columns: &[u64; LINE_WORDS]) {
-        let first = self.shape.first_word(block) as usize; // Below the number of words.
-        let count = usize::from(self.shape.block_columns(block));
-        for (index, &column) in (first..).zip(&columns[..count]) {
-            self.lines[index / LINE_WORDS].0[index % LINE_WORDS] = column;
-        }
     }
 }

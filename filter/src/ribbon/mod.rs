@@ -17,6 +17,7 @@
 //! | `solve`    | back-substitution                                          |
 //! | `build`    | the three together, and the memory they take               |
 //! | `query`    | a question: the definition; `avx2`, `avx512` and `neon` answer alike |
+//! | `batch`    | many questions at once                                     |
 //! | `questions` | the calls of a path, the same around each `matches`  |
 //! | `shrink`   | giving up columns                                          |
 //! | `stored`   | the payload of a filter block                              |
@@ -33,6 +34,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod band;
+mod batch;
 mod build;
 mod group;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
@@ -55,7 +57,8 @@ mod window;
 
 use group::{Group, Groups, WordLine};
 use path::Path;
-use query::{First, Place};
+use query::{Front, Place};
+use row::Mixed;
 
 pub use query::Asked;
 use shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, Shape, kept_from};
@@ -71,7 +74,7 @@ pub(crate) use stored::Header;
 #[derive(Clone)]
 pub struct Ribbon {
     path: Path,
-    first: First,
+    front: Front,
     shape: Shape,
     /// One for each eight columns; the shape says how long each is.
     groups: Groups,
@@ -128,9 +131,8 @@ impl Ribbon {
         }
         thresholds.resize(shape.all_threshold_bytes() as usize, u8::MAX); // Fewer than slots.
         let thresholds = thresholds.into_boxed_slice();
-        let first = shape.layers[0];
-        let first = First { seed: first.seed, starts: first.starts };
-        let ribbon = Self { path, first, shape, groups, thresholds, key_count, expected_fpr };
+        let front = Front::new(&shape.layers);
+        let ribbon = Self { path, front, shape, groups, thresholds, key_count, expected_fpr };
         ribbon.assert_groups();
         ribbon
     }
@@ -179,7 +181,7 @@ impl Ribbon {
     pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut [bool]) {
         assert_eq!(hashes.len(), answers.len(), "an answer for each hash");
         match self.path {
-            Path::Portable => query::test_batch(self, hashes, answers, query::matches),
+            Path::Portable => batch::test_batch(self, hashes, answers, query::matches),
             #[cfg(target_arch = "x86_64")]
             Path::Avx2(avx2) => avx2.may_contain_hashes(self, hashes, answers),
             #[cfg(target_arch = "x86_64")]
@@ -193,19 +195,24 @@ impl Ribbon {
     /// a bumped one.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        Place::first(self, hash).prefetch(self);
+        self.prefetch_first(Mixed::new(hash, self.front.seed));
     }
 
     /// The same for a hash that other filters are asked for too.
     #[inline]
     pub(crate) fn prefetch_mixed(&self, asked: Asked) {
-        Place::new(asked.of(self).mixed.row(self.first.starts), 0).prefetch(self);
+        self.prefetch_first(asked.of(self).mixed);
+    }
+
+    #[inline(always)]
+    fn prefetch_first(&self, mixed: Mixed) {
+        Place::first(self, mixed).prefetch(self.groups.first.view());
     }
 
     /// Starts of the first layer: somewhat fewer than keys.
     #[inline]
     pub(crate) fn first_starts(&self) -> u64 {
-        self.first.starts
+        self.front.starts
     }
 
     /// Bytes of the columns, thresholds and layers.

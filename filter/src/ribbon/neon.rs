@@ -9,8 +9,9 @@ use core::arch::aarch64::{
 };
 
 use super::Ribbon;
-use super::group::Group;
-use super::query::{Place, test_all, test_batch, test_one};
+use super::batch::test_batch;
+use super::group::View;
+use super::query::{Place, test_all, test_one};
 use super::questions::questions;
 use super::row::{Mixed, TurnedRow};
 
@@ -29,7 +30,7 @@ questions!(Neon, "neon");
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
+fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     /// Shifts to the left that bring bit `i` to the lowest place of lane `i`.
     const SHIFTS: [i8; 8] = [0, -1, -2, -3, -4, -5, -6, -7];
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::row;
+use super::row::{Source, TurnedRow};
 
 /// The radix pass makes chunks of so many starts at least: their keys fit the first caches.
 const CHUNK_STARTS_LOG2_MIN: u32 = 12;
@@ -16,17 +16,18 @@ pub(crate) struct Chunks {
     hashes: Vec<u64>,
     /// Where each chunk ends.
     ends: Vec<usize>,
-    seed: u64,
+    source: Source,
     starts: u64,
     chunk_starts_log2: u32,
 }
 
 impl Chunks {
     /// Partitions `hashes`; a hash that equals its predecessor is left out.
-    pub(crate) fn new(hashes: &[u64], seed: u64, starts: u64) -> Self {
+    pub(crate) fn new(hashes: &[u64], source: Source, starts: u64) -> Self {
         let needed = starts.div_ceil(CHUNKS_MAX).next_power_of_two().ilog2();
         let chunk_starts_log2 = needed.max(CHUNK_STARTS_LOG2_MIN);
-        let chunk = |hash| (row::start(hash, seed, starts) >> chunk_starts_log2) as usize;
+        let chunk =
+            |hash| (TurnedRow::new(hash, source, starts).start >> chunk_starts_log2) as usize;
         let last = ((starts - 1) >> chunk_starts_log2) as usize;
 
         let mut ends = vec![0; last + 1];
@@ -41,7 +42,7 @@ impl Chunks {
             ordered[*place] = hash;
             *place += 1;
         });
-        Self { hashes: ordered, ends, seed, starts, chunk_starts_log2 }
+        Self { hashes: ordered, ends, source, starts, chunk_starts_log2 }
     }
 
     /// Calls `visit(bucket, hashes)` for each bucket of `2^bucket_starts_log2` starts, from left to
@@ -60,8 +61,9 @@ impl Chunks {
         for (chunk, &end) in self.ends.iter().enumerate() {
             let hashes = &self.hashes[begin..end];
             begin = end;
-            let place =
-                |hash| row::start(hash, self.seed, self.starts) as usize & (chunk_starts - 1);
+            let place = |hash| {
+                TurnedRow::new(hash, self.source, self.starts).start as usize & (chunk_starts - 1)
+            };
 
             ends.clear();
             ends.resize(chunk_starts, 0_u32);

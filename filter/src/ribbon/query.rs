@@ -1,13 +1,11 @@
 //! Asking a filter: which slots, and what they must add up to.
 
-use super::Ribbon;
-use super::group::{Group, Groups, LINE_WORDS};
-use super::row::{self, Mixed, TurnedRow};
-use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, is_bumped_at};
+use core::hint::cold_path;
 
-/// So many questions of a batch are on their way from memory at once: twice as many loads as a core
-/// keeps under way. With 32 a question takes a third longer at 10^8 keys, with 16 twice as long.
-pub(crate) const BATCH: usize = 64;
+use super::Ribbon;
+use super::group::{Groups, LINE_WORDS, View};
+use super::row::{self, Mixed, Source, TurnedRow};
+use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, Layer, is_bumped_at};
 
 /// A hash that several filters are asked for, and what the first layers of all ribbons of more than some
 /// 1,000 keys make of it alike.
@@ -30,7 +28,7 @@ impl Asked {
     /// The same for this filter.
     #[inline(always)]
     pub(crate) fn of(self, ribbon: &Ribbon) -> Self {
-        let seed = ribbon.first.seed;
+        let seed = ribbon.front.seed;
         if seed == Self::SEED { self } else { Self { mixed: Mixed::new(self.hash, seed), ..self } }
     }
 }
@@ -47,12 +45,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) const NOWHERE: Self = Self { block: 0, offset: 0, fingerprint: 0, coefficients: 0 };
-
+    /// Of a row whose start counts from the first slot of all layers.
     #[inline(always)]
-    pub(crate) fn new(row: TurnedRow, first_block: u64) -> Self {
+    pub(crate) fn new(row: TurnedRow) -> Self {
         Self {
-            block: first_block + row.start / BLOCK_SLOTS,
+            block: row.start / BLOCK_SLOTS,
             offset: row.start % BLOCK_SLOTS,
             fingerprint: row.fingerprint,
             coefficients: row.coefficients,
@@ -71,55 +68,16 @@ impl Place {
         self.coefficients & !(u64::MAX << self.offset)
     }
 
-    /// The place of `hash` in the layer that it is not bumped from.
+    /// The place in the first layer, where most keys are.
     #[inline(always)]
-    pub(crate) fn of(ribbon: &Ribbon, hash: u64) -> Self {
-        let row = ribbon.first.row(hash);
-        if is_bumped(ribbon, 0, row.start) {
-            Self::of_bumped(ribbon, hash)
-        } else {
-            Self::new(row, 0)
-        }
+    pub(crate) fn first(ribbon: &Ribbon, mixed: Mixed) -> Self {
+        Self::new(mixed.row(ribbon.front.starts))
     }
 
-    /// The place of a `hash` that is bumped from the first layer.
+    /// The place of a `hash` that is bumped from the first two layers.
     #[inline(always)]
     pub(crate) fn of_bumped(ribbon: &Ribbon, hash: u64) -> Self {
-        for layer in &ribbon.shape.layers[1..] {
-            let row = TurnedRow::new(hash, layer.seed, layer.starts);
-            if !is_bumped(ribbon, layer.first_bucket, row.start) {
-                return Self::new(row, layer.first_block);
-            }
-        }
-        unreachable!("the last layer bumps no key");
-    }
-
-    /// Becomes the place of a `hash` that is bumped from the first layer. Not inlined: see
-    /// [`test_one`].
-    #[inline(never)]
-    fn find_bumped(&mut self, ribbon: &Ribbon, hash: u64) {
-        *self = Self::of_bumped(ribbon, hash);
-    }
-
-    /// Becomes [`Place::of`] this hash, and asks for its lines.
-    ///
-    /// A copy made afterwards would wait for its parts. A closure would not be inlined, and so be
-    /// compiled for any processor.
-    #[inline(always)]
-    fn find(&mut self, ribbon: &Ribbon, hash: u64) {
-        let row = ribbon.first.row(hash);
-        if is_bumped(ribbon, 0, row.start) {
-            self.find_bumped(ribbon, hash);
-        } else {
-            *self = Self::new(row, 0);
-        }
-        self.prefetch(ribbon);
-    }
-
-    /// The place of `hash` in the first layer, where most keys are.
-    #[inline(always)]
-    pub(crate) fn first(ribbon: &Ribbon, hash: u64) -> Self {
-        Self::new(ribbon.first.row(hash), 0)
+        Self::new(row_of_bumped(ribbon, hash))
     }
 
     /// Where `group` holds the words of the two blocks, and how many each has.
@@ -127,7 +85,7 @@ impl Place {
     /// The eight words from each place on are in the group: a start is below those of its layer, whose
     /// blocks are in the group, as [`Ribbon::from_parts`] asserts, and behind the last there are zeros.
     #[inline(always)]
-    pub(crate) fn words(&self, group: &Group) -> (usize, usize, u8) {
+    pub(crate) fn words(&self, group: View<'_>) -> (usize, usize, u8) {
         let GroupShape { columns, upper, blocks } = group.shape;
         debug_assert!(self.block < blocks, "a place is in its group");
         // As in `GroupShape::first_word`.
@@ -138,12 +96,12 @@ impl Place {
         (first, first + usize::from(columns), columns)
     }
 
-    /// Asks for the lines that a test of the first group will read.
+    /// Asks for the lines that a test of `group` will read.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, ribbon: &Ribbon) {
-        let group = &ribbon.groups.first;
-        let (first, next, columns) = self.words(group);
-        let end = (next + usize::from(columns)).saturating_sub(1);
+    pub(crate) fn prefetch(&self, group: View<'_>) {
+        let (first, next, _) = self.words(group);
+        // Whole lines are read, also of fewer columns.
+        let end = next + LINE_WORDS - 1;
         group.prefetch(first);
         group.prefetch(end);
         // Two blocks of full lines are two lines. Others may lie on three.
@@ -153,42 +111,100 @@ impl Place {
     }
 }
 
-/// What a question needs of the first layer: most need no other.
+/// What a question needs of the first two layers: most need no other.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct First {
+pub(crate) struct Front {
     pub(crate) seed: u64,
+    /// Of the first layer.
     pub(crate) starts: u64,
+    factor: u64,
+    second_starts: u64,
+    /// The first slot of the second layer.
+    second_slot: u64,
+    /// What its starts would count from if all layers consisted of whole buckets.
+    second_bucket_start: u64,
 }
 
-impl First {
+impl Front {
+    pub(crate) fn new(layers: &[Layer]) -> Self {
+        // If there is no second one, the first bumps no key.
+        let (first, second) = (layers[0], layers.get(1).unwrap_or(&layers[0]));
+        let (Source::Mix { seed } | Source::Second { seed, .. }) = first.source;
+        let factor = match second.source {
+            Source::Second { factor, .. } => factor,
+            Source::Mix { .. } => 1,
+        };
+        Self {
+            seed,
+            starts: first.starts,
+            factor,
+            second_starts: second.starts,
+            second_slot: second.first_block * BLOCK_SLOTS,
+            second_bucket_start: second.first_bucket * BUCKET_STARTS,
+        }
+    }
+
+    /// The equation in the first or the second layer, whose starts count from the first slot of all, or
+    /// `None` if both bump the key.
     #[inline(always)]
-    fn row(self, hash: u64) -> TurnedRow {
-        TurnedRow::new(hash, self.seed, self.starts)
+    pub(crate) fn row(&self, ribbon: &Ribbon, mixed: Mixed) -> Option<TurnedRow> {
+        let first = mixed.row(self.starts);
+        if !is_bumped(ribbon, first.start) {
+            return Some(first);
+        }
+        cold_path();
+        let second = mixed.second_row(self.factor, self.second_starts);
+        if is_bumped(ribbon, self.second_bucket_start + second.start) {
+            return None;
+        }
+        Some(TurnedRow { start: self.second_slot + second.start, ..second })
     }
 }
 
-/// Whether the layer whose buckets begin with `first_bucket` bumps keys of this start. The last one
+/// The equation of `hash` in the layer that it is not bumped from.
+fn row_of(ribbon: &Ribbon, hash: u64) -> TurnedRow {
+    row_among(&ribbon.shape.layers, ribbon, hash)
+}
+
+/// The equation of a `hash` that is bumped from the first two layers.
+#[inline(always)]
+pub(crate) fn row_of_bumped(ribbon: &Ribbon, hash: u64) -> TurnedRow {
+    row_among(&ribbon.shape.layers[2..], ribbon, hash)
+}
+
+/// The equation of `hash` in the first of `layers`, to which the last one belongs, that it is not bumped from. Its
+/// start counts from the first slot of all.
+#[inline(always)]
+fn row_among(layers: &[Layer], ribbon: &Ribbon, hash: u64) -> TurnedRow {
+    for layer in layers {
+        let row = TurnedRow::new(hash, layer.source, layer.starts);
+        if !is_bumped(ribbon, layer.first_bucket * BUCKET_STARTS + row.start) {
+            return TurnedRow { start: layer.first_block * BLOCK_SLOTS + row.start, ..row };
+        }
+    }
+    unreachable!("the last layer bumps no key");
+}
+
+/// Whether its layer bumps keys of this start, which counts from the first bucket of all. The last layer
 /// has thresholds in memory that keep all.
 #[inline(always)]
-fn is_bumped(ribbon: &Ribbon, first_bucket: u64, start: u64) -> bool {
-    let bucket = first_bucket + start / BUCKET_STARTS;
-    let byte = (bucket / 4) as usize; // Four to a byte.
+fn is_bumped(ribbon: &Ribbon, start: u64) -> bool {
+    let byte = (start / (4 * BUCKET_STARTS)) as usize; // Four to a byte.
     debug_assert!(byte < ribbon.thresholds.len());
     // SAFETY: a start is below those of its layer, and `Ribbon::from_parts` sees to it that there is a
     // threshold for each bucket of each layer.
     let thresholds = unsafe { ribbon.thresholds.get_unchecked(byte) };
-    let threshold = thresholds >> (bucket % 4 * 2);
-    is_bumped_at(start % BUCKET_STARTS, threshold)
+    is_bumped_at(start, *thresholds)
 }
 
 /// Answers a question by the definition.
 #[inline(never)]
 pub(crate) fn portable(ribbon: &Ribbon, hash: u64) -> bool {
-    test_all(ribbon, &Place::of(ribbon, hash), matches)
+    test_all(ribbon, &Place::new(row_of(ribbon, hash)), matches)
 }
 
 /// Whether the slots of `place` add up to its fingerprint, in all columns of `group`.
-pub(crate) fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
+pub(crate) fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
     let (first, next, columns) = place.words(group);
     (0..usize::from(columns)).fold(true, |all, j| {
         let slots = (group.word(first + j) & place.low()) ^ (group.word(next + j) & place.high());
@@ -198,36 +214,36 @@ pub(crate) fn matches(group: &Group, place: &Place, fingerprint: u8) -> bool {
 
 /// Answers a question with `test`, or with one of the others where there is more to do.
 ///
-/// `of_bumped` answers for a key that is bumped from the first layer: one in 13 is, of a large
-/// layer one in 18, no processor guesses which, and each costs some 20 ns in the caches. Without a branch every question takes longer: 1 ns to choose
-/// between the places in the first two layers, as the load then waits for the threshold, and as much to look at
-/// both places, be the second derived from the first ever so cheaply. Nor does that pay where the branch stays.
-/// `of_many` tests more groups than one. Both are functions of their own, so that other questions pay
-/// nothing for them, not even the saving of registers. From memory a core asks as many questions at
-/// once as it holds instructions of: each counts.
+/// One key in 13, of a large filter in 18, is bumped from the first layer, and no processor guesses which: that
+/// costs some 15 ns in the caches, the less the sooner its other place is found. Without the branch every question
+/// takes longer, 1.6 ns with conditional moves, as the load then waits for the thresholds, and 3 ns to look at both
+/// places. `of_bumped` answers for keys that the second layer bumps, too, one in 170 or fewer, and `of_many` tests
+/// more groups than one. Both are functions of their own, so that other questions pay nothing for them, not
+/// even the saving of registers. From memory a core asks as many questions at once as it holds instructions of:
+/// each counts, and so does each jump that is taken.
 #[inline(always)]
 pub(crate) fn test_one(
     ribbon: &Ribbon,
     hash: u64,
     mixed: Mixed,
-    test: impl Fn(&Group, &Place, u8) -> bool,
+    test: impl Fn(View<'_>, &Place, u8) -> bool,
     of_bumped: impl Fn(&Ribbon, u64) -> bool,
     of_many: impl Fn(&Ribbon, TurnedRow) -> bool,
 ) -> bool {
-    let row = mixed.row(ribbon.first.starts);
-    if is_bumped(ribbon, 0, row.start) {
-        return of_bumped(ribbon, hash);
-    }
+    let group = ribbon.groups.first.view();
+    let test = |group, row| {
+        let place = Place::new(row);
+        test(group, &place, place.fingerprint as u8)
+    };
+    let row = || ribbon.front.row(ribbon, mixed);
+    // What is the same for all questions of a filter comes first, where a loop asks it once.
     if !ribbon.groups.others.is_empty() {
-        return of_many(ribbon, row);
+        row().map_or_else(|| of_bumped(ribbon, hash), |row| of_many(ribbon, row))
+    } else if group.shape.upper > 0 {
+        row().map_or_else(|| of_bumped(ribbon, hash), |row| test(group, row))
+    } else {
+        row().map_or_else(|| of_bumped(ribbon, hash), |row| test(group.unmixed(), row))
     }
-    let group = &ribbon.groups.first;
-    let place = Place::new(row, 0);
-    if group.shape.upper > 0 {
-        // Mixed columns: the same, compiled apart, because without them there is less to compute.
-        return test(group, &place, place.fingerprint as u8);
-    }
-    test(group, &place, place.fingerprint as u8)
 }
 
 /// Tests all groups with `test`; most absent keys leave at the first one.
@@ -235,62 +251,13 @@ pub(crate) fn test_one(
 pub(crate) fn test_all(
     ribbon: &Ribbon,
     place: &Place,
-    test: impl Fn(&Group, &Place, u8) -> bool,
+    test: impl Fn(View<'_>, &Place, u8) -> bool,
 ) -> bool {
     let Groups { first, others } = &ribbon.groups;
-    let is_met = test(first, place, place.fingerprint as u8);
+    let is_met = test(first.view(), place, place.fingerprint as u8);
     if others.is_empty() {
         return is_met;
     }
     let prints = place.fingerprint.to_le_bytes();
-    is_met && prints[1..].iter().zip(others).all(|(&print, group)| test(group, place, print))
-}
-
-/// Tests a batch with `test`. Each answer is found [`BATCH`] questions after its place, when the lines
-/// are there; a batch of fewer finds all places first.
-#[inline(always)]
-pub(crate) fn test_batch(
-    ribbon: &Ribbon,
-    hashes: &[u64],
-    answers: &mut [bool],
-    test: impl Fn(&Group, &Place, u8) -> bool,
-) {
-    if hashes.len() <= BATCH / 2 {
-        test_small_batch(ribbon, hashes, answers, test);
-        return;
-    }
-    let mut places = [Place::NOWHERE; BATCH];
-    let (ahead, hashes) = hashes.split_at(hashes.len().min(BATCH));
-    for (place, &hash) in places.iter_mut().zip(ahead) {
-        place.find(ribbon, hash);
-    }
-    let (answers, last_answers) = answers.split_at_mut(hashes.len());
-    for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
-        for ((&hash, answer), place) in hashes.iter().zip(answers).zip(&mut places) {
-            *answer = test_all(ribbon, place, &test);
-            place.find(ribbon, hash);
-        }
-    }
-    // The oldest place left is where the loop ended.
-    places[..ahead.len()].rotate_left(hashes.len() % BATCH);
-    for (answer, place) in last_answers.iter_mut().zip(&places) {
-        *answer = test_all(ribbon, place, &test);
-    }
-}
-
-/// The same for half as many hashes at most: most batches are small, and each place has to be set up.
-#[inline(always)]
-fn test_small_batch(
-    ribbon: &Ribbon,
-    hashes: &[u64],
-    answers: &mut [bool],
-    test: impl Fn(&Group, &Place, u8) -> bool,
-) {
-    let mut places = [Place::NOWHERE; BATCH / 2];
-    for (place, &hash) in places.iter_mut().zip(hashes) {
-        place.find(ribbon, hash);
-    }
-    for (answer, place) in answers.iter_mut().zip(&places) {
-        *answer = test_all(ribbon, place, &test);
-    }
+    is_met && prints[1..].iter().zip(others).all(|(&print, group)| test(group.view(), place, print))
 }

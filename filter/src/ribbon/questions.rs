@@ -37,7 +37,7 @@ macro_rules! questions {
 
         #[target_feature(enable = $features)]
         fn may_contain_hash(ribbon: &Ribbon, hash: u64) -> bool {
-            may_contain_mixed(ribbon, hash, Mixed::new(hash, ribbon.first.seed))
+            may_contain_mixed(ribbon, hash, Mixed::new(hash, ribbon.front.seed))
         }
 
         #[inline]
@@ -59,7 +59,7 @@ macro_rules! questions {
         #[inline(never)]
         #[target_feature(enable = $features)]
         fn of_many(ribbon: &Ribbon, start: u64, coefficients: u64, fingerprint: u32) -> bool {
-            let place = Place::new(TurnedRow { start, coefficients, fingerprint }, 0);
+            let place = Place::new(TurnedRow { start, coefficients, fingerprint });
             test_all(ribbon, &place, |group, place, print| matches(group, place, print))
         }
 

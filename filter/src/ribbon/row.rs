@@ -9,6 +9,10 @@
 //! `starts` is odd, so that each half of the first product is as random as `g`. The fingerprint takes
 //! a product of its own: if it were a linear function of the coefficients, every absent key would
 //! meet it.
+//!
+//! The second layer, which most bumped keys belong to, takes the mix of the first: the fingerprint is the
+//! same, and the other product is that of the low half of `g * factor`. So the place of a bumped key is two
+//! products away.
 
 /// Slots that an equation spans: one machine word.
 pub(crate) const WIDTH: u64 = 64;
@@ -28,8 +32,8 @@ pub(crate) struct Row {
 impl Row {
     /// The equation of `hash` in a layer of `starts` starts.
     #[inline(always)]
-    pub(crate) fn new(hash: u64, seed: u64, starts: u64) -> Self {
-        let TurnedRow { start, coefficients, fingerprint } = TurnedRow::new(hash, seed, starts);
+    pub(crate) fn new(hash: u64, source: Source, starts: u64) -> Self {
+        let TurnedRow { start, coefficients, fingerprint } = TurnedRow::new(hash, source, starts);
         let coefficients = coefficients.rotate_right((start % WIDTH) as u32) | 1;
         Self { start, coefficients, fingerprint }
     }
@@ -45,10 +49,35 @@ pub(crate) struct TurnedRow {
 }
 
 impl TurnedRow {
+    pub(crate) const ZERO: Self = Self { start: 0, coefficients: 0, fingerprint: 0 };
+
     /// The equation of `hash` in a layer of `starts` starts.
     #[inline(always)]
-    pub(crate) fn new(hash: u64, seed: u64, starts: u64) -> Self {
-        Mixed::new(hash, seed).row(starts)
+    pub(crate) fn new(hash: u64, source: Source, starts: u64) -> Self {
+        match source {
+            Source::Mix { seed } => Mixed::new(hash, seed).row(starts),
+            Source::Second { seed, factor } => Mixed::new(hash, seed).second_row(factor, starts),
+        }
+    }
+}
+
+/// What a layer makes its equations of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The mix of hash and seed.
+    Mix { seed: u64 },
+    /// For the second layer: the mix of hash and the first layer's seed, and an odd factor.
+    Second { seed: u64, factor: u64 },
+}
+
+impl Source {
+    /// Of layer `layer` at attempt `attempt`, the first layer being at `first_attempt`.
+    pub(crate) const fn new(layer: usize, attempt: u16, first_attempt: u16) -> Self {
+        let seed = seed(layer, attempt);
+        match layer {
+            1 => Self::Second { seed: self::seed(0, first_attempt), factor: seed | 1 },
+            _ => Self::Mix { seed },
+        }
     }
 }
 
@@ -73,12 +102,13 @@ impl Mixed {
         let (start, coefficients) = halves(self.g, starts);
         TurnedRow { start, coefficients, fingerprint: self.fingerprint }
     }
-}
 
-/// The start alone, below `starts`.
-#[inline(always)]
-pub(crate) fn start(hash: u64, seed: u64, starts: u64) -> u64 {
-    halves(mix(hash, seed), starts).0
+    /// The equation in the second layer, of `starts` starts, if the mix is that of the first.
+    #[inline(always)]
+    pub(crate) fn second_row(self, factor: u64, starts: u64) -> TurnedRow {
+        let (start, coefficients) = halves(self.g.wrapping_mul(factor), starts);
+        TurnedRow { start, coefficients, fingerprint: self.fingerprint }
+    }
 }
 
 /// The seed of layer `layer` at attempt `attempt`.

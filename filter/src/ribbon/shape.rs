@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use core::num::NonZeroU8;
 
-use super::row::{self, WIDTH};
+use super::row::{Source, WIDTH};
 
 /// Slots of a block: the bits of a word.
 pub(crate) const BLOCK_SLOTS: u64 = 64;
@@ -28,7 +28,7 @@ pub(crate) const LAYERS_MAX: usize = 12;
 /// One system of equations. Keys that it bumps belong to the next layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layer {
-    pub(crate) seed: u64,
+    pub(crate) source: Source,
     pub(crate) starts: u64,
     pub(crate) first_block: u64,
     pub(crate) first_bucket: u64,
@@ -85,17 +85,17 @@ impl Shape {
     pub(crate) fn new(columns: NonZeroU8, layer_blocks: &[u64], attempt: u16) -> Self {
         let mut shape =
             Self { columns, upper: 0, blocks: 0, buckets: 0, layers: Vec::new(), attempt };
+        // The high byte chose the seed of the last layer but one, both that of the last.
+        let attempt_of = |layer| match layer_blocks.len() - layer {
+            1 => attempt,
+            2 => attempt & 0xff00,
+            _ => 0,
+        };
         for (i, &blocks) in layer_blocks.iter().enumerate() {
             let is_last = i + 1 == layer_blocks.len();
             let starts = layer_starts(blocks, is_last);
-            // The high byte chose the seed of the last layer but one, both that of the last.
-            let seed = match layer_blocks.len() - i {
-                1 => attempt,
-                2 => attempt & 0xff00,
-                _ => 0,
-            };
             shape.layers.push(Layer {
-                seed: row::seed(i, seed),
+                source: Source::new(i, attempt_of(i), attempt_of(0)),
                 starts,
                 first_block: shape.blocks,
                 first_bucket: shape.buckets,
@@ -201,24 +201,30 @@ pub(crate) fn kept_from(threshold: u8) -> u64 {
     u64::from((PACKED >> (8 * u32::from(threshold & 3))) as u8)
 }
 
-/// Whether an offset in a bucket lies before the first that `threshold` keeps, of which the two low bits count.
+/// Whether a start, counted from a multiple of four buckets, lies in its bucket before the first that its
+/// threshold keeps, which is one of the four in `thresholds`.
 #[inline(always)]
-pub(crate) fn is_bumped_at(offset: u64, threshold: u8) -> bool {
-    /// Bit `t` of each half byte of entry `o`: whether threshold `t` bumps offset `o`. So the shift needs no mask.
-    static BUMPING: [u32; BUCKET_STARTS as usize] = {
-        let mut entries = [0; BUCKET_STARTS as usize];
-        let mut offset = 0;
-        while offset < entries.len() {
-            let mut threshold = 0;
-            while threshold < KEPT_FROM.len() {
-                if offset < KEPT_FROM[threshold] as usize {
-                    entries[offset] |= 0x1111_1111 << threshold;
-                }
-                threshold += 1;
+pub(crate) fn is_bumped_at(start: u64, thresholds: u8) -> bool {
+    /// Starts that share a byte of thresholds.
+    const STARTS: usize = 4 * BUCKET_STARTS as usize;
+
+    /// For each of the starts the bits of its threshold, and behind those the least threshold, at these
+    /// bits, that keeps it: the fewest instructions.
+    static KEPT: [[u8; STARTS]; 2] = {
+        let mut kept = [[0; STARTS]; 2];
+        let mut start = 0;
+        while start < STARTS {
+            let shift = start / BUCKET_STARTS as usize * 2;
+            let mut least = 0;
+            while start as u64 % BUCKET_STARTS < KEPT_FROM[least] as u64 {
+                least += 1;
             }
-            offset += 1;
+            kept[0][start] = 3 << shift;
+            kept[1][start] = (least as u8) << shift;
+            start += 1;
         }
-        entries
+        kept
     };
-    BUMPING[(offset % BUCKET_STARTS) as usize].wrapping_shr(threshold.into()) & 1 == 1
+    let start = start as usize % STARTS;
+    thresholds & KEPT[0][start] < KEPT[1][start]
 }

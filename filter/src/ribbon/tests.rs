@@ -100,9 +100,10 @@ fn every_path_finds_many_keys() {
 #[test]
 fn questions_bump_what_the_builder_bumps() {
     for threshold in 0..=u8::MAX {
-        for offset in 0..BUCKET_STARTS {
-            let is_bumped = is_bumped_at(offset, threshold);
-            assert_eq!(is_bumped, offset < kept_from(threshold), "{offset} at {threshold}");
+        for start in 0..8 * BUCKET_STARTS {
+            let (bucket, offset) = (start / BUCKET_STARTS, start % BUCKET_STARTS);
+            let is_bumped = offset < kept_from(threshold >> (bucket % 4 * 2));
+            assert_eq!(is_bumped_at(start, threshold), is_bumped, "{start} at {threshold}");
         }
     }
 }
@@ -170,7 +171,7 @@ fn the_definition_is_the_equation() {
     let mut maybe = 0;
     for &hash in keys.iter().chain(&hashes(6, 4_000)) {
         let want = filter.shape.layers.iter().find_map(|layer| {
-            let row = row::Row::new(hash, layer.seed, layer.starts);
+            let row = row::Row::new(hash, layer.source, layer.starts);
             let bucket = layer.first_bucket + row.start / BUCKET_STARTS;
             let is_kept = layer.is_last || {
                 let threshold = filter.thresholds[bucket as usize / 4] >> (bucket % 4 * 2) & 3;
