@@ -131,14 +131,15 @@ impl WriteEncoder {
         key: &[u8],
         value: &[u8],
     ) -> Result<Write> {
-        let mut encoder = Self::new(hash_seed, BatchEncoder::put_bytes(key.len(), value.len()));
+        let bytes = BatchEncoder::put_bytes(tree.id, key.len(), value.len());
+        let mut encoder = Self::new(hash_seed, bytes);
         encoder.put(tree, key, value)?;
         Ok(encoder.finish())
     }
 
     /// One removal.
     pub(crate) fn single_remove(hash_seed: u64, tree: &Arc<Tree>, key: &[u8]) -> Result<Write> {
-        let mut encoder = Self::new(hash_seed, BatchEncoder::put_bytes(key.len(), 0));
+        let mut encoder = Self::new(hash_seed, BatchEncoder::remove_bytes(tree.id, key.len()));
         encoder.remove(tree, key)?;
         Ok(encoder.finish())
     }

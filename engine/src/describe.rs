@@ -43,7 +43,8 @@ pub fn describe(path: &Path) -> Result<Annotation> {
             let source = source.map_err(|error| Error::io("open", path, error))?;
             Ok(sievedb_sstable::describe_filter_file(&source))
         }
-        Some(FileName::Lock | FileName::Stats | FileName::Temporary(_)) | None => {
+        Some(FileName::Closed | FileName::Lock | FileName::Stats | FileName::Temporary(_))
+        | None => {
             open()?;
             let reason =
                 "its name is not that of a table, filter, log segment, manifest or CURRENT";

@@ -7,6 +7,7 @@
 //! | `000012.filter`   | filter 12, of a table with another number                     |
 //! | `MANIFEST-000012` | manifest 12                                                   |
 //! | `CURRENT`         | names the manifest that counts                                |
+//! | `CLOSED`          | says how long the manifest was at a clean close               |
 //! | `LOCK`            | held by the process that has the store open                   |
 //! | `STATS`           | what the store counts, for other processes                    |
 //! | `*.tmp`           | not finished: to be renamed, or left behind by a crash        |
@@ -35,6 +36,8 @@ pub(crate) enum FileName<'a> {
     Manifest(u64),
     /// The file that names the manifest.
     Current,
+    /// The file that vouches for the whole manifest.
+    Closed,
     /// The file that is locked.
     Lock,
     /// The statistics.
@@ -49,6 +52,7 @@ impl<'a> FileName<'a> {
         let id = |digits: &str| digits.parse().ok().filter(|&id| id <= ID_MAX);
         let parsed = match name {
             "CURRENT" => Self::Current,
+            "CLOSED" => Self::Closed,
             "LOCK" => Self::Lock,
             "STATS" => Self::Stats,
             _ if name.ends_with(".tmp") => Self::Temporary(name.strip_suffix(".tmp")?),
@@ -65,7 +69,7 @@ impl<'a> FileName<'a> {
     pub(crate) const fn id(self) -> Option<u64> {
         match self {
             Self::Log(id) | Self::Table(id) | Self::Filter(id) | Self::Manifest(id) => Some(id),
-            Self::Current | Self::Lock | Self::Stats | Self::Temporary(_) => None,
+            Self::Current | Self::Closed | Self::Lock | Self::Stats | Self::Temporary(_) => None,
         }
     }
 
@@ -83,6 +87,7 @@ impl fmt::Display for FileName<'_> {
             Self::Filter(id) => write!(f, "{id:06}.filter"),
             Self::Manifest(id) => write!(f, "MANIFEST-{id:06}"),
             Self::Current => write!(f, "CURRENT"),
+            Self::Closed => write!(f, "CLOSED"),
             Self::Lock => write!(f, "LOCK"),
             Self::Stats => write!(f, "STATS"),
             Self::Temporary(stem) => write!(f, "{stem}.tmp"),
@@ -102,6 +107,7 @@ mod tests {
             (FileName::Filter(7), "000007.filter"),
             (FileName::Manifest(ID_MAX), "MANIFEST-9223372036854775807"),
             (FileName::Current, "CURRENT"),
+            (FileName::Closed, "CLOSED"),
             (FileName::Lock, "LOCK"),
             (FileName::Stats, "STATS"),
             (FileName::Temporary("CURRENT"), "CURRENT.tmp"),

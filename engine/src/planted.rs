@@ -12,6 +12,8 @@ pub enum PlantedBug {
     InstallFlushBeforeLogSync,
     /// Orphans are deleted before the recovered manifest is persisted.
     DeleteOrphansEarly,
+    /// Recovery goes on with a manifest of which nobody knows whether it is on the disk.
+    KeepAnyManifest,
     /// A compaction drops tombstones that still hide older versions below.
     DropTombstoneEarly,
     /// A filter is installed before its file is synced.

@@ -69,6 +69,10 @@ impl Fs for NoFolderSync {
         self.disk.create(path)
     }
 
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.disk.open_append(path)
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.disk.open(path)
     }

@@ -3,6 +3,7 @@
 use std::{mem, sync::Arc};
 
 use sievedb_format::{SEQUENCE_MAX, SequenceNumber};
+use smallvec::SmallVec;
 
 use super::{InFlight, PublishQueue, Write};
 use crate::{
@@ -14,10 +15,11 @@ use crate::{
 /// Placed writes that are not in a log file yet, in sequence order.
 #[derive(Debug, Default)]
 pub(crate) struct PendingWrites {
-    pub(crate) records: Vec<PendingRecord>,
+    /// One needs no memory of its own: most writers are alone.
+    pub(crate) records: SmallVec<[PendingRecord; 1]>,
     /// For each record the write if somebody waits for the log, `None` if it was acknowledged from
     /// memory.
-    waiters: Vec<Option<Arc<InFlight>>>,
+    waiters: SmallVec<[Option<Arc<InFlight>>; 1]>,
 }
 
 impl PendingWrites {

@@ -1,18 +1,16 @@
 //! Calls that fail on demand, for tests.
 //!
 //! A call that fails does not reach the file system below, with one exception: an append may write
-//! a prefix first. After a failed [`AppendFile::sync_data`] the later ones of the same handle
-//! succeed without reaching the file system below either: that is the kernel's lie that
-//! [`fs`](super) tells of, so a retry that is believed shows as lost data at the next crash.
+//! a prefix first. After a failed [`AppendFile::sync_data`] the later ones of the same file
+//! succeed without reaching the file system below either, also through another handle: that is the
+//! kernel's lie that [`fs`](super) tells of, so a retry that is believed shows as lost data at the next
+//! crash.
 
 use std::{
     io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -74,6 +72,10 @@ impl FaultFs {
     fn check(&self, call: Call, path: &Path) -> Result<(), Strike> {
         self.faults.lock().check(call, path)
     }
+
+    fn appending(&self, inner: Arc<dyn AppendFile>, path: &Path) -> Arc<dyn AppendFile> {
+        Arc::new(FaultAppend { inner, path: path.to_owned(), faults: self.faults.clone() })
+    }
 }
 
 impl Fs for FaultFs {
@@ -99,8 +101,14 @@ impl Fs for FaultFs {
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
         self.check(Call::Create, path)?;
         let inner = self.inner.create(path)?;
-        let (path, faults) = (path.to_owned(), self.faults.clone());
-        Ok(Arc::new(FaultAppend { inner, path, faults, lies: AtomicBool::new(false) }))
+        // Another file, whatever had the name before.
+        self.faults.lock().lying.remove(path);
+        Ok(self.appending(inner, path))
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.check(Call::OpenAppend, path)?;
+        Ok(self.appending(self.inner.open_append(path)?, path))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -151,8 +159,6 @@ struct FaultAppend {
     inner: Arc<dyn AppendFile>,
     path: PathBuf,
     faults: Arc<Mutex<Faults>>,
-    /// Whether a sync failed, so that later ones do nothing and say they did.
-    lies: AtomicBool,
 }
 
 impl AppendFile for FaultAppend {
@@ -167,15 +173,15 @@ impl AppendFile for FaultAppend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let checked = self.faults.lock().check(Call::SyncData, &self.path);
-        if let Err(strike) = checked {
-            self.lies.store(true, Ordering::Relaxed);
-            return Err(strike.error);
-        }
-        if self.lies.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        self.inner.sync_data()
+        let lies = {
+            let mut faults = self.faults.lock();
+            if let Err(strike) = faults.check(Call::SyncData, &self.path) {
+                faults.lying.insert(self.path.clone());
+                return Err(strike.error);
+            }
+            faults.lying.contains(&self.path)
+        };
+        if lies { Ok(()) } else { self.inner.sync_data() }
     }
 }
 

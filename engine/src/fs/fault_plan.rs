@@ -1,6 +1,7 @@
 //! Which calls of a [`FaultFs`](super::FaultFs) fail, and how.
 
 use std::{
+    collections::HashSet,
     fmt, io,
     path::{Path, PathBuf},
 };
@@ -13,6 +14,7 @@ pub enum Call {
     List,
     Exists,
     Create,
+    OpenAppend,
     Open,
     Rename,
     Unlink,
@@ -122,6 +124,8 @@ pub(super) struct Faults {
     pub(super) armed: Vec<Fault>,
     pub(super) failures: usize,
     pub(super) first: Option<Failure>,
+    /// The files of which a sync failed: later ones do nothing and say they did.
+    pub(super) lying: HashSet<PathBuf>,
 }
 
 /// What a call that must fail does.

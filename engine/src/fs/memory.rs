@@ -146,6 +146,11 @@ impl Fs for MemoryFs {
         Ok(Arc::new(DiskAppend { disk: self.disk.clone(), file }))
     }
 
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        let file = self.disk.lock().file(path)?.clone();
+        Ok(Arc::new(DiskAppend { disk: self.disk.clone(), file }))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         Ok(self.disk.lock().file(path)?.clone())
     }

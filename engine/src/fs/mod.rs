@@ -92,9 +92,14 @@ pub trait Fs: Debug + Send + Sync {
     /// Whether a file or folder has this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// Creates an empty file for appending. `AlreadyExists` if the name is taken: no file is ever
-    /// opened for writing twice.
+    /// Creates an empty file for appending. `AlreadyExists` if the name is taken.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>>;
+
+    /// Opens a file that is there for appending at its end. Nobody else has it open for appending.
+    ///
+    /// Only for a file whose every byte is known to be durable: a sync through this handle need not cover
+    /// what was appended through another one.
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>>;
 
     /// Opens a file for reading. It stays readable through the handle after it is unlinked.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
@@ -135,7 +140,7 @@ pub trait Fs: Debug + Send + Sync {
     }
 }
 
-/// A new file that grows at its end.
+/// A file that grows at its end.
 pub trait AppendFile: Debug + Send + Sync {
     /// Writes `bytes` at the end.
     ///

@@ -57,6 +57,10 @@ impl Fs for RealFs {
         Ok(Arc::new(RealFile(file)))
     }
 
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        Ok(Arc::new(RealFile(OpenOptions::new().append(true).open(path)?)))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let file = File::open(path)?;
         // A folder opens well and fails at the first read.

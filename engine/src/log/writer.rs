@@ -22,7 +22,7 @@ const APPEND_BYTES_MAX: usize = 8 * FRAGMENT_BYTES_MAX;
 /// The buffer that is kept between groups.
 const BUFFER_BYTES_KEPT: usize = 2 * FRAGMENT_BYTES_MAX;
 
-/// Appends records to one file, which it has created.
+/// Appends records to one file.
 ///
 /// The first failure is final: the file may end in part of a record then, so nothing can follow.
 /// [`offset`](Self::offset) still tells where the last good record ends, for the file that
@@ -72,6 +72,17 @@ impl Writer {
         writer.encode(RecordType::Start, 0, mark, &[&start.encode()], None);
         writer.append(first, mark)?;
         Ok(writer)
+    }
+
+    /// Goes on with a file that ends at `end`, of which every byte is known to be durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] as [`Fs::open_append`].
+    pub(crate) fn reopen(fs: &dyn Fs, path: PathBuf, end: Position) -> Result<Self> {
+        let file = fs.open_append(&path).map_err(|e| Error::io("open", &path, e))?;
+        let Position { file_id, offset } = end;
+        Ok(Self { file, path, file_id, offset, written: offset, buffer: Vec::new(), closed: None })
     }
 
     /// Appends a group of records, usually in one call of [`AppendFile::append`].

@@ -1,10 +1,14 @@
-//! The bytes of `CURRENT`.
+//! The bytes of `CURRENT`, and of `CLOSED`, which has the same form.
 //!
 //! | offset | bytes | field            | meaning                                                  |
 //! |--------|-------|------------------|----------------------------------------------------------|
 //! | 0      | 64    | file header      | its `file_id` is the number of the manifest that counts  |
 //! | 64     | 8     | `manifest_bytes` | length up to which that manifest was durable, at least   |
 //! | 72     | 4     | `checksum`       | CRC-32 of the bytes before it                            |
+//!
+//! `CURRENT` makes a manifest count. `CLOSED` is written when the store is closed and nothing failed: it only
+//! says how much of the manifest is known to be on the disk, which stays true. So it needs no sync: lost,
+//! torn or outdated, it vouches for less.
 
 use std::{io, path::Path};
 
@@ -72,22 +76,49 @@ impl Current {
     ///
     /// [`Error::Io`] if the file cannot be read, [`Error::Corrupt`] if it is damaged.
     pub(crate) fn read(fs: &dyn Fs, folder: &Path) -> Result<Option<Self>> {
-        let path = FileName::Current.path(folder);
-        let file = match fs.open(&path) {
+        Self::read_file(fs, &FileName::Current.path(folder))
+    }
+
+    /// Up to where the manifest of the store `store_id` was durable when that store was last closed. The
+    /// default, which says nothing, if nobody knows: then whatever depends on it is written anew.
+    pub(crate) fn read_closed(fs: &dyn Fs, folder: &Path, store_id: u128) -> Position {
+        let closed = Self::read_file(fs, &FileName::Closed.path(folder)).ok().flatten();
+        match closed {
+            Some(closed) if closed.store_id == store_id => closed.manifest,
+            _ => Position::default(),
+        }
+    }
+
+    fn read_file(fs: &dyn Fs, path: &Path) -> Result<Option<Self>> {
+        let file = match fs.open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io("open", path, error)),
         };
-        let io_error = |error| Error::io("read", &path, error);
+        let io_error = |error| Error::io("read", path, error);
         let file_bytes = file.len().map_err(io_error)?;
         if file_bytes != CURRENT_BYTES as u64 {
             let (what, expected) = ("length of CURRENT", CURRENT_BYTES as u64);
             let mismatch = Corruption::Mismatch { what, expected, found: file_bytes };
-            return Err(Error::corrupt(&path, 0, mismatch));
+            return Err(Error::corrupt(path, 0, mismatch));
         }
         let mut bytes = [0; CURRENT_BYTES];
         file.read_at(&mut bytes, 0).map_err(io_error)?;
-        Self::decode(&bytes).map(Some).map_err(|source| Error::corrupt(&path, 0, source))
+        Self::decode(&bytes).map(Some).map_err(|source| Error::corrupt(path, 0, source))
+    }
+
+    /// Writes `CLOSED`. Everything that it says is durable; itself need not be.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be written: then it vouches for nothing.
+    pub(crate) fn write_closed(&self, fs: &dyn Fs, folder: &Path) -> io::Result<()> {
+        let path = FileName::Closed.path(folder);
+        match fs.unlink(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs.create(&path)?.append(&self.encode())
     }
 
     /// Replaces `CURRENT` in one step that is durable at return. The manifest and its entry in the

@@ -1,9 +1,11 @@
 //! Creates a manifest and appends to it.
 //!
-//! A manifest is written by the process that created it and by no other: recovery begins a new one,
-//! because nobody knows whether what was read back is on the disk. Each edit is durable when
-//! [`ManifestFile::append`] returns, and carries the synced mark of all before it: so a bad record
-//! that is followed by a good one is damage.
+//! Each edit is durable when [`ManifestFile::append`] returns, and carries the synced mark of all before it:
+//! so a bad record that is followed by a good one is damage.
+//!
+//! The next process goes on with a manifest only if it is known to be on the disk as a whole
+//! ([`Loaded::is_durable`]), as after a clean close. After a crash nobody knows whether what is read back is
+//! there: a sync may have failed. Recovery then begins a new one.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,7 +14,7 @@ use std::{
 
 use sievedb_format::{FileHeader, FileKind};
 
-use super::{current::Current, edit::VersionEdit, state::ManifestState};
+use super::{current::Current, edit::VersionEdit, load::Loaded, state::ManifestState};
 use crate::{
     Error, Result,
     error::SYNC,
@@ -27,6 +29,13 @@ const REWRITE_BYTES_MIN: u64 = 1 << 20;
 /// See [`REWRITE_BYTES_MIN`]. So the edits cost at most a small multiple of their own bytes.
 const GROWTH_MAX: u64 = 8;
 
+/// A manifest that is longer than this and [`KEPT_GROWTH_MAX`] times its first edit is written anew when the
+/// store is opened: from then on that is read faster.
+const KEPT_BYTES_MIN: u64 = 64 << 10;
+
+/// See [`KEPT_BYTES_MIN`].
+const KEPT_GROWTH_MAX: u64 = 2;
+
 /// The manifest that counts, open for appending.
 #[derive(Debug)]
 pub(crate) struct ManifestFile {
@@ -38,6 +47,8 @@ pub(crate) struct ManifestFile {
     edits: u64,
     /// Length after the first edit.
     first_bytes: u64,
+    /// Up to where `CLOSED` vouches for it; the default if it does not.
+    noted: Position,
     health: Health,
 }
 
@@ -76,7 +87,36 @@ impl ManifestFile {
         state.next_file_id = state.next_file_id.max(id + 1);
         let writer = begin(&*fs, &folder, id, &state)?;
         let first_bytes = writer.offset();
-        Ok(Self { fs, folder, state, writer, edits: 1, first_bytes, health: Health::Good })
+        let (edits, noted, health) = (1, Position::default(), Health::Good);
+        Ok(Self { fs, folder, state, writer, edits, first_bytes, noted, health })
+    }
+
+    /// Whether [`reopen`](Self::reopen) may go on with a manifest, or a new one must be begun.
+    pub(crate) fn may_reopen(loaded: &Loaded) -> bool {
+        let kept_bytes_max = KEPT_BYTES_MIN.max(KEPT_GROWTH_MAX * loaded.first_bytes);
+        loaded.is_durable && loaded.end.offset <= kept_bytes_max
+    }
+
+    /// Goes on with the manifest that counts, which [may be](Self::may_reopen). Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be opened.
+    pub(crate) fn reopen(fs: Arc<dyn Fs>, folder: PathBuf, loaded: Loaded) -> Result<Self> {
+        let Loaded { state, end, edits, first_bytes, .. } = loaded;
+        let writer = Writer::reopen(&*fs, FileName::Manifest(end.file_id).path(&folder), end)?;
+        let (noted, health) = (end, Health::Good);
+        Ok(Self { fs, folder, state, writer, edits, first_bytes, noted, health })
+    }
+
+    /// Notes that all of the manifest is on the disk, for whoever opens the store next. Does nothing if
+    /// nobody knows that, or if it is noted.
+    pub(crate) fn close(&self) {
+        let (store_id, manifest) = (self.state.store_id, self.writer.position());
+        if matches!(self.health, Health::Good) && self.noted != manifest {
+            // Without it the next opening takes some syncs longer.
+            let _ = Current { store_id, manifest }.write_closed(&*self.fs, &self.folder);
+        }
     }
 
     /// The state with every edit that was appended.

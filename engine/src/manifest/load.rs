@@ -21,6 +21,10 @@ pub(crate) struct Loaded {
     pub(crate) end: Position,
     /// Number of edits read.
     pub(crate) edits: u64,
+    /// Length after the first edit.
+    pub(crate) first_bytes: u64,
+    /// Whether every byte of the file is known to be on the disk, and `CURRENT` too.
+    pub(crate) is_durable: bool,
     /// Why the bytes behind the last good edit are none, if there are any: an edit that was never
     /// acknowledged, or the last one, damaged since. Nothing tells the one from the other.
     pub(crate) torn: Option<Corruption>,
@@ -80,10 +84,16 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     let mut reader = Reader::new(file, path, id)?;
     let (kind, store_id) = (FileKind::Manifest, current.store_id);
     reader.check_header(&FileHeader { kind, store_id, file_id: id })?;
-    let (state, edits, torn) = read_edits(&mut reader, store_id)?;
+    let Edits { state, edits, first_bytes, torn } = read_edits(&mut reader, store_id)?;
 
     let end = Position { file_id: id, offset: reader.offset() };
-    let vouched = current.manifest.max(reader.scan()?.newest_mark);
+    let closed = Current::read_closed(fs, folder, store_id);
+    if closed.file_id > id {
+        let (what, path) = ("manifest that CURRENT names", FileName::Current.path(folder));
+        let source = Corruption::Mismatch { what, expected: closed.file_id, found: id };
+        return Err(Error::corrupt(path, 0, source));
+    }
+    let vouched = current.manifest.max(reader.scan()?.newest_mark).max(closed);
     if vouched > end {
         let (need, have) = (vouched.offset, end.offset);
         let missing = Corruption::Truncated { what: "manifest", need, have };
@@ -93,7 +103,9 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     let state = state.ok_or_else(|| reader.corrupt(end.offset, missing))?;
     state.check().map_err(|reason| reader.corrupt(end.offset, reason))?;
     let torn_bytes = reader.file_bytes().saturating_sub(end.offset);
-    Ok(Some(Loaded { state, end, edits, torn, torn_bytes }))
+    // Not by the length in `CURRENT`, which may itself be lost: the sync of its name may have failed.
+    let is_durable = torn_bytes == 0 && closed == end;
+    Ok(Some(Loaded { state, end, edits, first_bytes, is_durable, torn, torn_bytes }))
 }
 
 /// Refuses a folder that holds data and no `CURRENT`: a new store there would take them for orphans
@@ -125,22 +137,31 @@ pub(crate) fn check_no_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Applies edits up to the end or the first bad record. No state without a first edit.
-fn read_edits(
-    reader: &mut Reader,
-    store_id: u128,
-) -> Result<(Option<ManifestState>, u64, Option<Corruption>)> {
-    let (mut state, mut edits) = (None, 0);
+/// What the records of a manifest say.
+struct Edits {
+    /// `None` without a first edit.
+    state: Option<ManifestState>,
+    edits: u64,
+    first_bytes: u64,
+    torn: Option<Corruption>,
+}
+
+/// Applies edits up to the end or the first bad record.
+fn read_edits(reader: &mut Reader, store_id: u128) -> Result<Edits> {
+    let (mut state, mut edits, mut first_bytes) = (None, 0, 0);
     loop {
         let Record { offset, record_type, sequence, payload } = match reader.next()? {
             Next::Record(record) => record,
-            Next::End(torn) => return Ok((state, edits, torn)),
+            Next::End(torn) => return Ok(Edits { state, edits, first_bytes, torn }),
         };
         let applied = match record_type {
             RecordType::Start => Start::decode(&payload).map(drop),
             RecordType::Seal => Ok(()),
             _ => {
                 edits += 1;
+                if edits == 1 {
+                    first_bytes = reader.offset();
+                }
                 apply(&mut state, store_id, edits, sequence, &payload)
             }
         };

@@ -138,6 +138,27 @@ impl Store {
         Ok(())
     }
 
+    /// Drops the log if all its entries are in tables. Nobody writes any more. Tells whether nothing is left
+    /// of it.
+    pub(crate) fn drop_whole_log(&self) -> Result<bool> {
+        let last_placed = self.placement.lock().last_placed();
+        if self.first_needed() <= last_placed {
+            return Ok(false);
+        }
+        if self.log.size().segments > 0 {
+            let floor = self.tables.new_file_id();
+            let log_floor = Some(floor);
+            // The log does not tell any more which numbers were given out.
+            let last_sequence = Some(last_placed);
+            let edit = VersionEdit { log_floor, last_sequence, ..VersionEdit::default() };
+            self.edit_manifest(|_| Some(edit), |_| ())?;
+            for path in self.log.remove_below(floor) {
+                self.tables.obsolete_files.push(path);
+            }
+        }
+        Ok(true)
+    }
+
     /// The first sequence number for which the log is needed: it is in no table yet.
     fn first_needed(&self) -> SequenceNumber {
         let placement = self.placement.lock();

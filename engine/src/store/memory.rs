@@ -38,6 +38,9 @@ pub(super) fn room(bytes: u64, used: u64, limit: u64) -> Room {
         return Room::Wait;
     }
     let over = used.saturating_sub(share(limit));
+    if over == 0 {
+        return Room::Delay(Duration::ZERO);
+    }
     let slowed = over as f64 / (limit - share(limit)).max(1) as f64;
     Room::Delay(DELAY_MAX.mul_f64(slowed.min(1.0)))
 }

@@ -95,7 +95,9 @@ impl Drop for OpenStore {
         if self.store.check_writable().is_ok() {
             // Nobody is there to be told of an error, and nothing more was promised than the
             // writes got when they were acknowledged.
-            let _ = self.store.close();
+            if self.store.close().is_ok() && self.store.check_writable().is_ok() {
+                self.store.manifest.lock().close();
+            }
             if let Some(writer) = self.stats_writer.take() {
                 writer.finish(&self.store);
             }
@@ -106,8 +108,12 @@ impl Drop for OpenStore {
 
 impl Store {
     /// Makes everything durable, and has the manifest vouch for the whole log: if its end is
-    /// missing when the store is opened again, that is damage and not a crash.
+    /// missing when the store is opened again, that is damage and not a crash. A log of which nothing is
+    /// needed any more goes instead, so that nobody has to read it again.
     fn close(&self) -> Result<()> {
+        if self.drop_whole_log()? {
+            return Ok(());
+        }
         let Some(end) = self.log.close(self)? else { return Ok(()) };
         let edit = VersionEdit { log_mark: Some(end), ..VersionEdit::default() };
         self.edit_manifest(|_| Some(edit), |_| ())

@@ -1,8 +1,9 @@
 //! A store comes back: from the manifest, and from the log behind it.
 //!
 //! [`read`] finds out what the store holds and writes nothing. [`take_over`] makes what was replayed
-//! durable again, in tables and a new manifest, before anybody writes: a sync that failed before the
-//! crash may have left bytes that read well and are not on the disk.
+//! durable again, in tables and the manifest, before anybody writes: a sync that failed before the
+//! crash may have left bytes that read well and are not on the disk. So the manifest is a new one, unless
+//! the store was closed well, which vouches for the old one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +27,7 @@ use crate::{
     manifest::load::Loaded,
     manifest::{KeyspaceChanged, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
     memory::{MemoryAccount, MemoryUse},
+    planted::PlantedBug,
     read::view::PlacedMemtable,
     stats::OpeningStats,
     store::flush::write_memtables,
@@ -45,6 +47,8 @@ use crate::{
 /// What a folder holds.
 #[derive(Debug)]
 pub(crate) struct Recovered {
+    /// The manifest that counts, if it may be gone on with.
+    kept: Option<Loaded>,
     /// As the manifest says.
     state: ManifestState,
     /// What the log adds: keyspaces created and dropped.
@@ -112,8 +116,20 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let (edit, memtables) = log.into_parts();
     let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);
     let next_file_id = above_all(&files).max(loaded.state.next_file_id);
-    let state = loaded.state;
-    Ok(Recovered { state, edit, memtables, last_sequence, next_file_id, names, memory, opening })
+    let state = loaded.state.clone();
+    let kept = options.has_bug(PlantedBug::KeepAnyManifest) || ManifestFile::may_reopen(&loaded);
+    let kept = kept.then_some(loaded);
+    Ok(Recovered {
+        kept,
+        state,
+        edit,
+        memtables,
+        last_sequence,
+        next_file_id,
+        names,
+        memory,
+        opening,
+    })
 }
 
 /// Tells the listener of what recovery cut off, and counts it.
@@ -145,10 +161,17 @@ fn fresh(
     let store_id = u128::from(random()?) << 64 | u128::from(random()?);
     let state = ManifestState::new(store_id, random()?);
     let next_file_id = above_all(files).max(state.next_file_id);
-    let (edit, memtables) = (VersionEdit::default(), BTreeMap::new());
-    let opening = OpeningStats::default();
-    let last_sequence = 0;
-    Ok(Recovered { state, edit, memtables, last_sequence, next_file_id, names, memory, opening })
+    Ok(Recovered {
+        kept: None,
+        state,
+        edit: VersionEdit::default(),
+        memtables: BTreeMap::new(),
+        last_sequence: 0,
+        next_file_id,
+        names,
+        memory,
+        opening: OpeningStats::default(),
+    })
 }
 
 fn above_all(files: &[FileName<'_>]) -> u64 {
@@ -168,7 +191,7 @@ pub(crate) fn take_over(
     open_files: Arc<OpenFiles>,
     delete_orphans_early: bool,
 ) -> Result<Beginning> {
-    let Recovered { mut state, mut edit, memtables, last_sequence, .. } = recovered;
+    let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
     let Recovered { next_file_id, names, memory, mut opening, .. } = recovered;
     let mut stopwatch = Stopwatch::start(&*options.clock);
     let (store_id, hash_seed) = (state.store_id, state.hash_seed);
@@ -197,14 +220,23 @@ pub(crate) fn take_over(
         tables.sync_folder()?;
     }
     opening.replayed = stopwatch.lap();
-    let manifest_id = tables.new_file_id();
-    edit.last_sequence = Some(last_sequence);
-    edit.next_keyspace_id = edit.keyspaces_created.iter().map(|created| created.id + 1).max();
-    edit.next_file_id = Some(tables.next_file_id());
-    edit.log_floor = Some(manifest_id);
     edit.keyspaces_changed.extend(told_options(options, &state, &edit));
+    edit.last_sequence = Some(last_sequence).filter(|&last| last > state.last_sequence);
+    edit.next_keyspace_id = edit.keyspaces_created.iter().map(|created| created.id + 1).max();
+    let is_changed = edit != VersionEdit::default()
+        || !state.logs.is_empty()
+        || tables.next_file_id() > state.next_file_id;
+    let mut manifest_id = kept.as_ref().map(|loaded| loaded.end.file_id);
+    if manifest_id.is_none() || is_changed {
+        // No log is needed any more, and none has an id that is given out from here on.
+        let id = tables.new_file_id();
+        edit.log_floor = Some(id);
+        edit.next_file_id = Some(tables.next_file_id());
+        manifest_id.get_or_insert(id);
+    }
     state.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
 
+    let manifest_id = manifest_id.expect("a new manifest has just got its id");
     if delete_orphans_early {
         delete_orphans(&*options.fs, folder, &names, &state, manifest_id);
     }
@@ -218,9 +250,19 @@ pub(crate) fn take_over(
     opening.threads = opened.threads;
     let (trees, predicted) = opened.into_trees(options, &tables);
     opening.filters = stopwatch.lap();
-    let manifest =
-        ManifestFile::create(Arc::clone(&options.fs), folder.to_owned(), manifest_id, state)?;
+    let (fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());
+    let manifest = match kept {
+        None => ManifestFile::create(fs, folder_path, manifest_id, state)?,
+        Some(loaded) => {
+            let mut manifest = ManifestFile::reopen(fs, folder_path, loaded)?;
+            if is_changed {
+                let _ = manifest.append(&edit, || tables.new_file_id())?;
+            }
+            manifest
+        }
+    };
     opening.manifest = stopwatch.lap();
+    let manifest_id = manifest.position().file_id;
     delete_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
     Ok(Beginning { manifest, tables, trees, last_sequence, predicted, opening })
 }
@@ -315,7 +357,7 @@ fn delete_orphans(
             FileName::Temporary(stem) => stem == "CURRENT" || stem == "STATS",
             // Of the process before: nobody is to take them for what is now.
             FileName::Stats => true,
-            FileName::Current | FileName::Lock => false,
+            FileName::Current | FileName::Closed | FileName::Lock => false,
         };
         if is_orphan {
             let _ = fs.unlink(&file.path(folder));

@@ -56,7 +56,12 @@ pub(crate) fn pressure(debt: Debt) -> Pressure {
     // A flush takes far less time than the compaction of level 0 into a large base level.
     let frozen = count(debt.frozen_memtables, FROZEN_SLOW, FROZEN_MAX) / 20.0;
     let deeper = share(debt.compaction_bases, COMPACTION_BASES_SLOW, COMPACTION_BASES_MAX);
-    Pressure::Delay(DELAY_MAX.mul_f64(level0.max(frozen).max(deeper)))
+    let most = level0.max(frozen).max(deeper);
+    if most == 0.0 {
+        // The usual case: every write asks.
+        return Pressure::Delay(Duration::ZERO);
+    }
+    Pressure::Delay(DELAY_MAX.mul_f64(most))
 }
 
 impl Tree {

@@ -156,7 +156,10 @@ fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
         names => names.map_err(|error| refused("list", folder, folder, error))?,
     };
     let is_of_store = |name: &String| match FileName::parse(name) {
-        None | Some(FileName::Lock | FileName::Stats | FileName::Temporary(_)) => false,
+        None
+        | Some(FileName::Closed | FileName::Lock | FileName::Stats | FileName::Temporary(_)) => {
+            false
+        }
         Some(_) => true,
     };
     match names.iter().any(is_of_store) {

@@ -151,6 +151,10 @@ impl Fs for FrugalFs {
         self.call(|fs| fs.create(path))
     }
 
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.call(|fs| fs.open_append(path))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.call(|fs| fs.open(path))
     }

@@ -14,7 +14,8 @@
 
 use bytes::Bytes;
 use sievedb_format::{
-    Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX, codec::VARINT_BYTES_MAX,
+    Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX,
+    codec::{VARINT_BYTES_MAX, varint_bytes},
 };
 
 /// The longest name of a keyspace, in bytes.
@@ -69,9 +70,15 @@ impl BatchEncoder {
         Self { bytes: buffer, entries: 0 }
     }
 
-    /// Bytes that a put takes at most, for [`with_capacity`](Self::with_capacity).
-    pub(crate) const fn put_bytes(key_bytes: usize, value_bytes: usize) -> usize {
-        1 + VARINT_BYTES_MAX + 3 + key_bytes + 5 + value_bytes
+    /// Bytes that a put takes, for [`with_capacity`](Self::with_capacity): exactly, so that the buffer need
+    /// not be moved or cut when it is shared.
+    pub(crate) const fn put_bytes(keyspace: u64, key_bytes: usize, value_bytes: usize) -> usize {
+        Self::remove_bytes(keyspace, key_bytes) + varint_bytes(value_bytes as u64) + value_bytes
+    }
+
+    /// Bytes that a tombstone takes.
+    pub(crate) const fn remove_bytes(keyspace: u64, key_bytes: usize) -> usize {
+        1 + varint_bytes(keyspace) + varint_bytes(key_bytes as u64) + key_bytes
     }
 
     /// Adds a put.
@@ -123,10 +130,15 @@ impl BatchEncoder {
 
     /// As [`finish`](Self::finish), with an owner of the caller's for the bytes.
     pub(crate) fn finish_as(mut self, share: impl FnOnce(Vec<u8>) -> Bytes) -> Bytes {
-        let mut count = Vec::with_capacity(VARINT_BYTES_MAX);
-        count.put_varint(self.entries);
-        let start = VARINT_BYTES_MAX - count.len();
-        self.bytes[start..VARINT_BYTES_MAX].copy_from_slice(&count);
+        let start = VARINT_BYTES_MAX - varint_bytes(self.entries);
+        // In place, without a buffer of its own: seven bits a byte, the last one without the mark that more
+        // follow.
+        let mut left = self.entries;
+        for byte in &mut self.bytes[start..VARINT_BYTES_MAX] {
+            *byte = left as u8 | 0x80;
+            left >>= 7;
+        }
+        self.bytes[VARINT_BYTES_MAX - 1] &= 0x7f;
         share(self.bytes).slice(start..)
     }
 

@@ -70,6 +70,30 @@ pub(super) fn reopen(r: &mut Recorder) {
     r.insert_with(DEFAULT, key(1), 50, Disk);
 }
 
+/// Several processes, one after the other, append to one manifest.
+pub(super) fn reopen_flushed(r: &mut Recorder) {
+    for round in 0..4 {
+        for number in 0..3 {
+            r.insert(DEFAULT, key(number + round), 50);
+        }
+        match round {
+            1 => r.create("other"),
+            2 => r.insert_with("other", key(0), 50, Disk),
+            _ => {}
+        }
+        // Of the third one the log holds something: opening appends what it makes of it.
+        if round != 2 {
+            r.flush();
+        }
+        r.reopen();
+        if round == 0 {
+            // Nothing at all.
+            r.reopen();
+        }
+    }
+    r.insert_with(DEFAULT, key(1), 50, Disk);
+}
+
 /// Recovery on top of recovery, with nothing or little in between.
 pub(super) fn reopen_often(r: &mut Recorder) {
     r.reopen();

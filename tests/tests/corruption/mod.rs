@@ -18,6 +18,7 @@
 
 pub(crate) mod allocation;
 mod cases;
+mod closed;
 mod current;
 mod files;
 mod filters;

@@ -39,7 +39,8 @@ fn run(name: &str) -> Reached {
 
 #[test]
 fn workloads_reach_what_they_are_named_for() {
-    let cases: [(&str, Holds); 14] = [
+    let cases: [(&str, Holds); 15] = [
+        ("reopen-flushed", |reached| reached.manifests == 1 && reached.logs >= 5),
         ("log-rotation", |reached| reached.logs >= 3),
         ("log-pinned", |reached| reached.logs >= 4 && reached.background.flushes >= 2),
         ("manifest-growth", |reached| reached.manifests >= 2),

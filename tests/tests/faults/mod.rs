@@ -2,17 +2,18 @@
 
 mod sweep;
 
-use sievedb::fs::Times;
+use sievedb::{fs::Times, planted::PlantedBug};
 use sievedb_tests::{
     enumerate::on_two_threads,
-    settings::{from_env, report},
+    settings::{from_env, report, small_options},
     workload::workload,
 };
-use sweep::{EIO, ENOSPC, Trial, calls_of, run};
+use sweep::{EIO, ENOSPC, Trial, calls_of, run, run_with};
 
 /// The workloads whose calls fail. Between them they write in every way there is.
-const WORKLOADS: [&str; 8] = [
+const WORKLOADS: [&str; 9] = [
     "mixed",
+    "reopen-flushed",
     "log-rotation",
     "compaction",
     "recreate",
@@ -66,4 +67,20 @@ fn a_failing_call_loses_nothing_acknowledged() {
         wrong.iter().take(from_env("SIEVE_SHOWN", 10)).map(|text| text.as_str()).collect();
     assert!(wrong.is_empty(), "{} violations, first ones:\n{}", wrong.len(), shown.join("\n\n"));
     assert!(!only.is_empty() || struck * 10 > trials.len() * 9, "most trials must strike");
+}
+
+/// A manifest that reads well, though a sync of it failed, must not be gone on with.
+#[test]
+fn a_manifest_kept_after_a_failed_sync_is_caught() {
+    let name = "mixed";
+    let trial =
+        |call| Trial { workload: name, call, errno: EIO, times: Times::Once, growing: false };
+    let opening = |fs| small_options(fs).planted_bug(PlantedBug::KeepAnyManifest);
+    let caught =
+        (0..calls_of(workload(name)).all).find_map(|call| run_with(&trial(call), opening).err());
+    let violation = caught.expect("the planted bug is caught");
+    report(&format!(
+        "planted bug, any manifest is kept: {}",
+        violation.lines().next().unwrap_or("")
+    ));
 }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use sievedb::{
-    Durability,
+    Durability, Options,
     fs::{Call, Failure, Fault, FaultFs, Fs, Loss, MemoryFs, Operation, Times},
 };
 use sievedb_tests::{
@@ -69,9 +69,17 @@ pub(super) fn calls_of(workload: &Workload) -> Calls {
 ///
 /// What is wrong, for people.
 pub(super) fn run(trial: &Trial) -> Result<bool, String> {
+    run_with(trial, small_options)
+}
+
+/// As [`run`], with the store opened so until the last crashes.
+pub(super) fn run_with(
+    trial: &Trial,
+    opening: impl Fn(Arc<dyn Fs>) -> Options,
+) -> Result<bool, String> {
     let disk = Arc::new(MemoryFs::new());
     let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
-    let outcome = guarded(|| story(trial, &disk, &faults));
+    let outcome = guarded(|| story(trial, &disk, &faults, &opening));
     outcome.map_err(|text| {
         let first = faults.first_failure();
         let first = first.map_or("no call failed".to_owned(), |failure| failure.to_string());
@@ -80,9 +88,14 @@ pub(super) fn run(trial: &Trial) -> Result<bool, String> {
     })
 }
 
-fn story(trial: &Trial, disk: &Arc<MemoryFs>, faults: &Arc<FaultFs>) -> Result<bool, String> {
+fn story(
+    trial: &Trial,
+    disk: &Arc<MemoryFs>,
+    faults: &Arc<FaultFs>,
+    opening: &impl Fn(Arc<dyn Fs>) -> Options,
+) -> Result<bool, String> {
     faults.inject(trial.fault());
-    let options = small_options(Arc::clone(faults) as Arc<dyn Fs>);
+    let options = opening(Arc::clone(faults) as Arc<dyn Fs>);
     let mut recorder = Recorder::closed(Arc::clone(disk), options, Model::default());
     recorder.expect_failures();
     recorder.open();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sievedb::{
     Error, KeyspaceOptions, Options,
     clock::ManualClock,
-    fs::{Fs, MemoryFs},
+    fs::{Fs, Loss, MemoryFs, Operation},
 };
 
 use super::small_store::{FOLDER, flush, names, open};
@@ -53,6 +53,78 @@ fn a_missing_store_is_an_error_if_asked_for() {
     fs.unlink(format!("{FOLDER}/CURRENT").as_ref()).unwrap();
     let lost = options(&fs).create_if_missing(false).open(FOLDER);
     assert!(matches!(lost, Err(Error::Corrupt { .. })), "there are tables: {lost:?}");
+}
+
+/// What was closed well is opened without a write, and without a sync. What was not is made durable anew.
+#[test]
+fn an_opening_after_a_clean_close_writes_nothing() {
+    let fs = Arc::new(MemoryFs::new());
+    let open = |fs: &Arc<MemoryFs>| options(fs).worker_threads(0).open(FOLDER).unwrap();
+    let db = open(&fs);
+    flush(&db, 0..10, "value");
+    drop(db);
+    let manifest = names(&fs, "").into_iter().find(|name| name.starts_with("MANIFEST-")).unwrap();
+    assert_eq!(names(&fs, ".log"), [""; 0], "all is in tables");
+    for round in 0..3 {
+        let before = fs.operations();
+        let db = open(&fs);
+        assert_eq!(fs.journal()[before..], [], "round {round}");
+        assert_eq!(db.iter().count(), 10 + round as usize);
+        drop(db);
+        assert_eq!(fs.journal()[before..], [], "round {round}: nothing was written to be closed");
+
+        let db = open(&fs);
+        flush(&db, 100 + round..101 + round, "more");
+        drop(db);
+        assert_eq!(names(&fs, &manifest), [&*manifest], "round {round}: it is appended to");
+    }
+
+    // An entry that only the log has: one edit of the manifest makes it a table's.
+    let db = open(&fs);
+    db.insert("in the log", "only").unwrap();
+    drop(db);
+    let before = fs.operations();
+    drop(open(&fs));
+    let appended = format!("{FOLDER}/{manifest}");
+    let edits = fs.journal()[before..]
+        .iter()
+        .filter(|done| matches!(done, Operation::Append { path, .. } if **path == *appended))
+        .count();
+    assert_eq!(edits, 1, "{:?}", &fs.journal()[before..]);
+
+    // Nobody closes it: whether its last edit is on the disk, nothing tells.
+    let db = open(&fs);
+    db.keyspace("other").unwrap();
+    let killed = Arc::new(fs.crash(fs.operations(), &Loss::Nothing));
+    drop(open(&killed));
+    let manifests = names(&killed, "").into_iter().filter(|name| name.starts_with("MANIFEST-"));
+    assert_ne!(manifests.collect::<Vec<_>>(), [manifest]);
+}
+
+/// A store that is opened for one write at a time does not read an ever longer manifest.
+#[test]
+fn a_long_manifest_is_written_anew_when_the_store_is_opened() {
+    let fs = Arc::new(MemoryFs::new());
+    let length = |fs: &MemoryFs| {
+        let manifests = fs.contents().into_iter().filter(|(path, _)| path.contains("MANIFEST-"));
+        let lengths: Vec<_> = manifests.map(|(_, bytes)| bytes.len()).collect();
+        assert_eq!(lengths.len(), 1);
+        lengths[0]
+    };
+    let mut shortened = 0;
+    for _ in 0..40 {
+        let before = if fs.operations() > 0 { length(&fs) } else { 0 };
+        let db = options(&fs).worker_threads(0).open(FOLDER).unwrap();
+        shortened += usize::from(length(&fs) < before);
+        for number in 0..40 {
+            let name = format!("{number:0200}");
+            db.keyspace(&name).unwrap();
+            db.drop_keyspace(&name).unwrap();
+        }
+        drop(db);
+        assert!(length(&fs) < 100 << 10);
+    }
+    assert!((1..40).contains(&shortened), "{shortened} times");
 }
 
 /// Compactions and filters that are due wait for somebody who does not only look.

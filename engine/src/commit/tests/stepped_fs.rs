@@ -72,6 +72,13 @@ impl Fs for SteppedFs {
         Ok(Arc::new(SteppedAppend { inner, shared, appending: AtomicBool::new(false) }))
     }
 
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.shared.step();
+        let inner = self.faults.open_append(path)?;
+        let shared = Arc::clone(&self.shared);
+        Ok(Arc::new(SteppedAppend { inner, shared, appending: AtomicBool::new(false) }))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.faults.open(path)
     }

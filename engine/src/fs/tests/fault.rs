@@ -23,6 +23,7 @@ fn every_call(fs: &FaultFs) -> io::Result<()> {
     file.append(b"one")?;
     file.sync_data()?;
     fs.sync_folder(folder)?;
+    fs.open_append(a)?;
     let reader = fs.open(a)?;
     reader.len()?;
     reader.read_at(&mut [0], 0)?;
@@ -34,7 +35,7 @@ fn every_call(fs: &FaultFs) -> io::Result<()> {
     Ok(())
 }
 
-const CALLS: [Call; 15] = [
+const CALLS: [Call; 16] = [
     Call::CreateFolder,
     Call::List,
     Call::Exists,
@@ -42,6 +43,7 @@ const CALLS: [Call; 15] = [
     Call::Append,
     Call::SyncData,
     Call::SyncFolder,
+    Call::OpenAppend,
     Call::Open,
     Call::Len,
     Call::ReadAt,
@@ -78,7 +80,8 @@ fn each_call_can_fail_without_effect() {
 }
 
 fn changes(call: Call) -> bool {
-    !matches!(call, Call::List | Call::Exists | Call::Open | Call::Len | Call::ReadAt | Call::Map)
+    use Call::{Exists, Len, List, Map, Open, OpenAppend, ReadAt};
+    !matches!(call, List | Exists | Open | OpenAppend | Len | ReadAt | Map)
 }
 
 #[test]
@@ -142,8 +145,11 @@ fn a_sync_behind_a_failed_one_lies() {
     file.append(b"one").unwrap();
     fs.inject(Fault::new(EIO, Times::Once).calls(&Call::SYNCS));
     file.sync_data().unwrap_err();
-    file.append(b"two").unwrap();
+    file.append(b"t").unwrap();
     file.sync_data().unwrap();
+    let again = fs.open_append(Path::new("a")).unwrap();
+    again.append(b"wo").unwrap();
+    again.sync_data().unwrap();
     assert_eq!(memory.read("a").unwrap(), "onetwo", "readers see it all");
     let crashed = memory.crash(memory.operations(), &Loss::Everything);
     assert_eq!(crashed.read("a").unwrap(), "", "{:?}", memory.journal());

@@ -47,6 +47,20 @@ fn kind<T>(result: io::Result<T>) -> Option<ErrorKind> {
 }
 
 #[test]
+fn a_file_goes_on_where_it_ended() {
+    each_fs(|name, fs, folder| {
+        let path = folder.join("a");
+        assert_eq!(kind(fs.open_append(&path)), Some(ErrorKind::NotFound), "{name}");
+        drop(write(&**fs, &path, b"one"));
+        let file = fs.open_append(&path).unwrap();
+        assert_eq!(read(&**fs, &path), b"one", "{name}");
+        file.append(b"two").unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(read(&**fs, &path), b"onetwo", "{name}");
+    });
+}
+
+#[test]
 fn appended_bytes_are_read_back() {
     each_fs(|name, fs, folder| {
         let path = folder.join("a");

@@ -48,6 +48,9 @@ fn every_edit_returns() {
         state: states(ID).pop().unwrap(),
         end: Position { file_id: ID, offset: ends[6] },
         edits: 7,
+        first_bytes: ends[0],
+        // Nobody has closed it.
+        is_durable: false,
         torn: None,
         torn_bytes: 0,
     };

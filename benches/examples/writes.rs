@@ -1,0 +1,96 @@
+//! What a write of one entry costs.
+//!
+//! ```sh
+//! cargo run --release -p sievedb-benches --example writes -- [KEYS [FOLDER [THREADS [WHICH]]]]
+//! ```
+//!
+//! Each round puts KEYS new keys, by each of THREADS threads as many, into a store of its own, in each of
+//! these ways: `insert`, `ascending`, `insert_if_absent` of new keys (`new`) and of the same keys once more
+//! (`present`), `remove`. Prints CPU time of the writing threads and real time per call, medians of the
+//! rounds; WHICH is the only way that is tried. All are acknowledged when the operating system has them.
+
+#![expect(clippy::print_stdout, reason = "that is what it is for")]
+
+use std::{env, path::Path, sync::Barrier, thread};
+
+use sievedb::{Db, Options, Result};
+use sievedb_benches::{key, value};
+use sievedb_workload::clock::{now, thread_cpu_time};
+
+const ROUNDS: usize = 5;
+
+/// Calls the store for key number `index`.
+type Call = fn(&Db, u64) -> Result<()>;
+
+const WAYS: [(&str, Call); 5] = [
+    ("insert", |db, index| db.insert(key(index), value(index))),
+    ("ascending", |db, index| db.insert(index.to_be_bytes(), value(index))),
+    ("new", |db, index| {
+        assert!(db.insert_if_absent(key(index), value(index))?, "the key was new");
+        Ok(())
+    }),
+    ("present", |db, index| {
+        assert!(!db.insert_if_absent(key(index), value(index))?, "the key was there");
+        Ok(())
+    }),
+    ("remove", |db, index| db.remove(key(index))),
+];
+
+/// Calls `call` for `keys` keys in each of `threads` threads. Returns CPU and real time per call, in ns.
+fn run(db: &Db, call: Call, keys: u64, threads: u64) -> Result<(f64, f64)> {
+    let start = Barrier::new(threads as usize);
+    let work = |thread: u64| -> Result<(f64, f64)> {
+        start.wait();
+        let (real, cpu) = (now(), thread_cpu_time());
+        for index in thread * keys..(thread + 1) * keys {
+            call(db, index)?;
+        }
+        let ns = (thread_cpu_time() - cpu, real.elapsed());
+        Ok((ns.0.as_nanos() as f64 / keys as f64, ns.1.as_nanos() as f64 / keys as f64))
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        let (mut cpu, mut real) = (0.0, 0.0);
+        let count = threads.len() as f64;
+        for thread in threads {
+            let ns = thread.join().expect("a failing call returns its error")?;
+            cpu += ns.0 / count;
+            real += ns.1 / count / count;
+        }
+        Ok((cpu, real))
+    })
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn main() -> Result<()> {
+    let mut arguments = env::args().skip(1);
+    let mut number = |or| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(or);
+    let keys = number(200_000);
+    let folder = arguments.next().unwrap_or_else(|| "writes-store".to_owned());
+    let threads = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let which = arguments.next();
+    let chosen = |name: &str| which.as_deref().is_none_or(|which| which == name);
+
+    let mut figures = vec![(Vec::new(), Vec::new()); WAYS.len()];
+    for round in 0..ROUNDS {
+        let path = Path::new(&folder).join(round.to_string());
+        for (at, (name, call)) in WAYS.into_iter().enumerate() {
+            let db =
+                Options::new().open(path.join(if name == "present" { "new" } else { name }))?;
+            if chosen(name) {
+                let (cpu, real) = run(&db, call, keys, threads)?;
+                figures[at].0.push(cpu);
+                figures[at].1.push(real);
+            }
+        }
+    }
+    for ((name, _), (cpu, real)) in WAYS.iter().zip(figures).filter(|(way, _)| chosen(way.0)) {
+        println!("{name}: {:.0} ns of CPU time, {:.0} ns a call", median(cpu), median(real));
+    }
+    Ok(())
+}
