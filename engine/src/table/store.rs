@@ -124,7 +124,8 @@ impl TableStore {
     }
 
     /// Begins a table with the options of its keyspace, and this filter, beside read buffers of
-    /// `reading_bytes`: the table ends early for them, but has half of a worker's share at least.
+    /// `reading_bytes`: the table ends early for them, but has half of a worker's share at least, and room for
+    /// [`ENTRIES_CHARGED`] entries, however large its blocks and its dictionary are.
     ///
     /// # Errors
     ///
@@ -156,7 +157,9 @@ impl TableStore {
         let more = usize::from(has_prefixes) + usize::from(has_ranges);
         let entry_bytes = ENTRY_BYTES + more * size_of::<u64>();
         let share = self.writing_bytes_max();
-        let charge_max = share.saturating_sub(reading_bytes).max(share / 2);
+        // More than what it takes at first and for the first entries: else each would get a table.
+        let least = charge.bytes() + (ENTRIES_CHARGED as usize * entry_bytes) as u64 + 1;
+        let charge_max = share.saturating_sub(reading_bytes).max(share / 2).max(least);
         Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge, charge_max })
     }
 

@@ -1,5 +1,7 @@
 //! Work that is due is found, though not all keyspaces are looked at.
 
+use std::{sync::mpsc, thread};
+
 use super::*;
 use crate::{
     Db, Keyspace, KeyspaceOptions, Options, Snapshot,
@@ -99,4 +101,25 @@ fn nothing_that_is_due_is_left() {
         story.snapshots.clear();
         story.check(&format!("seed {seed}, at the end"));
     }
+}
+
+/// Who waits until nothing is to be done is told when somebody gives up waiting for a keyspace that is gone.
+#[test]
+fn a_request_that_is_withdrawn_wakes_who_waits() {
+    let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
+    let db = options.open("db").expect("a new store");
+    let keyspace = db.keyspace("gone").expect("there is room");
+    let store = db.open_store().store();
+    let tree = store.trees.read().get("gone").cloned().expect("it is there");
+    let number = store.background.request_whole(&tree, 0);
+    assert!(db.drop_keyspace(keyspace.name()).expect("there is room"));
+    let (ended, waits) = mpsc::channel();
+    let waiting = db.clone();
+    let waiter = thread::spawn(move || ended.send(waiting.wait_for_background()));
+    let early = waits.recv_timeout(Duration::from_millis(100));
+    assert!(early.is_err(), "somebody asked for work that is not done");
+    store.background.withdraw_whole(&tree, number);
+    let idle = waits.recv_timeout(Duration::from_secs(20)).expect("it is woken");
+    idle.expect("there is room");
+    waiter.join().expect("it has ended").expect("somebody listens");
 }
