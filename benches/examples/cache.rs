@@ -118,7 +118,7 @@ fn step(cursor: &mut TableCursor, entries: u64) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    let keys: u64 = env::args().nth(1).map_or(Ok(100_000), |number| number.parse())?;
+    let keys: u64 = env::args().nth(1).map_or(Ok(10_000), |number| number.parse())?;
     let (stored, zipf) = (Stored::new(keys)?, Zipf::new(keys, 0.99));
     let all = stored.cached_bytes()?;
     for (name, clustered) in [("scattered", false), ("clustered", true)] {

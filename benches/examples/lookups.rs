@@ -1,16 +1,16 @@
-//! Thread CPU time of absent keys, one by one and in batches, among keys in three sorted runs.
+//! Thread CPU time of absent and of present keys, one by one and in batches, among keys in three sorted runs.
 //!
 //! ```sh
 //! cargo run --release -p sievedb-benches --example lookups -- 1000000 [FOLDER]
 //! ```
 //!
-//! A folder that holds such a store already is used as it is. Prints the median and the least of
-//! rounds, in ns a key. A third argument names the one call that is made, without a clock: for a
+//! A folder that holds such a store already is used as it is. The calls take turns, each round begins with
+//! another one, whose keys nobody asked for yet. Prints the median and the least of rounds, in ns a key. A third argument names the one call that is made, without a clock: for a
 //! profiler.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
-use std::{env, hint::black_box, path::Path, thread, time::Duration};
+use std::{env, hint::black_box, path::Path, time::Duration};
 
 use sievedb::{Db, Durability, KeyspaceOptions, Options, Result};
 use sievedb_benches::{KEY_BYTES, key, value};
@@ -77,8 +77,10 @@ fn measure(db: &Db, title: &str, only: Option<&str>, key_of: impl Fn(u64) -> Key
     for round in 0..ROUNDS {
         let first = round * ROUND_KEYS;
         let keys: Vec<_> = (first..first + ROUND_KEYS).map(&key_of).collect();
-        for ((name, call), cpu) in CALLS.iter().zip(&mut cpu) {
-            if only.is_some_and(|only| only != *name) {
+        for turn in 0..CALLS.len() {
+            let at = (turn + round as usize) % CALLS.len();
+            let ((name, call), cpu) = (CALLS[at], &mut cpu[at]);
+            if only.is_some_and(|only| only != name) {
                 continue;
             }
             let clock = || if only.is_none() { thread_cpu_time() } else { Duration::ZERO };
@@ -98,23 +100,6 @@ fn measure(db: &Db, title: &str, only: Option<&str>, key_of: impl Fn(u64) -> Key
     Ok(())
 }
 
-/// CPU time of `insert_if_absent` of new keys, in ns a key and thread, on `threads` threads.
-fn inserts(db: &Db, threads: u64) -> Result<f64> {
-    let one = |thread: u64| {
-        let before = thread_cpu_time();
-        for index in 0..ROUND_KEYS {
-            let new = key(1 << 60 | threads << 50 | thread << 40 | index);
-            db.insert_if_absent(new, value(index))?;
-        }
-        Ok((thread_cpu_time() - before).as_nanos() as f64 / ROUND_KEYS as f64)
-    };
-    let each: Result<Vec<f64>> = thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|n| scope.spawn(move || one(n))).collect();
-        running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-    });
-    Ok(each?.iter().sum::<f64>() / threads as f64)
-}
-
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let keys: u64 = arguments.first().map_or(1_000_000, |n| n.parse().expect("a number of keys"));
@@ -125,11 +110,6 @@ fn main() -> Result<()> {
     measure(&db, "absent ", only, |n| key(keys + n))?;
     if only.is_none() {
         measure(&db, "present", None, |n| key(n * 7919 % keys))?;
-        if arguments.len() < 2 {
-            for threads in [1, 2] {
-                println!("insert_if_absent, {threads} threads: {:.0} ns", inserts(&db, threads)?);
-            }
-        }
     }
     Ok(())
 }

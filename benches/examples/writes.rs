@@ -1,17 +1,17 @@
 //! What a write of one entry costs.
 //!
 //! ```sh
-//! cargo run --release -p sievedb-benches --example writes -- [KEYS [FOLDER [THREADS [WHICH]]]]
+//! cargo run --release -p sievedb-benches --example writes -- [KEYS [THREADS [WHICH]]]
 //! ```
 //!
-//! Each round puts KEYS new keys, by each of THREADS threads as many, into a store of its own, in each of
-//! these ways: `insert`, `ascending`, `insert_if_absent` of new keys (`new`) and of the same keys once more
-//! (`present`), `remove`. Prints CPU time of the writing threads and real time per call, medians of the
-//! rounds; WHICH is the only way that is tried. All are acknowledged when the operating system has them.
+//! Each of THREADS threads makes KEYS calls in an empty store, in each of these ways: `insert`, `ascending`,
+//! `insert_if_absent` of new keys (`new`), the same where they were inserted before (`present`), `remove`. Prints
+//! CPU time of the writing threads and real time per call, medians of the rounds; WHICH is the only way that
+//! is tried. All are acknowledged when the operating system has them.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
-use std::{env, path::Path, sync::Barrier, thread};
+use std::{env, sync::Barrier, thread};
 
 use sievedb::{Db, Options, Result};
 use sievedb_benches::{key, value};
@@ -69,27 +69,24 @@ fn median(mut figures: Vec<f64>) -> f64 {
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
-    let mut number = |or| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(or);
-    let keys = number(200_000);
-    let folder = arguments.next().unwrap_or_else(|| "writes-store".to_owned());
-    let threads = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let mut number = |or| arguments.next().map_or(or, |text| text.parse().expect("a number"));
+    let (keys, threads) = (number(20_000), number(1));
     let which = arguments.next();
-    let chosen = |name: &str| which.as_deref().is_none_or(|which| which == name);
-
-    let mut figures = vec![(Vec::new(), Vec::new()); WAYS.len()];
-    for round in 0..ROUNDS {
-        let path = Path::new(&folder).join(round.to_string());
-        for (at, (name, call)) in WAYS.into_iter().enumerate() {
-            let db =
-                Options::new().open(path.join(if name == "present" { "new" } else { name }))?;
-            if chosen(name) {
-                let (cpu, real) = run(&db, call, keys, threads)?;
-                figures[at].0.push(cpu);
-                figures[at].1.push(real);
-            }
+    for (name, call) in WAYS {
+        if which.as_deref().is_some_and(|which| which != name) {
+            continue;
         }
-    }
-    for ((name, _), (cpu, real)) in WAYS.iter().zip(figures).filter(|(way, _)| chosen(way.0)) {
+        let (mut cpu, mut real) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+            let db = Options::new().open(folder.path())?;
+            if name == "present" {
+                let _ = run(&db, |db, index| db.insert(key(index), value(index)), keys, threads)?;
+            }
+            let ns = run(&db, call, keys, threads)?;
+            cpu.push(ns.0);
+            real.push(ns.1);
+        }
         println!("{name}: {:.0} ns of CPU time, {:.0} ns a call", median(cpu), median(real));
     }
     Ok(())

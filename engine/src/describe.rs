@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Describes the file `path` of a store field by field: a log segment, a manifest, a table, a
-/// filter or `CURRENT`, told apart by its name. Reads without a lock and writes nothing, so it may see the end
+/// filter, `CURRENT` or `CLOSED`, told apart by its name. Reads without a lock and writes nothing, so it may see the end
 /// of a file that is being written. A damaged file is described up to the damage.
 ///
 /// # Errors
@@ -29,9 +29,9 @@ pub fn describe(path: &Path) -> Result<Annotation> {
     match FileName::parse(name) {
         Some(FileName::Log(id)) => wal::dump::describe(open()?, path.to_owned(), id),
         Some(FileName::Manifest(id)) => manifest::dump::describe(open()?, path.to_owned(), id),
-        Some(FileName::Current) => {
-            let folder = path.parent().unwrap_or(Path::new(""));
-            let current = Current::read(&*fs, folder)?;
+        Some(FileName::Current | FileName::Closed) => {
+            open()?;
+            let current = Current::read_file(&*fs, path)?;
             let missing = || Error::corrupt(path, 0, Corruption::Missing { what: "CURRENT" });
             Ok(current.ok_or_else(missing)?.describe())
         }
@@ -43,11 +43,10 @@ pub fn describe(path: &Path) -> Result<Annotation> {
             let source = source.map_err(|error| Error::io("open", path, error))?;
             Ok(sievedb_sstable::describe_filter_file(&source))
         }
-        Some(FileName::Closed | FileName::Lock | FileName::Stats | FileName::Temporary(_))
-        | None => {
+        Some(FileName::Lock | FileName::Stats | FileName::Temporary(_)) | None => {
             open()?;
             let reason =
-                "its name is not that of a table, filter, log segment, manifest or CURRENT";
+                "its name is not that of a table, filter, log segment, manifest, CURRENT or CLOSED";
             Err(Error::io("describe", path, io::Error::new(io::ErrorKind::InvalidInput, reason)))
         }
     }

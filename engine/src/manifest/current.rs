@@ -89,7 +89,8 @@ impl Current {
         }
     }
 
-    fn read_file(fs: &dyn Fs, path: &Path) -> Result<Option<Self>> {
+    /// Reads the file `path`, which has this form.
+    pub(crate) fn read_file(fs: &dyn Fs, path: &Path) -> Result<Option<Self>> {
         let file = match fs.open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

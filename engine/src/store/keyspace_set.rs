@@ -134,8 +134,14 @@ impl Store {
 
 #[cfg(all(test, not(feature = "zstd")))]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::{Compression, Options, fs::MemoryFs};
+    use crate::{
+        Compression, Options,
+        file_name::FileName,
+        fs::{Fs, MemoryFs},
+    };
 
     #[test]
     fn a_keyspace_by_zstd_names_itself_and_the_feature() {
@@ -186,6 +192,8 @@ mod tests {
             for (path, bytes) in before {
                 fs.replace(&*path, bytes).expect("it is there");
             }
+            // No close, but a crash: nobody vouches for the manifest.
+            fs.unlink(&FileName::Closed.path(Path::new("db"))).expect("it is there");
             let db = open().unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(db.keyspaces(), ["default"], "{name}");
             assert_eq!(db.get("key").expect("good").as_deref(), Some(&b"value"[..]), "{name}");

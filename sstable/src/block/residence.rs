@@ -40,7 +40,7 @@ use crate::sync::{ArcSwapOption, Guard, Mutex};
 ///
 /// Telling it of none would spare a load for each hit, and cost blocks read: for 1,000 hits by Zipf's
 /// distribution beside short scans, with a cache of half the data, 118 instead of 82 if what is hot lies side by
-/// side and 264 instead of 208 if it is scattered; without scans, or beside long ones, 3 to 12 % more.
+/// side and 264 instead of 208 if it is scattered; without scans, or beside long ones, 1 to 12 % more.
 /// Telling it of each use reads no less. `cargo run --release -p sievedb-benches --example cache` takes these
 /// figures.
 const USES_MAX: u8 = 2;
