@@ -12,6 +12,7 @@ pub mod cursor;
 pub mod memtable;
 mod node_memory;
 mod skiplist;
+mod sync;
 
 pub use cursor::MemtableCursor;
 pub use memtable::Memtable;

@@ -16,6 +16,9 @@ type Word = MaybeUninit<u64>;
 /// Bytes of a word: everything in the memory begins at a multiple of them.
 pub(crate) const WORD_BYTES: usize = size_of::<Word>();
 
+/// What addresses in the memory are multiples of.
+pub(crate) const WORD_ALIGN: usize = align_of::<Word>();
+
 /// Words of the first slab. Each one is as large as all before it, up to [`SLAB_WORDS_MIN`].
 const SLAB_WORDS_FIRST: usize = 64;
 

@@ -18,7 +18,7 @@ use std::{
     marker::PhantomData,
     ptr::{self, NonNull},
     sync::atomic::{
-        AtomicPtr, AtomicU64, AtomicUsize,
+        AtomicU64, AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
@@ -26,7 +26,15 @@ use std::{
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer, prefetch::prefetch};
 
-use crate::node_memory::{NodeMemory, WORD_BYTES};
+use crate::{
+    node_memory::{NodeMemory, WORD_ALIGN, WORD_BYTES},
+    sync::AtomicPtr,
+};
+
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;
 
 /// Levels, for 4^12 entries. More are found, too, with some steps more.
 const HEIGHT_MAX: usize = 12;
@@ -50,8 +58,11 @@ struct Head {
     key_bytes: usize,
 }
 
-const _: () = assert!(size_of::<Link>() == WORD_BYTES && align_of::<Head>() <= WORD_BYTES);
+const _: () = assert!(size_of::<Link>() == WORD_BYTES, "a pointer has 64 bits");
+const _: () = assert!(size_of::<Head>().is_multiple_of(WORD_BYTES));
 const _: () = assert!(size_of::<Bytes>().is_multiple_of(WORD_BYTES));
+const _: () = assert!(align_of::<Link>() <= WORD_ALIGN);
+const _: () = assert!(align_of::<Head>() <= WORD_ALIGN && align_of::<Bytes>() <= WORD_ALIGN);
 
 /// A sorted, concurrent, insert-only list.
 #[derive(Debug)]
@@ -236,7 +247,11 @@ impl SkipList {
 
     /// Adds an entry. One that is there with the same key stays, behind it.
     pub(crate) fn insert(&self, key: InternalKey<'_>, value: Bytes) {
-        let height = self.next_height();
+        self.insert_tower(self.next_height(), key, value);
+    }
+
+    /// Adds an entry with a tower of `height` links, from 1 to [`HEIGHT_MAX`].
+    fn insert_tower(&self, height: usize, key: InternalKey<'_>, value: Bytes) {
         let node = self.make(height, key, value);
         self.height.fetch_max(height, Relaxed);
         let is_before = |other: Node<'_>| other.key() < key;
