@@ -23,10 +23,10 @@ pub(crate) const WORD_ALIGN: usize = align_of::<Word>();
 const SLAB_WORDS_FIRST: usize = 64;
 
 /// Words of a slab from then on, until they are less than 1 in [`SLAB_SHARE`] of all.
-const SLAB_WORDS_MIN: usize = 1 << 11;
+const SLAB_WORDS_MIN: usize = 1 << 10;
 
 /// At most one word in so many is allocated and not used yet.
-const SLAB_SHARE: usize = 64;
+const SLAB_SHARE: usize = 256;
 
 /// What takes more words than these is a slab by itself: so little is lost at the end of each slab.
 const PIECE_WORDS_MAX: usize = 32;
@@ -46,6 +46,12 @@ struct Slabs {
 
 // SAFETY: the pointers are those of boxes that the slabs own.
 unsafe impl Send for Slabs {}
+
+/// Bytes that a piece of so many bytes takes besides its own: if it is a slab, its place in the list of slabs, which
+/// doubles when it is full.
+pub(crate) const fn more_bytes(bytes: usize) -> usize {
+    if bytes > PIECE_WORDS_MAX * WORD_BYTES { size_of::<NonNull<[Word]>>() * 3 / 2 } else { 0 }
+}
 
 impl NodeMemory {
     /// So many words, not initialized, that nobody else has. They live as long as the memory.

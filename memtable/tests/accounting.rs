@@ -71,7 +71,7 @@ fn the_charge_is_what_is_allocated() {
             let kept = live_bytes() - before;
             let error = said / allocated - 1.0;
             eprintln!("{name}: said {said}, allocated {allocated}, {:+.2} %", error * 100.0);
-            assert!(error.abs() < 0.03, "{name}: said {said}, allocated {allocated}");
+            assert!(error.abs() < 0.01, "{name}: said {said}, allocated {allocated}");
             assert_eq!(kept, 0, "{name}: bytes that are not given back");
         }
     }

@@ -27,7 +27,7 @@ use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer, prefetch::prefetch};
 
 use crate::{
-    node_memory::{NodeMemory, WORD_ALIGN, WORD_BYTES},
+    node_memory::{NodeMemory, WORD_ALIGN, WORD_BYTES, more_bytes},
     sync::AtomicPtr,
 };
 
@@ -215,7 +215,8 @@ impl SkipList {
     /// Bytes that a node takes, on average, without what its value points to.
     pub(crate) const fn node_bytes(key_bytes: usize) -> usize {
         let key_bytes = key_bytes.next_multiple_of(WORD_BYTES);
-        TOWER_BYTES + size_of::<Head>() + key_bytes + size_of::<Bytes>()
+        let bytes = TOWER_BYTES + size_of::<Head>() + key_bytes + size_of::<Bytes>();
+        bytes + more_bytes(bytes)
     }
 
     /// Number of entries. Approximate while others insert.
