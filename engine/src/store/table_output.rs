@@ -9,12 +9,13 @@ use crate::{
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
     table::TableMeta,
+    table::cache_room::WorkerShare,
     table::store::{TableBuilder, TablePlace, TableStore},
 };
 
 /// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less if
 /// the memory for writing does not suffice, all of one sorted run. All versions of a key are in one table.
-/// `reading_bytes` of that memory are taken to read what `kept` keeps.
+/// `reading_bytes` of the worker's `share` are taken to read what `kept` keeps.
 ///
 /// The data of the tables is durable at return, their entries in the folder are not.
 ///
@@ -27,10 +28,12 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     filter: FilterChoice,
     place: TablePlace,
     kept: &mut RetainStream<C, B>,
+    share: &Arc<WorkerShare>,
     reading_bytes: u64,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
-    let result = write_each(tables, options, filter, place, kept, reading_bytes, &mut written);
+    let result =
+        write_each(tables, options, filter, place, kept, share, reading_bytes, &mut written);
     if result.is_err() {
         for table in &written {
             tables.discard(table.id);
@@ -45,6 +48,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
     filter: FilterChoice,
     place: TablePlace,
     kept: &mut RetainStream<C, B>,
+    share: &Arc<WorkerShare>,
     reading_bytes: u64,
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {
@@ -59,7 +63,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
         }
         let table = match &mut current {
             Some(table) => table,
-            None => current.insert(tables.create(options, filter, reading_bytes)?),
+            None => current.insert(tables.create(options, filter, share, reading_bytes)?),
         };
         table.add(key, &kept.value())?;
         kept.next()?;
