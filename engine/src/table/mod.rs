@@ -15,6 +15,7 @@
 //! | [`read_buffers`] | what background work reads tables through, within the budget |
 //! | [`filters`]  | its point filter as it is in memory                                   |
 //! | [`scan_filters`] | its prefix filter and its range filter, as they are in memory     |
+//! | [`unfinished`] | a file that is being written                                       |
 //! | [`obsolete`] | files that nothing needs, until a worker unlinks them                 |
 
 pub(crate) mod bookkeeping;
@@ -31,6 +32,7 @@ pub(crate) mod open_files;
 pub(crate) mod read_buffers;
 pub(crate) mod scan_filters;
 pub(crate) mod store;
+mod unfinished;
 
 pub use filter_role::FilterRole;
 pub(crate) use filters::{ChargedFilter, TableFilters};

@@ -1,7 +1,6 @@
 //! Creates, opens and deletes table files.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -12,7 +11,7 @@ use std::{
 use sievedb_filter::FilterArena;
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, ReadError, Table, TableEnd, TableIdentity, TableSink, TableSummary, TableWriter,
+    BlockCache, ReadError, Table, TableEnd, TableIdentity, TableSummary, TableWriter,
 };
 
 use crate::{
@@ -32,6 +31,7 @@ use crate::{
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
     table::open_files::OpenFiles,
+    table::unfinished::{FileSink, Unfinished},
     table::{FilterPlace, LiveTable, PrefixFilterPlace, TableMeta, table_error},
 };
 
@@ -308,32 +308,6 @@ impl TableStore {
     }
 }
 
-/// A file that is being written: obsolete when it is dropped, unless it was finished.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    pub(super) path: PathBuf,
-    obsolete_files: Option<Arc<ObsoleteFiles>>,
-}
-
-impl Unfinished {
-    pub(super) fn new(path: PathBuf, obsolete_files: &Arc<ObsoleteFiles>) -> Self {
-        Self { path, obsolete_files: Some(Arc::clone(obsolete_files)) }
-    }
-
-    /// The file is whole.
-    pub(super) fn finish(&mut self) {
-        self.obsolete_files = None;
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(obsolete_files) = &self.obsolete_files {
-            obsolete_files.push(std::mem::take(&mut self.path));
-        }
-    }
-}
-
 /// A table that is being written. Its file is obsolete if it is dropped before it is finished.
 #[derive(Debug)]
 pub(crate) struct TableBuilder {
@@ -444,15 +418,5 @@ fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMe
         largest_sequence: summary.largest_sequence,
         oldest_expiry_ms: None,
         blob_files: Vec::new(),
-    }
-}
-
-/// A file as the table writer sees it.
-#[derive(Debug)]
-pub(super) struct FileSink(pub(super) Arc<dyn AppendFile>);
-
-impl TableSink for FileSink {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.append(bytes)
     }
 }
