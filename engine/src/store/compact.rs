@@ -190,15 +190,7 @@ impl Store {
         if *output_level == levels.last() {
             options = options.of_last_level();
         }
-        write_tables(
-            &self.tables,
-            &options,
-            filter,
-            place,
-            &mut kept,
-            buffers.share(),
-            buffers.bytes(),
-        )
+        write_tables(&self.tables, &options, filter, place, &mut kept, buffers.share())
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.

@@ -50,7 +50,7 @@ pub(crate) fn write_memtables(
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
     let share = tables.worker_share();
-    write_tables(tables, options, choose(place, entries), place, &mut kept, &share, 0)
+    write_tables(tables, options, choose(place, entries), place, &mut kept, &share)
 }
 
 impl Store {

@@ -15,7 +15,7 @@ use crate::{
 
 /// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less if
 /// the memory for writing does not suffice, all of one sorted run. All versions of a key are in one table.
-/// `reading_bytes` of the worker's `share` are taken to read what `kept` keeps.
+/// What is taken of the worker's `share` already is to read what `kept` keeps.
 ///
 /// The data of the tables is durable at return, their entries in the folder are not.
 ///
@@ -29,11 +29,9 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     place: TablePlace,
     kept: &mut RetainStream<C, B>,
     share: &Arc<WorkerShare>,
-    reading_bytes: u64,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
-    let result =
-        write_each(tables, options, filter, place, kept, share, reading_bytes, &mut written);
+    let result = write_each(tables, options, filter, place, kept, share, &mut written);
     if result.is_err() {
         for table in &written {
             tables.discard(table.id);
@@ -49,9 +47,9 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
     place: TablePlace,
     kept: &mut RetainStream<C, B>,
     share: &Arc<WorkerShare>,
-    reading_bytes: u64,
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {
+    let reading_bytes = share.bytes();
     let mut current: Option<TableBuilder> = None;
     kept.seek_to_first()?;
     while let Some(key) = kept.key() {

@@ -77,6 +77,11 @@ impl WorkerShare {
         self.bytes_max
     }
 
+    /// Bytes taken now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.lock().bytes
+    }
+
     /// Takes `bytes` of it, to be changed as they are used, and released by drop.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> ShareTaken {
         let mut taken = ShareTaken { share: Arc::clone(self), bytes: 0 };
