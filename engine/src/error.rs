@@ -4,6 +4,8 @@ use std::{error, fmt, io, path::PathBuf, sync::Arc};
 
 use sievedb_format::Corruption;
 
+use crate::text;
+
 /// The `op` of an [`Error::Io`] that a failed sync caused.
 pub(crate) const SYNC: &str = "sync";
 
@@ -53,9 +55,9 @@ pub enum Error {
     ///
     /// Reopening the store recovers, unless `cause` is [`Corrupt`](Self::Corrupt): then a compaction met a
     /// damaged table, and the next one that reads it will again. `sieve verify`, or
-    /// [`Db::verify`](crate::Db::verify), tells what is damaged. Copy what can be read into another store: by
-    /// a range from the front to its first error, one from the back to its first error, and
-    /// [`seek`](crate::Range::seek)s to keys between them. Or open the store with
+    /// [`Db::verify`](crate::Db::verify), tells what is damaged. Copy what can be read into another store, with
+    /// [`skip_damaged`](crate::ReadOptions::skip_damaged) or [`Options::salvage`](crate::Options::salvage). Or
+    /// open the store with
     /// [`worker_threads(0)`](crate::Options::worker_threads) and drop the keyspace. Code for that is in
     /// `docs/tuning.md`, "When a table is damaged".
     ReadOnly { cause: Arc<Error> },
@@ -132,6 +134,10 @@ impl fmt::Display for Error {
         // `source()` tells the cause; a message that repeats it prints it twice.
         match self {
             Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
+            // About the file as a whole.
+            Self::Corrupt { path, offset: 0, source: Corruption::Missing { .. } } => {
+                write!(f, "{} cannot be used", path.display())
+            }
             Self::Corrupt { path, offset, .. } => {
                 write!(f, "{} is corrupt near byte {offset}", path.display())
             }
@@ -177,7 +183,11 @@ impl fmt::Display for Error {
                 "a filter that takes {bytes} bytes of memory to build is too large: at most {bytes_max} are allowed"
             ),
             Self::BudgetTooSmall { what, bytes, bytes_min } => {
-                write!(f, "{what} of {bytes} bytes is too small: at least {bytes_min} are needed")
+                let (size, least) = (text::bytes(*bytes), text::bytes(*bytes_min));
+                write!(
+                    f,
+                    "{what} of {size} ({bytes} bytes) is too small: at least {least} ({bytes_min}) are needed"
+                )
             }
             Self::InvalidOption { name, allowed } => {
                 write!(f, "the option {name} is out of range: {allowed}")

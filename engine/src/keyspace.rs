@@ -55,6 +55,10 @@ impl Keyspace {
         Self { read_options: options, ..self.clone() }
     }
 
+    pub(crate) fn read_options(&self) -> ReadOptions {
+        self.read_options
+    }
+
     pub(crate) fn cache_use(&self) -> CacheUse {
         self.read_options.cache_use()
     }

@@ -153,8 +153,8 @@ impl Options {
     /// keyspaces together, in bytes. May be changed while the store is open:
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     ///
-    /// From 8 MiB ([`MEMORY_BUDGET_MIN`]), and 4 MiB ([`MEMORY_BUDGET_PER_WORKER_MIN`]) for each worker
-    /// thread; default 256 MiB ([`DEFAULT_MEMORY_BUDGET`]). A quarter of it is for
+    /// At least 8 MiB ([`MEMORY_BUDGET_MIN`]), or 4 MiB ([`MEMORY_BUDGET_PER_WORKER_MIN`]) for each worker
+    /// thread if that is more; default 256 MiB ([`DEFAULT_MEMORY_BUDGET`]). A quarter of it is for
     /// memtables, a quarter for filters, an eighth for buffers, and the rest for the block cache. What callers
     /// hold, such as values and iterators, and a batch before it is committed, comes on top: see
     /// [`MemoryStats`](crate::stats::MemoryStats).

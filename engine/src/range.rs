@@ -4,10 +4,10 @@ use std::{fmt, iter::FusedIterator, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
-use sievedb_sstable::{CacheUse, CursorOptions, READ_AHEAD_BYTES_MAX};
+use sievedb_sstable::{CursorOptions, READ_AHEAD_BYTES_MAX};
 
 use crate::{
-    EntryRef, Error, Keyspace, Result,
+    EntryRef, Error, Keyspace, ReadOptions, Result,
     iter::{
         bounds::KeyBounds,
         merge::MergeCursor,
@@ -29,7 +29,7 @@ struct ViewSource {
     folder: Arc<Path>,
     /// What the reader sees.
     sequence: SequenceNumber,
-    cache_use: CacheUse,
+    read_options: ReadOptions,
     read_ahead_bytes_max: usize,
     /// After the view: tables that become obsolete while it is held are unlinked before the store
     /// is closed.
@@ -42,8 +42,9 @@ impl CursorSource for ViewSource {
     fn cursor(&self, bounds: &Arc<KeyBounds>) -> Self::Cursor {
         let scan = ScanOptions {
             cursor: CursorOptions {
-                cache_use: self.cache_use,
+                cache_use: self.read_options.cache_use(),
                 read_ahead_bytes_max: self.read_ahead_bytes_max,
+                skip_damaged: self.read_options.skips_damaged(),
                 ..CursorOptions::default()
             },
             bounds: Arc::clone(bounds),
@@ -109,7 +110,7 @@ impl Range {
             tree: Arc::clone(keyspace.tree()),
             folder,
             sequence,
-            cache_use: keyspace.cache_use(),
+            read_options: keyspace.read_options(),
             read_ahead_bytes_max: READ_AHEAD_BYTES_MAX,
             open,
         };

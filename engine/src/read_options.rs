@@ -1,4 +1,4 @@
-//! How reads treat the block cache.
+//! How reads treat the block cache, and damage.
 
 use sievedb_sstable::CacheUse;
 
@@ -17,6 +17,7 @@ use sievedb_sstable::CacheUse;
 #[must_use]
 pub struct ReadOptions {
     fill_cache: bool,
+    skip_damaged: bool,
 }
 
 impl Default for ReadOptions {
@@ -28,7 +29,7 @@ impl Default for ReadOptions {
 impl ReadOptions {
     /// What a handle has at first.
     pub const fn new() -> Self {
-        Self { fill_cache: true }
+        Self { fill_cache: true, skip_damaged: false }
     }
 
     /// Whether blocks that are read are kept in the block cache. True by default.
@@ -38,6 +39,22 @@ impl ReadOptions {
     pub const fn fill_cache(mut self, fill: bool) -> Self {
         self.fill_cache = fill;
         self
+    }
+
+    /// Whether ranges pass over damaged blocks of tables, instead of ending there with
+    /// [`Error::Corrupt`](crate::Error::Corrupt). False by default. Lookups fail as ever.
+    ///
+    /// To save what can be read. **An older value of a key may come to light**, or one that was removed,
+    /// because what was newer is lost. A lookup of the same key tells: it fails, unless the filter of the
+    /// damaged table knows that the key is not there. `docs/tuning.md`, "When a table is damaged", has a
+    /// program that copies a keyspace so, and `sieve scan --skip-damaged` does the same.
+    pub const fn skip_damaged(mut self, skip: bool) -> Self {
+        self.skip_damaged = skip;
+        self
+    }
+
+    pub(crate) const fn skips_damaged(self) -> bool {
+        self.skip_damaged
     }
 
     pub(crate) fn cache_use(self) -> CacheUse {

@@ -1,8 +1,9 @@
 //! What a look at every byte of a store found.
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, ops::Bound, path::PathBuf};
 
-use sievedb_format::Corruption;
+use bytes::Bytes;
+use sievedb_format::{Corruption, annotation::printable};
 
 use crate::{
     Error,
@@ -60,6 +61,12 @@ pub struct VerifyProblem {
     pub path: PathBuf,
     /// Near which byte of it; 0 if it is about the file as a whole.
     pub offset: u64,
+    /// The keyspace, if it is about a table or a filter.
+    pub keyspace: Option<String>,
+    /// Which keys of the keyspace it is about: those that the damaged block may hold, by the index around it,
+    /// or those of the whole table if none of it can be read. What the keyspace has of them in other tables
+    /// can still be read. `None` if it is not about the entries of a table.
+    pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
     /// Which field, and what is wrong with it.
     pub message: String,
 }
@@ -104,6 +111,15 @@ impl VerifyReport {
 
     /// Adds what went wrong.
     pub(crate) fn error(&mut self, error: &Error) {
+        self.error_of_keys(error, None);
+    }
+
+    /// Adds what went wrong with these keys.
+    pub(crate) fn error_of_keys(
+        &mut self,
+        error: &Error,
+        keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
+    ) {
         let (kind, path, offset, message) = match error {
             Error::Corrupt { path, offset, source } => {
                 (VerifyProblemKind::Damaged, path.clone(), *offset, source.to_string())
@@ -116,14 +132,44 @@ impl VerifyReport {
             }
             other => (VerifyProblemKind::Unreadable, PathBuf::new(), 0, other.to_string()),
         };
-        self.problems.push(VerifyProblem { kind, path, offset, message });
+        self.problems.push(VerifyProblem { kind, path, offset, keyspace: None, keys, message });
     }
 }
 
 impl fmt::Display for VerifyProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, offset, message, .. } = self;
-        write!(f, "{} near byte {offset}: {message}", path.display())
+        let Self { path, offset, keyspace, keys, message, .. } = self;
+        write!(f, "{}", path.display())?;
+        if *offset > 0 {
+            write!(f, " near byte {offset}")?;
+        }
+        write!(f, ": {message}")?;
+        if let Some(keyspace) = keyspace {
+            write!(f, "; keyspace {keyspace:?}")?;
+        }
+        match keys {
+            Some((start, end)) => write!(f, ", keys {}", KeyRange(start, end)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Keys as people read them.
+struct KeyRange<'a>(&'a Bound<Bytes>, &'a Bound<Bytes>);
+
+impl fmt::Display for KeyRange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(start, end) = self;
+        match start {
+            Bound::Included(key) => write!(f, "from {}", printable(key))?,
+            Bound::Excluded(key) => write!(f, "behind {}", printable(key))?,
+            Bound::Unbounded => write!(f, "from the first")?,
+        }
+        match end {
+            Bound::Included(key) => write!(f, " to {}", printable(key)),
+            Bound::Excluded(key) => write!(f, " to before {}", printable(key)),
+            Bound::Unbounded => write!(f, " to the last"),
+        }
     }
 }
 

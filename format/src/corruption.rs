@@ -40,7 +40,10 @@ impl fmt::Display for Corruption {
             Self::Trailing { what, bytes } => write!(f, "{bytes} bytes follow the end of {what}"),
             Self::OutOfRange { what, value } => write!(f, "{what} must not be {value}"),
             Self::Checksum { what, stored, computed } => {
-                write!(f, "the checksum of {what} is {computed:#x}, {stored:#x} was stored")
+                write!(
+                    f,
+                    "{what} has another checksum ({computed:#x}) than when it was written ({stored:#x})"
+                )
             }
             Self::Mismatch { what, expected, found } => {
                 write!(f, "{what} is {found}, {expected} was expected")

@@ -261,7 +261,7 @@ impl TableCursor {
     }
 
     /// Loads the blocks below index level `from`, and goes to a place in each but the data block, which is
-    /// returned.
+    /// returned. `None` if there is none, or one on the way is to be passed over.
     fn descend_to_data(
         &mut self,
         from: usize,
@@ -274,13 +274,23 @@ impl TableCursor {
         for below in from + 1..self.index.len() {
             let Some(handle) = self.index[below - 1].handle() else { return Ok(None) };
             let cache_use = self.options.cache_use;
-            let block = self.table.block(handle, BlockRole::Index, cache_use, &mut self.counts)?;
+            let block = self.table.block(handle, BlockRole::Index, cache_use, &mut self.counts);
+            let Some(block) = self.or_skipped(block)? else { return Ok(None) };
             self.index[below].enter(block);
             go(&mut self.index[below]);
         }
         let lowest = self.index.last().expect("there is a top index");
         let Some(handle) = lowest.handle() else { return Ok(None) };
-        self.data_block(handle, direction).map(Some)
+        let block = self.data_block(handle, direction);
+        self.or_skipped(block)
+    }
+
+    /// The block; `None` if it is damaged and to be passed over.
+    fn or_skipped(&self, block: Result<Block, ReadError>) -> Result<Option<Block>, ReadError> {
+        match block {
+            Err(ReadError::Corrupt { .. }) if self.options.skip_damaged => Ok(None),
+            block => block.map(Some),
+        }
     }
 
     /// The data block at `handle`, from the cache, or read with its neighbours.

@@ -18,6 +18,9 @@ pub struct CursorOptions {
     pub read_ahead_bytes_max: usize,
     /// Whether the first read is as large already: for whoever reads a whole table. Default `false`.
     pub reads_all: bool,
+    /// Whether blocks whose bytes are damaged are passed over, as if they were empty: for whoever saves
+    /// what can be read. An older version of a key that was in one is met then. Default `false`.
+    pub skip_damaged: bool,
     /// The first user key to be met. Default unbounded.
     pub start: Bound<Bytes>,
     /// The last user key to be met. Default unbounded.
@@ -30,6 +33,7 @@ impl Default for CursorOptions {
             cache_use: CacheUse::default(),
             read_ahead_bytes_max: 0,
             reads_all: false,
+            skip_damaged: false,
             start: Bound::Unbounded,
             end: Bound::Unbounded,
         }

@@ -93,5 +93,5 @@ pub use read_ahead::READ_AHEAD_BYTES_MAX;
 pub use source::{TableSink, TableSource};
 pub use stored_filter::StoredFilter;
 pub use table::Table;
-pub use verify::{Verified, damaged_filters, file_checksum};
+pub use verify::{TableProblem, Verified, damaged_filters, file_checksum};
 pub use writer::{TableSummary, TableWriter};

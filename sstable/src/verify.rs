@@ -3,10 +3,15 @@
 //! For people and tools that look for damage: it goes on behind each problem, puts nothing into the
 //! cache and takes nothing from there.
 
-use std::{io, ops::ControlFlow, sync::Arc};
+use std::{
+    io,
+    ops::{Bound, ControlFlow},
+    sync::Arc,
+};
 
+use bytes::Bytes;
 use sievedb_filter::{Expected, filter_block};
-use sievedb_format::{Corruption, InternalKey, Kind};
+use sievedb_format::{Corruption, InternalKey, Kind, Trailer};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
@@ -31,11 +36,22 @@ const CHUNK_BYTES: usize = 256 << 10;
 pub struct Verified {
     /// What is wrong, in the order of the table. Behind a block that cannot be read the entries are
     /// not counted, and so the counts of the properties are not compared.
-    pub problems: Vec<ReadError>,
+    pub problems: Vec<TableProblem>,
     /// Point entries that were read.
     pub entries: u64,
     /// Data blocks and index partitions that were read.
     pub blocks: u64,
+}
+
+/// Something that is wrong with a table.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TableProblem {
+    /// What, and near which byte.
+    pub error: ReadError,
+    /// The user keys that a block in question may hold, by the separators around it; `None` if the problem
+    /// is not about a block.
+    pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
 }
 
 /// The xxh3_64 of a whole file, as the manifest has that of a table. Calls `on_bytes` with the number
@@ -131,9 +147,11 @@ struct Walk<'a> {
     /// What the entries add up to, in the form of properties.
     found: TableProperties,
     /// The last entry or separator.
-    last: Option<(Vec<u8>, sievedb_format::Trailer)>,
+    last: Option<(Vec<u8>, Trailer)>,
     /// The user key of the last entry.
     last_user_key: Option<Vec<u8>>,
+    /// Where the user keys of the next block begin: behind the separator before it.
+    keys_from: Bound<Bytes>,
     is_complete: bool,
 }
 
@@ -146,12 +164,17 @@ impl<'a> Walk<'a> {
             found: TableProperties::default(),
             last: None,
             last_user_key: None,
+            keys_from: Bound::Included(Bytes::copy_from_slice(&table.properties().smallest)),
             is_complete: true,
         }
     }
 
     fn problem(&mut self, offset: u64, source: Corruption) {
-        self.verified.problems.push(ReadError::Corrupt { offset, source });
+        self.error(ReadError::Corrupt { offset, source });
+    }
+
+    fn error(&mut self, error: ReadError) {
+        self.verified.problems.push(TableProblem { error, keys: None });
     }
 
     fn block(&mut self, handle: BlockHandle, role: BlockRole) -> Option<Block> {
@@ -162,7 +185,7 @@ impl<'a> Walk<'a> {
             }
             Err(error) => {
                 self.is_complete = false;
-                self.verified.problems.push(error);
+                self.error(error);
                 None
             }
         }
@@ -174,6 +197,7 @@ impl<'a> Walk<'a> {
         cursor.seek_to_first();
         while let (Some(separator), Some(handle)) = (cursor.key(), cursor.handle()) {
             let role = if has_partitions { BlockRole::Index } else { BlockRole::Data };
+            let (keys_from, first) = (self.keys_from.clone(), self.verified.problems.len());
             if let Some(block) = self.block(handle, role) {
                 if has_partitions {
                     self.found.index_partitions += 1;
@@ -184,8 +208,26 @@ impl<'a> Walk<'a> {
                 }
             }
             self.separator(separator, handle.offset);
+            self.note_keys(first, keys_from, separator);
             cursor.next();
         }
+    }
+
+    /// Adds the keys to the problems from `first` on of what lies before `separator`, but for those of a
+    /// smaller block in there.
+    fn note_keys(&mut self, first: usize, keys_from: Bound<Bytes>, separator: InternalKey<'_>) {
+        let user_key = Bytes::copy_from_slice(separator.user_key);
+        for problem in &mut self.verified.problems[first..] {
+            let largest = &*self.table.properties().largest;
+            let last = Bytes::copy_from_slice(separator.user_key.min(largest));
+            problem.keys.get_or_insert_with(|| (keys_from.clone(), Bound::Included(last)));
+        }
+        // Of its last user key a block may leave older versions to the next one: then the separator is the
+        // last entry itself.
+        self.keys_from = match separator.trailer {
+            Trailer::OLDEST => Bound::Excluded(user_key),
+            _ => Bound::Included(user_key),
+        };
     }
 
     fn data(&mut self, block: Block, offset: u64) {
@@ -293,13 +335,10 @@ impl<'a> Walk<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use bytes::Bytes;
-    use sievedb_format::Trailer;
+    use std::{ops::RangeBounds as _, sync::Arc};
 
     use super::*;
-    use crate::{BlockCache, TableIdentity, TableOptions, TableWriter};
+    use crate::{BlockCache, CursorOptions, TableIdentity, TableOptions, TableWriter};
 
     const IDENTITY: TableIdentity =
         TableIdentity { store_id: 1, file_id: 2, salt: 3, hash_seed: 4 };
@@ -354,10 +393,69 @@ mod tests {
         drop(table);
         let verified = open(&bytes).unwrap().verify(&mut |_| ());
         assert_eq!(verified.problems.len(), 3, "{:?}", verified.problems);
-        for problem in verified.problems {
-            let ReadError::Corrupt { offset, .. } = problem else { panic!("{problem:?}") };
+        for TableProblem { error, keys } in verified.problems {
+            let ReadError::Corrupt { offset, .. } = error else { panic!("{error:?}") };
             let damaged = offsets.remove(0) as u64;
             assert!(offset <= damaged + 3 && damaged < offset + 2_000, "{offset} for {damaged}");
+            assert!(keys.is_some(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_block_is_named_by_its_keys() {
+        let (mut bytes, _) = table();
+        let number = |key: &[u8]| u32::from_be_bytes(key[40..].try_into().unwrap());
+        // The entries of each block, as a cursor that passes over the damaged ones misses them.
+        let mut good = Vec::new();
+        open(&bytes).unwrap().verify(&mut |key| good.push(number(key)));
+        for at in [67, 5_003, 20_003] {
+            bytes[at] ^= 1;
+        }
+        let mut read = Vec::new();
+        let verified = open(&bytes).unwrap().verify(&mut |key| read.push(number(key)));
+        let ranges: Vec<_> = verified.problems.iter().map(|it| it.keys.clone().unwrap()).collect();
+        let is_in = |key: u32| {
+            let key = [&[7; 40][..], &key.to_be_bytes()].concat();
+            ranges.iter().any(|range| range.contains(&Bytes::from(key.clone())))
+        };
+        let mut lost: Vec<u32> = good.iter().copied().filter(|&key| is_in(key)).collect();
+        for key in &read {
+            // A key at the edge may have a version on either side.
+            lost.retain(|lost| lost != key);
+        }
+        let missing: Vec<u32> = good.iter().copied().filter(|key| !read.contains(key)).collect();
+        assert!(!missing.is_empty() && lost == missing, "{lost:?} for {missing:?}");
+        let named = good.iter().filter(|&&key| is_in(key)).count();
+        assert!(named <= missing.len() + 2 * ranges.len(), "{named} for {}", missing.len());
+
+        let table = Arc::new(open(&bytes).unwrap());
+        let skipping = CursorOptions { skip_damaged: true, ..CursorOptions::default() };
+        let mut cursor = table.cursor(skipping);
+        let mut found = Vec::new();
+        cursor.seek_to_first().unwrap();
+        while let Some(key) = cursor.key() {
+            found.push((number(key.user_key), key.trailer.sequence()));
+            cursor.next().unwrap();
+        }
+        assert_eq!(found.len() as u64, verified.entries);
+        let mut backwards = Vec::new();
+        cursor.seek_to_last().unwrap();
+        while let Some(key) = cursor.key() {
+            backwards.push((number(key.user_key), key.trailer.sequence()));
+            cursor.prev().unwrap();
+        }
+        backwards.reverse();
+        assert_eq!(found, backwards);
+        // Into each damaged block: on to what is behind it.
+        for &key in &missing {
+            let user_key = [&[7; 40][..], &key.to_be_bytes()].concat();
+            cursor
+                .seek(InternalKey::new(&user_key, Trailer::new(u64::MAX >> 8, Kind::Put)))
+                .unwrap();
+            let next = found.iter().find(|(other, _)| *other > key);
+            let next_found =
+                cursor.key().map(|found| (number(found.user_key), found.trailer.sequence()));
+            assert_eq!(next_found.as_ref(), next, "{key}");
         }
     }
 }

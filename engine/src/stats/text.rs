@@ -48,7 +48,15 @@ impl fmt::Display for Stats {
         }
         if self.filters_not_whole > 0 {
             let filters = counted(self.filters_not_whole, ["filter is", "filters are"]);
-            writeln!(f, "{filters} not whole in memory")?;
+            // The plan leaves a part free for filters that take the place of others.
+            let has_room = self.memory.filter_bytes < self.memory.filter_bytes_max / 8 * 7;
+            let why = match has_room {
+                true => {
+                    "by plan, not for want of room: newer tables need the bits of the policy more"
+                }
+                false => "for want of room",
+            };
+            writeln!(f, "{filters} not whole in memory, {why}")?;
         }
         if let Some(cause) = &self.read_only {
             writeln!(f, "read-only: {cause}")?;

@@ -11,7 +11,7 @@ use crate::{
     Error, Options, Result, VerifyReport,
     file_name::FileName,
     fs::Fs,
-    manifest::{load, load::Loaded},
+    manifest::{ManifestState, load, load::Loaded},
     read::view::KeptView,
     stats::Counters,
     store::{
@@ -39,10 +39,16 @@ impl Store {
         on_progress: &mut dyn FnMut(VerifyProgress),
     ) -> Result<VerifyReport> {
         // What is in memory only is no matter of this, and must not be kept there.
-        let versions: Vec<_> = self.trees.read().values().map(|tree| tree.kept_view()).collect();
-        let versions: Vec<_> =
-            versions.into_iter().map(|KeptView { version, .. }| version).collect();
-        let bytes = versions.iter().flat_map(|version| version.metas()).map(|meta| meta.bytes);
+        let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        let versions: Vec<_> = trees
+            .iter()
+            .map(|tree| {
+                let KeptView { version, .. } = tree.kept_view();
+                (&*tree.name, version)
+            })
+            .collect();
+        let metas = versions.iter().flat_map(|(_, version)| version.metas());
+        let bytes = metas.map(|meta| meta.bytes);
         let bytes_all = 2 * bytes.sum::<u64>();
         let mut report = VerifyReport::default();
         self.verify_logs(&mut report)?;
@@ -59,9 +65,12 @@ impl Store {
             bytes_done: 0,
             on_progress,
         };
-        for (level, run, live) in versions.iter().flat_map(|version| version.tables()) {
-            let present = || live.present_meta(level, run);
-            verifier.table(VerifiedTable { meta: &live.meta, present: &present, live: Some(live) });
+        for (keyspace, version) in &versions {
+            for (level, run, live) in version.tables() {
+                let present = || live.present_meta(level, run);
+                let (meta, live) = (&live.meta, Some(&**live));
+                verifier.table(VerifiedTable { keyspace, meta, present: &present, live });
+            }
         }
         Ok(verifier.report)
     }
@@ -127,8 +136,10 @@ pub(crate) fn verify_folder(
         report.torn_tail(path, position.offset, bytes, &reason);
     }
     let state = &loaded.state;
-    let metas = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-    let bytes = metas().fold(0, |sum: u64, meta| sum.saturating_add(meta.bytes));
+    let metas = state.keyspaces.values().flat_map(|keyspace| {
+        keyspace.tables.values().map(|meta| (keyspace.name.as_str(), &**meta))
+    });
+    let bytes = metas.clone().fold(0, |sum: u64, (_, meta)| sum.saturating_add(meta.bytes));
     let counters = Arc::<Counters>::default();
     let mut verifier = TableVerifier {
         files: TableFiles::one_by_one(Arc::clone(fs), counters),
@@ -141,16 +152,16 @@ pub(crate) fn verify_folder(
         bytes_done: 0,
         on_progress,
     };
-    for meta in metas() {
+    for (keyspace, meta) in metas {
         let meta: &TableMeta = meta;
         let present = || Cow::Borrowed(meta);
-        verifier.table(VerifiedTable { meta, present: &present, live: None });
+        verifier.table(VerifiedTable { keyspace, meta, present: &present, live: None });
     }
     Ok(verifier.report)
 }
 
 /// Refuses a folder that holds nothing of a store: a lock file would be the first.
-fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
+pub(crate) fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let names = match fs.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         names => names.map_err(|error| refused("list", folder, folder, error))?,
@@ -168,13 +179,21 @@ fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
     }
 }
 
-fn current_is_missing(folder: &Path) -> Error {
+pub(crate) fn current_is_missing(folder: &Path) -> Error {
     let path = FileName::Current.path(folder);
     Error::corrupt(path, 0, Corruption::Missing { what: "CURRENT" })
 }
 
-fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
+pub(crate) fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
     fs.list(folder).map_err(|error| Error::io("list", folder, error))
+}
+
+/// The segments of the log that must be there, and those that may count.
+pub(crate) fn segments_of(state: &ManifestState, names: &[String]) -> (Vec<u64>, Vec<u64>) {
+    let named = state.logs.iter().copied().collect();
+    let mut on_disk = segment_ids(names);
+    on_disk.retain(|&id| id >= state.log_floor);
+    (named, on_disk)
 }
 
 /// Reads the log as recovery does, and returns what it found, if it is good. A torn tail is no problem:
@@ -187,9 +206,7 @@ fn verify_log(
     report: &mut VerifyReport,
 ) -> Option<Replayed> {
     let state = &loaded.state;
-    let named: Vec<_> = state.logs.iter().copied().collect();
-    let mut on_disk = segment_ids(names);
-    on_disk.retain(|&id| id >= state.log_floor);
+    let (named, on_disk) = segments_of(state, names);
     let segments =
         Segments { fs, folder, store_id: state.store_id, named: &named, on_disk: &on_disk };
     let replayed = replay(&segments, state.log_mark, |replayed| {

@@ -89,6 +89,8 @@ impl<F> Checked<F> {
             kind: VerifyProblemKind::FilterWrong,
             path: self.path,
             offset: self.offset,
+            keyspace: None,
+            keys: None,
             message: format!("the {role} rules out {missing} of its keys, first {first}"),
         });
     }
@@ -260,6 +262,8 @@ impl FilterOwner<'_, '_> {
                         kind: VerifyProblemKind::FilterUnusable,
                         path,
                         offset,
+                        keyspace: None,
+                        keys: None,
                         message: format!("{role} of table {}: {reason}", self.meta.id),
                     });
                     None

@@ -1,10 +1,16 @@
 //! Looks at every byte of a table and of its filters.
 
-use std::{borrow::Cow, ops::ControlFlow, path::Path, sync::Arc};
+use std::{
+    borrow::Cow,
+    ops::{Bound, ControlFlow},
+    path::Path,
+    sync::Arc,
+};
 
+use bytes::Bytes;
 use sievedb_format::Corruption;
 use sievedb_sstable::{
-    BlockCache, PrefixFunction, Table, TableSource, damaged_filters, file_checksum,
+    BlockCache, PrefixFunction, Table, TableProblem, TableSource, damaged_filters, file_checksum,
 };
 
 use crate::{
@@ -32,6 +38,8 @@ pub(crate) struct TableVerifier<'a> {
 /// A table that is looked at.
 #[derive(Clone, Copy)]
 pub(crate) struct VerifiedTable<'a, 'm> {
+    /// Name of its keyspace.
+    pub(crate) keyspace: &'a str,
     pub(crate) meta: &'a TableMeta,
     /// What the manifest says of it at present: a filter may be replaced at any time.
     pub(crate) present: &'a dyn Fn() -> Cow<'m, TableMeta>,
@@ -42,34 +50,42 @@ pub(crate) struct VerifiedTable<'a, 'm> {
 impl TableVerifier<'_> {
     /// Looks at a table and its filters.
     pub(crate) fn table(&mut self, table: VerifiedTable<'_, '_>) {
+        let first = self.report.problems.len();
+        self.look_at(table);
+        for problem in &mut self.report.problems[first..] {
+            problem.keyspace = Some(table.keyspace.to_owned());
+        }
+    }
+
+    fn look_at(&mut self, table: VerifiedTable<'_, '_>) {
         let meta = table.meta;
         let path = FileName::Table(meta.id).path(self.folder);
         self.report.tables += 1;
         self.report.table_bytes += meta.bytes;
         let source = match self.files.source_once(&path) {
             Ok(source) => source,
-            Err(error) => return self.report.error(&Error::io("open", &path, error)),
+            Err(error) => {
+                let error = Error::io("open", &path, error);
+                return self.report.error_of_keys(&error, Some(all_keys(meta)));
+            }
         };
         let first = self.report.problems.len();
         let has_other_bytes = self.has_other_bytes(meta, &path, &*source);
         let used = self.blocks(table, &path, &source);
         let Some(difference) = has_other_bytes else { return };
+        if self.report.problems[first..].iter().any(|problem| problem.path == path) {
+            // That tells where.
+            return;
+        }
         // A filter that another one has replaced is read by nobody, and is no problem.
-        let problems = &self.report.problems[first..];
-        let unused = match used {
-            Some(used) if problems.iter().all(|problem| problem.path != path) => {
-                let identity = meta.identity(self.store_id, self.hash_seed);
-                damaged_filters(&source, &identity, &used).unwrap_or(0)
-            }
-            _ => 0,
-        };
+        let unused = used.map_or(0, |used| {
+            let identity = meta.identity(self.store_id, self.hash_seed);
+            damaged_filters(&source, &identity, &used).unwrap_or(0)
+        });
         if unused > 0 {
             self.report.unused_filters_damaged += unused;
         } else {
-            let (end, error) = (self.report.problems.len(), Error::corrupt(path, 0, difference));
-            self.report.error(&error);
-            // What is wrong with the file as a whole comes before what is wrong where.
-            self.report.problems[first..=end].rotate_right(1);
+            self.report.error(&Error::corrupt(path, 0, difference));
         }
     }
 
@@ -106,7 +122,7 @@ impl TableVerifier<'_> {
     /// the file and in use; `None` if the table cannot be read.
     fn blocks(
         &mut self,
-        VerifiedTable { meta, present, live }: VerifiedTable<'_, '_>,
+        VerifiedTable { meta, present, live, .. }: VerifiedTable<'_, '_>,
         path: &Path,
         source: &Arc<dyn TableSource>,
     ) -> Option<Vec<u64>> {
@@ -119,7 +135,7 @@ impl TableVerifier<'_> {
         let table = match Table::open(Arc::clone(source), identity, meta.bytes, nothing_kept) {
             Ok(table) => table,
             Err(error) => {
-                self.report.error(&table_error(path, error));
+                self.report.error_of_keys(&table_error(path, error), Some(all_keys(meta)));
                 return None;
             }
         };
@@ -133,11 +149,18 @@ impl TableVerifier<'_> {
         self.report.filter_probes += probes;
         self.report.entries += verified.entries;
         for problem in verified.problems {
-            self.report.error(&table_error(path, problem));
+            let TableProblem { error, keys, .. } = problem;
+            self.report.error_of_keys(&table_error(path, error), keys);
         }
         self.progress(meta.bytes);
         Some(used)
     }
+}
+
+/// The keys of a table of which nothing can be read.
+pub(crate) fn all_keys(meta: &TableMeta) -> (Bound<Bytes>, Bound<Bytes>) {
+    let [first, last] = [&meta.smallest, &meta.largest].map(|key| Bytes::copy_from_slice(key));
+    (Bound::Included(first), Bound::Included(last))
 }
 
 /// In what a table contradicts the manifest.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use sievedb_format::Corruption;
 use sievedb_sstable::TableSource;
 
 use super::open_files::OpenFiles;
@@ -50,10 +51,16 @@ impl TableFiles {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if it cannot be opened or, in [`ReadMode::Map`], mapped.
+    /// [`Error::Corrupt`] if it is missing: the manifest names it. [`Error::Io`] if it cannot be opened or, in
+    /// [`ReadMode::Map`], mapped.
     pub(crate) fn source(&self, id: u64, path: PathBuf) -> Result<Arc<dyn TableSource>> {
         let opened = open(&*self.fs, self.mode, &path);
-        let file = opened.map_err(|error| Error::io("open", &path, error))?;
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Error::corrupt(&path, 0, Corruption::Missing { what: "table" })
+            }
+            _ => Error::io("open", &path, error),
+        })?;
         let bytes = file.len().map_err(|error| Error::io("measure", &path, error))?;
         let mapped = match self.mode {
             ReadMode::Map => Some(file.map().map_err(|error| Error::io("map", &path, error))?),

@@ -327,6 +327,7 @@ proptest! {
             reads_all: read_ahead_bytes_max % 2 == 0,
             start: bound(start),
             end: bound(end),
+            ..CursorOptions::default()
         };
         check_bounded_scan(&table, &entries, &options);
         check_moves(table, &entries, &moves, &options);

@@ -1,9 +1,12 @@
 //! How to get past a damaged block: ranges that seek behind it, and the recipe of `docs/tuning.md`.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::RangeBounds as _, sync::Arc};
 
 use bytes::Bytes;
-use sievedb::{Compression, Db, Error, Keyspace, KeyspaceOptions, Options, Result, fs::MemoryFs};
+use sievedb::{
+    Compression, Db, Error, Keyspace, KeyspaceOptions, Options, ReadOptions, Result, VerifyReport,
+    fs::MemoryFs,
+};
 
 use super::sample::{FOLDER, disk, files};
 
@@ -17,38 +20,60 @@ fn number(key: &[u8]) -> u32 {
     u32::from_be_bytes(key.try_into().unwrap())
 }
 
-/// A disk with a store that has a keyspace `users` of one table, with a damaged block in the middle.
-fn damaged() -> Arc<MemoryFs> {
+/// The keyspace of a test, with small blocks.
+fn users(db: &Db) -> Keyspace {
+    let options = KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None);
+    db.keyspace_with("users", &options).unwrap()
+}
+
+/// The same disk, with a damaged block at each of these sixths of the newest table.
+fn damage(fs: &MemoryFs, sixths: &[usize]) -> Arc<MemoryFs> {
+    let mut files = files(fs);
+    let (_, table) = files.iter_mut().rfind(|(name, _)| name.ends_with(".sst")).unwrap();
+    let mut bytes = table.to_vec();
+    for sixth in sixths {
+        bytes[table.len() * sixth / 6] ^= 1;
+    }
+    *table = bytes.into();
+    disk(&files)
+}
+
+/// A disk with a store that has a keyspace `users` of one table, with a damaged block at each of these sixths.
+fn damaged(sixths: &[usize]) -> Arc<MemoryFs> {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
-    let options = KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None);
-    let users = db.keyspace_with("users", &options).unwrap();
+    let users = users(&db);
     for key in 0..KEYS {
         users.insert(key.to_be_bytes(), [key as u8; 100]).unwrap();
     }
     users.flush().unwrap();
     drop((users, db));
-    let mut files = files(&fs);
-    let (_, table) = files.iter_mut().find(|(name, _)| name.ends_with(".sst")).unwrap();
-    let mut bytes = table.to_vec();
-    bytes[table.len() / 2] ^= 1;
-    *table = bytes.into();
-    disk(&files)
+    damage(&fs, sixths)
 }
 
-/// The keys of the damaged block.
-fn lost(users: &Keyspace) -> Range<u32> {
+/// The keys of the damaged blocks.
+fn lost(users: &Keyspace, blocks: usize) -> Vec<u32> {
     let lost: Vec<u32> = (0..KEYS).filter(|key| users.get(key.to_be_bytes()).is_err()).collect();
-    let (first, last) = (*lost.first().unwrap(), *lost.last().unwrap());
-    assert!(lost.iter().copied().eq(first..=last) && lost.len() < 20, "{lost:?}");
-    first..last + 1
+    let breaks = lost.windows(2).filter(|pair| pair[0] + 1 < pair[1]).count();
+    assert!(breaks + 1 == blocks && lost.len() < 20 * blocks, "{lost:?}");
+    lost
+}
+
+/// Whether a report names this key as one of the keyspace `users` that is lost.
+fn names(report: &VerifyReport, key: u32) -> bool {
+    let key = Bytes::copy_from_slice(&key.to_be_bytes());
+    report.problems.iter().any(|problem| {
+        assert_eq!(problem.keyspace.as_deref(), Some("users"), "{problem}");
+        problem.keys.as_ref().is_some_and(|keys| keys.contains(&key))
+    })
 }
 
 #[test]
 fn a_seek_leads_past_a_damaged_block() {
-    let db = open(&damaged());
+    let db = open(&damaged(&[3]));
     let users = db.keyspace("users").unwrap();
-    let lost = lost(&users);
+    let lost = lost(&users, 1);
+    let lost = lost[0]..lost[lost.len() - 1] + 1;
     let mut range = users.iter();
     let mut keys = Vec::new();
     let error = loop {
@@ -83,31 +108,29 @@ fn a_seek_leads_past_a_damaged_block() {
     assert_eq!(number(&keys.next().unwrap().unwrap()), lost.end);
 }
 
-/// Copies what can be read but for what lies between two damaged blocks. Whether all was there.
-fn copy(from: &Keyspace, to: &Keyspace) -> Result<bool> {
-    Ok(copy_up_to_damage(from.iter(), to)? || copy_up_to_damage(from.iter().rev(), to)?)
-}
-
-fn copy_up_to_damage(
-    entries: impl Iterator<Item = Result<(Bytes, Bytes)>>,
-    to: &Keyspace,
-) -> Result<bool> {
-    for entry in entries {
-        match entry {
-            Ok((key, value)) => to.insert(key, value)?,
-            Err(Error::Corrupt { .. }) => return Ok(false),
+/// Copies what can be read. Returns how many keys it left out, because what can be read of them may be older
+/// than what is lost.
+fn copy(from: &Keyspace, to: &Keyspace) -> Result<u64> {
+    let past_damage = from.with_read_options(ReadOptions::new().skip_damaged(true));
+    let mut left_out = 0;
+    for key in past_damage.iter().keys() {
+        let key = key?;
+        match from.get(&key) {
+            Ok(Some(value)) => to.insert(key, value)?,
+            Ok(None) => {} // Removed meanwhile.
+            Err(Error::Corrupt { .. }) => left_out += 1,
             Err(error) => return Err(error), // Nothing is damaged: to be tried again.
         }
     }
-    Ok(true)
+    Ok(left_out)
 }
 
 #[test]
 fn what_can_be_read_is_copied_or_the_keyspace_dropped() {
-    let fs = damaged();
+    let fs = damaged(&[2, 4]);
     let db = open(&fs);
     let users = db.keyspace("users").unwrap();
-    let lost = lost(&users);
+    let lost = lost(&users, 2);
     // Each flush is a run of level 0, until a compaction reads all of them.
     let write = |_| users.insert(0_u32.to_be_bytes(), "new").and_then(|()| users.flush()).err();
     let refused = (0..100).find_map(write).expect("a compaction reads the table");
@@ -122,13 +145,16 @@ fn what_can_be_read_is_copied_or_the_keyspace_dropped() {
         assert!(matches!(error, Error::ReadOnly { .. }), "round {round}: {error:?}");
         assert!(error.to_string().contains("sieve verify"), "{error}");
         let report = db.verify().unwrap();
-        assert!(report.problems.iter().all(|problem| problem.path.extension().is_some()));
-        assert!(!report.is_good());
+        assert_eq!(report.problems.len(), 2, "one for each block: {report}");
+        for key in 0..KEYS {
+            assert_eq!(names(&report, key), lost.contains(&key), "{key}: {report}");
+        }
 
         let copied = open(&Arc::new(MemoryFs::new()));
-        assert!(!copy(&users, &copied).unwrap());
+        assert_eq!(copy(&users, &copied).unwrap(), 0);
         let found: Vec<u32> = copied.iter().map(|entry| number(&entry.unwrap().0)).collect();
-        assert!(found.into_iter().eq((0..lost.start).chain(lost.end..KEYS)));
+        assert_eq!(found.len(), KEYS as usize - lost.len());
+        assert!(found.into_iter().eq((0..KEYS).filter(|key| !lost.contains(key))));
     }
 
     let db = open(&fs);
@@ -140,4 +166,55 @@ fn what_can_be_read_is_copied_or_the_keyspace_dropped() {
     let db = open(&fs);
     assert_eq!(db.keyspaces(), ["default"]);
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn an_older_value_does_not_pass_for_the_one_that_is_lost() {
+    // With a seed: which filter errs for which key is the same each time.
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let db = open(&fs);
+    let users = users(&db);
+    for key in 0..KEYS {
+        users.insert(key.to_be_bytes(), "old").unwrap();
+    }
+    users.flush().unwrap();
+    for key in (0..KEYS).step_by(2) {
+        match key % 8 {
+            0 => users.remove(key.to_be_bytes()).unwrap(),
+            _ => users.insert(key.to_be_bytes(), [7; 100]).unwrap(),
+        }
+    }
+    users.flush().unwrap();
+    drop((users, db));
+    let db = open(&damage(&fs, &[3]));
+    let users = db.keyspace("users").unwrap();
+    let copied = open(&Arc::new(MemoryFs::new()));
+    let left_out = copy(&users, &copied).unwrap();
+    let mut lost = Vec::new();
+    for key in 0..KEYS {
+        let found = copied.get(key.to_be_bytes()).unwrap();
+        match users.get(key.to_be_bytes()) {
+            Ok(value) => assert_eq!(found, value, "{key}"),
+            Err(_) => {
+                assert_eq!(found, None, "{key}");
+                lost.push(key);
+            }
+        }
+    }
+    let replaced = lost.iter().filter(|&key| key % 2 == 0).count();
+    assert!((5..20).contains(&replaced), "a block: {lost:?}");
+    assert!(lost.len() - replaced <= 2, "others only where the filter errs: {lost:?}");
+    assert_eq!(left_out as usize, lost.len());
+    // A range past the damage has them all, as they were.
+    let past = users.with_read_options(ReadOptions::new().skip_damaged(true));
+    let mut found: Vec<_> = past.iter().map(Result::unwrap).collect();
+    for key in &lost {
+        let entry = found.iter().find(|(found, _)| number(found) == *key);
+        assert_eq!(entry.unwrap().1, "old", "{key}");
+    }
+    found.reverse();
+    assert!(past.iter().rev().map(Result::unwrap).eq(found));
+    // The report names the keys between those of the damaged block, too.
+    let report = db.verify().unwrap();
+    assert!(lost.iter().filter(|&key| key % 2 == 0).all(|&key| names(&report, key)), "{report}");
 }

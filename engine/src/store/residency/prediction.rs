@@ -46,6 +46,9 @@ impl Prediction {
     pub(super) fn false_positives(&self) -> f64 {
         let counts = self.keyspaces.values().map(|it| (it.lookups, it.keys));
         let shares = keyspace_shares(counts);
-        self.keyspaces.values().zip(shares).map(|(it, share)| share * it.false_positives).sum()
+        let each = self.keyspaces.values().zip(shares);
+        let sum: f64 = each.map(|(it, share)| share * it.false_positives).sum();
+        // Of nothing it is -0.
+        sum + 0.0
     }
 }
