@@ -56,7 +56,7 @@ mod table_output;
 mod throttle;
 pub(crate) mod verify;
 mod verify_filters;
-mod verify_table;
+pub(crate) mod verify_table;
 
 use std::{
     path::PathBuf,

@@ -29,6 +29,7 @@ mod logs;
 mod manifest;
 mod past_damage;
 mod reading;
+mod salvage;
 mod sample;
 mod script;
 mod tables;

@@ -1,0 +1,96 @@
+//! The log of a damaged store.
+
+use sievedb_format::Corruption;
+
+use super::{Salvage, Saved};
+use crate::{
+    Error, Result,
+    store::verify::segments_of,
+    wal::{batch::Entry, chain::Segments, replay::ReplayedBatch, replay::replay},
+};
+
+impl Salvage<'_> {
+    /// Copies the log up to its first damage.
+    pub(super) fn log(&mut self, names: &[String]) -> Result<()> {
+        let loaded = self.loaded;
+        let (named, on_disk) = segments_of(&loaded.state, names);
+        let (options, folder) = (self.options, self.folder);
+        let fs = &*options.fs;
+        let store_id = loaded.state.store_id;
+        let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk };
+        // What the new store refuses is no damage to the old one.
+        let mut refused = None;
+        let replayed = replay(&segments, loaded.state.log_mark, |batch| {
+            self.batch(&batch).map_err(|error| match error {
+                BatchError::Damaged(source) => batch.corrupt(source),
+                BatchError::Refused(error) => refused.insert(error).clone(),
+            })?;
+            self.found.log_batches += 1;
+            Ok(())
+        });
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let checked = replayed.and_then(|replayed| loaded.check_vouched(folder, replayed.manifest));
+        if let Err(error) = checked {
+            self.found.error(&error);
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, replayed: &ReplayedBatch<'_>) -> Result<(), BatchError> {
+        let state = &self.loaded.state;
+        for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
+            let flushed = |id| state.keyspaces.get(&id).map_or(0, |known| known.flushed);
+            match entry? {
+                Entry::Put { keyspace, key, value } if sequence > flushed(keyspace) => {
+                    if let Some(saved) = self.saved.get_mut(&keyspace) {
+                        saved.put(key, &value)?;
+                    }
+                }
+                Entry::Remove { keyspace, key } if sequence > flushed(keyspace) => {
+                    if let Some(saved) = self.saved.get_mut(&keyspace) {
+                        saved.remove(key)?;
+                    }
+                }
+                Entry::CreateKeyspace { keyspace, name, options } => {
+                    // Of the others the manifest knows, or knows that they are gone again.
+                    if keyspace >= state.next_keyspace_id {
+                        self.create(keyspace, name, options)?;
+                    }
+                }
+                Entry::DropKeyspace { keyspace } => {
+                    if let Some(Saved { keyspace, .. }) = self.saved.remove(&keyspace) {
+                        self.db.drop_keyspace(keyspace.name())?;
+                    }
+                }
+                Entry::ClearKeyspace { .. } => {
+                    let what = "op of an entry";
+                    return Err(Corruption::Unsupported { what, value: 0x83 }.into());
+                }
+                // It is in a table.
+                Entry::Put { .. } | Entry::Remove { .. } => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a batch was not copied.
+enum BatchError {
+    Damaged(Corruption),
+    /// By the new store.
+    Refused(Error),
+}
+
+impl From<Corruption> for BatchError {
+    fn from(source: Corruption) -> Self {
+        Self::Damaged(source)
+    }
+}
+
+impl From<Error> for BatchError {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}

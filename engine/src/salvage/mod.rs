@@ -1,0 +1,193 @@
+//! What can be read of a damaged store is written into a new one.
+//!
+//! The tables of a keyspace are read from the oldest run to the newest, so that what is newer takes the place
+//! of what is older, and the log comes last, up to its first damage. Where a table, or a block of it, cannot
+//! be read, something newer may be lost than what older runs had of its keys: these keys are taken out again,
+//! unless the filter of the table, which lies apart, knows that they were not in there.
+
+mod log;
+mod tables;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+};
+
+use bytes::Bytes;
+
+use crate::{
+    DEFAULT_KEYSPACE, Db, Durability, Error, Keyspace, KeyspaceOptions, Options, Result,
+    VerifyProblem, VerifyReport,
+    file_name::FileName,
+    fs::Fs,
+    manifest::{KeyspaceState, load, load::Loaded},
+    store::open_store::lock_folder,
+    store::verify::{check_traces, current_is_missing, list},
+    text::counted,
+};
+
+/// What becomes of keys of which only values are left that may be older than what is lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OlderValues {
+    /// They are not in the new store.
+    #[default]
+    LeaveOut,
+    /// They are in the new store with these values; keys that were removed may be among them.
+    Keep,
+}
+
+/// What a salvage could not read: see [`Options::salvage`].
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct SalvageReport {
+    /// What was damaged, with its keyspace and its keys if it held entries.
+    pub lost: Vec<VerifyProblem>,
+    /// Keys of which only values are left that may be older than what is lost.
+    pub older: u64,
+    /// Tables that were read, those with damaged blocks included.
+    pub tables: u64,
+    /// Batches of the log that were read.
+    pub log_batches: u64,
+}
+
+impl fmt::Display for SalvageReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for lost in &self.lost {
+            writeln!(f, "lost: {lost}")?;
+        }
+        writeln!(
+            f,
+            "{} and {} of the log were read, {} cannot be read; of {} only what may be older than that is left",
+            counted(self.tables, ["table", "tables"]),
+            counted(self.log_batches, ["batch", "batches"]),
+            counted(self.lost.len() as u64, ["place", "places"]),
+            counted(self.older, ["key", "keys"])
+        )
+    }
+}
+
+impl Options {
+    /// Writes what can be read of the store in the folder `from`, which cannot be opened, into a new one in the
+    /// folder `to`, which must be missing or empty. `from` stays as it is; it must not be open. These options
+    /// are those of the new store; keyspaces keep theirs.
+    ///
+    /// Tables whose end is damaged or that are missing are lost, of others the damaged blocks, and the log from
+    /// its first damage on. What was written last is lost first, so batches may be torn apart. If nothing
+    /// is damaged the new store holds what the old one does. Takes as long as to write everything anew, twice.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if `CURRENT` or the manifest is damaged: without it nobody knows which tables count.
+    /// [`Error::ForeignFolder`] if `to` has files. As [`verify`](Self::verify) for the one store, and as
+    /// [`open`](Self::open) and [`Keyspace::insert`] for the other.
+    pub fn salvage(
+        &self,
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        older: OlderValues,
+    ) -> Result<SalvageReport> {
+        let (fs, folder, to) = (&*self.fs, from.as_ref(), to.as_ref());
+        check_traces(fs, folder)?;
+        let _lock = lock_folder(fs, folder)?;
+        let names = list(fs, folder)?;
+        let loaded = load(fs, folder)?.ok_or_else(|| current_is_missing(folder))?;
+        check_empty(fs, to)?;
+        let db = self.clone().create_if_missing(true).open(to)?;
+        let mut salvage = Salvage {
+            options: self,
+            folder,
+            loaded: &loaded,
+            db: &db,
+            older,
+            saved: BTreeMap::new(),
+            found: VerifyReport::default(),
+        };
+        for (&id, keyspace) in &loaded.state.keyspaces {
+            salvage.keyspace(id, keyspace)?;
+        }
+        salvage.log(&names)?;
+        let older = salvage.saved.values().map(|saved| saved.older.len() as u64).sum();
+        let VerifyReport { problems: lost, tables, log_batches, .. } = salvage.found;
+        db.flush()?;
+        db.persist(Durability::Disk)?;
+        Ok(SalvageReport { lost, older, tables, log_batches })
+    }
+}
+
+/// Refuses a folder with files of anybody: what is there would mix with what is saved.
+fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    match fs.list(folder).unwrap_or_default().into_iter().next() {
+        Some(name) => Err(Error::ForeignFolder { path: folder.to_owned(), name }),
+        None => Ok(()),
+    }
+}
+
+/// A salvage under way.
+struct Salvage<'a> {
+    options: &'a Options,
+    /// Of the damaged store.
+    folder: &'a Path,
+    loaded: &'a Loaded,
+    /// The new store.
+    db: &'a Db,
+    older: OlderValues,
+    /// By the id that they had.
+    saved: BTreeMap<u64, Saved>,
+    found: VerifyReport,
+}
+
+/// A keyspace of the new store.
+struct Saved {
+    keyspace: Keyspace,
+    /// Of the keys that it has, or has lost again: those whose values may be older than what is lost.
+    older: BTreeSet<Bytes>,
+}
+
+impl Saved {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.older.remove(key);
+        self.keyspace.insert(key, value)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
+        self.older.remove(key);
+        self.keyspace.remove(key)
+    }
+}
+
+impl Salvage<'_> {
+    fn keyspace(&mut self, id: u64, state: &KeyspaceState) -> Result<()> {
+        self.create(id, &state.name, &state.options)?;
+        let mut tables: Vec<_> = state.tables.values().collect();
+        // Deeper levels are older, and of two runs of a level the one with the smaller number.
+        tables.sort_by_key(|meta| (u8::MAX - meta.level, meta.run));
+        for meta in tables {
+            let first = self.found.problems.len();
+            let Some(mut saved) = self.saved.remove(&id) else { break };
+            let done = self.table(&mut saved, meta);
+            self.saved.insert(id, saved);
+            for problem in &mut self.found.problems[first..] {
+                problem.keyspace = Some(state.name.clone());
+            }
+            done?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, id: u64, name: &str, encoded: &[u8]) -> Result<()> {
+        let decoded = KeyspaceOptions::decode(encoded, &self.options.prefix_functions);
+        let options = decoded.map_err(|source| {
+            let path = FileName::Manifest(self.loaded.end.file_id).path(self.folder);
+            Error::corrupt(path, self.loaded.end.offset, source).of_keyspace(name)
+        })?;
+        let keyspace = if name == DEFAULT_KEYSPACE {
+            self.db.set_options(options)?;
+            self.db.keyspace(name)?
+        } else {
+            self.db.keyspace_with(name, &options)?
+        };
+        self.saved.insert(id, Saved { keyspace, older: BTreeSet::new() });
+        Ok(())
+    }
+}

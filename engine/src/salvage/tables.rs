@@ -1,0 +1,158 @@
+//! The tables of a damaged store.
+
+use std::{collections::BTreeSet, ops::Bound, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_filter::{FilterArena, TableFilter, hash::key_hash};
+use sievedb_format::{Corruption, Kind};
+use sievedb_sstable::{BlockCache, CursorOptions, FilterState, Table, TableProblem, TableSource};
+
+use super::{OlderValues, Salvage, Saved};
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    store::verify_table::all_keys,
+    table::{TableMeta, files::TableFiles, table_error},
+};
+
+/// What tells which keys were in a table that cannot be read.
+struct Membership {
+    filter: Option<TableFilter>,
+    hash_seed: u64,
+}
+
+impl Membership {
+    fn may_contain(&self, key: &[u8]) -> bool {
+        let hash = || key_hash(key, self.hash_seed);
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash()))
+    }
+}
+
+impl Salvage<'_> {
+    /// Copies what can be read of a table over what older ones had.
+    pub(super) fn table(&mut self, saved: &mut Saved, meta: &TableMeta) -> Result<()> {
+        let path = FileName::Table(meta.id).path(self.folder);
+        let files = TableFiles::one_by_one(Arc::clone(&self.options.fs), Arc::default());
+        let source = files.source_once(&path).map_err(|error| Error::io("open", &path, error));
+        let members = Membership {
+            filter: self.filter(meta, source.as_ref().ok(), &files),
+            hash_seed: self.loaded.state.hash_seed,
+        };
+        let table = source.and_then(|source| {
+            let state = &self.loaded.state;
+            let identity = meta.identity(state.store_id, state.hash_seed);
+            let table = Table::open(source, identity, meta.bytes, Arc::new(BlockCache::new(0)));
+            table.map_err(|error| table_error(&path, error))
+        });
+        let table = match table {
+            Ok(table) => Arc::new(table),
+            Err(error) => {
+                self.found.error_of_keys(&error, Some(all_keys(meta)));
+                return self.doubt(saved, all_keys(meta), &members);
+            }
+        };
+        self.found.tables += 1;
+        let mut ends = BTreeSet::new();
+        for TableProblem { error, keys, .. } in table.verify(&mut |_| ()).problems {
+            if let Some(keys) = keys.clone() {
+                if let Bound::Included(end) = &keys.1 {
+                    ends.insert(end.clone());
+                }
+                self.doubt(saved, keys, &members)?;
+            }
+            self.found.error_of_keys(&table_error(&path, error), keys);
+        }
+        let options = CursorOptions { skip_damaged: true, ..CursorOptions::whole_table() };
+        let mut cursor = Arc::clone(&table).cursor(options);
+        let mut moved = cursor.seek_to_first();
+        let mut last: Option<Vec<u8>> = None;
+        while let (Ok(()), Some(key)) = (&moved, cursor.key()) {
+            let user_key = key.user_key;
+            // Of several versions the newest comes first.
+            if last.as_deref() != Some(user_key) {
+                match key.trailer.kind() {
+                    // Newer versions of this key may have ended the damaged block before.
+                    _ if ends.contains(user_key) => self.note_older(saved, user_key, |saved| {
+                        saved.keyspace.insert(user_key, cursor.value_ref())
+                    })?,
+                    Kind::Put => saved.put(user_key, cursor.value_ref())?,
+                    Kind::Tombstone => saved.remove(user_key)?,
+                    kind => {
+                        let (what, value) = ("kind of an entry", kind as u64);
+                        let source = Corruption::Unsupported { what, value };
+                        let key = Bound::Included(Bytes::copy_from_slice(user_key));
+                        let error = Error::corrupt(&path, 0, source);
+                        self.found.error_of_keys(&error, Some((key.clone(), key)));
+                    }
+                }
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(user_key);
+            }
+            moved = cursor.next();
+        }
+        if let Err(error) = moved {
+            let keys = (
+                last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.into())),
+                all_keys(meta).1,
+            );
+            self.found.error_of_keys(&table_error(&path, error), Some(keys.clone()));
+            self.doubt(saved, keys, &members)?;
+        }
+        Ok(())
+    }
+
+    /// The filter of a table, wherever it lies.
+    fn filter(
+        &self,
+        meta: &TableMeta,
+        source: Option<&Arc<dyn TableSource>>,
+        files: &TableFiles,
+    ) -> Option<TableFilter> {
+        let state = &self.loaded.state;
+        let identity = meta.identity(state.store_id, state.hash_seed);
+        let (place, heap) = (meta.filter?, FilterArena::heap());
+        let loaded = if place.file_id == meta.id {
+            FilterState::load(&**source?, &identity, Some(place.into()), &heap)
+        } else {
+            let path = FileName::Filter(place.file_id).path(self.folder);
+            let source = files.source_once(&path).ok()?;
+            FilterState::load_file(&*source, &identity, place.file_id, place.into(), &heap)
+        };
+        match loaded {
+            FilterState::Resident(filter) => Some(filter),
+            _ => None,
+        }
+    }
+
+    /// Something may be lost that was newer than what is there of these keys.
+    fn doubt(
+        &mut self,
+        saved: &mut Saved,
+        keys: (Bound<Bytes>, Bound<Bytes>),
+        members: &Membership,
+    ) -> Result<()> {
+        for key in saved.keyspace.range(keys).keys() {
+            let key = key?;
+            if members.may_contain(&key) {
+                self.note_older(saved, &key, |_| Ok(()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that what there is of a key may be older than what is lost, and removes it, or lets `keep` keep it.
+    fn note_older(
+        &self,
+        saved: &mut Saved,
+        key: &[u8],
+        keep: impl FnOnce(&Saved) -> Result<()>,
+    ) -> Result<()> {
+        match self.older {
+            OlderValues::LeaveOut => saved.keyspace.remove(key)?,
+            OlderValues::Keep => keep(saved)?,
+        }
+        saved.older.insert(Bytes::copy_from_slice(key));
+        Ok(())
+    }
+}

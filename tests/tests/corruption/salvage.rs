@@ -1,0 +1,182 @@
+//! A damaged store is written into a new one, as far as it can be read.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use sievedb::{
+    Compression, Db, Durability, Error, KeyspaceOptions, OlderValues, Options, Result,
+    SalvageReport,
+    fs::{Fs as _, MemoryFs},
+};
+
+use super::sample::{FOLDER, Files, disk, files};
+
+const KEYS: u32 = 1_000;
+const LOGGED: u32 = 20;
+const NEW: &str = "new";
+
+type State = BTreeMap<u32, Bytes>;
+
+fn options(fs: &Arc<MemoryFs>) -> Options {
+    Options::new().fs(fs.clone()).worker_threads(0)
+}
+
+fn users_options() -> KeyspaceOptions {
+    KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None)
+}
+
+/// Two tables of the keyspace `users`, of which the newer one replaces or removes every other key of the older
+/// one, one table of the default keyspace, and a log with more keys of `users`, durable one by one.
+fn store() -> Files {
+    // With a seed: which filter errs for which key is the same each time.
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let db = options(&fs).open(FOLDER).unwrap();
+    db.insert("a", "1").unwrap();
+    db.flush().unwrap();
+    let users = db.keyspace_with("users", &users_options()).unwrap();
+    for key in 0..KEYS {
+        users.insert(key.to_be_bytes(), [1; 100]).unwrap();
+    }
+    users.flush().unwrap();
+    for key in (0..KEYS).step_by(2) {
+        match key % 8 {
+            0 => users.remove(key.to_be_bytes()).unwrap(),
+            _ => users.insert(key.to_be_bytes(), [2; 100]).unwrap(),
+        }
+    }
+    users.flush().unwrap();
+    for key in KEYS..KEYS + LOGGED {
+        let mut batch = db.batch();
+        batch.insert(&users, key.to_be_bytes(), "logged").unwrap();
+        batch.commit(Durability::Disk).unwrap();
+    }
+    drop((users, db));
+    files(&fs)
+}
+
+fn state(db: &Db) -> State {
+    let number = |key: &[u8]| u32::from_be_bytes(key.try_into().unwrap());
+    let users = db.keyspace("users").unwrap();
+    users.iter().map(Result::unwrap).map(|(key, value)| (number(&key), value)).collect()
+}
+
+fn tables(files: &Files) -> Vec<String> {
+    files.keys().filter(|name| name.ends_with(".sst")).cloned().collect()
+}
+
+fn change(files: &mut Files, name: &str, at: impl Fn(usize) -> usize) {
+    let mut bytes = files[name].to_vec();
+    let at = at(bytes.len());
+    bytes[at] ^= 1;
+    files.insert(name.to_owned(), bytes.into());
+}
+
+/// What comes out, and that the old files are as they were.
+fn salvage(files_before: &Files, older: OlderValues) -> (SalvageReport, State) {
+    let fs = disk(files_before);
+    let report = options(&fs).salvage(FOLDER, NEW, older).unwrap();
+    for (name, bytes) in files_before {
+        let path = format!("{FOLDER}/{name}");
+        assert_eq!(fs.contents().get(&*path), Some(bytes), "{name} has changed");
+    }
+    let db = options(&fs).open(NEW).unwrap();
+    assert!(db.verify().unwrap().is_good());
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]), "{report}");
+    assert_eq!(db.keyspace("users").unwrap().options(), users_options());
+    (report, state(&db))
+}
+
+#[test]
+fn what_can_be_read_is_saved_and_nothing_else() {
+    let good = store();
+    let [_, older, newer] = &tables(&good)[..] else { panic!("{:?}", good.keys()) };
+    let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap();
+    let whole = state(&options(&disk(&good)).open(FOLDER).unwrap());
+    let is_new = |key: &u32| *key < KEYS && key % 2 == 0;
+    type Damage<'a> = &'a dyn Fn(&mut Files);
+    let cases: [(&str, Damage<'_>, bool, &[&str]); 6] = [
+        ("nothing", &|_| (), true, &[]),
+        ("the older footer", &|files| change(files, older, |end| end - 1), false, &[older]),
+        ("the newer footer", &|files| change(files, newer, |end| end - 1), false, &[newer]),
+        ("the newer header", &|files| change(files, newer, |_| 20), false, &[newer]),
+        ("a block of the newer", &|files| change(files, newer, |end| end / 2), true, &[newer]),
+        ("the log", &|files| change(files, log, |end| end - 600), false, &[log]),
+    ];
+    for (name, damage, opens, lost) in cases {
+        let mut files = good.clone();
+        damage(&mut files);
+        assert_eq!(options(&disk(&files)).open(FOLDER).is_ok(), opens, "{name}");
+        let (report, found) = salvage(&files, OlderValues::LeaveOut);
+        assert_eq!(report.lost.len(), lost.len(), "{name}: {report}");
+        for (lost, file) in report.lost.iter().zip(lost) {
+            assert_eq!(lost.path, Path::new(FOLDER).join(file), "{name}: {report}");
+            let is_table = file.ends_with(".sst");
+            assert_eq!(lost.keyspace.as_deref(), is_table.then_some("users"), "{name}: {report}");
+            assert_eq!(lost.keys.is_some(), is_table, "{name}: {report}");
+        }
+        for (key, value) in &found {
+            assert_eq!(whole.get(key), Some(value), "{name}: nothing that was not there: {key}");
+        }
+        let missing: Vec<u32> =
+            whole.keys().filter(|key| !found.contains_key(key)).copied().collect();
+        // What the older table has is left out where the filter of the newer one errs, of some 500 keys.
+        let others = missing.iter().filter(|&key| !is_new(key)).count();
+        let (kept_older, keys) = salvage(&files, OlderValues::Keep);
+        match name {
+            "nothing" => assert!(missing.is_empty() && report.older == 0, "{missing:?}"),
+            "the older footer" => {
+                assert!(missing.iter().copied().eq((1..KEYS).step_by(2)), "{missing:?}");
+                assert_eq!(report.older, 0);
+            }
+            "the newer footer" | "the newer header" => {
+                assert_eq!(missing.len() - others, (KEYS / 2 / 4 * 3) as usize, "{missing:?}");
+                assert!(others < 20 && report.older == u64::from(KEYS / 2) + others as u64);
+                assert_eq!(keys.len() as u32, KEYS + LOGGED, "removed ones, too");
+            }
+            "a block of the newer" => {
+                assert!((4..20).contains(&(missing.len() - others)) && others <= 2, "{missing:?}");
+                assert_eq!(kept_older.older, report.older);
+                assert!(report.older >= missing.len() as u64, "those removed, too: {report}");
+                assert!(missing.iter().all(|key| keys[key] == [1; 100][..]), "{missing:?}");
+            }
+            _ => {
+                let from = *missing.first().unwrap();
+                assert!((KEYS + 1..KEYS + LOGGED).contains(&from), "{missing:?}");
+                assert!(missing.iter().copied().eq(from..KEYS + LOGGED), "{missing:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_table_is_damage_and_no_end() {
+    let mut files = store();
+    let table = tables(&files).pop().unwrap();
+    files.remove(&table);
+    let error = options(&disk(&files)).open(FOLDER).unwrap_err();
+    assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with(&table)), "{error:?}");
+    let (report, found) = salvage(&files, OlderValues::LeaveOut);
+    assert_eq!(report.lost.len(), 1, "{report}");
+    // Its filter is gone with it: whatever it may have had is left out.
+    assert_eq!(found.len() as u32, LOGGED + 1, "a key behind its last one: {report}");
+    let (_, found) = salvage(&files, OlderValues::Keep);
+    assert_eq!(found.len() as u32, KEYS + LOGGED);
+}
+
+#[test]
+fn a_salvage_is_refused_where_it_would_do_harm() {
+    let good = store();
+    let salvage = |files: &Files, to: &str| {
+        options(&disk(files)).salvage(FOLDER, to, OlderValues::LeaveOut).unwrap_err()
+    };
+    assert!(matches!(salvage(&good, FOLDER), Error::ForeignFolder { .. }), "over itself");
+    let mut files = good.clone();
+    files.remove("CURRENT");
+    assert!(matches!(salvage(&files, NEW), Error::Corrupt { .. }));
+    let fs = disk(&good);
+    let open = options(&fs).open(FOLDER).unwrap();
+    let error = options(&fs).salvage(FOLDER, NEW, OlderValues::LeaveOut).unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }), "{error:?}");
+    drop(open);
+    assert!(!fs.exists(Path::new(NEW)).unwrap(), "nothing is made");
+}
