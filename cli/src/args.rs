@@ -6,7 +6,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     commands::{
-        bench_misses, bench_open, bench_reads, dump, explain, get, put, rm, scan, stats, verify,
+        bench_misses, bench_open, bench_reads, compact, drop, dump, explain, get, import,
+        keyspaces, put, rm, salvage, scan, stats, verify,
     },
     error::Result,
 };
@@ -35,9 +36,14 @@ enum Command {
     Put(put::Args),
     Rm(rm::Args),
     Scan(scan::Args),
+    Import(import::Args),
+    Keyspaces(keyspaces::Args),
+    Drop(drop::Args),
+    Compact(compact::Args),
     Stats(stats::Args),
     Dump(dump::Args),
     Verify(verify::Args),
+    Salvage(salvage::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -59,9 +65,14 @@ impl Args {
             Command::Put(args) => args.run(),
             Command::Rm(args) => args.run(),
             Command::Scan(args) => args.run(out),
+            Command::Import(args) => args.run(),
+            Command::Keyspaces(args) => args.run(out),
+            Command::Drop(args) => args.run(),
+            Command::Compact(args) => args.run(),
             Command::Stats(args) => args.run(out),
             Command::Dump(args) => args.run(out),
             Command::Verify(args) => args.run(out),
+            Command::Salvage(args) => args.run(out),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{error, fmt, io, path::PathBuf};
 
+use sievedb::text::counted;
+
 /// A result of this crate.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -14,6 +16,8 @@ pub(crate) enum Error {
     Io { op: &'static str, path: PathBuf, source: io::Error },
     /// What the command says could not be written.
     Output(io::Error),
+    /// Standard input could not be read.
+    Input(io::Error),
     /// The store at `path` writes no statistics for other processes.
     NoStatsFile { path: PathBuf },
     /// The store at `path` was kept by an earlier run of the benchmark, which fills a new one.
@@ -22,6 +26,10 @@ pub(crate) enum Error {
     NoKeyspace { name: String },
     /// `text` of the command line does not stand for a key or value.
     BadText { text: String, reason: &'static str },
+    /// The line `number` of the input, from 1, is no entry.
+    BadLine { number: u64, reason: &'static str },
+    /// Of `count` keys only older values can be read.
+    Outdated { count: u64 },
     /// The key is not there. Says nothing, as `grep` does.
     KeyNotFound,
     /// A benchmark cannot work with so few keys.
@@ -36,7 +44,10 @@ impl Error {
     /// What the process ends with: 1 if the answer is no, 2 if there is none.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::KeyNotFound | Self::Faults { .. } | Self::Problems { .. } => 1,
+            Self::KeyNotFound
+            | Self::Faults { .. }
+            | Self::Problems { .. }
+            | Self::Outdated { .. } => 1,
             _ => 2,
         }
     }
@@ -49,9 +60,10 @@ impl fmt::Display for Error {
             Self::Store(error) => error.fmt(f),
             Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
             Self::Output(_) => write!(f, "cannot write the output"),
+            Self::Input(_) => write!(f, "cannot read standard input"),
             Self::NoStatsFile { path } => write!(
                 f,
-                "the store in {} writes no statistics: its process must open it with \
+                "the store in {} writes no statistics for others: the process that has it open must open it with \
                  Options::stats_file_interval",
                 path.display()
             ),
@@ -62,6 +74,14 @@ impl fmt::Display for Error {
             ),
             Self::NoKeyspace { name } => write!(f, "the store has no keyspace {name:?}"),
             Self::BadText { text, reason } => write!(f, "cannot read {text:?}: {reason}"),
+            Self::BadLine { number, reason } => {
+                write!(f, "line {number} is no entry: {reason}. The lines before it are stored")
+            }
+            Self::Outdated { count } => write!(
+                f,
+                "left out: {}, of which only older values can be read, because what was newer is damaged",
+                counted(*count, ["key", "keys"])
+            ),
             Self::KeyNotFound => write!(f, "the key is not there"),
             Self::TooFewKeys { stored, absent, need } => {
                 write!(f, "{stored} keys to store and {absent} absent ones: {need} of each needed")
@@ -78,7 +98,7 @@ impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
-            Self::Io { source, .. } | Self::Output(source) => Some(source),
+            Self::Io { source, .. } | Self::Output(source) | Self::Input(source) => Some(source),
             _ => None,
         }
     }

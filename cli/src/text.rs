@@ -17,8 +17,16 @@ impl Notation {
     ///
     /// [`Error::BadText`].
     pub(crate) fn read(self, text: &str) -> Result<Vec<u8>> {
-        let bytes = if self.hex { unhex(text) } else { unescape(text) };
-        bytes.map_err(|reason| Error::BadText { text: text.to_owned(), reason })
+        self.bytes(text).map_err(|reason| Error::BadText { text: text.to_owned(), reason })
+    }
+
+    /// As [`read`](Self::read), for text that is not on the command line.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(crate) fn bytes(self, text: &str) -> Result<Vec<u8>, &'static str> {
+        if self.hex { unhex(text) } else { unescape(text) }
     }
 
     /// The text for `bytes`, which [`read`](Self::read) reads back.

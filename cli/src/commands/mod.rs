@@ -3,11 +3,16 @@
 pub(crate) mod bench_misses;
 pub(crate) mod bench_open;
 pub(crate) mod bench_reads;
+pub(crate) mod compact;
+pub(crate) mod drop;
 pub(crate) mod dump;
 pub(crate) mod explain;
 pub(crate) mod get;
+pub(crate) mod import;
+pub(crate) mod keyspaces;
 pub(crate) mod put;
 pub(crate) mod rm;
+pub(crate) mod salvage;
 pub(crate) mod scan;
 pub(crate) mod stats;
 pub(crate) mod verify;

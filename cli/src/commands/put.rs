@@ -1,9 +1,17 @@
 //! `sieve put`.
 
+use std::io::{self, Read as _};
+
 use sievedb::Durability;
 
 use super::KeyspaceArgs;
-use crate::{error::Result, text::Notation};
+use crate::{
+    error::{Error, Result},
+    text::Notation,
+};
+
+/// What stands for a value that comes on standard input.
+const STANDARD_INPUT: &str = "-";
 
 /// Stores a value under a key, durably; makes the store and the keyspace if there are none.
 #[derive(Debug, clap::Args)]
@@ -14,15 +22,25 @@ pub(crate) struct Args {
     notation: Notation,
     /// Key to store under.
     key: String,
-    /// Value to store.
+    /// Value to store; `-` for all that comes on standard input, byte by byte. `\x2d` stands for a dash.
     value: String,
 }
 
 impl Args {
     pub(crate) fn run(&self) -> Result<()> {
-        let (key, value) = (self.notation.read(&self.key)?, self.notation.read(&self.value)?);
+        let key = self.notation.read(&self.key)?;
+        let value = match self.value.as_str() {
+            STANDARD_INPUT => read_all()?,
+            text => self.notation.read(text)?,
+        };
         let (db, keyspace) = self.keyspace.open_or_create()?;
         keyspace.insert(key, value)?;
         Ok(db.persist(Durability::Disk)?)
     }
+}
+
+fn read_all() -> Result<Vec<u8>> {
+    let mut value = Vec::new();
+    io::stdin().read_to_end(&mut value).map_err(Error::Input)?;
+    Ok(value)
 }

@@ -2,8 +2,13 @@
 
 use std::{io::Write, ops::Bound};
 
+use sievedb::{Keyspace, ReadOptions};
+
 use super::{KeyspaceArgs, Purpose};
-use crate::{error::Result, text::Notation};
+use crate::{
+    error::{Error, Result},
+    text::Notation,
+};
 
 /// Prints keys and values in the order of the keys, one entry a line, with a tab between.
 #[derive(Debug, clap::Args)]
@@ -27,6 +32,10 @@ pub(crate) struct Args {
     /// Print no values.
     #[arg(long)]
     keys_only: bool,
+    /// Pass over damaged blocks of tables, to save what can be read; ends with 1 if keys are left out of which
+    /// only older values can be read. `sieve verify` names what is lost.
+    #[arg(long)]
+    skip_damaged: bool,
     /// Stop after so many entries.
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
@@ -38,7 +47,10 @@ impl Args {
             text.as_deref().map(|text| self.notation.read(text)).transpose()
         };
         let (from, to, prefix) = (read(&self.from)?, read(&self.to)?, read(&self.prefix)?);
-        let (_db, keyspace) = self.keyspace.open(Purpose::Read)?;
+        let (_db, present) = self.keyspace.open(Purpose::Read)?;
+        let keyspace =
+            present.with_read_options(ReadOptions::new().skip_damaged(self.skip_damaged));
+        let mut outdated = 0;
         let mut entries = match prefix {
             Some(prefix) => keyspace.prefix(prefix),
             None => keyspace.range((
@@ -49,12 +61,28 @@ impl Args {
         let next = || if self.reverse { entries.next_back() } else { entries.next() };
         for entry in std::iter::from_fn(next).take(self.limit.unwrap_or(usize::MAX)) {
             let (key, value) = entry?;
+            if self.skip_damaged && is_outdated(&present, &key)? {
+                outdated += 1;
+                continue;
+            }
             if self.keys_only {
                 writeln!(out, "{}", self.notation.write(&key))?;
             } else {
                 writeln!(out, "{}\t{}", self.notation.write(&key), self.notation.write(&value))?;
             }
         }
-        Ok(())
+        match outdated {
+            0 => Ok(()),
+            count => Err(Error::Outdated { count }),
+        }
+    }
+}
+
+/// Whether something newer than what a scan past damaged blocks has found may be lost: then a lookup meets it.
+fn is_outdated(keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+    match keyspace.contains_key(key) {
+        Ok(_) => Ok(false),
+        Err(sievedb::Error::Corrupt { .. }) => Ok(true),
+        Err(error) => Err(error.into()),
     }
 }

@@ -62,9 +62,9 @@ impl Args {
         let (mut is_open, mut written_ago) = (false, None);
         let stats = match open_store(&self.store, Purpose::Read) {
             Ok(db) => db.stats(),
-            Err(locked @ Error::Store(sievedb::Error::Locked { .. })) => {
+            Err(Error::Store(sievedb::Error::Locked { .. })) => {
                 (is_open, written_ago) = (true, age_of_stats_file(&self.store));
-                read_stats_file(&RealFs, &self.store)?.ok_or(locked)?
+                load(&self.store)?
             }
             Err(error) => return Err(error),
         };

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use sievedb::{Compression, FilterPolicy, KeyspaceOptions, Options, PrefixExtractor};
 
-use super::{failure, output, says_no, sieve, text};
+use super::{failure, output, says_no, sieve, sieve_reading, text};
 
 #[test]
 fn what_one_process_writes_the_next_one_reads() {
@@ -66,6 +66,82 @@ fn text_that_stands_for_no_bytes_is_an_error_of_usage() {
         assert_eq!(sieve(args).status.code(), Some(2), "{args:?}");
     }
     assert!(!path.exists());
+}
+
+#[test]
+fn a_value_comes_on_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    let value = b"hi\n\0\xff\t";
+    assert!(sieve_reading(&["put", store, "key", "-"], value).status.success());
+    assert_eq!(sieve(&["get", store, "key", "--raw"]).stdout, value);
+    output(&["put", store, "key", r"\x2d"]);
+    assert_eq!(output(&["get", store, "key"]), "-\n");
+}
+
+#[test]
+fn what_scan_prints_is_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (from, to, third) = (path("from"), path("to"), path("third"));
+    let db = sievedb::Db::open(&from).unwrap();
+    let all: Vec<u8> = (0..=255).collect();
+    let entries: [(&[u8], &[u8]); 5] = [
+        (b"", b"empty key"),
+        (b"empty value", b""),
+        (&all, &all),
+        (b"a\tb", b"c\nd"),
+        (b"-", b"-"),
+    ];
+    for (key, value) in entries {
+        db.insert(key, value).unwrap();
+    }
+    drop(db);
+    for notation in [&[][..], &["--hex"]] {
+        let scanned = output(&[&["scan", text(&from)], notation].concat());
+        let import = [&["import", text(&to), "--keyspace", "copy"], notation].concat();
+        let end = sieve_reading(&import, scanned.as_bytes());
+        assert!(end.status.success(), "{end:?}");
+        let again = output(&[&["scan", text(&to), "--keyspace", "copy"], notation].concat());
+        assert_eq!(scanned, again);
+        output(&["drop", text(&to), "copy"]);
+    }
+    let cases: [(&str, &[u8], &str); 3] = [
+        ("no tab", b"a\t1\nb\n", "line 2 is no entry: there is no tab"),
+        ("a bad escape", b"a\t1\nb\t\\q\n", "line 2 is no entry: write "),
+        ("no text", b"a\t1\nb\t\xff\n", "line 2 is no entry: it is not UTF-8"),
+    ];
+    for (name, input, error) in cases {
+        let end = sieve_reading(&["import", text(&third)], input);
+        assert_eq!(end.status.code(), Some(2), "{name}");
+        assert!(String::from_utf8_lossy(&end.stderr).contains(error), "{name}: {end:?}");
+        assert_eq!(output(&["scan", text(&third)]), "a\t1\n", "{name}: what came before is there");
+    }
+}
+
+#[test]
+fn keyspaces_are_listed_compacted_and_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    for args in [&["keyspaces", store][..], &["compact", store], &["drop", store, "a"]] {
+        assert!(failure(args).contains("there is no store"), "{args:?}");
+    }
+    // Each process but the first makes a table of the log of the one before.
+    for number in 0..3 {
+        output(&["put", store, &format!("key{number}"), "value"]);
+        output(&["put", store, "key", "value", "--keyspace", "other"]);
+    }
+    assert_eq!(output(&["keyspaces", store]), "default\nother\n");
+    output(&["compact", store]);
+    let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
+    assert_eq!(stats["keyspaces"][0]["tables"], 1, "{stats}");
+    output(&["drop", store, "other"]);
+    assert_eq!(output(&["keyspaces", store]), "default\n");
+    assert_eq!(output(&["scan", store, "--keys-only"]), "key0\nkey1\nkey2\n");
+    assert!(failure(&["drop", store, "other"]).contains("no keyspace \"other\""));
+    assert!(failure(&["drop", store, "default"]).contains("cannot be dropped"));
 }
 
 #[test]

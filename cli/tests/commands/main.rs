@@ -3,16 +3,31 @@
 mod benches;
 mod entries;
 mod insight;
+mod past_damage;
 mod verify;
 
 use std::{
+    io::Write as _,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 /// Runs `sieve` with `args`.
 fn sieve(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sieve")).args(args).output().expect("the binary was built")
+}
+
+/// Runs `sieve` with `args`, and with `input` on its standard input.
+fn sieve_reading(args: &[&str], input: &[u8]) -> Output {
+    let piped = || Stdio::piped();
+    let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"));
+    let sieve = sieve.args(args).stdin(piped()).stdout(piped()).stderr(piped());
+    let mut sieve = sieve.spawn().expect("the binary was built");
+    let mut stdin = sieve.stdin.take().expect("it is piped");
+    // It need not read to the end.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    sieve.wait_with_output().expect("it was started")
 }
 
 /// What `sieve` prints when all goes well.

@@ -1,0 +1,28 @@
+//! `sieve drop`.
+
+use std::path::PathBuf;
+
+use sievedb::{Durability, Options};
+
+use crate::error::{Error, Result};
+
+/// Removes a keyspace with everything in it, durably. The keyspace "default" is always there.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder of the store.
+    store: PathBuf,
+    /// Keyspace to remove.
+    keyspace: String,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        // No compaction comes first, which might meet the damage for which the keyspace is to go.
+        let options = Options::new().create_if_missing(false).background_rewrites(false);
+        let db = options.open(&self.store)?;
+        if !db.drop_keyspace(&self.keyspace)? {
+            return Err(Error::NoKeyspace { name: self.keyspace });
+        }
+        Ok(db.persist(Durability::Disk)?)
+    }
+}

@@ -1,0 +1,55 @@
+//! `sieve import`.
+
+use std::io::{self, BufRead as _};
+
+use sievedb::Durability;
+
+use super::KeyspaceArgs;
+use crate::{
+    error::{Error, Result},
+    text::Notation,
+};
+
+/// Stores what `sieve scan` prints, from standard input, durably at the end; makes the store and the keyspace
+/// if there are none.
+///
+/// Each line is an entry: the key, a tab, the value. A line that is none ends it; those before are stored then.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    notation: Notation,
+}
+
+impl Args {
+    pub(crate) fn run(&self) -> Result<()> {
+        let (db, keyspace) = self.keyspace.open_or_create()?;
+        let mut input = io::stdin().lock();
+        let mut line = String::new();
+        for number in 1.. {
+            line.clear();
+            let read = input.read_line(&mut line);
+            if read.map_err(|error| bad_encoding(number, error))? == 0 {
+                break;
+            }
+            let text = line.strip_suffix('\n').unwrap_or(&line);
+            let (key, value) = text
+                .split_once('\t')
+                .ok_or(Error::BadLine { number, reason: "there is no tab behind the key" })?;
+            let bytes = |text| {
+                let bytes = self.notation.bytes(text);
+                bytes.map_err(|reason| Error::BadLine { number, reason })
+            };
+            keyspace.insert(bytes(key)?, bytes(value)?)?;
+        }
+        Ok(db.persist(Durability::Disk)?)
+    }
+}
+
+fn bad_encoding(number: u64, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::InvalidData => Error::BadLine { number, reason: "it is not UTF-8" },
+        _ => Error::Input(error),
+    }
+}

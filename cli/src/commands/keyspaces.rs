@@ -1,0 +1,22 @@
+//! `sieve keyspaces`.
+
+use std::{io::Write, path::PathBuf};
+
+use super::{Purpose, open_store};
+use crate::error::Result;
+
+/// Prints the names of the keyspaces, in order, one a line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder of the store.
+    store: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        for name in open_store(&self.store, Purpose::Read)?.keyspaces() {
+            writeln!(out, "{name}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! What is left of a damaged store is saved: `scan --skip-damaged`, `import`, `salvage`, `drop`.
+
+use std::path::{Path, PathBuf};
+
+use sievedb::{Compression, Db, KeyspaceOptions, Options};
+
+use super::{failure, output, sieve, sieve_reading, text};
+
+const KEYS: usize = 2_000;
+
+/// A store with a keyspace of one table, and that table.
+fn store(path: &Path) -> PathBuf {
+    let options = KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None);
+    let db = Options::new().worker_threads(0).open(path).unwrap();
+    let users = db.keyspace_with("users", &options).unwrap();
+    for key in 0..KEYS {
+        users.insert(format!("{key:04}"), [b'v'; 100]).unwrap();
+    }
+    users.flush().unwrap();
+    drop((users, db));
+    let mut tables = path.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    tables.find(|path| path.extension().is_some_and(|extension| extension == "sst")).unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+fn damage(table: &Path, places: impl Fn(usize) -> Vec<usize>) {
+    let mut bytes = std::fs::read(table).unwrap();
+    for at in places(bytes.len()) {
+        bytes[at] ^= 1;
+    }
+    std::fs::write(table, bytes).unwrap();
+}
+
+#[test]
+fn all_but_damaged_blocks_is_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    damage(&store(&old), |end| vec![end / 3, end / 3 * 2]);
+    let report = sieve(&["verify", text(&old)]);
+    let report = String::from_utf8_lossy(&report.stdout);
+    let named = report.lines().filter(|line| line.contains("; keyspace \"users\", keys "));
+    assert_eq!(named.count(), 2, "{report}");
+
+    let scan = ["scan", text(&old), "--keyspace", "users"];
+    assert_eq!(sieve(&scan).status.code(), Some(2), "it ends at the damage");
+    let scanned = output(&[&scan[..], &["--skip-damaged"]].concat());
+    let import = ["import", text(&new), "--keyspace", "users"];
+    assert!(sieve_reading(&import, scanned.as_bytes()).status.success());
+    assert_eq!(output(&["scan", text(&new), "--keyspace", "users"]), scanned);
+    let lost = KEYS - scanned.lines().count();
+    assert!((10..40).contains(&lost), "two blocks: {lost}");
+
+    let salvaged = folder.path().join("salvaged");
+    let report = sieve(&["salvage", text(&old), text(&salvaged)]);
+    assert_eq!(report.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&report.stdout);
+    assert_eq!(told.lines().filter(|line| line.starts_with("lost: ")).count(), 2, "{told}");
+    assert_eq!(output(&["scan", text(&salvaged), "--keyspace", "users"]), scanned);
+    output(&["verify", text(&salvaged)]);
+
+    output(&["drop", text(&old), "users"]);
+    output(&["compact", text(&old)]);
+    output(&["verify", text(&old)]);
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_is_salvaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    let table = store(&old);
+    output(&["put", text(&old), "a", "1"]);
+    damage(&table, |end| vec![end - 1]);
+    assert!(failure(&["get", text(&old), "a"]).contains(text(&table)));
+    assert!(failure(&["salvage", text(&old), text(&old)]).contains("empty folder"));
+    let report = sieve(&["salvage", text(&old), text(&new)]);
+    assert_eq!(report.status.code(), Some(1), "{report:?}");
+    let told = String::from_utf8_lossy(&report.stdout);
+    assert!(told.contains("keyspace \"users\", keys from \"0000\" to \"1999\""), "{told}");
+    assert_eq!(output(&["get", text(&new), "a"]), "1\n");
+    assert_eq!(output(&["keyspaces", text(&new)]), "default\nusers\n");
+    assert!(Db::open(&new).unwrap().keyspace("users").unwrap().iter().next().is_none());
+}
