@@ -24,8 +24,8 @@ use super::{
 /// Bytes of the base level that may be rewritten for each byte of level 0 and each run that scans are rid of.
 const BELOW_PER_RUN_MAX: u64 = 2;
 
-/// Bytes of the base level that may be rewritten for each byte of level 0, however many runs go: about what a
-/// base level of the largest size costs if memtables have a quarter of that and two of them go down.
+/// Bytes of the base level that may be rewritten for each byte of level 0, however many runs go. A level 0 that is
+/// due rewrites one if both levels have the size that is best for each other.
 const BELOW_MAX: u64 = 4;
 
 impl<'a> Picker<'a> {
