@@ -225,9 +225,14 @@ impl Background {
         add(&mut self.state.lock().done);
     }
 
-    /// A compaction that was begun because the store rests has ended, or given way.
-    pub(crate) fn note_quiet_end(&self, gave_way: bool) {
-        self.state.lock().rest.note_end(gave_way);
+    /// A compaction of `tree` that was begun because the store rests has ended. If there was no room for it, it is
+    /// not tried again before the keyspace changes.
+    pub(crate) fn note_quiet_end(&self, tree: &Tree, gave_way: bool, has_room: bool) {
+        let mut state = self.state.lock();
+        state.rest.note_end(gave_way);
+        if !has_room {
+            state.due.quiet.remove(tree.id);
+        }
     }
 
     /// Whether there may be work that was not there at the last call, or that a full disk put off,

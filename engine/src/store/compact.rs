@@ -57,6 +57,14 @@ pub(crate) enum Chosen {
     WholeIsDone,
 }
 
+/// How a compaction that did not fail has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Done,
+    /// Nothing has changed: other work went first.
+    GaveWay,
+}
+
 impl Store {
     /// Chooses the next compaction of `tree` beside those `running` in it. If somebody waits for the
     /// `whole` keyspace, that comes first, without the tables of level 0 with ids from there on.
@@ -123,14 +131,27 @@ impl Store {
         })
     }
 
-    /// Carries `compaction` out; one that was chosen because the store rests only as long as it has not
-    /// to give way.
+    /// Carries `compaction` out. One that was chosen because the store rests goes on only as long as it has not
+    /// to give way, and as there is room for it: nobody waits for it.
     ///
     /// # Errors
     ///
     /// What reading, writing or installing fails with. The inputs are as they were; what was
     /// written is an orphan.
     pub(crate) fn run_compaction(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<()> {
+        let ended = self.merge_and_install(tree, compaction);
+        if compaction.reason == Reason::Quiet {
+            let gave_way = matches!(ended, Ok(Ended::GaveWay));
+            let has_room = !ended.as_ref().is_err_and(Error::is_no_space);
+            self.background.note_quiet_end(tree, gave_way, has_room);
+            if !has_room {
+                return Ok(());
+            }
+        }
+        ended.map(drop)
+    }
+
+    fn merge_and_install(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<Ended> {
         let view = tree.kept_view();
         if view.version.has_range_tombstones() {
             // They would have to go along; nothing in this release writes them.
@@ -142,7 +163,7 @@ impl Store {
         let buffers = self.tables.read_buffers(runs, tree.options().block_bytes, share);
         let Some(inputs) = find_inputs(&view.version, compaction, &buffers) else {
             // The keyspace was dropped meanwhile.
-            return Ok(());
+            return Ok(Ended::Done);
         };
         let level = compaction.output_level;
         let mut bytes_written = 0;
@@ -152,8 +173,7 @@ impl Store {
         } else {
             let merged = self.merge_inputs(tree, &view.version, compaction, inputs, &buffers)?;
             let Some(added) = merged else {
-                self.background.note_quiet_end(true);
-                return Ok(());
+                return Ok(Ended::GaveWay);
             };
             bytes_written = added.iter().map(|table| table.bytes).sum();
             Change { added, removed: compaction.tables().collect(), ..Change::default() }
@@ -172,12 +192,9 @@ impl Store {
             done.compaction_bytes_read += bytes_read;
             done.compaction_bytes_written += bytes_written;
         });
-        if compaction.reason == Reason::Quiet {
-            self.background.note_quiet_end(false);
-        }
         let keyspace = tree.name.clone();
         self.tell(&Event::Compacted { keyspace, level, bytes_read, bytes_written });
-        Ok(())
+        Ok(Ended::Done)
     }
 
     /// The new tables; `None` if the compaction had to give way.

@@ -9,6 +9,7 @@ impl Store {
     /// Claims the next piece of work, if there is any that could be done.
     pub(super) fn claim(&self) -> Option<Job> {
         let mut state = self.background.state.lock();
+        state.rest.look_no_more();
         if self.read_only.get().is_some() {
             return None;
         }

@@ -48,6 +48,11 @@ impl Rest {
         self.wait_max
     }
 
+    /// Workers need not look again for this, unless somebody says so anew.
+    pub(super) fn look_no_more(&mut self) {
+        self.wait_max = None;
+    }
+
     /// Some work was done at `now`.
     pub(super) fn note_work(&mut self, now: Duration) {
         self.since = now;
@@ -82,7 +87,6 @@ impl Store {
     /// Claims a compaction that only a store at rest does, if it rests and there is one. No flush and no
     /// compaction is under way beside it when it begins.
     pub(super) fn claim_quiet(&self, state: &mut State) -> Option<Job> {
-        state.rest.wait_max = None;
         let is_busy = !state.flushing.is_empty()
             || !state.running.is_empty()
             || !state.whole.is_empty()

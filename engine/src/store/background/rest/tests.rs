@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     Db, Event, EventListener, KeyspaceOptions, Options,
     clock::ManualClock,
-    fs::{Fs, MemoryFs},
+    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
     log::testing::{Random, seeds},
     read::tree::Tree,
 };
@@ -146,7 +146,8 @@ fn what_was_there_when_the_store_was_opened_waits_longer() {
 
 #[test]
 fn whoever_wants_it_is_left_alone() {
-    let switches: [(&str, fn(Options) -> Options); 2] = [
+    type Switch = fn(Options) -> Options;
+    let switches: [(&str, Switch); 2] = [
         ("no quiet compactions", |options| options.quiet_compactions(false)),
         ("nothing but what is asked for", |options| options.background_rewrites(false)),
     ];
@@ -168,7 +169,8 @@ fn whoever_wants_it_is_left_alone() {
 /// What it wrote is gone, and it is not begun again soon.
 #[test]
 fn it_gives_way() {
-    let reasons: [(&str, fn(&Fixture)); 3] = [
+    type Give = fn(&Fixture);
+    let reasons: [(&str, Give); 3] = [
         ("the store closes", |fixture| fixture.store().background.shut_down()),
         ("a flush has no worker", |fixture| {
             fixture.write(0);
@@ -205,6 +207,33 @@ fn it_gives_way() {
         assert!(fixture.rest() > 0, "{name}");
         assert_eq!(fixture.level0_runs(), 0, "{name}");
     }
+}
+
+/// Nobody waits for it, so it neither pauses the workers nor is it told of, and is not tried again before the
+/// keyspace changes.
+#[test]
+fn a_full_disk_ends_it() {
+    /// As Linux numbers it.
+    const NO_SPACE: i32 = 28;
+    let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let shared = Arc::clone(&faults);
+    let fixture = Fixture::with_seed(1, |options| options.fs(shared));
+    fixture.write_run(100);
+    fixture.write_run(100);
+    fixture.rest();
+    fixture.advance(300);
+    let job = fixture.claim().expect("it rests");
+    faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING));
+    assert!(fixture.store().carry_out(&job), "it is no failure");
+    assert!(fixture.store().background.state.lock().no_space.is_none());
+    faults.heal();
+    fixture.advance(20_000);
+    assert_eq!((fixture.rest(), fixture.level0_runs(), fixture.wait_max()), (0, 2, None));
+    fixture.write_run(100);
+    fixture.rest();
+    fixture.advance(300);
+    assert!(fixture.rest() > 0);
+    assert_eq!(fixture.level0_runs(), 0);
 }
 
 /// The bound of [`compaction::quiet`](crate::compaction): five bytes for each that a flush has written.
