@@ -208,14 +208,14 @@ impl<'a> Walk<'a> {
                 }
             }
             self.separator(separator, handle.offset);
-            self.note_keys(first, keys_from, separator);
+            self.note_keys(first, &keys_from, separator);
             cursor.next();
         }
     }
 
     /// Adds the keys to the problems from `first` on of what lies before `separator`, but for those of a
     /// smaller block in there.
-    fn note_keys(&mut self, first: usize, keys_from: Bound<Bytes>, separator: InternalKey<'_>) {
+    fn note_keys(&mut self, first: usize, keys_from: &Bound<Bytes>, separator: InternalKey<'_>) {
         let user_key = Bytes::copy_from_slice(separator.user_key);
         for problem in &mut self.verified.problems[first..] {
             let largest = &*self.table.properties().largest;

@@ -68,13 +68,13 @@ impl fmt::Display for SalvageReport {
 }
 
 impl Options {
-    /// Writes what can be read of the store in the folder `from`, which cannot be opened, into a new one in the
-    /// folder `to`, which must be missing or empty. `from` stays as it is; it must not be open. These options
-    /// are those of the new store; keyspaces keep theirs.
+    /// Writes what can be read of the store in the folder `from`, which need not be fit to be opened, into a new
+    /// one in the folder `to`, which must be missing or empty. `from` stays as it is; it must not be open. These
+    /// options are those of the new store; keyspaces keep theirs.
     ///
     /// Tables whose end is damaged or that are missing are lost, of others the damaged blocks, and the log from
-    /// its first damage on. What was written last is lost first, so batches may be torn apart. If nothing
-    /// is damaged the new store holds what the old one does. Takes as long as to write everything anew, twice.
+    /// its first damage on. So batches may be torn apart. If nothing is damaged the new store holds what the old
+    /// one does. Reads every table twice, and writes every entry as [`Keyspace::insert`] does.
     ///
     /// # Errors
     ///

@@ -64,9 +64,10 @@ fn tables(files: &Files) -> Vec<String> {
     files.keys().filter(|name| name.ends_with(".sst")).cloned().collect()
 }
 
+/// Flips a bit of a file, at what `at` makes of its length without the room that is reserved behind it.
 fn change(files: &mut Files, name: &str, at: impl Fn(usize) -> usize) {
     let mut bytes = files[name].to_vec();
-    let at = at(bytes.len());
+    let at = at(bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1);
     bytes[at] ^= 1;
     files.insert(name.to_owned(), bytes.into());
 }
