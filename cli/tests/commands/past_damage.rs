@@ -1,5 +1,7 @@
 //! What is left of a damaged store is saved: `scan --skip-damaged`, `import`, `salvage`, `drop`.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::path::{Path, PathBuf};
 
 use sievedb::{Compression, Db, KeyspaceOptions, Options};

@@ -93,7 +93,7 @@ fn what_can_be_read_is_saved_and_nothing_else() {
     let [_, older, newer] = &tables(&good)[..] else { panic!("{:?}", good.keys()) };
     let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap();
     let whole = state(&options(&disk(&good)).open(FOLDER).unwrap());
-    let is_new = |key: &u32| *key < KEYS && key % 2 == 0;
+    let is_new = |key: &u32| *key < KEYS && key.is_multiple_of(2);
     type Damage<'a> = &'a dyn Fn(&mut Files);
     let cases: [(&str, Damage<'_>, bool, &[&str]); 6] = [
         ("nothing", &|_| (), true, &[]),
