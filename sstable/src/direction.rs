@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{block::BlockCursor, handle::BlockHandle};
+use crate::{block::BlockCursor, handle::BlockHandle, index_cursor::IndexCursor};
 
 /// Which way to look for the next entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Enters a block from its end on this side.
+    /// Enters a data block from its end on this side.
     pub(crate) fn enter(self, cursor: &mut BlockCursor) {
         match self {
             Self::Forward => cursor.seek_to_first(),
@@ -20,8 +20,16 @@ impl Direction {
         }
     }
 
+    /// Enters an index block from its end on this side.
+    pub(crate) fn enter_index(self, cursor: &mut IndexCursor) {
+        match self {
+            Self::Forward => cursor.seek_to_first(),
+            Self::Backward => cursor.seek_to_last(),
+        }
+    }
+
     /// Goes one entry in this direction.
-    pub(crate) fn step(self, cursor: &mut BlockCursor) {
+    pub(crate) fn step(self, cursor: &mut IndexCursor) {
         match self {
             Self::Forward => cursor.next(),
             Self::Backward => cursor.prev(),
@@ -40,7 +48,7 @@ impl Direction {
     /// side by side with it: `window` bytes at the most, unless the block alone is longer.
     pub(crate) fn neighbours(
         self,
-        index: &BlockCursor,
+        index: &IndexCursor,
         handle: BlockHandle,
         window: u64,
     ) -> Range<u64> {

@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use sievedb_format::{Corruption, InternalKey, Kind};
+use sievedb_sstable::TableCursor;
 
 use crate::{Error, Result};
+
+/// Steps of a search, of whatever takes it in steps.
+pub(crate) const SEEK_STEPS: usize = TableCursor::SEEK_STEPS;
 
 /// A place in a sequence of entries with strictly ascending internal keys, or no place at all.
 ///
@@ -25,6 +29,15 @@ pub(crate) trait Cursor {
 
     /// Moves to the first entry at or after `target`.
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()>;
+
+    /// Takes one step of a [`seek`](Self::seek), which may be taken in [`SEEK_STEPS`] of them in their order:
+    /// 0 and up, with one `target`. Unpositioned in between.
+    ///
+    /// Whoever moves several cursors takes each step with all of them: they wait for memory together then.
+    #[inline]
+    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+        if step == 0 { self.seek(target) } else { Ok(()) }
+    }
 
     /// Moves to the last entry before `target`.
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;

@@ -12,7 +12,7 @@ use std::{cmp::Ordering, mem, path::PathBuf};
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, SEEK_STEPS};
 use crate::{Result, version::head};
 
 /// The entries of several cursors in one order.
@@ -279,7 +279,13 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
-        self.search(Direction::Forward, |cursor| cursor.seek(target))
+        self.positioned = 0;
+        self.direction = Direction::Forward;
+        for step in 0..SEEK_STEPS {
+            self.cursors.iter_mut().try_for_each(|cursor| cursor.seek_step(step, target))?;
+        }
+        self.play_all();
+        Ok(())
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {

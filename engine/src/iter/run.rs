@@ -7,7 +7,7 @@ use sievedb_format::InternalKey;
 
 use super::{
     bounds::{KeyBounds, is_above, is_below},
-    cursor::Cursor,
+    cursor::{Cursor, SEEK_STEPS},
 };
 use crate::Result;
 
@@ -70,6 +70,11 @@ impl<R: SortedRun> RunCursor<R> {
             return Ok(());
         }
         self.search_table(index, search)?;
+        self.go_on_up(index)
+    }
+
+    /// Goes on with the first entry of the tables behind the one at `index` while there is none.
+    fn go_on_up(&mut self, index: usize) -> Result<()> {
         for behind in index + 1..self.window.end {
             if self.key().is_some() {
                 break;
@@ -131,9 +136,32 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
-        let run = &self.run;
-        let index = partition_point(&self.window, |index| run.largest(index) < target.user_key);
-        self.search_up(index, |cursor| cursor.seek(target))
+        (0..SEEK_STEPS).try_for_each(|step| self.seek_step(step, target))
+    }
+
+    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+        if step == 0 {
+            let run = &self.run;
+            let index = partition_point(&self.window, |index| run.largest(index) < target.user_key);
+            if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
+                self.open = None;
+                if self.window.contains(&index) {
+                    self.open = Some((index, self.run.cursor(index)?));
+                }
+            }
+        }
+        let Some((index, cursor)) = &mut self.open else { return Ok(()) };
+        match cursor.seek_step(step, target) {
+            Ok(()) if step + 1 < SEEK_STEPS => Ok(()),
+            Ok(()) => {
+                let index = *index;
+                self.go_on_up(index)
+            }
+            Err(error) => {
+                self.open = None;
+                Err(error)
+            }
+        }
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {

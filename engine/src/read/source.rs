@@ -107,6 +107,11 @@ impl Cursor for Source {
         forward!(self, seek(target))
     }
 
+    #[inline]
+    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+        forward!(self, seek_step(step, target))
+    }
+
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
         forward!(self, seek_before(target))
     }
@@ -228,6 +233,11 @@ impl Cursor for LiveTableCursor {
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
         let result = self.cursor.seek(target);
+        self.moved(result)
+    }
+
+    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+        let result = self.cursor.seek_step(step, target);
         self.moved(result)
     }
 
