@@ -159,6 +159,12 @@ impl Options {
     /// hold, such as values and iterators, and a batch before it is committed, comes on top: see
     /// [`MemoryStats`](crate::stats::MemoryStats).
     ///
+    /// The sum is not exceeded as long as entries are at most 1/64 of the budget, and what must be known of tables
+    /// and keyspaces ([`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes), some 4 KB for each) leaves
+    /// something of the block cache's part. Longer entries are taken, up to 3/4 of the memtables' part; flushes and
+    /// compactions then have more in memory than the budget allows, one at a time, and
+    /// [`writing_bytes`](crate::stats::MemoryStats::writing_bytes) tells how much.
+    ///
     /// The next three set parts by hand. With a budget that was set they have to fit into it, and leave the
     /// block cache a sixteenth of it, unless that was set too: else opening the store is an
     /// [`Error::BudgetTooSmall`]. Without one, each part by hand takes the place of that part of the default,

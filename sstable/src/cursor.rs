@@ -1,5 +1,7 @@
 //! Steps through a table in both directions.
 
+mod walk;
+
 use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
@@ -32,6 +34,10 @@ pub struct TableCursor {
     /// Whether any user key has several entries, by the properties of the table.
     has_versions: bool,
     counts: BlockCounts,
+    /// Blocks read before the last search.
+    blocks_read_before: u64,
+    /// Whether a seek is between two steps, of which the next one finds no block in the slot.
+    misses: bool,
     read_ahead: ReadAhead,
     /// From the top index down to the lowest. Each stands in the block whose handle is the current
     /// value of the one above it.
@@ -51,7 +57,8 @@ impl TableCursor {
         if table.has_partitions() {
             index.push(IndexCursor::new(Block::empty(BlockRole::Index)));
         }
-        let mut read_ahead = ReadAhead::new(options.read_ahead_bytes_max);
+        let mut read_ahead = ReadAhead::new(options.read_ahead_bytes_max)
+            .announcing_up_to(table.top_index().shared().handle().offset);
         if options.reads_all {
             read_ahead = read_ahead.at_once();
         }
@@ -62,6 +69,8 @@ impl TableCursor {
             table,
             options,
             counts: BlockCounts::default(),
+            blocks_read_before: 0,
+            misses: false,
             read_ahead,
             index,
             data: BlockCursor::new(Block::empty(BlockRole::Data)),
@@ -167,7 +176,7 @@ impl TableCursor {
     ///
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek_before(&mut self, target: InternalKey<'_>) -> Result<(), ReadError> {
-        self.read_ahead.set_goes_on(false);
+        self.begin_walk();
         self.index[0].seek(target);
         if !self.index[0].is_positioned() {
             return self.seek_to_last();
@@ -218,7 +227,7 @@ impl TableCursor {
 
     /// Goes to the first entry of the table, seen in this direction.
     fn enter_table(&mut self, direction: Direction) -> Result<(), ReadError> {
-        self.read_ahead.set_goes_on(false);
+        self.begin_walk();
         direction.enter_index(&mut self.index[0]);
         self.descend(0, Goal::End(direction))?;
         self.settle(direction, false)
@@ -293,7 +302,10 @@ impl TableCursor {
         let block = match table.request(handle, BlockRole::Data, cache_use, counts) {
             Some(block) => block,
             None => {
-                let around = |window| direction.neighbours(index, handle, window);
+                let around = |window| {
+                    let place = direction.neighbours(slots, at, window);
+                    options.within_bounds(slots, place)
+                };
                 let counted = |bytes| table.counted(bytes, cache_use);
                 let stored = read_ahead.read(table.blocks(), handle.place(), around, counted)?;
                 let mut content = table.blocks().content_of(handle, stored)?;

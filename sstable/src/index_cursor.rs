@@ -68,11 +68,9 @@ impl IndexCursor {
         }
     }
 
-    /// Starts to load the block below the current entry, if there is one and it is in its slot.
-    pub(crate) fn prefetch_below(&self) {
-        if let Some(at) = self.at() {
-            self.block.prefetch_below(at);
-        }
+    /// Starts to load the block below the current entry. Whether it is in its slot, or there is none.
+    pub(crate) fn prefetch_below(&self) -> bool {
+        self.at().is_none_or(|at| self.block.prefetch_below(at))
     }
 
     /// Goes to the first entry.
@@ -100,16 +98,6 @@ impl IndexCursor {
     /// Where the block below lies; `None` if unpositioned.
     pub(crate) fn handle(&self) -> Option<BlockHandle> {
         self.at().map(|at| self.block.handle_at(at))
-    }
-
-    /// The handles behind the current one, in their order. Only when positioned.
-    pub(crate) fn handles_behind(&self) -> impl Iterator<Item = BlockHandle> {
-        (self.at + 1..self.block.entries()).map(|at| self.block.handle_at(at))
-    }
-
-    /// The handles before the current one, the nearest first. Only when positioned.
-    pub(crate) fn handles_before(&self) -> impl Iterator<Item = BlockHandle> {
-        (0..self.at).rev().map(|at| self.block.handle_at(at))
     }
 
     /// How the user key of the current separator compares with `user_key`. Only when positioned.

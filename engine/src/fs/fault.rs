@@ -213,6 +213,10 @@ impl ReadFile for FaultRead {
         self.inner.will_read(place);
     }
 
+    fn reads_are_scattered(&self) {
+        self.inner.reads_are_scattered();
+    }
+
     fn map(&self) -> io::Result<Bytes> {
         self.check(Call::Map)?;
         self.inner.map()

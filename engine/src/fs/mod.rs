@@ -193,6 +193,11 @@ pub trait ReadFile: Debug + Send + Sync {
         let _ = place;
     }
 
+    /// Reads of this file are in an order that cannot be guessed: whoever fetches more than is asked for
+    /// fetches from now on only what [`will_read`](Self::will_read) announces. Only a hint, which cannot fail;
+    /// does nothing by default.
+    fn reads_are_scattered(&self) {}
+
     /// The bytes of the file as it is now, without a copy. Slices keep the whole map alive.
     ///
     /// A read error or a truncation by someone else kills the process (`SIGBUS`) when the bytes are

@@ -135,6 +135,12 @@ impl ReadFile for RealFile {
         let _ = fadvise(&self.0, place.start, bytes, Advice::WillNeed);
     }
 
+    #[cfg(target_os = "linux")]
+    fn reads_are_scattered(&self) {
+        // Only a hint: without it the reads are as right.
+        let _ = fadvise(&self.0, 0, None, Advice::Random);
+    }
+
     fn map(&self) -> io::Result<Bytes> {
         map(&self.0)
     }

@@ -42,6 +42,25 @@ pub(crate) trait Cursor {
     /// Moves to the last entry before `target`.
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
 
+    /// This step of a [`seek`](Self::seek) follows: whoever has to read for it begins to fetch that, and does
+    /// not wait. Before the first step it may lead away from the current entry.
+    #[inline]
+    fn will_seek_step(&mut self, step: usize) {
+        let _ = step;
+    }
+
+    /// A [`seek_before`](Self::seek_before) of `target` follows: as with
+    /// [`will_seek_step`](Self::will_seek_step). Leads away from the current entry.
+    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+        let _ = target;
+    }
+
+    /// Whether the last search, or a step since, had to read from a file, as far as that is known; and whether
+    /// the next step of a [`seek`](Self::seek) has to, probably.
+    fn has_read(&self) -> bool {
+        false
+    }
+
     /// Moves to the next entry. Only when positioned.
     fn next(&mut self) -> Result<()>;
 

@@ -79,16 +79,46 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// Moves every cursor with `search` and orders them for `direction`.
+    /// Moves every cursor with `search` and orders them for `direction`. Those that follow one that reads are
+    /// told with `announce`.
     fn search(
         &mut self,
         direction: Direction,
+        announce: impl Fn(&mut C),
         search: impl Fn(&mut C) -> Result<()>,
     ) -> Result<()> {
         self.positioned = 0;
         self.direction = direction;
-        self.cursors.iter_mut().try_for_each(search)?;
+        let mut reads = self.reads();
+        self.move_all(&mut reads, announce, search)?;
         self.play_all();
+        Ok(())
+    }
+
+    /// Whether any cursor had to read for the last search, or since.
+    fn reads(&self) -> bool {
+        self.cursors.iter().any(C::has_read)
+    }
+
+    /// Moves every cursor with `go`. As soon as one has to read, or if `reads` tells that one did before,
+    /// those behind it are told with `announce`: then their reads are under way together. With everything in memory
+    /// nobody looks up anything twice.
+    #[inline]
+    fn move_all(
+        &mut self,
+        reads: &mut bool,
+        announce: impl Fn(&mut C),
+        go: impl Fn(&mut C) -> Result<()>,
+    ) -> Result<()> {
+        let mut announced = false;
+        for index in 0..self.cursors.len() {
+            if *reads && !announced {
+                self.cursors[index..].iter_mut().skip(1).for_each(&announce);
+                announced = true;
+            }
+            go(&mut self.cursors[index])?;
+            *reads = *reads || self.cursors[index].has_read();
+        }
         Ok(())
     }
 
@@ -271,25 +301,27 @@ impl<C: Cursor> MergeCursor<C> {
 
 impl<C: Cursor> Cursor for MergeCursor<C> {
     fn seek_to_first(&mut self) -> Result<()> {
-        self.search(Direction::Forward, C::seek_to_first)
+        self.search(Direction::Forward, |_| (), C::seek_to_first)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.search(Direction::Backward, C::seek_to_last)
+        self.search(Direction::Backward, |_| (), C::seek_to_last)
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
         self.positioned = 0;
         self.direction = Direction::Forward;
+        let mut reads = self.reads();
         for step in 0..SEEK_STEPS {
-            self.cursors.iter_mut().try_for_each(|cursor| cursor.seek_step(step, target))?;
+            let announce = |cursor: &mut C| cursor.will_seek_step(step);
+            self.move_all(&mut reads, announce, |cursor| cursor.seek_step(step, target))?;
         }
         self.play_all();
         Ok(())
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
-        self.search(Direction::Backward, |cursor| cursor.seek_before(target))
+        self.search(Direction::Backward, |c| c.will_seek_before(target), |c| c.seek_before(target))
     }
 
     #[inline]

@@ -120,6 +120,19 @@ impl<R: SortedRun> RunCursor<R> {
         Ok(())
     }
 
+    /// The first table of the window that may hold `target` or what follows it.
+    fn table_from(&self, target: InternalKey<'_>) -> usize {
+        let run = &self.run;
+        partition_point(&self.window, |index| run.largest(index) < target.user_key)
+    }
+
+    /// The tables of the window that may hold what is before `target`.
+    fn tables_before(&self, target: InternalKey<'_>) -> Range<usize> {
+        let run = &self.run;
+        let behind = partition_point(&self.window, |index| run.smallest(index) <= target.user_key);
+        self.window.start..behind
+    }
+
     /// The table with the current entry. Only when positioned.
     fn current(&self) -> &(usize, R::Cursor) {
         self.open.as_ref().expect("only a positioned cursor is stepped and read")
@@ -141,8 +154,7 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
 
     fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
         if step == 0 {
-            let run = &self.run;
-            let index = partition_point(&self.window, |index| run.largest(index) < target.user_key);
+            let index = self.table_from(target);
             if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
                 self.open = None;
                 if self.window.contains(&index) {
@@ -165,9 +177,29 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
-        let run = &self.run;
-        let behind = partition_point(&self.window, |index| run.smallest(index) <= target.user_key);
-        self.search_down(self.window.start..behind, |cursor| cursor.seek_before(target))
+        self.search_down(self.tables_before(target), |cursor| cursor.seek_before(target))
+    }
+
+    fn will_seek_step(&mut self, step: usize) {
+        if let Some((_, cursor)) = &mut self.open {
+            cursor.will_seek_step(step);
+        }
+    }
+
+    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+        let Some(index) = self.tables_before(target).next_back() else { return };
+        if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
+            // The search that follows tells why there is no cursor.
+            self.open = self.run.cursor(index).ok().map(|cursor| (index, cursor));
+        }
+        if let Some((_, cursor)) = &mut self.open {
+            cursor.will_seek_before(target);
+        }
+    }
+
+    #[inline]
+    fn has_read(&self) -> bool {
+        self.open.as_ref().is_some_and(|(_, cursor)| cursor.has_read())
     }
 
     #[inline]

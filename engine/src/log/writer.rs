@@ -6,7 +6,7 @@ use sievedb_format::{Corruption, Encode, FileHeader, SequenceNumber, checksum::c
 
 use super::{
     payload::PendingRecord,
-    record::{FRAGMENT_BYTES_MAX, Position, RECORD_ALIGN, RecordHeader, RecordType},
+    record::{Position, RECORD_ALIGN, RecordHeader, RecordType},
     start::Start,
 };
 use crate::{
@@ -15,12 +15,9 @@ use crate::{
     fs::{AppendFile, Fs},
 };
 
-/// A group above this is written in several appends, so that a value of 256 MiB does not need the
-/// same again as a buffer.
-const APPEND_BYTES_MAX: usize = 8 * FRAGMENT_BYTES_MAX;
-
-/// The buffer that is kept between groups.
-const BUFFER_BYTES_KEPT: usize = 2 * FRAGMENT_BYTES_MAX;
+/// The longest buffer. A group above this is written in several appends: so no value needs a buffer of its
+/// own length, and what is copied stays in the processor's cache.
+pub(crate) const BUFFER_BYTES_MAX: usize = 128 << 10;
 
 /// Appends records to one file.
 ///
@@ -69,7 +66,7 @@ impl Writer {
             closed: None,
         };
         writer.buffer.put(&header.encode());
-        writer.encode(RecordType::Start, 0, mark, &[&start.encode()], None);
+        writer.encode(RecordType::Start, 0, mark, &[&start.encode()], None)?;
         writer.append(first, mark)?;
         Ok(writer)
     }
@@ -103,10 +100,7 @@ impl Writer {
                 let prefix = if first { &total[..] } else { &[] };
                 let parts = [prefix, &bytes[fragment.range]];
                 let (kind, sequence) = (fragment.record_type, record.sequence);
-                self.encode(kind, sequence, mark, &parts, Some(checksum));
-                if self.buffer.len() >= APPEND_BYTES_MAX {
-                    self.write_buffer()?;
-                }
+                self.encode(kind, sequence, mark, &parts, Some(checksum))?;
             }
         }
         self.end_group()
@@ -122,7 +116,7 @@ impl Writer {
     /// As [`append`](Self::append).
     pub(crate) fn seal(&mut self, mark: Position) -> Result<()> {
         self.check_open()?;
-        self.encode(RecordType::Seal, 0, mark, &[], None);
+        self.encode(RecordType::Seal, 0, mark, &[], None)?;
         self.end_group()?;
         let what = "end of a sealed log";
         self.closed = Some(Error::corrupt(&self.path, self.offset, Corruption::Order { what }));
@@ -186,12 +180,11 @@ impl Writer {
         if !self.buffer.is_empty() {
             self.write_buffer()?;
         }
-        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
         self.offset = self.written;
         Ok(())
     }
 
-    /// Adds one record to the buffer.
+    /// Adds one record to the buffer, which is handed to the file as often as it is full.
     fn encode(
         &mut self,
         record_type: RecordType,
@@ -199,16 +192,37 @@ impl Writer {
         mark: Position,
         payload: &[&[u8]],
         checksum: Option<u32>,
-    ) {
+    ) -> Result<()> {
         let bytes: usize = payload.iter().map(|part| part.len()).sum();
         let payload_bytes = u32::try_from(bytes).expect("a fragment has at most 1 MiB");
         let payload_checksum = checksum.unwrap_or_else(|| crc32(payload));
         let header = RecordHeader { record_type, payload_bytes, payload_checksum, sequence, mark };
         let offset = self.written + self.buffer.len() as u64;
-        self.buffer.put(&header.encode(Position { file_id: self.file_id, offset }));
+        self.put(&header.encode(Position { file_id: self.file_id, offset }))?;
         for part in payload {
-            self.buffer.put(part);
+            self.put(part)?;
         }
-        self.buffer.resize(self.buffer.len().next_multiple_of(RECORD_ALIGN), 0);
+        // Everything before the record is aligned, what was written already too.
+        let end = self.written + self.buffer.len() as u64;
+        let padding = end.next_multiple_of(RECORD_ALIGN as u64) - end;
+        self.put(&[0; RECORD_ALIGN][..padding as usize])
+    }
+
+    /// Adds bytes to the buffer.
+    fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            if self.buffer.len() == BUFFER_BYTES_MAX {
+                self.write_buffer()?;
+            }
+            let (now, rest) = bytes.split_at(bytes.len().min(BUFFER_BYTES_MAX - self.buffer.len()));
+            let length = self.buffer.len() + now.len();
+            if length > self.buffer.capacity() {
+                // A power of two: never more than the longest.
+                self.buffer.reserve_exact(length.next_power_of_two() - self.buffer.len());
+            }
+            self.buffer.extend_from_slice(now);
+            bytes = rest;
+        }
+        Ok(())
     }
 }

@@ -117,6 +117,20 @@ impl Cursor for Source {
     }
 
     #[inline]
+    fn will_seek_step(&mut self, step: usize) {
+        forward!(self, will_seek_step(step));
+    }
+
+    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+        forward!(self, will_seek_before(target));
+    }
+
+    #[inline]
+    fn has_read(&self) -> bool {
+        forward!(self, has_read())
+    }
+
+    #[inline]
     fn next(&mut self) -> Result<()> {
         forward!(self, next())
     }
@@ -244,6 +258,19 @@ impl Cursor for LiveTableCursor {
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
         let result = self.cursor.seek_before(target);
         self.moved(result)
+    }
+
+    fn will_seek_step(&mut self, step: usize) {
+        self.cursor.will_seek_step(step);
+    }
+
+    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+        self.cursor.will_seek_before(target);
+    }
+
+    #[inline]
+    fn has_read(&self) -> bool {
+        self.cursor.has_read()
     }
 
     #[inline]

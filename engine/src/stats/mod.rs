@@ -159,9 +159,13 @@ pub struct MemoryStats {
     pub filter_bytes_max: u64,
     /// Top indexes of tables. They take what they need, out of the block cache's part.
     pub index_bytes: u64,
-    /// Tables that are being written, and what is read for that, about.
+    /// What must be known of keyspaces and tables besides, their bounds among it, and the buffers of log and
+    /// manifest. They come before the blocks of the cache, too.
+    pub bookkeeping_bytes: u64,
+    /// Tables that are being written, and what is read for that.
     pub writing_bytes: u64,
-    /// Bound of the tables that are being written and of what is read for them.
+    /// Bound of the tables that are being written and of what is read for them. Entries that are long for it take
+    /// more, one worker at a time; the block cache then gives way to that.
     pub writing_bytes_max: u64,
     /// Blocks in the cache.
     pub block_cache_bytes: u64,

@@ -123,9 +123,14 @@ impl Store {
             let source = Corruption::Unsupported { what: "range tombstone", value: 0 };
             return Err(Error::corrupt(&self.tables.folder, 0, source));
         }
-        let runs: usize = compaction.inputs.iter().map(runs_of).sum();
-        let share = self.tables.writing_bytes_max() / READ_AHEAD_IN_SHARE;
-        let buffers = self.tables.read_buffers(runs, tree.options().block_bytes, share);
+        let share = self.tables.worker_share();
+        let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
+        let blocks_bytes = if compaction.is_trivial_move {
+            Vec::new()
+        } else {
+            blocks_bytes(&view.version, compaction)
+        };
+        let buffers = ReadBuffers::take(&share, &blocks_bytes, read_ahead_bytes_max);
         let Some(inputs) = find_inputs(&view.version, compaction, &buffers) else {
             // The keyspace was dropped meanwhile.
             return Ok(());
@@ -142,7 +147,7 @@ impl Store {
         };
         self.install(tree, &change)?;
         if !compaction.is_trivial_move && self.options.warms_up {
-            warm_up_outputs(tree, &view.version, compaction);
+            warm_up_outputs(tree, &view.version, compaction, &buffers);
         }
         let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
         self.background.count(|done| {
@@ -185,7 +190,7 @@ impl Store {
         if *output_level == levels.last() {
             options = options.of_last_level();
         }
-        write_tables(&self.tables, &options, filter, place, &mut kept, buffers.bytes())
+        write_tables(&self.tables, &options, filter, place, &mut kept, buffers.share())
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.
@@ -228,11 +233,23 @@ fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSe
 /// Reads as many blocks as the cache had, once, and drives no other out: those of the inputs leave
 /// first. Without it each of these reads would be one that a lookup waits for. Where the cache had nothing
 /// it costs 100 ns for each block of the inputs.
-fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction) {
+///
+/// The keys to ask for stay within what the worker's share has beside `buffers`: with very long keys not all blocks
+/// are read in.
+fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction, buffers: &ReadBuffers) {
     let inputs: BTreeSet<u64> = compaction.tables().collect();
     let mut user_keys = Vec::new();
+    let mut left = (buffers.share().bytes_max() / 2).saturating_sub(buffers.bytes());
+    let _taken = buffers.share().take(left);
     for (_, _, live) in before.tables().filter(|(_, _, live)| inputs.contains(&live.meta.id)) {
-        live.table.give_up_cached(|user_key| user_keys.push(user_key));
+        live.table.give_up_cached(|user_key| {
+            // The array of them may be twice as long, and be copied as it grows.
+            let bytes = (user_key.capacity() + 3 * size_of_val(&user_key)) as u64;
+            if bytes <= left {
+                left -= bytes;
+                user_keys.push(user_key);
+            }
+        });
     }
     user_keys.sort_unstable();
     let version = tree.kept_view().version;
@@ -246,9 +263,19 @@ fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction) {
     }
 }
 
-/// Sorted runs of an input.
-fn runs_of(input: &LevelInputs) -> usize {
-    if input.level == 0 { input.tables.len() } else { 1 }
+/// The longest content of a block in each sorted run of the inputs.
+fn blocks_bytes(version: &Version, compaction: &Compaction) -> Vec<u64> {
+    let bytes_of: BTreeMap<_, _> = version
+        .tables()
+        .map(|(_, _, live)| (live.meta.id, live.table.properties().content_bytes_max))
+        .collect();
+    let mut longest = Vec::new();
+    for LevelInputs { level, tables } in &compaction.inputs {
+        // A table that is gone is none to read: the compaction is then given up.
+        let of_tables = tables.iter().filter_map(|id| bytes_of.get(id).copied());
+        if *level == 0 { longest.extend(of_tables) } else { longest.extend(of_tables.max()) }
+    }
+    longest
 }
 
 /// A source for each table of level 0 and one for each deeper level; `None` if a table is gone.

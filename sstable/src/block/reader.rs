@@ -218,9 +218,10 @@ impl BlockInner {
         self.slot(at).prefetch();
     }
 
-    /// Starts to load what a search in the block below entry `at` of an index reads first.
-    pub(crate) fn prefetch_below(&self, at: usize) {
-        drop(self.slot(at).load());
+    /// Starts to load what a search in the block below entry `at` of an index reads first. Whether the block is
+    /// in its slot.
+    pub(crate) fn prefetch_below(&self, at: usize) -> bool {
+        self.slot(at).load().is_some()
     }
 
     /// Where it lies in the table.

@@ -23,7 +23,8 @@ impl TableCursor {
     ///
     /// Each but the last ends with asking the processor for what the next one reads. So whoever moves
     /// several cursors and takes each step with all of them waits for memory once a step, not once a step and
-    /// cursor. A block that is not in memory is read when its step comes.
+    /// cursor. A block that is not in memory is read when its step comes: see
+    /// [`will_seek_step`](Self::will_seek_step).
     ///
     /// # Errors
     ///
@@ -33,21 +34,23 @@ impl TableCursor {
         let goal = Goal::From(target);
         match step {
             0 => {
-                self.read_ahead.set_goes_on(false);
+                self.begin_walk();
                 self.data.unposition();
                 self.index[1..].iter_mut().for_each(IndexCursor::unposition);
                 self.index[0].seek(target);
                 self.index[0].prefetch_slot();
             }
-            1 => self.index[0].prefetch_below(),
+            1 => self.misses = !self.index[0].prefetch_below(),
             2 if self.index.len() > 1 => {
                 self.descend_to_index(1, goal)?;
+                self.misses = false;
                 self.lowest_index().prefetch_slot();
             }
-            3 if self.index.len() > 1 => self.lowest_index().prefetch_below(),
+            3 if self.index.len() > 1 => self.misses = !self.lowest_index().prefetch_below(),
             4 => {
                 if let Some(at) = self.lowest_index().at() {
                     let block = self.data_block(at, Direction::Forward)?;
+                    self.misses = false;
                     self.data.enter(block);
                     self.look_for_bound(Direction::Forward);
                     self.data.prefetch_seek(target);
