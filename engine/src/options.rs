@@ -88,6 +88,7 @@ pub struct Options {
     pub(crate) keyspace: Option<KeyspaceOptions>,
     pub(crate) create_if_missing: bool,
     pub(crate) background_rewrites: bool,
+    pub(crate) quiet_compactions: bool,
     pub(crate) warms_up: bool,
     pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     #[cfg(feature = "planted-bugs")]
@@ -111,6 +112,7 @@ impl Default for Options {
             keyspace: None,
             create_if_missing: true,
             background_rewrites: true,
+            quiet_compactions: true,
             warms_up: true,
             prefix_functions: Vec::new(),
             #[cfg(feature = "planted-bugs")]
@@ -295,6 +297,17 @@ impl Options {
     #[doc(hidden)]
     pub fn background_rewrites(mut self, rewrites: bool) -> Self {
         self.background_rewrites = rewrites;
+        self
+    }
+
+    /// Whether a short level 0 is compacted, though it is not due, once nothing was written for 0.3 s, or for 10 s
+    /// if it was there when the store was opened; default yes.
+    ///
+    /// Scans then look into fewer sorted runs. It costs at most 5 bytes written for each byte that was flushed, and
+    /// only where little lies below: see `docs/design.md`. Never without
+    /// [`worker_threads`](Self::worker_threads).
+    pub fn quiet_compactions(mut self, quiet: bool) -> Self {
+        self.quiet_compactions = quiet;
         self
     }
 

@@ -51,6 +51,8 @@ pub(crate) enum Reason {
     Tombstones,
     /// Scans stepped over tombstones of a table again and again.
     SkippedTombstones,
+    /// The store rests, and level 0 costs little to bring down.
+    Quiet,
     /// Someone asked for this range of keys.
     Range,
 }

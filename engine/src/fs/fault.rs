@@ -172,6 +172,11 @@ impl AppendFile for FaultAppend {
         self.inner.append(bytes)
     }
 
+    fn reserve(&self, file_bytes: u64) -> io::Result<()> {
+        self.faults.lock().check(Call::Reserve, &self.path)?;
+        self.inner.reserve(file_bytes)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         let lies = {
             let mut faults = self.faults.lock();

@@ -22,6 +22,7 @@ pub enum Call {
     SyncFolder,
     Lock,
     Append,
+    Reserve,
     SyncData,
     Len,
     ReadAt,
@@ -30,8 +31,8 @@ pub enum Call {
 
 impl Call {
     /// The calls that a full disk refuses.
-    pub const GROWING: [Self; 5] =
-        [Self::CreateFolder, Self::Create, Self::Rename, Self::Link, Self::Append];
+    pub const GROWING: [Self; 6] =
+        [Self::CreateFolder, Self::Create, Self::Rename, Self::Link, Self::Append, Self::Reserve];
 
     /// The calls that make something durable.
     pub const SYNCS: [Self; 2] = [Self::SyncData, Self::SyncFolder];

@@ -82,8 +82,8 @@ pub struct OpeningStats {
     pub manifest: Duration,
     /// Threads that opened the tables, the caller's included.
     pub threads: usize,
-    /// Bytes that were cut off behind the last good record of the log, in its segment and in those behind it:
-    /// see [`Event::TornTail`](crate::Event::TornTail).
+    /// Bytes that were cut off behind the last good record of the log, in its segment and in those behind it,
+    /// without room that no record was written to: see [`Event::TornTail`](crate::Event::TornTail).
     pub log_bytes_cut: u64,
     /// Bytes at the end of the manifest that were cut off: see
     /// [`Event::TornManifest`](crate::Event::TornManifest).

@@ -193,6 +193,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) ->
         unrecorded: Mutex::default(),
         next_keyspace_id: AtomicU64::new(next_keyspace_id),
         snapshots: SnapshotList::default(),
+        first_file_id: tables.next_file_id(),
         tables,
         uncertain_files: Mutex::default(),
         background: Background::default(),
