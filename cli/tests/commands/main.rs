@@ -3,6 +3,7 @@
 mod benches;
 mod entries;
 mod insight;
+mod read_only;
 mod verify;
 
 use std::{

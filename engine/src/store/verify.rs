@@ -16,7 +16,7 @@ use crate::{
     stats::Counters,
     store::{
         Store,
-        open_store::{lock_folder, refused},
+        open_store::{lock_to_read, refused},
         verify_table::{TableVerifier, VerifiedTable},
     },
     table::{TableMeta, files::TableFiles},
@@ -90,7 +90,7 @@ impl Store {
     }
 }
 
-/// Looks at every byte of the store in `folder`, which is not open, and locks it meanwhile.
+/// Looks at every byte of the store in `folder`, which nobody has open who writes, and keeps it so meanwhile.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ pub(crate) fn verify_folder(
 ) -> Result<VerifyReport> {
     let fs = &options.fs;
     check_traces(&**fs, folder)?;
-    let _lock = lock_folder(&**fs, folder)?;
+    let _lock = lock_to_read(&**fs, folder)?;
     let names = list(&**fs, folder)?;
     let mut report = VerifyReport::default();
     let loaded = match load(&**fs, folder) {
@@ -149,7 +149,7 @@ pub(crate) fn verify_folder(
     Ok(verifier.report)
 }
 
-/// Refuses a folder that holds nothing of a store: a lock file would be the first.
+/// Refuses a folder that holds nothing of a store.
 fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let names = match fs.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
