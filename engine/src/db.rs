@@ -182,6 +182,9 @@ impl Db {
     /// compaction is due, no filter is to be read back or built anew, and no obsolete file is left that
     /// could go. A store that was opened [read-only](Options::read_only) has no such work.
     ///
+    /// Compactions that wait for the store to rest are not waited for: see
+    /// [`Options::quiet_compactions`](crate::Options::quiet_compactions).
+    ///
     /// Active memtables stay as they are: see [`flush`](Self::flush). While others write, new work may
     /// come as fast as it is done, and the call may not return.
     ///

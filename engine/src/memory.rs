@@ -31,6 +31,9 @@ pub(crate) enum MemoryUse {
     Filters,
     /// Top indexes and properties of tables. The limit is the block cache's: it gives way to them.
     Indexes,
+    /// What must be known of keyspaces and tables besides, and the buffers of log and manifest. The limit is
+    /// the block cache's, too.
+    Bookkeeping,
     /// Tables that are being written: buffers, and hashes for the filter to come.
     Writing,
     /// Entries of encoded batches that anybody has: memtables, writes under way, and values that
@@ -41,7 +44,7 @@ pub(crate) enum MemoryUse {
 }
 
 impl MemoryUse {
-    const COUNT: usize = 8;
+    const COUNT: usize = 9;
 
     const ALL: [Self; Self::COUNT] = [
         Self::Memtables,
@@ -49,6 +52,7 @@ impl MemoryUse {
         Self::PinnedMemtables,
         Self::Filters,
         Self::Indexes,
+        Self::Bookkeeping,
         Self::Writing,
         Self::Batches,
         Self::BatchesInMemtables,
@@ -99,12 +103,27 @@ impl MemoryAccount {
         self.set_limit(MemoryUse::Memtables, parts.memtables);
         self.set_limit(MemoryUse::FrozenMemtables, parts.memtables);
         self.set_limit(MemoryUse::Indexes, parts.block_cache);
+        self.set_limit(MemoryUse::Bookkeeping, parts.block_cache);
         self.set_limit(MemoryUse::Writing, parts.writing);
     }
 
     /// Bytes of active and frozen memtables, of all keyspaces.
     pub(crate) fn memtable_bytes(&self) -> u64 {
         self.bytes(MemoryUse::Memtables) + self.bytes(MemoryUse::FrozenMemtables)
+    }
+
+    /// What comes before the blocks of the cache in their common part: indexes, bookkeeping, and what those who
+    /// write tables take beyond their own part.
+    pub(crate) fn before_cache_bytes(&self) -> u64 {
+        let writing = self.bytes(MemoryUse::Writing);
+        let beyond = writing.saturating_sub(self.limit(MemoryUse::Writing));
+        self.bytes(MemoryUse::Indexes) + self.bytes(MemoryUse::Bookkeeping) + beyond
+    }
+
+    /// A worker that took `from` bytes for writing takes `to`.
+    pub(crate) fn change_writing(&self, from: u64, to: u64) {
+        let change = to as i64 - from as i64;
+        self.bytes[MemoryUse::Writing as usize].fetch_add(change, Relaxed);
     }
 
     /// Bytes that memtables may take beside those that there are.
@@ -198,11 +217,6 @@ impl Charge {
     fn parts(state: u64) -> (MemoryUse, u64) {
         let what = MemoryUse::ALL[(state >> USE_SHIFT) as usize];
         (what, state & ((1 << USE_SHIFT) - 1))
-    }
-
-    /// Bytes charged.
-    pub(crate) fn bytes(&self) -> u64 {
-        Self::parts(self.state.load(Relaxed)).1
     }
 
     /// What it is charged to.

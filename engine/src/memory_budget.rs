@@ -5,7 +5,7 @@
 //! | memtables   | 1/4   | active and frozen memtables of all keyspaces                            |
 //! | filters     | 1/4   | filters of tables                                                       |
 //! | writing     | 1/8   | buffers of flushes and compactions, divided over the workers            |
-//! | block cache | rest  | data blocks and index partitions, and the indexes of tables, which come first |
+//! | block cache | rest  | data blocks and index partitions, and what comes first: the indexes of tables, bookkeeping, and what those who write must have beyond their part |
 //!
 //! A part that is set by hand is as large as it was set. If the budget is set too, the block cache has
 //! what is left, at least 1/16 of the budget: less is refused, unless the block cache is set by hand; then

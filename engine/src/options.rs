@@ -89,6 +89,7 @@ pub struct Options {
     pub(crate) create_if_missing: bool,
     pub(crate) read_only: bool,
     pub(crate) background_rewrites: bool,
+    pub(crate) quiet_compactions: bool,
     pub(crate) warms_up: bool,
     pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     #[cfg(feature = "planted-bugs")]
@@ -113,6 +114,7 @@ impl Default for Options {
             create_if_missing: true,
             read_only: false,
             background_rewrites: true,
+            quiet_compactions: true,
             warms_up: true,
             prefix_functions: Vec::new(),
             #[cfg(feature = "planted-bugs")]
@@ -160,6 +162,12 @@ impl Options {
     /// memtables, a quarter for filters, an eighth for buffers, and the rest for the block cache. What callers
     /// hold, such as values and iterators, and a batch before it is committed, comes on top: see
     /// [`MemoryStats`](crate::stats::MemoryStats).
+    ///
+    /// The sum is not exceeded as long as entries are at most 1/64 of the budget, and what must be known of tables
+    /// and keyspaces ([`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes), some 4 KB for each) leaves
+    /// something of the block cache's part. Longer entries are taken, up to 3/4 of the memtables' part; flushes and
+    /// compactions then have more in memory than the budget allows, one at a time, and
+    /// [`writing_bytes`](crate::stats::MemoryStats::writing_bytes) tells how much.
     ///
     /// The next three set parts by hand. With a budget that was set they have to fit into it, and leave the
     /// block cache a sixteenth of it, unless that was set too: else opening the store is an
@@ -310,6 +318,17 @@ impl Options {
     #[doc(hidden)]
     pub fn background_rewrites(mut self, rewrites: bool) -> Self {
         self.background_rewrites = rewrites;
+        self
+    }
+
+    /// Whether a short level 0 is compacted, though it is not due, once nothing was written for 0.3 s, or for 10 s
+    /// if it was there when the store was opened; default yes.
+    ///
+    /// Scans then look into fewer sorted runs. It costs at most 5 bytes written for each byte that was flushed, and
+    /// only where little lies below: see `docs/design.md`. Never without
+    /// [`worker_threads`](Self::worker_threads).
+    pub fn quiet_compactions(mut self, quiet: bool) -> Self {
+        self.quiet_compactions = quiet;
         self
     }
 

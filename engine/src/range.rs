@@ -119,8 +119,9 @@ impl Range {
     /// Sets how many bytes a scan reads at once at the most, in bytes, if that is more than a block.
     ///
     /// Only for what is not in the block cache. A scan reads two blocks one by one, then two at once, and
-    /// twice as much with each read from there on. Large reads save calls; what was read and is not used
-    /// is lost, at most as much as was used.
+    /// twice as much with each read from there on; what the last two scans of a table have both used, up to
+    /// 32 KiB, at once. Large reads save calls; what was read and is not used is lost, at most as much as was
+    /// used by this scan or those two.
     ///
     /// Any number, of which at most 64 MiB count; 0 reads single blocks. Default 256 KiB. To be set before
     /// the first step: afterwards it holds only for an end that has not moved yet, and after a seek once

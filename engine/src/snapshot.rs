@@ -45,7 +45,8 @@ impl fmt::Debug for HeldSequence {
 
 impl Drop for HeldSequence {
     fn drop(&mut self) {
-        self.open.store().snapshots.remove(self.sequence);
+        let store = self.open.store();
+        store.background.snapshot_is_gone(store.snapshots.remove(self.sequence));
     }
 }
 

@@ -19,7 +19,7 @@
 
 use crate::blocked_bloom::BlockedBloom;
 pub use crate::ribbon::Asked;
-use crate::ribbon::Ribbon;
+use crate::ribbon::{Mixed, Ribbon};
 use crate::table_filter::TableFilter;
 
 /// Most filters of [`may_contain_in`]: the bits of its answer.
@@ -60,11 +60,12 @@ mod sealed {
 pub fn may_contain_in<F: AmongMany>(filters: &[&F], hash: u64) -> u64 {
     assert!(filters.len() <= FILTERS_MAX, "{} filters", filters.len());
     let asked = Asked::new(hash);
-    for filter in filters {
+    // The last one first: so each answer moves the others up, by a bit.
+    for filter in filters.iter().rev() {
         filter.prefetch_asked(asked);
     }
-    let answers = filters.iter().map(|filter| filter.may_contain_asked(asked));
-    answers.enumerate().fold(0, |mask, (i, answer)| mask | u64::from(answer) << i)
+    let answers = filters.iter().rev().map(|filter| filter.may_contain_asked(asked));
+    answers.fold(0, |mask, answer| mask << 1 | u64::from(answer))
 }
 
 /// What each of `filters` says of `hash`, in their order.
@@ -100,14 +101,14 @@ pub fn prefetch(filter: &TableFilter, asked: Asked) {
 }
 
 impl AmongMany for BlockedBloom {
-    #[inline]
+    #[inline(always)]
     fn prefetch_asked(&self, asked: Asked) {
         if self.memory_bytes() >= LARGE_BYTES {
             self.prefetch(asked.hash);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn may_contain_asked(&self, asked: Asked) -> bool {
         self.may_contain_hash(asked.hash)
     }
@@ -117,37 +118,37 @@ impl AmongMany for Ribbon {
     /// Not the place of a bumped key: to look at its thresholds, and to hand the place to the test, was
     /// tried. A miss with three tables in the caches near the core took 62 instead of 52 ns, and one among 10
     /// million keys no less: a core begins with the test of a bumped key while it waits for the others.
-    #[inline]
+    #[inline(always)]
     fn prefetch_asked(&self, asked: Asked) {
         if self.first_starts() >= LARGE_BYTES as u64 {
-            prefetch_ribbon(self, &asked);
+            prefetch_ribbon(self, asked.hash, asked.mixed);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn may_contain_asked(&self, asked: Asked) -> bool {
         self.may_contain_mixed(asked)
     }
 }
 
-/// Not inlined: so the loop around it is, into those of the callers.
+/// Not inlined: so the loop around it is, into those of the callers. In pieces, because those travel in registers.
 #[inline(never)]
-fn prefetch_ribbon(ribbon: &Ribbon, asked: &Asked) {
-    ribbon.prefetch_mixed(*asked);
+fn prefetch_ribbon(ribbon: &Ribbon, hash: u64, mixed: Mixed) {
+    ribbon.prefetch_mixed(Asked { hash, mixed });
 }
 
 impl AmongMany for TableFilter {
-    #[inline]
+    #[inline(always)]
     fn prefetch_asked(&self, asked: Asked) {
         match self {
             Self::BlockedBloom(filter) => filter.prefetch_asked(asked),
             Self::Ribbon(filter) => filter.prefetch_asked(asked),
             // A jump over a table of all kinds would cost the others more than a call costs these.
-            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => prefetch_fuse(self, &asked),
+            Self::BinaryFuse8(_) | Self::BinaryFuse16(_) => prefetch_fuse(self, asked.hash),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn may_contain_asked(&self, asked: Asked) -> bool {
         match self {
             Self::BlockedBloom(filter) => filter.may_contain_asked(asked),
@@ -158,9 +159,9 @@ impl AmongMany for TableFilter {
 }
 
 #[inline(never)]
-fn prefetch_fuse(filter: &TableFilter, asked: &Asked) {
+fn prefetch_fuse(filter: &TableFilter, hash: u64) {
     if filter.memory_bytes() >= LARGE_BYTES {
-        filter.prefetch(asked.hash);
+        filter.prefetch(hash);
     }
 }
 

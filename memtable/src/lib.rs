@@ -16,3 +16,4 @@ mod sync;
 
 pub use cursor::MemtableCursor;
 pub use memtable::Memtable;
+pub use node_memory::SPARE_BYTES_MAX;

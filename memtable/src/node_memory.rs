@@ -25,6 +25,10 @@ const SLAB_WORDS_FIRST: usize = 64;
 /// Words of a slab from then on, until they are less than 1 in [`SLAB_SHARE`] of all.
 const SLAB_WORDS_MIN: usize = 1 << 10;
 
+/// Bytes that a list may have allocated and not used, at most, until they are less than 1 in 256 of all; and no more
+/// than it uses.
+pub const SPARE_BYTES_MAX: usize = SLAB_WORDS_MIN * WORD_BYTES;
+
 /// At most one word in so many is allocated and not used yet.
 const SLAB_SHARE: usize = 256;
 

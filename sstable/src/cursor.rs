@@ -1,5 +1,7 @@
 //! Steps through a table in both directions.
 
+mod walk;
+
 use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
@@ -28,6 +30,8 @@ pub struct TableCursor {
     /// Whether any user key has several entries, by the properties of the table.
     has_versions: bool,
     counts: BlockCounts,
+    /// Blocks read before the last search.
+    blocks_read_before: u64,
     read_ahead: ReadAhead,
     /// From the top index down to the lowest. Each stands in the block whose handle is the current
     /// value of the one above it.
@@ -47,7 +51,8 @@ impl TableCursor {
         if table.has_partitions() {
             index.push(BlockCursor::new(Block::empty(BlockRole::Index)));
         }
-        let mut read_ahead = ReadAhead::new(options.read_ahead_bytes_max);
+        let mut read_ahead = ReadAhead::new(options.read_ahead_bytes_max)
+            .announcing_up_to(table.top_index().shared().handle().offset);
         if options.reads_all {
             read_ahead = read_ahead.at_once();
         }
@@ -58,6 +63,7 @@ impl TableCursor {
             table,
             options,
             counts: BlockCounts::default(),
+            blocks_read_before: 0,
             read_ahead,
             index,
             data: BlockCursor::new(Block::empty(BlockRole::Data)),
@@ -163,7 +169,7 @@ impl TableCursor {
     ///
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek(&mut self, target: InternalKey<'_>) -> Result<(), ReadError> {
-        self.read_ahead.set_goes_on(false);
+        self.begin_walk();
         self.index[0].seek(target);
         self.descend(0, Direction::Forward, |level| level.seek(target))?;
         self.settle(Direction::Forward, false)
@@ -175,7 +181,7 @@ impl TableCursor {
     ///
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn seek_before(&mut self, target: InternalKey<'_>) -> Result<(), ReadError> {
-        self.read_ahead.set_goes_on(false);
+        self.begin_walk();
         self.index[0].seek(target);
         if !self.index[0].is_positioned() {
             return self.seek_to_last();
@@ -229,7 +235,7 @@ impl TableCursor {
 
     /// Goes to the first entry of the table, seen in this direction.
     fn enter_table(&mut self, direction: Direction) -> Result<(), ReadError> {
-        self.read_ahead.set_goes_on(false);
+        self.begin_walk();
         direction.enter(&mut self.index[0]);
         self.descend(0, direction, |level| direction.enter(level))?;
         self.settle(direction, false)
@@ -306,7 +312,10 @@ impl TableCursor {
         let block = match table.request(handle, BlockRole::Data, cache_use, counts) {
             Some(block) => block,
             None => {
-                let around = |window| direction.neighbours(index, handle, window);
+                let around = |window| {
+                    let place = direction.neighbours(slots, at, window);
+                    options.within_bounds(slots, place)
+                };
                 let counted = |bytes| table.counted(bytes, cache_use);
                 let stored = read_ahead.read(table.blocks(), handle.place(), around, counted)?;
                 let mut content = table.blocks().content_of(handle, stored)?;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{block::BlockCursor, handle::BlockHandle};
+use crate::block::{BlockCursor, BlockInner};
 
 /// Which way to look for the next entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,27 +36,22 @@ impl Direction {
         }
     }
 
-    /// The place of the block at `handle`, on which `index` stands, and of those in this direction that lie
-    /// side by side with it: `window` bytes at the most, unless the block alone is longer.
-    pub(crate) fn neighbours(
-        self,
-        index: &BlockCursor,
-        handle: BlockHandle,
-        window: u64,
-    ) -> Range<u64> {
-        let mut place = handle.place();
+    /// The place of block `at` below `index`, and of those in this direction that lie side by side with it:
+    /// `window` bytes at the most, unless the block alone is longer.
+    pub(crate) fn neighbours(self, index: &BlockInner, at: usize, window: u64) -> Range<u64> {
+        let mut place = index.handle_at(at).place();
         match self {
             Self::Forward => {
                 let start = place.start;
                 let fits = |place: &Range<u64>| place.end.saturating_sub(start) <= window;
-                let behind = index.handles_behind().map(BlockHandle::place);
+                let behind = (at + 1..index.entries()).map(|at| index.handle_at(at).place());
                 for block in behind.take_while(fits).filter(|block| block.start >= start) {
                     place.end = place.end.max(block.end);
                 }
             }
             Self::Backward => {
                 let from = place.end.saturating_sub(window);
-                let before = index.handles_before().map(BlockHandle::place);
+                let before = (0..at).rev().map(|at| index.handle_at(at).place());
                 for block in before.take_while(|block| block.start >= from) {
                     place.start = place.start.min(block.start);
                 }

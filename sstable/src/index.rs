@@ -137,6 +137,17 @@ impl IndexBuilder {
         self.partitions
     }
 
+    /// Memory of the top index so far: it grows with the table.
+    pub(crate) fn top_memory_bytes(&self) -> usize {
+        self.top.memory_bytes()
+    }
+
+    /// Memory of the buffers.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let others = self.separator.user_key.capacity() + self.handle.capacity();
+        self.top.memory_bytes() + self.partition.memory_bytes() + others
+    }
+
     /// Bytes that [`finish`](Self::finish) would write now, about.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.partition.content_bytes_max() + self.top.content_bytes_max()

@@ -42,6 +42,7 @@
 //! against the length of the file before anything is read, and decompression is capped by the
 //! properties. A damaged filter costs reads, never answers.
 
+mod announce;
 pub mod block;
 mod block_reader;
 pub mod cache;
@@ -70,6 +71,7 @@ pub mod stored_filter;
 mod sync;
 pub mod table;
 pub mod verify;
+mod walk_lengths;
 mod warm_up;
 pub mod writer;
 

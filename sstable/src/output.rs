@@ -52,6 +52,8 @@ impl<S: TableSink> Output<S> {
             self.flush()?;
         }
         if bytes.len() < BUFFER_BYTES {
+            // Exactly as much as is charged for it, and never while it grows as much again.
+            self.buffer.reserve_exact(BUFFER_BYTES - self.buffer.len());
             self.buffer.extend_from_slice(bytes);
             return Ok(());
         }
@@ -68,6 +70,11 @@ impl<S: TableSink> Output<S> {
             self.append(&[0])?;
         }
         Ok(())
+    }
+
+    /// Memory of the buffer.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.buffer.capacity()
     }
 
     fn flush(&mut self) -> io::Result<()> {

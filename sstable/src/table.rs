@@ -31,6 +31,7 @@ use crate::{
     identity::TableIdentity,
     properties::TableProperties,
     source::TableSource,
+    walk_lengths::WalkLengths,
 };
 
 /// Numbers the tables that this process opens.
@@ -46,6 +47,7 @@ pub struct Table {
     properties: TableProperties,
     top_index: Block,
     range_tombstones: RangeTombstones,
+    walk_lengths: WalkLengths,
 }
 
 impl Table {
@@ -96,6 +98,7 @@ impl Table {
             properties,
             top_index,
             range_tombstones,
+            walk_lengths: WalkLengths::default(),
         })
     }
 
@@ -190,6 +193,11 @@ impl Table {
     /// The resident part of the index.
     pub(crate) fn top_index(&self) -> &Block {
         &self.top_index
+    }
+
+    /// How far the last scans went.
+    pub(crate) fn walk_lengths(&self) -> &WalkLengths {
+        &self.walk_lengths
     }
 
     /// The block below entry `at` of `index`, if it is in the slot there.

@@ -202,6 +202,23 @@ impl<S: TableSink> TableWriter<S> {
         self.out.offset() + pending as u64 + (filter_bits / 8.0).ceil() as u64
     }
 
+    /// Memory that it takes now, but for what the filters are built over.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let last = self.last.as_ref().map_or(0, |last| last.user_key.capacity());
+        let buffers = self.data.memory_bytes() + self.index.memory_bytes() + last;
+        self.out.memory_bytes()
+            + self.sealer.memory_bytes()
+            + buffers
+            + self.properties.memory_bytes()
+    }
+
+    /// What of that grows with the table: the top index.
+    #[must_use]
+    pub fn growing_memory_bytes(&self) -> usize {
+        self.index.top_memory_bytes()
+    }
+
     /// Number of entries so far, tombstones and range tombstones included.
     #[must_use]
     pub fn entries(&self) -> u64 {

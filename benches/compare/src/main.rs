@@ -159,7 +159,7 @@ impl Options {
             write_buffer_bytes: self.write_buffer << 20,
             tombstones: promises::TOMBSTONES_ASKED,
             writes_per_second: self.writes_per_second,
-            settle_window_ms: 200,
+            settle_window_ms: 300,
             seed: self.seed,
             ..settings::small()
         }

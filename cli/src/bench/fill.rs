@@ -83,10 +83,15 @@ pub(crate) struct Filling<'a> {
     pub(crate) runs: &'a [u64],
 }
 
+/// Options of a store whose runs stay as they are, however long it rests.
+fn as_filled() -> Options {
+    Options::new().quiet_compactions(false)
+}
+
 impl Filling<'_> {
     /// How a store with these filters is opened.
     pub(crate) fn options(&self, filters: Filters) -> Options {
-        Options::new().keyspace(self.keyspace(filters))
+        as_filled().keyspace(self.keyspace(filters))
     }
 
     /// With a base level large enough that no compaction of level 0 is due: the runs stay as they are.
@@ -140,12 +145,12 @@ impl Filling<'_> {
                 // A memtable is frozen early when it takes half of what all may take, or keeps more of
                 // the log than is allowed.
                 let bytes_max = 3 * bytes as u64;
-                Options::new()
+                as_filled()
                     .memtable_bytes_max(bytes_max)
                     .log_bytes_max(bytes_max.max(DEFAULT_LOG_BYTES_MAX))
                     .keyspace(keyspace.memtable_bytes(bytes))
             }
-            _ => Options::new().keyspace(keyspace),
+            _ => as_filled().keyspace(keyspace),
         }
     }
 

@@ -130,7 +130,8 @@ impl Args {
     fn options(&self) -> Options {
         // What follows is the same for every opening: no compaction moves tables meanwhile.
         let keyspace = KeyspaceOptions::new().table_bytes(self.table_bytes());
-        Options::new().keyspace(keyspace).read_mode(self.read_mode.0).memory_budget(1 << 30)
+        let options = Options::new().keyspace(keyspace).quiet_compactions(false);
+        options.read_mode(self.read_mode.0).memory_budget(1 << 30)
     }
 
     /// A little less than what the keys of a table take, so that there are as many tables at least.

@@ -126,6 +126,28 @@ impl SharedLog {
 
     /// Makes everything placed up to `sequence` durable, unless somebody did.
     pub(crate) fn sync_to(&self, host: &impl LogHost, sequence: SequenceNumber) -> Result<()> {
+        self.sync(host, sequence, |_| ())
+    }
+
+    /// Makes `write` durable, unless somebody did. Others like it will follow: the segment is made longer for
+    /// them.
+    pub(crate) fn sync_through(&self, host: &impl LogHost, write: &InFlight) -> Result<()> {
+        self.write_through(host, write)?;
+        self.sync(host, write.last, |files| {
+            if let Some(writer) = &mut files.writer {
+                writer.reserve(host.segment_bytes());
+            }
+        })
+    }
+
+    /// Makes everything placed up to `sequence` durable, unless somebody did; `prepare` is called before the
+    /// sync.
+    fn sync(
+        &self,
+        host: &impl LogHost,
+        sequence: SequenceNumber,
+        prepare: impl FnOnce(&mut LogFiles),
+    ) -> Result<()> {
         if self.synced.load(Acquire) >= sequence {
             return Ok(());
         }
@@ -138,6 +160,7 @@ impl SharedLog {
             if self.written.load(Acquire) < sequence {
                 self.write_pending(host, &mut files)?;
             }
+            prepare(&mut files);
             (self.written.load(Acquire), files.unsynced())
         };
         host.check_writable()?;

@@ -1,5 +1,7 @@
 //! Whether a deeper level may still hold a key.
 
+use std::sync::Arc;
+
 use super::levels::{Levels, Run, overlap};
 
 /// The tables below the output of a compaction, for a walk over ascending keys.
@@ -14,7 +16,7 @@ pub(crate) struct DeeperLevels {
 }
 
 /// The smallest and the largest user key of a table.
-type KeyRange = (Box<[u8]>, Box<[u8]>);
+type KeyRange = (Arc<[u8]>, Arc<[u8]>);
 
 impl DeeperLevels {
     /// The tables of `levels` below `output_level` with keys from `smallest` to `largest`.

@@ -1,5 +1,7 @@
 //! What is chosen, and what may run beside it.
 
+use std::sync::Arc;
+
 use std::fmt;
 
 use super::levels::{Levels, bytes};
@@ -24,9 +26,9 @@ pub(crate) struct Compaction {
     /// Length of the inputs, in bytes.
     pub(crate) input_bytes: u64,
     /// Smallest user key of the inputs.
-    pub(crate) smallest: Box<[u8]>,
+    pub(crate) smallest: Arc<[u8]>,
     /// Largest user key of the inputs.
-    pub(crate) largest: Box<[u8]>,
+    pub(crate) largest: Arc<[u8]>,
 }
 
 /// The tables of one level that a compaction reads.
@@ -49,6 +51,8 @@ pub(crate) enum Reason {
     Tombstones,
     /// Scans stepped over tombstones of a table again and again.
     SkippedTombstones,
+    /// The store rests, and level 0 costs little to bring down.
+    Quiet,
     /// Someone asked for this range of keys.
     Range,
 }

@@ -5,6 +5,7 @@
 //! | [`levels`]  | how full each level is and should be                                 |
 //! | [`picker`]  | which tables to compact next                                         |
 //! | [`skipped`] | which because scans step over their tombstones                       |
+//! | [`quiet`]   | which because the store rests                                        |
 //! | [`choice`]  | what is chosen, and what may run beside it                           |
 //! | [`bottom`]  | whether a deeper level may still hold a key                          |
 //! | [`retain`]  | which versions a flush or a compaction keeps                         |
@@ -13,6 +14,7 @@ pub(crate) mod bottom;
 pub(crate) mod choice;
 pub(crate) mod levels;
 pub(crate) mod picker;
+mod quiet;
 pub(crate) mod retain;
 pub(crate) mod skipped;
 

@@ -14,6 +14,8 @@
 //!   of inserts and removes each flush would be compacted by itself.
 //! * **Tombstones that scans step over**, before the last: see [`skipped`](super::skipped).
 //!
+//! While the store rests, a level 0 that is not due goes down too: see [`quiet`](super::quiet).
+//!
 //! A single table that meets nothing below is moved instead, unless a rewrite would do it good: see
 //! [`Compaction::is_trivial_move`].
 
@@ -153,6 +155,16 @@ impl<'a> Picker<'a> {
         });
         let bring_down = |(level, table)| self.bring_down(Reason::Tombstones, level, vec![table]);
         tables.into_iter().find_map(bring_down)
+    }
+
+    /// Which sequence number the oldest snapshot has to reach for something to be due that is not now, perhaps;
+    /// `None` if no snapshot is in the way.
+    pub(crate) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
+        let oldest = self.oldest_snapshot?;
+        let deeper = (1..=self.levels.last()).flat_map(|level| self.levels.run(level));
+        let tables = self.levels.level0().iter().flatten().chain(deeper);
+        let with_tombstones = tables.filter(|table| table.tombstones > 0);
+        with_tombstones.map(|table| table.largest_sequence).filter(|&newest| oldest < newest).min()
     }
 
     /// Chooses the next compaction towards a compact range: all its tables in the last level, compressed as

@@ -6,6 +6,7 @@
 //! | operation                          | kept                          | lost                        |
 //! |------------------------------------|-------------------------------|-----------------------------|
 //! | append                             | the bytes are in their place  | zeros if the file goes on behind them, else the file is shorter |
+//! | reserve                            | zeros behind what is appended | the file is shorter         |
 //! | create, create folder, rename, link | the name points to the file, whatever happened to earlier names of it | the name points to what it did before |
 //! | unlink, the old name of a rename   | the name is gone              | the name still points to the file |
 //!
@@ -59,7 +60,8 @@ impl MemoryFs {
     /// The disk as a power cut right after the first `at` operations leaves it. All of it is
     /// durable, its journal is empty, and nothing is locked. This disk stays as it is.
     ///
-    /// Costs a few steps per operation; bytes are copied only of files with a hole or a torn end.
+    /// Costs a few steps per operation; bytes are copied only of files with a hole, a torn end or
+    /// reserved bytes.
     ///
     /// # Panics
     ///
@@ -73,10 +75,15 @@ impl MemoryFs {
         let mut images: Vec<Image> = Vec::new();
         images.resize_with(disk.file_count, Image::default);
         for (_, record, fate) in fates(&disk, at, loss) {
-            if let Change::Append { file, bytes } = &record.change {
-                images[file.number].apply(file, bytes.clone(), fate);
-            } else if fate == Fate::Kept {
-                enter(&mut nodes, &record.change);
+            match &record.change {
+                Change::Append { file, bytes } => {
+                    images[file.number].apply(file, bytes.clone(), fate);
+                }
+                Change::Reserve { file, file_bytes } if fate == Fate::Kept => {
+                    images[file.number].reserve(*file_bytes);
+                }
+                change if fate == Fate::Kept => enter(&mut nodes, change),
+                _ => {}
             }
         }
         let disk = rebuild(&disk, &nodes, &mut images);
@@ -172,7 +179,10 @@ fn enter<'a>(nodes: &mut [Option<&'a Node>], change: &'a Change) {
             nodes[*to] = Some(node);
         }
         Change::Leave { name } => nodes[*name] = None,
-        Change::Append { .. } | Change::SyncData { .. } | Change::SyncFolder { .. } => {}
+        Change::Append { .. }
+        | Change::Reserve { .. }
+        | Change::SyncData { .. }
+        | Change::SyncFolder { .. } => {}
     }
 }
 

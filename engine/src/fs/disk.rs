@@ -100,7 +100,7 @@ impl Disk {
         self.base.clone_from(&self.live);
         for record in self.journal.drain(..) {
             // Also files without a name: a handle may still append to them.
-            if let Change::Append { file, .. } = record.change {
+            if let Change::Append { file, .. } | Change::Reserve { file, .. } = record.change {
                 file.settle();
             }
         }
@@ -215,6 +215,12 @@ impl Disk {
         self.journal.push(Record::new(Change::Append { file: file.clone(), bytes }));
     }
 
+    pub(super) fn reserve(&mut self, file: &Arc<File>, file_bytes: usize) {
+        if file.reserve(file_bytes, self.journal.len()) {
+            self.journal.push(Record::new(Change::Reserve { file: file.clone(), file_bytes }));
+        }
+    }
+
     pub(super) fn sync_data(&mut self, file: &Arc<File>) {
         self.sync(&file.take_unsynced(), Change::SyncData { file: file.clone() });
     }
@@ -251,6 +257,9 @@ impl Disk {
             Change::Leave { name } => Operation::Unlink { path: path(name) },
             Change::Append { file, bytes } => {
                 Operation::Append { path: file.created_as.clone(), bytes: bytes.clone() }
+            }
+            Change::Reserve { file, file_bytes } => {
+                Operation::Reserve { path: file.created_as.clone(), file_bytes: *file_bytes }
             }
             Change::SyncData { file } => Operation::SyncData { path: file.created_as.clone() },
             Change::SyncFolder { folder } => Operation::SyncFolder { path: path(folder) },

@@ -31,21 +31,31 @@ pub(super) struct File {
 /// [`File::lock_holders`] of a lock that is not shared.
 const ALONE: usize = usize::MAX;
 
-/// The bytes of a file. It only grows, so each of its earlier states is a prefix.
+/// The bytes of a file. It only grows, so each of its earlier states is a prefix, but for reserved
+/// bytes.
 #[derive(Default)]
 struct Content {
-    /// Length before the first operation of the journal.
+    /// Length before the first operation of the journal, without reserved bytes.
     base_bytes: usize,
+    /// The same with them, if there were any.
+    base_reserved_bytes: usize,
+    /// Length that was asked for: zeros up to there belong to the file.
+    reserved_bytes: usize,
     whole: Bytes,
     /// Bytes behind `whole`.
     tail: Vec<u8>,
-    /// The appends that no sync covers yet.
+    /// The appends and reservations that no sync covers yet.
     unsynced: Vec<usize>,
 }
 
 impl Content {
-    fn len(&self) -> usize {
+    fn appended_bytes(&self) -> usize {
         self.whole.len() + self.tail.len()
+    }
+
+    /// Length with reserved bytes.
+    fn len(&self) -> usize {
+        self.appended_bytes().max(self.reserved_bytes)
     }
 }
 
@@ -56,8 +66,20 @@ impl File {
         Self { number, created_as, content: Mutex::new(content), lock_holders: AtomicUsize::new(0) }
     }
 
-    /// All bytes in one piece. Copies them only if the file grew since the last call.
+    /// All bytes in one piece. Copies them if some are reserved.
     pub(super) fn bytes(&self) -> Bytes {
+        let appended = self.appended();
+        let reserved_bytes = self.content.lock().reserved_bytes;
+        if appended.len() >= reserved_bytes {
+            return appended;
+        }
+        let mut bytes = appended.to_vec();
+        bytes.resize(reserved_bytes, 0);
+        bytes.into()
+    }
+
+    /// What was appended, in one piece. Copies it only if the file grew since the last call.
+    pub(super) fn appended(&self) -> Bytes {
         let mut content = self.content.lock();
         if !content.tail.is_empty() {
             content.whole = [&content.whole[..], &content.tail].concat().into();
@@ -66,9 +88,20 @@ impl File {
         content.whole.clone()
     }
 
-    /// Length before the first operation of the journal.
+    /// Length before the first operation of the journal, without reserved bytes.
     pub(super) fn base_bytes(&self) -> usize {
         self.content.lock().base_bytes
+    }
+
+    /// Length up to which bytes were reserved before the first operation of the journal.
+    pub(super) fn base_reserved_bytes(&self) -> usize {
+        self.content.lock().base_reserved_bytes
+    }
+
+    /// Whether bytes are reserved that are not appended yet.
+    pub(super) fn has_reserved(&self) -> bool {
+        let content = self.content.lock();
+        content.appended_bytes() < content.reserved_bytes
     }
 
     /// Adds `bytes`, as the journal's `operation`; returns their place.
@@ -76,10 +109,22 @@ impl File {
         let mut content = self.content.lock();
         content.tail.extend_from_slice(bytes);
         content.unsynced.push(operation);
-        content.len() - bytes.len()..content.len()
+        let end = content.appended_bytes();
+        end - bytes.len()..end
     }
 
-    /// The appends since the last call.
+    /// Makes the file `file_bytes` long, as the journal's `operation`. Tells whether it was shorter.
+    pub(super) fn reserve(&self, file_bytes: usize, operation: usize) -> bool {
+        let mut content = self.content.lock();
+        let grows = content.len() < file_bytes;
+        if grows {
+            content.reserved_bytes = file_bytes;
+            content.unsynced.push(operation);
+        }
+        grows
+    }
+
+    /// The appends and reservations since the last call.
     pub(super) fn take_unsynced(&self) -> Vec<usize> {
         mem::take(&mut self.content.lock().unsynced)
     }
@@ -87,7 +132,8 @@ impl File {
     /// Takes the file as it is for its state before the first operation.
     pub(super) fn settle(&self) {
         let mut content = self.content.lock();
-        content.base_bytes = content.len();
+        content.base_bytes = content.appended_bytes();
+        content.base_reserved_bytes = content.reserved_bytes;
         content.unsynced.clear();
     }
 
@@ -134,6 +180,12 @@ impl AppendFile for DiskAppend {
         Ok(())
     }
 
+    fn reserve(&self, file_bytes: u64) -> io::Result<()> {
+        let file_bytes = usize::try_from(file_bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        self.disk.lock().reserve(&self.file, file_bytes);
+        Ok(())
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.disk.lock().sync_data(&self.file);
         Ok(())
@@ -159,7 +211,10 @@ impl ReadFile for File {
         let (left, right) = buf.split_at_mut(in_whole.len().min(buf.len()));
         left.copy_from_slice(&in_whole[..left.len()]);
         let in_tail = (start + left.len()).saturating_sub(content.whole.len());
-        right.copy_from_slice(&content.tail[in_tail..][..right.len()]);
+        let in_tail = content.tail.get(in_tail..).unwrap_or_default();
+        let (appended, reserved) = right.split_at_mut(in_tail.len().min(right.len()));
+        appended.copy_from_slice(&in_tail[..appended.len()]);
+        reserved.fill(0);
         Ok(())
     }
 

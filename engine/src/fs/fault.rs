@@ -177,6 +177,11 @@ impl AppendFile for FaultAppend {
         self.inner.append(bytes)
     }
 
+    fn reserve(&self, file_bytes: u64) -> io::Result<()> {
+        self.faults.lock().check(Call::Reserve, &self.path)?;
+        self.inner.reserve(file_bytes)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         let lies = {
             let mut faults = self.faults.lock();
@@ -216,6 +221,10 @@ impl ReadFile for FaultRead {
 
     fn will_read(&self, place: Range<u64>) {
         self.inner.will_read(place);
+    }
+
+    fn reads_are_scattered(&self) {
+        self.inner.reads_are_scattered();
     }
 
     fn map(&self) -> io::Result<Bytes> {

@@ -23,6 +23,7 @@ pub enum Call {
     Lock,
     LockShared,
     Append,
+    Reserve,
     SyncData,
     Len,
     ReadAt,
@@ -31,8 +32,8 @@ pub enum Call {
 
 impl Call {
     /// The calls that a full disk refuses.
-    pub const GROWING: [Self; 5] =
-        [Self::CreateFolder, Self::Create, Self::Rename, Self::Link, Self::Append];
+    pub const GROWING: [Self; 6] =
+        [Self::CreateFolder, Self::Create, Self::Rename, Self::Link, Self::Append, Self::Reserve];
 
     /// The calls that make something durable.
     pub const SYNCS: [Self; 2] = [Self::SyncData, Self::SyncFolder];

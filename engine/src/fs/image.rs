@@ -26,6 +26,8 @@ pub(super) enum Fate {
 #[derive(Default)]
 pub(super) struct Image {
     extent: Extent,
+    /// Length up to which zeros belong to the file.
+    reserved_bytes: usize,
     /// The file on the fresh disk, so that its names share it.
     built: Option<Arc<File>>,
 }
@@ -74,6 +76,11 @@ impl Image {
         }
     }
 
+    /// Replays a reservation.
+    pub(super) fn reserve(&mut self, file_bytes: usize) {
+        self.reserved_bytes = self.reserved_bytes.max(file_bytes);
+    }
+
     /// Puts the bytes of `file` at `bytes` in their place, with zeros before them where others are
     /// missing.
     fn write(&mut self, file: &File, bytes: Range<usize>) {
@@ -86,13 +93,13 @@ impl Image {
         }
         let patched = self.patch(file);
         patched.resize(bytes.start, 0);
-        patched.extend_from_slice(&file.bytes()[bytes]);
+        patched.extend_from_slice(&file.appended()[bytes]);
     }
 
     /// The bytes so far, in a form that can become other than a prefix.
     fn patch(&mut self, file: &File) -> &mut Vec<u8> {
         if let Some(end) = self.extent.prefix(file) {
-            self.extent = Extent::Patched(file.bytes()[..end].to_vec());
+            self.extent = Extent::Patched(file.appended()[..end].to_vec());
         }
         match &mut self.extent {
             Extent::Patched(patched) => patched,
@@ -102,12 +109,20 @@ impl Image {
 
     /// The file of the fresh disk.
     pub(super) fn build(&mut self, file: &File, path: &Arc<str>, disk: &mut Disk) -> Arc<File> {
-        let extent = &mut self.extent;
+        let (extent, reserved_bytes) = (&mut self.extent, self.reserved_bytes);
         let built = self.built.get_or_insert_with(|| {
             let bytes = match extent {
-                Extent::Base => file.bytes().slice(..file.base_bytes()),
-                Extent::Prefix(end) => file.bytes().slice(..*end),
+                Extent::Base => file.appended().slice(..file.base_bytes()),
+                Extent::Prefix(end) => file.appended().slice(..*end),
                 Extent::Patched(bytes) => Bytes::from(mem::take(bytes)),
+            };
+            let reserved_bytes = reserved_bytes.max(file.base_reserved_bytes());
+            let bytes = if bytes.len() < reserved_bytes {
+                let mut longer = bytes.to_vec();
+                longer.resize(reserved_bytes, 0);
+                longer.into()
+            } else {
+                bytes
             };
             disk.new_file(path.clone(), bytes)
         });

@@ -18,7 +18,9 @@ pub enum Operation {
     Create { path: Arc<str> },
     /// The file grew by `bytes`, its place in the file.
     Append { path: Arc<str>, bytes: Range<usize> },
-    /// The appends of the file before this became durable.
+    /// The file became `file_bytes` long by zeros, which appends will fill.
+    Reserve { path: Arc<str>, file_bytes: usize },
+    /// The appends and reservations of the file before this became durable.
     SyncData { path: Arc<str> },
     /// A file changed its name.
     Rename { from: Arc<str>, to: Arc<str> },
@@ -36,6 +38,7 @@ impl fmt::Display for Operation {
             Self::CreateFolder { path } => write!(f, "create_folder {path}"),
             Self::Create { path } => write!(f, "create {path}"),
             Self::Append { path, bytes } => write!(f, "append {path} {bytes:?}"),
+            Self::Reserve { path, file_bytes } => write!(f, "reserve {path} ..{file_bytes}"),
             Self::SyncData { path } => write!(f, "sync_data {path}"),
             Self::Rename { from, to } => write!(f, "rename {from} -> {to}"),
             Self::Unlink { path } => write!(f, "unlink {path}"),
@@ -57,6 +60,8 @@ pub(super) enum Change {
     Leave { name: NameId },
     /// `file` grew by its bytes at `bytes`.
     Append { file: Arc<File>, bytes: Range<usize> },
+    /// `file` became `file_bytes` long.
+    Reserve { file: Arc<File>, file_bytes: usize },
     /// A sync of a file.
     SyncData { file: Arc<File> },
     /// A sync of a folder.

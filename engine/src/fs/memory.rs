@@ -66,7 +66,7 @@ impl MemoryFs {
     }
 
     /// Every file's path and bytes, for comparing two disks. Copies no bytes unless files grew
-    /// since the last such call.
+    /// since the last such call, or have reserved ones.
     #[must_use]
     pub fn contents(&self) -> BTreeMap<Arc<str>, Bytes> {
         let disk = self.disk.lock();
@@ -148,6 +148,10 @@ impl Fs for MemoryFs {
 
     fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
         let file = self.disk.lock().file(path)?.clone();
+        if file.has_reserved() {
+            let what = "appends would lie behind reserved bytes";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
         Ok(Arc::new(DiskAppend { disk: self.disk.clone(), file }))
     }
 

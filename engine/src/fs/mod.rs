@@ -13,7 +13,7 @@
 //!
 //! | call                                     | seen by readers | survives a power cut               |
 //! |------------------------------------------|-----------------|------------------------------------|
-//! | [`AppendFile::append`]                   | at return       | after [`AppendFile::sync_data`]    |
+//! | [`AppendFile::append`], [`AppendFile::reserve`] | at return | after [`AppendFile::sync_data`]   |
 //! | [`Fs::create`], [`Fs::lock`] of a new name, [`Fs::rename`], [`Fs::link`], [`Fs::unlink`] | at return | after [`Fs::sync_folder`] of its folder |
 //! | [`Fs::create_folder`]                    | at return       | after [`Fs::sync_folder`] of each parent |
 //!
@@ -101,7 +101,8 @@ pub trait Fs: Debug + Send + Sync {
     /// Opens a file that is there for appending at its end. Nobody else has it open for appending.
     ///
     /// Only for a file whose every byte is known to be durable: a sync through this handle need not cover
-    /// what was appended through another one.
+    /// what was appended through another one. And not for one of which bytes are
+    /// [reserved](AppendFile::reserve): what is appended would lie behind them.
     fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>>;
 
     /// Opens a file for reading. It stays readable through the handle after it is unlinked.
@@ -160,7 +161,21 @@ pub trait AppendFile: Debug + Send + Sync {
     /// prefix of `bytes` may have been written.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes every append that returned before the call durable. May run beside an append, which is
+    /// Makes the file at least `file_bytes` long, ahead of the appends that fill it: what is not
+    /// appended yet reads as zeros. Takes no space where the file system knows holes.
+    ///
+    /// For a file that is synced often: a sync that need not write a new length is the shorter by a commit of the
+    /// file system's journal. Not beside an append. Does nothing by default.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says. Appends go on as before then.
+    fn reserve(&self, file_bytes: u64) -> io::Result<()> {
+        let _ = file_bytes;
+        Ok(())
+    }
+
+    /// Makes every append and reservation that returned before the call durable. May run beside an append, which is
     /// then covered or not.
     ///
     /// # Errors
@@ -200,6 +215,11 @@ pub trait ReadFile: Debug + Send + Sync {
     fn will_read(&self, place: Range<u64>) {
         let _ = place;
     }
+
+    /// Reads of this file are in an order that cannot be guessed: whoever fetches more than is asked for
+    /// fetches from now on only what [`will_read`](Self::will_read) announces. Only a hint, which cannot fail;
+    /// does nothing by default.
+    fn reads_are_scattered(&self) {}
 
     /// The bytes of the file as it is now, without a copy. Slices keep the whole map alive.
     ///

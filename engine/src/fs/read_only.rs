@@ -101,6 +101,10 @@ impl AppendFile for RefusingFile {
         refused()
     }
 
+    fn reserve(&self, _: u64) -> io::Result<()> {
+        refused()
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         refused()
     }

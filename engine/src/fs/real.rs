@@ -8,7 +8,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Write},
+    io::{self, Seek, SeekFrom, Write},
     os::unix::fs::FileExt,
     path::{self, Path, PathBuf},
     sync::Arc,
@@ -53,12 +53,14 @@ impl Fs for RealFs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         Ok(Arc::new(RealFile(file)))
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        Ok(Arc::new(RealFile(OpenOptions::new().append(true).open(path)?)))
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        file.seek(SeekFrom::End(0))?;
+        Ok(Arc::new(RealFile(file)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -122,8 +124,18 @@ fn named(folder: &Path) -> &Path {
 struct RealFile(File);
 
 impl AppendFile for RealFile {
+    /// Where the handle stands, which is behind the append before: with `O_APPEND` it would be behind what
+    /// is reserved.
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         (&self.0).write_all(bytes)
+    }
+
+    fn reserve(&self, file_bytes: u64) -> io::Result<()> {
+        // Never shorter: that would cut off what was appended.
+        if self.0.metadata()?.len() < file_bytes {
+            self.0.set_len(file_bytes)?;
+        }
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -147,6 +159,12 @@ impl ReadFile for RealFile {
         let _ = fadvise(&self.0, place.start, bytes, Advice::WillNeed);
     }
 
+    #[cfg(target_os = "linux")]
+    fn reads_are_scattered(&self) {
+        // Only a hint: without it the reads are as right.
+        let _ = fadvise(&self.0, 0, None, Advice::Random);
+    }
+
     fn map(&self) -> io::Result<Bytes> {
         map(&self.0)
     }
@@ -160,7 +178,7 @@ pub(super) fn map(file: &File) -> io::Result<Bytes> {
     }
     // SAFETY: bytes behind the map must not change while it lives. Through this trait they
     // cannot: files are made new, only grow, and are never truncated, and what they grow by
-    // lies behind the map. The store's lock keeps other engines out; a foreign program that
+    // lies behind the map. Reserved bytes do change; only logs have them, and nobody maps logs. The store's lock keeps other engines out; a foreign program that
     // writes to the store's files is outside what we promise, see `ReadFile::map`.
     let map = unsafe { Mmap::map(file) }?;
     Ok(Bytes::from_owner(map))

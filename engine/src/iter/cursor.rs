@@ -29,6 +29,22 @@ pub(crate) trait Cursor {
     /// Moves to the last entry before `target`.
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
 
+    /// A [`seek`](Self::seek) of `target` follows: whoever has to read for it begins to fetch that, and does not
+    /// wait. Leads away from the current entry.
+    fn will_seek(&mut self, target: InternalKey<'_>) {
+        let _ = target;
+    }
+
+    /// As [`will_seek`](Self::will_seek), before a [`seek_before`](Self::seek_before).
+    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+        let _ = target;
+    }
+
+    /// Whether the last search, or a step since, had to read from a file, as far as that is known.
+    fn has_read(&self) -> bool {
+        false
+    }
+
     /// Moves to the next entry. Only when positioned.
     fn next(&mut self) -> Result<()>;
 

@@ -79,15 +79,27 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// Moves every cursor with `search` and orders them for `direction`.
+    /// Moves every cursor with `search` and orders them for `direction`. As soon as one has to read, or if one
+    /// did since the last search, those behind it are told with `announce`: then their reads are under way
+    /// together. With everything in memory nobody looks up anything twice.
     fn search(
         &mut self,
         direction: Direction,
+        announce: impl Fn(&mut C),
         search: impl Fn(&mut C) -> Result<()>,
     ) -> Result<()> {
         self.positioned = 0;
         self.direction = direction;
-        self.cursors.iter_mut().try_for_each(search)?;
+        let mut reads = self.cursors.iter().any(C::has_read);
+        let mut announced = false;
+        for index in 0..self.cursors.len() {
+            if reads && !announced {
+                self.cursors[index..].iter_mut().skip(1).for_each(&announce);
+                announced = true;
+            }
+            search(&mut self.cursors[index])?;
+            reads = reads || self.cursors[index].has_read();
+        }
         self.play_all();
         Ok(())
     }
@@ -271,19 +283,19 @@ impl<C: Cursor> MergeCursor<C> {
 
 impl<C: Cursor> Cursor for MergeCursor<C> {
     fn seek_to_first(&mut self) -> Result<()> {
-        self.search(Direction::Forward, C::seek_to_first)
+        self.search(Direction::Forward, |_| (), C::seek_to_first)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.search(Direction::Backward, C::seek_to_last)
+        self.search(Direction::Backward, |_| (), C::seek_to_last)
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
-        self.search(Direction::Forward, |cursor| cursor.seek(target))
+        self.search(Direction::Forward, |c| c.will_seek(target), |c| c.seek(target))
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
-        self.search(Direction::Backward, |cursor| cursor.seek_before(target))
+        self.search(Direction::Backward, |c| c.will_seek_before(target), |c| c.seek_before(target))
     }
 
     #[inline]

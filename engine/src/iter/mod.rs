@@ -5,6 +5,7 @@
 //! | [`cursor`]    | how every sorted source is moved                                     |
 //! | [`run`]       | how the tables of one sorted run become one source                   |
 //! | [`merge`]     | how many sources become one                                          |
+//! | [`interruptible`] | how a compaction gives way                                       |
 //! | [`visible`]   | which version of a key a reader sees                                 |
 //! | [`bounds`]    | which keys a range holds                                             |
 //! | [`range`]     | the double-ended iterator a user holds                               |
@@ -15,6 +16,7 @@
 
 pub(crate) mod bounds;
 pub(crate) mod cursor;
+pub(crate) mod interruptible;
 pub(crate) mod merge;
 pub(crate) mod range;
 pub(crate) mod run;

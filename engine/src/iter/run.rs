@@ -115,6 +115,31 @@ impl<R: SortedRun> RunCursor<R> {
         Ok(())
     }
 
+    /// The first table of the window that may hold `target` or what follows it.
+    fn table_from(&self, target: InternalKey<'_>) -> usize {
+        let run = &self.run;
+        partition_point(&self.window, |index| run.largest(index) < target.user_key)
+    }
+
+    /// The tables of the window that may hold what is before `target`.
+    fn tables_before(&self, target: InternalKey<'_>) -> Range<usize> {
+        let run = &self.run;
+        let behind = partition_point(&self.window, |index| run.smallest(index) <= target.user_key);
+        self.window.start..behind
+    }
+
+    /// Tells the cursor of the table at `index` which search of it follows.
+    fn announce(&mut self, index: Option<usize>, announce: impl FnOnce(&mut R::Cursor)) {
+        let Some(index) = index else { return };
+        if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
+            // The search that follows tells why there is no cursor.
+            self.open = self.run.cursor(index).ok().map(|cursor| (index, cursor));
+        }
+        if let Some((_, cursor)) = &mut self.open {
+            announce(cursor);
+        }
+    }
+
     /// The table with the current entry. Only when positioned.
     fn current(&self) -> &(usize, R::Cursor) {
         self.open.as_ref().expect("only a positioned cursor is stepped and read")
@@ -131,15 +156,26 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
-        let run = &self.run;
-        let index = partition_point(&self.window, |index| run.largest(index) < target.user_key);
-        self.search_up(index, |cursor| cursor.seek(target))
+        self.search_up(self.table_from(target), |cursor| cursor.seek(target))
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
-        let run = &self.run;
-        let behind = partition_point(&self.window, |index| run.smallest(index) <= target.user_key);
-        self.search_down(self.window.start..behind, |cursor| cursor.seek_before(target))
+        self.search_down(self.tables_before(target), |cursor| cursor.seek_before(target))
+    }
+
+    fn will_seek(&mut self, target: InternalKey<'_>) {
+        let index = Some(self.table_from(target)).filter(|index| self.window.contains(index));
+        self.announce(index, |cursor| cursor.will_seek(target));
+    }
+
+    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+        let index = self.tables_before(target).next_back();
+        self.announce(index, |cursor| cursor.will_seek_before(target));
+    }
+
+    #[inline]
+    fn has_read(&self) -> bool {
+        self.open.as_ref().is_some_and(|(_, cursor)| cursor.has_read())
     }
 
     #[inline]

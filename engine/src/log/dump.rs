@@ -14,7 +14,7 @@ use crate::Result;
 /// Adds every record of `reader`, which has read nothing yet, to `annotation`.
 ///
 /// `payload` describes what a full record holds: it gets the header, the payload and its place. A
-/// bad record ends the description with the reason. The whole annotation is held in memory.
+/// bad record, or room for records that never came, ends the description. The whole annotation is held in memory.
 ///
 /// # Errors
 ///
@@ -33,7 +33,12 @@ pub(crate) fn describe(
             Ok(record) => record,
             Err(Stop::Torn(reason)) => {
                 annotation.rebase(offset);
-                annotation.field(0..reader.file_bytes() - offset, "not a record", reason);
+                let rest = 0..reader.file_bytes() - offset;
+                if reader.scan_from(offset)?.end == offset {
+                    annotation.field(rest, "zeros", "room for records");
+                } else {
+                    annotation.field(rest, "not a record", reason);
+                }
                 return Ok(annotation);
             }
             Err(Stop::Failed(error)) => return Err(error),

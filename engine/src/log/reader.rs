@@ -78,6 +78,8 @@ pub(crate) struct Scan {
     pub(crate) newest_mark: Position,
     /// Number of valid headers, starts not counted.
     pub(crate) records: u64,
+    /// Where the last byte ends that is not zero, or the place if there are only zeros behind it.
+    pub(crate) end: u64,
 }
 
 impl Reader {
@@ -190,12 +192,26 @@ impl Reader {
     ///
     /// [`Error::Io`] if the file cannot be read.
     pub(crate) fn scan(&mut self) -> Result<Scan> {
-        let mut scan = Scan { newest_mark: self.newest_mark, records: 0 };
-        let mut offset = self.offset;
+        self.scan_from(self.offset)
+    }
+
+    /// As [`scan`](Self::scan), from another place on.
+    pub(crate) fn scan_from(&mut self, mut offset: u64) -> Result<Scan> {
+        let mut scan = Scan { newest_mark: self.newest_mark, records: 0, end: offset };
         loop {
             let place = self.window.load(offset, RECORD_HEADER_BYTES)?;
-            let Some(bytes) = self.window.bytes(place).first_chunk() else {
-                return Ok(scan);
+            let bytes = self.window.bytes(place);
+            let first = &bytes[..bytes.len().min(RECORD_ALIGN)];
+            if let Some(last) = first.iter().rposition(|&byte| byte != 0) {
+                scan.end = offset + last as u64 + 1;
+            }
+            let Some(bytes) = bytes.first_chunk() else {
+                if bytes.is_empty() {
+                    return Ok(scan);
+                }
+                // Too short for a header.
+                offset += first.len() as u64;
+                continue;
             };
             let place = Position { file_id: self.file_id, offset };
             let possible = RecordHeader::looks_possible(bytes);
@@ -203,6 +219,7 @@ impl Reader {
             let step = header.map_or(RECORD_ALIGN, |header| {
                 scan.newest_mark = scan.newest_mark.max(header.mark);
                 scan.records += u64::from(header.record_type != RecordType::Start);
+                scan.end = (offset + header.record_bytes() as u64).min(self.window.file_bytes());
                 // Steps over the payload, so that what a user stored is not taken for a header.
                 header.record_bytes()
             });

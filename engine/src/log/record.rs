@@ -117,7 +117,8 @@ impl RecordHeader {
     /// the table above.
     pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_BYTES], place: Position) -> Result<Self, Bad> {
         let (stored, computed) = (u32_at(bytes, 0), header_checksum(bytes, place));
-        if stored != computed {
+        // Zeros have the checksum 0 at one place in four billion. They are no record there either.
+        if stored != computed || *bytes == [0; RECORD_HEADER_BYTES] {
             let (stored, computed) = (stored.into(), computed.into());
             let what = "header of a log record";
             return Err(Bad::Torn(Corruption::Checksum { what, stored, computed }));
@@ -254,6 +255,16 @@ mod tests {
             for other in [Position { file_id: 8, ..PLACE }, Position { offset: 72, ..PLACE }] {
                 assert!(matches!(RecordHeader::decode(&bytes, other), Err(Bad::Torn(_))));
             }
+        }
+    }
+
+    #[test]
+    fn zeros_are_no_record_even_where_their_checksum_is_zero() {
+        let zeros = [0; RECORD_HEADER_BYTES];
+        let place = Position { file_id: 7, offset: 0x4_6722_8568 };
+        assert_eq!(header_checksum(&zeros, place), 0);
+        for place in [PLACE, place] {
+            assert!(matches!(RecordHeader::decode(&zeros, place), Err(Bad::Torn(_))), "{place}");
         }
     }
 

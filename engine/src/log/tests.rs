@@ -11,10 +11,11 @@ use super::{
     reader::Scan,
     record::{RECORD_HEADER_BYTES, RecordHeader, record_bytes},
     testing::{EIO, ENOSPC, Random, corrupt_at, pending, with_file},
+    writer::RESERVED_BYTES,
 };
 use crate::{
     Error,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
+    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Operation, Times},
 };
 
 const NAME: &str = "000007.log";
@@ -142,6 +143,52 @@ fn a_failed_append_leaves_the_logical_end() {
 }
 
 #[test]
+fn a_file_is_reserved_in_steps_up_to_its_bound() {
+    let memory = Arc::new(MemoryFs::new());
+    let fs = FaultFs::new(memory.clone());
+    let reservations = || {
+        let reserved = memory.journal().into_iter().filter_map(|operation| match operation {
+            Operation::Reserve { file_bytes, .. } => Some(file_bytes as u64),
+            _ => None,
+        });
+        reserved.collect::<Vec<_>>()
+    };
+    let mut writer = create(&fs);
+    let bound = 2 * RESERVED_BYTES + 100_000;
+    let mut wants = vec![];
+    let mut sequence = 1;
+    while writer.offset() < bound {
+        if writer.offset() >= wants.last().copied().unwrap_or(0) {
+            wants.push((writer.offset() + RESERVED_BYTES).min(bound));
+        }
+        writer.reserve(bound);
+        let file_bytes = super::testing::file_bytes(&fs, NAME);
+        assert!(file_bytes > writer.offset() && file_bytes <= bound, "{file_bytes}");
+        writer.append(&[pending(sequence, vec![7; 10_000])], NO_MARK).unwrap();
+        sequence += 1;
+    }
+    assert_eq!(reservations(), wants);
+    assert_eq!(wants.len(), 3);
+    writer.reserve(bound);
+    writer.reserve(bound / 2);
+    assert_eq!(reservations().len(), 3, "it is as long as it may be");
+    assert_eq!(read(&fs).unwrap().0.len() as u64, sequence - 1);
+
+    let mut refused =
+        Writer::create(&fs, "000008.log".into(), &HEADER, &START, &[], NO_MARK).unwrap();
+    fs.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Reserve]));
+    let calls = fs.calls();
+    refused.reserve(bound);
+    refused.reserve(bound);
+    assert_eq!((fs.failures(), fs.calls()), (1, calls + 1), "refused, and not tried at each sync");
+    refused.append(&[pending(1, "one")], NO_MARK).unwrap();
+    assert_eq!(refused.offset(), super::testing::file_bytes(&fs, "000008.log"));
+    refused.seal(NO_MARK).unwrap();
+    refused.reserve(u64::MAX);
+    assert_eq!(reservations().len(), 3, "nothing follows a seal");
+}
+
+#[test]
 fn a_failed_read_is_an_error_and_no_end() {
     let memory = Arc::new(MemoryFs::new());
     let mut writer = create(&*memory);
@@ -256,7 +303,8 @@ fn a_scan_finds_marks_behind_garbage_and_none_inside_payloads() {
     let mut reader = open(&*damaged).unwrap();
     while let Next::Record(_) = reader.next().unwrap() {}
     assert_eq!(reader.offset(), bad);
-    assert_eq!(reader.scan().unwrap(), Scan { newest_mark: at(bad), records: 2 });
+    let end = writer.offset();
+    assert_eq!(reader.scan().unwrap(), Scan { newest_mark: at(bad), records: 2, end });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use sievedb_format::{Corruption, Encode, FileHeader, SequenceNumber, checksum::c
 
 use super::{
     payload::PendingRecord,
-    record::{FRAGMENT_BYTES_MAX, Position, RECORD_ALIGN, RecordHeader, RecordType},
+    record::{Position, RECORD_ALIGN, RecordHeader, RecordType},
     start::Start,
 };
 use crate::{
@@ -15,12 +15,13 @@ use crate::{
     fs::{AppendFile, Fs},
 };
 
-/// A group above this is written in several appends, so that a value of 256 MiB does not need the
-/// same again as a buffer.
-const APPEND_BYTES_MAX: usize = 8 * FRAGMENT_BYTES_MAX;
+/// The longest buffer. A group above this is written in several appends: so no value needs a buffer of its
+/// own length, and what is copied stays in the processor's cache.
+pub(crate) const BUFFER_BYTES_MAX: usize = 128 << 10;
 
-/// The buffer that is kept between groups.
-const BUFFER_BYTES_KEPT: usize = 2 * FRAGMENT_BYTES_MAX;
+/// How far a file that is synced often is longer than its records. A step costs one call and one sync that
+/// writes the length; more would show in the length of files, though not in the space they take.
+pub(super) const RESERVED_BYTES: u64 = 256 << 10;
 
 /// Appends records to one file.
 ///
@@ -36,6 +37,8 @@ pub(crate) struct Writer {
     offset: u64,
     /// Bytes handed to the file; above `offset` only within a group and after a failure.
     written: u64,
+    /// The length of the file, as far as it was made longer than its records.
+    reserved: u64,
     /// What follows them.
     buffer: Vec<u8>,
     /// Why nothing can be appended any more.
@@ -65,11 +68,12 @@ impl Writer {
             file_id: header.file_id,
             offset: 0,
             written: 0,
+            reserved: 0,
             buffer: Vec::with_capacity(4 << 10),
             closed: None,
         };
         writer.buffer.put(&header.encode());
-        writer.encode(RecordType::Start, 0, mark, &[&start.encode()], None);
+        writer.encode(RecordType::Start, 0, mark, &[&start.encode()], None)?;
         writer.append(first, mark)?;
         Ok(writer)
     }
@@ -82,7 +86,8 @@ impl Writer {
     pub(crate) fn reopen(fs: &dyn Fs, path: PathBuf, end: Position) -> Result<Self> {
         let file = fs.open_append(&path).map_err(|e| Error::io("open", &path, e))?;
         let Position { file_id, offset } = end;
-        Ok(Self { file, path, file_id, offset, written: offset, buffer: Vec::new(), closed: None })
+        let (written, buffer) = (offset, Vec::new());
+        Ok(Self { file, path, file_id, offset, written, reserved: 0, buffer, closed: None })
     }
 
     /// Appends a group of records, usually in one call of [`AppendFile::append`].
@@ -103,13 +108,22 @@ impl Writer {
                 let prefix = if first { &total[..] } else { &[] };
                 let parts = [prefix, &bytes[fragment.range]];
                 let (kind, sequence) = (fragment.record_type, record.sequence);
-                self.encode(kind, sequence, mark, &parts, Some(checksum));
-                if self.buffer.len() >= APPEND_BYTES_MAX {
-                    self.write_buffer()?;
-                }
+                self.encode(kind, sequence, mark, &parts, Some(checksum))?;
             }
         }
         self.end_group()
+    }
+
+    /// Makes the file longer than its records, up to `file_bytes_max`, unless it is: a sync takes two thirds of
+    /// the time if the file keeps its length. Readers find zeros behind the last record.
+    pub(crate) fn reserve(&mut self, file_bytes_max: u64) {
+        let file_bytes = (self.offset + RESERVED_BYTES).min(file_bytes_max);
+        if self.closed.is_some() || self.offset < self.reserved || file_bytes <= self.offset {
+            return;
+        }
+        // Only for speed. Without it the file grows with each append; it is not tried at each sync again.
+        let _ = self.file.reserve(file_bytes);
+        self.reserved = file_bytes;
     }
 
     /// Ends the file: the record that says that it is finished.
@@ -122,7 +136,7 @@ impl Writer {
     /// As [`append`](Self::append).
     pub(crate) fn seal(&mut self, mark: Position) -> Result<()> {
         self.check_open()?;
-        self.encode(RecordType::Seal, 0, mark, &[], None);
+        self.encode(RecordType::Seal, 0, mark, &[], None)?;
         self.end_group()?;
         let what = "end of a sealed log";
         self.closed = Some(Error::corrupt(&self.path, self.offset, Corruption::Order { what }));
@@ -186,12 +200,11 @@ impl Writer {
         if !self.buffer.is_empty() {
             self.write_buffer()?;
         }
-        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
         self.offset = self.written;
         Ok(())
     }
 
-    /// Adds one record to the buffer.
+    /// Adds one record to the buffer, which is handed to the file as often as it is full.
     fn encode(
         &mut self,
         record_type: RecordType,
@@ -199,16 +212,37 @@ impl Writer {
         mark: Position,
         payload: &[&[u8]],
         checksum: Option<u32>,
-    ) {
+    ) -> Result<()> {
         let bytes: usize = payload.iter().map(|part| part.len()).sum();
         let payload_bytes = u32::try_from(bytes).expect("a fragment has at most 1 MiB");
         let payload_checksum = checksum.unwrap_or_else(|| crc32(payload));
         let header = RecordHeader { record_type, payload_bytes, payload_checksum, sequence, mark };
         let offset = self.written + self.buffer.len() as u64;
-        self.buffer.put(&header.encode(Position { file_id: self.file_id, offset }));
+        self.put(&header.encode(Position { file_id: self.file_id, offset }))?;
         for part in payload {
-            self.buffer.put(part);
+            self.put(part)?;
         }
-        self.buffer.resize(self.buffer.len().next_multiple_of(RECORD_ALIGN), 0);
+        // Everything before the record is aligned, what was written already too.
+        let end = self.written + self.buffer.len() as u64;
+        let padding = end.next_multiple_of(RECORD_ALIGN as u64) - end;
+        self.put(&[0; RECORD_ALIGN][..padding as usize])
+    }
+
+    /// Adds bytes to the buffer.
+    fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            if self.buffer.len() == BUFFER_BYTES_MAX {
+                self.write_buffer()?;
+            }
+            let (now, rest) = bytes.split_at(bytes.len().min(BUFFER_BYTES_MAX - self.buffer.len()));
+            let length = self.buffer.len() + now.len();
+            if length > self.buffer.capacity() {
+                // A power of two: never more than the longest.
+                self.buffer.reserve_exact(length.next_power_of_two() - self.buffer.len());
+            }
+            self.buffer.extend_from_slice(now);
+            bytes = rest;
+        }
+        Ok(())
     }
 }

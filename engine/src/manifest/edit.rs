@@ -35,7 +35,7 @@ use crate::{
         Position,
         fields::{EncodeFields, Field, Fields, optional, required, set_once},
     },
-    table::{NewPlace, TableMeta},
+    table::{NewPlace, TableMeta, bookkeeping::ENCODED_BYTES},
 };
 
 pub(super) const STORE_ID: u64 = required(1);
@@ -138,7 +138,14 @@ pub(crate) struct FilterReplaced {
 impl VersionEdit {
     /// The edit as bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(128 + 192 * self.tables_added.len());
+        let bounds = |table: &TableMeta| table.smallest.len() + table.largest.len();
+        let of_table = |(_, table): &(u64, Arc<TableMeta>)| ENCODED_BYTES + bounds(table);
+        let tables: usize = self.tables_added.iter().map(of_table).sum();
+        let of_keyspace =
+            |created: &KeyspaceCreated| 16 + created.name.len() + created.options.len();
+        let keyspaces: usize = self.keyspaces_created.iter().map(of_keyspace).sum();
+        // Large ones have their memory at once, and no more than is charged for them.
+        let mut out = Vec::with_capacity(128 + tables + keyspaces + 16 * self.flushed.len());
         if let Some(store_id) = self.store_id {
             out.put_field(STORE_ID, &store_id.to_le_bytes());
         }

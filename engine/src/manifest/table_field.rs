@@ -21,6 +21,8 @@
 //! 6, 7 and 12 to 15 may be missing. Without 6, 14 or 15 a table has no such filter, which costs reads
 //! and no answers.
 
+use std::sync::Arc;
+
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX};
 
 use crate::{
@@ -178,8 +180,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     };
     let [entries, tombstones] = entries.ok_or_else(missing("entries"))?;
     let [smallest_sequence, largest_sequence] = sequences.ok_or_else(missing("sequences"))?;
-    let smallest: Box<[u8]> = smallest.ok_or_else(missing("smallest key"))?.into();
-    let largest: Box<[u8]> = largest.ok_or_else(missing("largest key"))?.into();
+    let smallest: Arc<[u8]> = smallest.ok_or_else(missing("smallest key"))?.into();
+    let largest: Arc<[u8]> = largest.ok_or_else(missing("largest key"))?.into();
     if smallest > largest {
         return Err(Corruption::Order { what: "key range of a table" });
     }

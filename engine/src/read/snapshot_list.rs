@@ -23,7 +23,7 @@ struct Held {
 impl SnapshotList {
     /// Adds a snapshot at what `visible` returns; `now` is the time.
     ///
-    /// `visible` is read under the lock that [`sequences`](Self::sequences) takes: whoever lists
+    /// `visible` is read under the lock that [`sequences_between`](Self::sequences_between) takes: whoever lists
     /// the snapshots without this one did so at an earlier visible sequence number.
     pub(crate) fn add(
         &self,
@@ -36,14 +36,15 @@ impl SnapshotList {
         sequence
     }
 
-    /// Removes one snapshot at `sequence`.
-    pub(crate) fn remove(&self, sequence: SequenceNumber) {
+    /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one that is left.
+    pub(crate) fn remove(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
         let mut held = self.held.lock();
         let of_sequence = held.get_mut(&sequence).expect("an open snapshot is listed");
         of_sequence.count -= 1;
         if of_sequence.count == 0 {
             held.remove(&sequence);
         }
+        held.keys().next().copied()
     }
 
     /// The sequence number of the oldest open snapshot.
@@ -52,6 +53,7 @@ impl SnapshotList {
     }
 
     /// The sequence numbers of open snapshots, ascending.
+    #[cfg(test)]
     pub(crate) fn sequences(&self) -> Vec<SequenceNumber> {
         self.held.lock().keys().copied().collect()
     }

@@ -111,6 +111,19 @@ impl Cursor for Source {
         forward!(self, seek_before(target))
     }
 
+    fn will_seek(&mut self, target: InternalKey<'_>) {
+        forward!(self, will_seek(target));
+    }
+
+    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+        forward!(self, will_seek_before(target));
+    }
+
+    #[inline]
+    fn has_read(&self) -> bool {
+        forward!(self, has_read())
+    }
+
     #[inline]
     fn next(&mut self) -> Result<()> {
         forward!(self, next())
@@ -234,6 +247,19 @@ impl Cursor for LiveTableCursor {
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
         let result = self.cursor.seek_before(target);
         self.moved(result)
+    }
+
+    fn will_seek(&mut self, target: InternalKey<'_>) {
+        self.cursor.will_seek(target);
+    }
+
+    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+        self.cursor.will_seek_before(target);
+    }
+
+    #[inline]
+    fn has_read(&self) -> bool {
+        self.cursor.has_read()
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     filter_policy::FilterPolicy,
     keyspace_options::KeyspaceOptions,
-    memory::{MemoryAccount, MemoryUse},
+    memory::{Charge, MemoryAccount, MemoryUse},
     read::changed_trees::ChangedTrees,
     read::view::{KeptView, PlacedMemtable, ReadView},
     read::view_cell::{ViewCell, ViewGuard},
@@ -38,7 +38,19 @@ pub(crate) struct Tree {
     dropped: AtomicBool,
     /// Bytes that compactions would write until no level is due, about.
     compaction_debt_bytes: AtomicU64,
+    bookkeeping: Charge,
 }
+
+/// What a keyspace takes as long as nothing is written to it, apart from its name and its options: this, its views
+/// of which one may still be read while the next is made, the versions and the memtable in them, its entry in the
+/// manifest and the maps of the store.
+const KEYSPACE_BYTES: usize = size_of::<Tree>()
+    + 2 * (size_of::<ReadView>() + size_of::<Version>() + size_of::<PlacedMemtable>())
+    + size_of::<KeyspaceOptions>()
+    + IN_MAPS_BYTES;
+
+/// The manifest's state of a keyspace, and its places in maps by number and by name, whose nodes may be half empty.
+const IN_MAPS_BYTES: usize = 512;
 
 impl Tree {
     pub(crate) fn new(
@@ -52,6 +64,9 @@ impl Tree {
         let active = Arc::new(PlacedMemtable::new(options.memtable_bytes, &memory));
         let view = KeptView { active, frozen: Vec::new(), version: Arc::new(version) };
         changed.note(id);
+        // In the store, in the manifest, and encoded for the next manifest.
+        let text_bytes = 3 * (name.len() + options.encode().len());
+        let bookkeeping = memory.charge(MemoryUse::Bookkeeping, KEYSPACE_BYTES + text_bytes);
         Self {
             id,
             name,
@@ -63,6 +78,7 @@ impl Tree {
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
             compaction_debt_bytes: AtomicU64::new(0),
+            bookkeeping,
         }
     }
 
@@ -114,6 +130,10 @@ impl Tree {
     /// Puts a view in place.
     fn set_view(&self, view: KeptView) {
         self.view.store(Arc::new(ReadView::new(self.id, view)));
+        let of_threads = self.view.take_new_slots_bytes();
+        if of_threads > 0 {
+            self.bookkeeping.grow(of_threads);
+        }
         self.changed.note(self.id);
     }
 

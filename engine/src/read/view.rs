@@ -3,7 +3,7 @@
 use std::{ops::Deref, sync::Arc};
 
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
-use sievedb_memtable::Memtable;
+use sievedb_memtable::{Memtable, SPARE_BYTES_MAX};
 
 use crate::{
     memory::{Charge, MemoryAccount, MemoryUse},
@@ -25,6 +25,11 @@ pub(crate) struct PlacedMemtable {
     batches: Charge,
 }
 
+/// What a memtable of so many bytes may have allocated and not used: as much again while it is small. Pure.
+pub(crate) fn spare_bytes(bytes: usize) -> usize {
+    bytes.min(SPARE_BYTES_MAX)
+}
+
 impl PlacedMemtable {
     /// An empty memtable that is to be frozen at `memtable_bytes`.
     pub(crate) fn new(memtable_bytes: usize, memory: &Arc<MemoryAccount>) -> Self {
@@ -42,8 +47,9 @@ impl PlacedMemtable {
 
     /// Charges the bytes of entries that were placed here; `batch_bytes` of them lie in their batch.
     pub(crate) fn reserve(&self, bytes: usize, batch_bytes: usize) {
+        let before = self.memtable.memory_bytes();
         self.memtable.reserve(bytes);
-        self.charge.grow(bytes);
+        self.charge.grow(bytes + spare_bytes(before + bytes) - spare_bytes(before));
         self.batches.grow(batch_bytes);
     }
 

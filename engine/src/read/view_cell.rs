@@ -36,7 +36,7 @@ use crate::{
     sync::{
         Mutex, ThreadLocal,
         atomic::{
-            AtomicPtr,
+            AtomicPtr, AtomicUsize,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
@@ -59,6 +59,8 @@ pub(crate) struct ViewCell<T> {
     present: AtomicPtr<T>,
     barriers: Barriers,
     slots: ThreadLocal<Slot<T>>,
+    /// Threads that have got a slot since their memory was told of.
+    new_slots: AtomicUsize,
     /// Held while the present view is replaced. Those that were, and are perhaps still read.
     retired: Mutex<Vec<Arc<T>>>,
 }
@@ -82,6 +84,7 @@ impl<T> ViewCell<T> {
             present: AtomicPtr::new(Arc::into_raw(view).cast_mut()),
             barriers,
             slots: ThreadLocal::new(),
+            new_slots: AtomicUsize::new(0),
             retired: Mutex::new(Vec::new()),
         }
     }
@@ -91,13 +94,25 @@ impl<T> ViewCell<T> {
     /// A thread that has one already, as a closure within `get_with`, gets a reference count.
     #[inline]
     pub(crate) fn load(&self) -> ViewGuard<'_, T> {
-        let slot = self.slots.get_or(Slot::empty);
+        let slot = self.slots.get_or(|| self.new_slot());
         if !slot.0.load(Relaxed).is_null() {
             return self.load_counted();
         }
         let noted = self.present.load(Relaxed);
         let Some(view) = self.note(slot, noted) else { return self.load_again(slot) };
         ViewGuard { cell: self, view, slot: Some(slot) }
+    }
+
+    #[cold]
+    fn new_slot(&self) -> Slot<T> {
+        self.new_slots.fetch_add(1, Relaxed);
+        Slot::empty()
+    }
+
+    /// Bytes of the slots that threads have got since the last call: a slot with its mark that it is in use, and as
+    /// much that is not in use yet.
+    pub(crate) fn take_new_slots_bytes(&self) -> usize {
+        self.new_slots.swap(0, Relaxed) * 4 * size_of::<Slot<T>>()
     }
 
     /// Notes a view in the slot. Whether it is still the present one, and so is kept.

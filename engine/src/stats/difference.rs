@@ -72,6 +72,7 @@ impl Stats {
             ("memory.filter_bytes", &mut memory.filter_bytes),
             ("memory.filter_bytes_max", &mut memory.filter_bytes_max),
             ("memory.index_bytes", &mut memory.index_bytes),
+            ("memory.bookkeeping_bytes", &mut memory.bookkeeping_bytes),
             ("memory.writing_bytes", &mut memory.writing_bytes),
             ("memory.writing_bytes_max", &mut memory.writing_bytes_max),
             ("memory.block_cache_bytes", &mut memory.block_cache_bytes),

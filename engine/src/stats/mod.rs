@@ -82,8 +82,8 @@ pub struct OpeningStats {
     pub manifest: Duration,
     /// Threads that opened the tables, the caller's included.
     pub threads: usize,
-    /// Bytes that were cut off behind the last good record of the log, in its segment and in those behind it:
-    /// see [`Event::TornTail`](crate::Event::TornTail).
+    /// Bytes that were cut off behind the last good record of the log, in its segment and in those behind it,
+    /// without room that no record was written to: see [`Event::TornTail`](crate::Event::TornTail).
     pub log_bytes_cut: u64,
     /// Bytes at the end of the manifest that were cut off: see
     /// [`Event::TornManifest`](crate::Event::TornManifest).
@@ -159,9 +159,13 @@ pub struct MemoryStats {
     pub filter_bytes_max: u64,
     /// Top indexes of tables. They take what they need, out of the block cache's part.
     pub index_bytes: u64,
-    /// Tables that are being written, and what is read for that, about.
+    /// What must be known of keyspaces and tables besides, their bounds among it, and the buffers of log and
+    /// manifest. They come before the blocks of the cache, too.
+    pub bookkeeping_bytes: u64,
+    /// Tables that are being written, and what is read for that.
     pub writing_bytes: u64,
-    /// Bound of the tables that are being written and of what is read for them.
+    /// Bound of the tables that are being written and of what is read for them. Entries that are long for it take
+    /// more, one worker at a time; the block cache then gives way to that.
     pub writing_bytes_max: u64,
     /// Blocks in the cache.
     pub block_cache_bytes: u64,

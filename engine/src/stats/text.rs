@@ -267,13 +267,14 @@ impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "memtables {} of {}, filters with what is free in their chunks {} of {}, indexes {}, block cache {} of {}, writing {} of {}; \
+            "memtables {} of {}, filters with what is free in their chunks {} of {}, indexes {}, bookkeeping {}, block cache {} of {}, writing {} of {}; \
              pinned by readers {}",
             bytes(self.memtable_bytes),
             bytes(self.memtable_bytes_max),
             bytes(self.filter_bytes),
             bytes(self.filter_bytes_max),
             bytes(self.index_bytes),
+            bytes(self.bookkeeping_bytes),
             bytes(self.block_cache_bytes),
             bytes(self.block_cache_bytes_max),
             bytes(self.writing_bytes),

@@ -1,10 +1,12 @@
 //! Who does flushes and compactions, and when.
 //!
 //! Workers take one step at a time: unlink what is obsolete, else flush, else compact, else bring filters
-//! to their plan, else build a filter anew. Without workers the same steps are taken on the thread whose
+//! to their plan, else build a filter anew, else, while the store rests, compact what costs little
+//! ([`rest`]). Without workers the same steps are taken on the thread whose
 //! write made them necessary. How the next one is found: [`claim`].
 
 mod claim;
+mod rest;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 
@@ -16,6 +18,8 @@ use std::{
     time::Duration,
 };
 
+use sievedb_format::SequenceNumber;
+
 use crate::{
     Error, Result,
     compaction::choice::Compaction,
@@ -23,11 +27,12 @@ use crate::{
     read::tree::Tree,
     stats::BackgroundStats,
     store::Store,
+    store::background::rest::Rest,
     store::due_trees::DueTrees,
     store::filter_jobs::{FilterJob, FilterJobs},
     sync::{
         Condvar, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
 };
 
@@ -60,6 +65,8 @@ pub(crate) struct Background {
     state: Mutex<State>,
     /// A memtable is due because scans stepped over its tombstones.
     freezes_skipped: AtomicBool,
+    /// What the oldest snapshot has to reach for a compaction to be due, and 1; 0 if none waits for that.
+    awaited_snapshot: AtomicU64,
     /// There may be work.
     work: Condvar,
     /// There may be room again on a full disk.
@@ -89,6 +96,7 @@ struct State {
     /// Requests for that so far.
     whole_count: u64,
     filters: FilterJobs,
+    rest: Rest,
     no_space: Option<Error>,
     done: BackgroundStats,
 }
@@ -121,6 +129,19 @@ impl Background {
     /// Whether [`freeze_skipped`](Self::freeze_skipped) was called since the last call.
     pub(crate) fn take_freezes_skipped(&self) -> bool {
         self.freezes_skipped.swap(false, SeqCst)
+    }
+
+    /// A compaction waits for the oldest snapshot to reach this number, or none does.
+    fn await_snapshot(&self, awaited: Option<SequenceNumber>) {
+        self.awaited_snapshot.store(awaited.map_or(0, |awaited| awaited + 1), SeqCst);
+    }
+
+    /// The oldest snapshot is this one now. Wakes the workers only if a compaction waits for that.
+    pub(crate) fn snapshot_is_gone(&self, oldest_snapshot: Option<SequenceNumber>) {
+        let Some(awaited) = self.awaited_snapshot.load(SeqCst).checked_sub(1) else { return };
+        if oldest_snapshot.is_none_or(|oldest| awaited <= oldest) {
+            self.wake();
+        }
     }
 
     /// There may be a compaction due that no change of a keyspace tells of.
@@ -182,7 +203,8 @@ impl Background {
                 background.work.wait_for(&mut state, NO_SPACE_RETRY);
                 state.filters.retry();
             } else if !worked && seen == Some(state.wakes) {
-                match store.residency.wait_max() {
+                let wait_max = [store.residency.wait_max(), state.rest.wait_max()];
+                match wait_max.into_iter().flatten().min() {
                     Some(most) => {
                         background.work.wait_for(&mut state, most);
                     }
@@ -201,6 +223,16 @@ impl Background {
     /// Adds to what was done.
     pub(crate) fn count(&self, add: impl FnOnce(&mut BackgroundStats)) {
         add(&mut self.state.lock().done);
+    }
+
+    /// A compaction of `tree` that was begun because the store rests has ended. If there was no room for it, it is
+    /// not tried again before the keyspace changes.
+    pub(crate) fn note_quiet_end(&self, tree: &Tree, gave_way: bool, has_room: bool) {
+        let mut state = self.state.lock();
+        state.rest.note_end(gave_way);
+        if !has_room {
+            state.due.quiet.remove(tree.id);
+        }
     }
 
     /// Whether there may be work that was not there at the last call, or that a full disk put off,
@@ -270,7 +302,12 @@ impl Store {
         self.relieve_log();
         self.freeze_skipped();
         let Some(job) = self.claim() else { return false };
-        let outcome = match &job {
+        self.carry_out(&job)
+    }
+
+    /// Does a claimed piece of work and gives the claim back. Whether more work may be tried at once.
+    fn carry_out(&self, job: &Job) -> bool {
+        let outcome = match job {
             Job::Unlink => {
                 self.unlink_obsolete();
                 Ok(())
@@ -287,10 +324,12 @@ impl Store {
             }
             Job::Filter(FilterJob::Build(tree, due)) => {
                 let rebuilt = self.rebuild_filter(tree, due);
-                return self.release_filter(tree, due, rebuilt);
+                let worked = self.release_filter(tree, due, rebuilt);
+                self.background.state.lock().rest.note_work(self.options.clock.now());
+                return worked;
             }
         };
-        self.release(&job, outcome)
+        self.release(job, outcome)
     }
 
     /// Gives a claim back. Whether more work may be tried at once.
@@ -301,6 +340,9 @@ impl Store {
             self.poison(error.clone());
         }
         let mut state = self.background.state.lock();
+        if matches!(job, Job::Flush(_) | Job::Compact(..)) {
+            state.rest.note_work(self.options.clock.now());
+        }
         match job {
             // A job of filters is given back by who has done it.
             Job::Unlink | Job::Filter(_) => {}

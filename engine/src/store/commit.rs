@@ -108,10 +108,7 @@ impl Store {
         match durability {
             Durability::Memory => Ok(()),
             Durability::OsBuffer => self.log.write_through(self, write),
-            Durability::Disk => {
-                self.log.write_through(self, write)?;
-                self.log.sync_to(self, write.last)
-            }
+            Durability::Disk => self.log.sync_through(self, write),
         }
     }
 }

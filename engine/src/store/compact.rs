@@ -2,24 +2,25 @@
 
 use std::{
     borrow::Cow,
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
-use sievedb_format::Corruption;
+use sievedb_format::{Corruption, SequenceNumber};
 
 use crate::{
     Error, Result,
     compaction::{
         bottom::DeeperLevels,
-        choice::{Compaction, LevelInputs},
+        choice::{Compaction, LevelInputs, Reason},
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::RetainStream,
         skipped::Skipped,
     },
-    iter::{bounds::KeyBounds, merge::MergeCursor},
+    iter::{bounds::KeyBounds, interruptible::Interruptible, merge::MergeCursor},
     keyspace_options::KeyspaceOptions,
     listener::Event,
     planted::PlantedBug,
@@ -48,13 +49,20 @@ const READ_AHEAD_IN_SHARE: u64 = 8;
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Compaction(Compaction),
-    /// Nothing, or nothing until a running compaction is done; if `behind_snapshot`, that may be because of the
-    /// oldest snapshot.
+    /// Nothing, or nothing until a running compaction is done; or until the oldest snapshot has this number.
     Nothing {
-        behind_snapshot: bool,
+        awaited_snapshot: Option<SequenceNumber>,
     },
     /// The keyspace is compact as a whole.
     WholeIsDone,
+}
+
+/// How a compaction that did not fail has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Done,
+    /// Nothing has changed: other work went first.
+    GaveWay,
 }
 
 impl Store {
@@ -66,9 +74,41 @@ impl Store {
         running: &[Compaction],
         whole: Option<u64>,
     ) -> Chosen {
+        // Where only what is asked for is rewritten, writers are not to wait for ever.
+        let is_idle = || pressure(tree.debt()) == Pressure::Delay(Duration::ZERO);
+        self.with_picker(tree, running, whole, |picker| {
+            let nothing = || Chosen::Nothing { awaited_snapshot: picker.awaited_snapshot() };
+            if whole.is_none() {
+                if !self.options.background_rewrites && is_idle() {
+                    return nothing();
+                }
+                return picker.pick().map_or_else(nothing, Chosen::Compaction);
+            }
+            match picker.pick_range(&KeyBounds::ALL) {
+                RangeChoice::Compact(compaction) => Chosen::Compaction(compaction),
+                RangeChoice::Wait => nothing(),
+                RangeChoice::Done => Chosen::WholeIsDone,
+            }
+        })
+    }
+
+    /// Chooses a compaction of `tree` that is done while the store rests, if nothing is under way.
+    pub(crate) fn choose_quiet(&self, tree: &Tree) -> Option<Compaction> {
+        self.with_picker(tree, &[], None, |picker| picker.pick_quiet())
+    }
+
+    /// Asks a picker that sees `tree` as it is beside the compactions `running` in it, or only the tables of
+    /// level 0 with ids below `id_limit`.
+    fn with_picker<T>(
+        &self,
+        tree: &Tree,
+        running: &[Compaction],
+        id_limit: Option<u64>,
+        ask: impl FnOnce(&Picker<'_>) -> T,
+    ) -> T {
         let view = tree.view();
         let mut metas = view.version.metas();
-        if let Some(id_limit) = whole {
+        if let Some(id_limit) = id_limit {
             // What is newer may stay above.
             metas.retain(|table| table.level > 0 || table.id < id_limit);
         }
@@ -81,54 +121,54 @@ impl Store {
         let oldest_snapshot = self.snapshots.oldest();
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
-        // Where only what is asked for is rewritten, writers are not to wait for ever.
-        let is_idle = pressure(tree.debt()) == Pressure::Delay(Duration::ZERO);
-        // What the picker would ask a snapshot for, or more.
-        let is_behind = |table: &Cow<'_, TableMeta>| {
-            let newest = table.largest_sequence;
-            table.tombstones > 0 && oldest_snapshot.is_some_and(|oldest| oldest < newest)
-        };
-        let nothing = || Chosen::Nothing { behind_snapshot: metas.iter().any(is_behind) };
-        if whole.is_none() && is_idle && !self.options.background_rewrites {
-            return nothing();
-        }
         let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
-        let picker = Picker {
+        ask(&Picker {
             levels: &levels,
             options: &options,
             oldest_snapshot,
             skipped: &skipped,
             otherwise_compressed: &otherwise_compressed,
-        };
-        if whole.is_none() {
-            return picker.pick().map_or_else(nothing, Chosen::Compaction);
-        }
-        match picker.pick_range(&KeyBounds::ALL) {
-            RangeChoice::Compact(compaction) => Chosen::Compaction(compaction),
-            RangeChoice::Wait => nothing(),
-            RangeChoice::Done => Chosen::WholeIsDone,
-        }
+        })
     }
 
-    /// Carries `compaction` out.
+    /// Carries `compaction` out. One that was chosen because the store rests goes on only as long as it has not
+    /// to give way, and as there is room for it: nobody waits for it.
     ///
     /// # Errors
     ///
     /// What reading, writing or installing fails with. The inputs are as they were; what was
     /// written is an orphan.
     pub(crate) fn run_compaction(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<()> {
+        let ended = self.merge_and_install(tree, compaction);
+        if compaction.reason == Reason::Quiet {
+            let gave_way = matches!(ended, Ok(Ended::GaveWay));
+            let has_room = !ended.as_ref().is_err_and(Error::is_no_space);
+            self.background.note_quiet_end(tree, gave_way, has_room);
+            if !has_room {
+                return Ok(());
+            }
+        }
+        ended.map(drop)
+    }
+
+    fn merge_and_install(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<Ended> {
         let view = tree.kept_view();
         if view.version.has_range_tombstones() {
             // They would have to go along; nothing in this release writes them.
             let source = Corruption::Unsupported { what: "range tombstone", value: 0 };
             return Err(Error::corrupt(&self.tables.folder, 0, source));
         }
-        let runs: usize = compaction.inputs.iter().map(runs_of).sum();
-        let share = self.tables.writing_bytes_max() / READ_AHEAD_IN_SHARE;
-        let buffers = self.tables.read_buffers(runs, tree.options().block_bytes, share);
+        let share = self.tables.worker_share();
+        let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
+        let blocks_bytes = if compaction.is_trivial_move {
+            Vec::new()
+        } else {
+            blocks_bytes(&view.version, compaction)
+        };
+        let buffers = ReadBuffers::take(&share, &blocks_bytes, read_ahead_bytes_max);
         let Some(inputs) = find_inputs(&view.version, compaction, &buffers) else {
             // The keyspace was dropped meanwhile.
-            return Ok(());
+            return Ok(Ended::Done);
         };
         let level = compaction.output_level;
         let mut bytes_written = 0;
@@ -136,13 +176,16 @@ impl Store {
             let to = |id| Move { id, level, run: DEEPER_RUN };
             Change { moved: compaction.tables().map(to).collect(), ..Change::default() }
         } else {
-            let added = self.merge_inputs(tree, &view.version, compaction, inputs, &buffers)?;
+            let merged = self.merge_inputs(tree, &view.version, compaction, inputs, &buffers)?;
+            let Some(added) = merged else {
+                return Ok(Ended::GaveWay);
+            };
             bytes_written = added.iter().map(|table| table.bytes).sum();
             Change { added, removed: compaction.tables().collect(), ..Change::default() }
         };
         self.install(tree, &change)?;
         if !compaction.is_trivial_move && self.options.warms_up {
-            warm_up_outputs(tree, &view.version, compaction);
+            warm_up_outputs(tree, &view.version, compaction, &buffers);
         }
         let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
         self.background.count(|done| {
@@ -156,9 +199,10 @@ impl Store {
         });
         let keyspace = tree.name.clone();
         self.tell(&Event::Compacted { keyspace, level, bytes_read, bytes_written });
-        Ok(())
+        Ok(Ended::Done)
     }
 
+    /// The new tables; `None` if the compaction had to give way.
     fn merge_inputs(
         &self,
         tree: &Tree,
@@ -166,26 +210,38 @@ impl Store {
         compaction: &Compaction,
         inputs: Vec<Source>,
         buffers: &ReadBuffers,
-    ) -> Result<Vec<Arc<TableMeta>>> {
-        // After the inputs: a snapshot that is not listed is as new as all of them.
-        let snapshots = self.snapshots.sequences();
+    ) -> Result<Option<Vec<Arc<TableMeta>>>> {
         let metas = version.metas();
+        let is_gone = |id| compaction.tables().any(|gone| gone == id);
+        let gone = || metas.iter().filter(|table| is_gone(table.id));
+        let first = gone().map(|table| table.smallest_sequence).min().unwrap_or(0);
+        let last = gone().map(|table| table.largest_sequence).max().unwrap_or(0);
+        // After the inputs: a snapshot that is not listed is as new as all of them.
+        let snapshots = self.snapshots.sequences_between(first, last);
         let levels = Levels::new(metas.iter().map(Cow::as_ref), &[]);
         let Compaction { output_level, smallest, largest, .. } = compaction;
         let mut deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
-        let kept = RetainStream::new(MergeCursor::new(inputs, 0), snapshots, is_bottom);
+        let gave_way = Cell::new(false);
+        let stops = || {
+            gave_way.set(compaction.reason == Reason::Quiet && self.must_give_way());
+            gave_way.get()
+        };
+        let merged = Interruptible::new(MergeCursor::new(inputs, 0), stops);
+        let kept = RetainStream::new(merged, snapshots, is_bottom);
         let mut kept = kept.settling();
         let place = TablePlace { level: *output_level, run: DEEPER_RUN };
-        let is_gone = |id| compaction.tables().any(|gone| gone == id);
-        let gone = metas.iter().filter(|table| is_gone(table.id));
-        let filter = choose_filter(tree, is_gone, place, gone.map(|table| table.entries).sum());
+        let entries = gone().map(|table| table.entries).sum();
+        let filter = choose_filter(tree, is_gone, place, entries);
         let mut options = KeyspaceOptions::clone(&tree.options());
         if *output_level == levels.last() {
             options = options.of_last_level();
         }
-        write_tables(&self.tables, &options, filter, place, &mut kept, buffers.bytes())
+        match write_tables(&self.tables, &options, filter, place, &mut kept, buffers.share()) {
+            Err(_) if gave_way.get() => Ok(None),
+            written => written.map(Some),
+        }
     }
 
     /// Flushes `tree` and merges all its tables into the deepest level.
@@ -228,11 +284,23 @@ fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSe
 /// Reads as many blocks as the cache had, once, and drives no other out: those of the inputs leave
 /// first. Without it each of these reads would be one that a lookup waits for. Where the cache had nothing
 /// it costs 100 ns for each block of the inputs.
-fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction) {
+///
+/// The keys to ask for stay within what the worker's share has beside `buffers`: with very long keys not all blocks
+/// are read in.
+fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction, buffers: &ReadBuffers) {
     let inputs: BTreeSet<u64> = compaction.tables().collect();
     let mut user_keys = Vec::new();
+    let mut left = (buffers.share().bytes_max() / 2).saturating_sub(buffers.bytes());
+    let _taken = buffers.share().take(left);
     for (_, _, live) in before.tables().filter(|(_, _, live)| inputs.contains(&live.meta.id)) {
-        live.table.give_up_cached(|user_key| user_keys.push(user_key));
+        live.table.give_up_cached(|user_key| {
+            // The array of them may be twice as long, and be copied as it grows.
+            let bytes = (user_key.capacity() + 3 * size_of_val(&user_key)) as u64;
+            if bytes <= left {
+                left -= bytes;
+                user_keys.push(user_key);
+            }
+        });
     }
     user_keys.sort_unstable();
     let version = tree.kept_view().version;
@@ -246,9 +314,19 @@ fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction) {
     }
 }
 
-/// Sorted runs of an input.
-fn runs_of(input: &LevelInputs) -> usize {
-    if input.level == 0 { input.tables.len() } else { 1 }
+/// The longest content of a block in each sorted run of the inputs.
+fn blocks_bytes(version: &Version, compaction: &Compaction) -> Vec<u64> {
+    let bytes_of: BTreeMap<_, _> = version
+        .tables()
+        .map(|(_, _, live)| (live.meta.id, live.table.properties().content_bytes_max))
+        .collect();
+    let mut longest = Vec::new();
+    for LevelInputs { level, tables } in &compaction.inputs {
+        // A table that is gone is none to read: the compaction is then given up.
+        let of_tables = tables.iter().filter_map(|id| bytes_of.get(id).copied());
+        if *level == 0 { longest.extend(of_tables) } else { longest.extend(of_tables.max()) }
+    }
+    longest
 }
 
 /// A source for each table of level 0 and one for each deeper level; `None` if a table is gone.

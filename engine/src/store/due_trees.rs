@@ -1,7 +1,7 @@
 //! Which keyspaces may have a flush or a compaction due: those that changed since somebody looked and found
 //! nothing. So a step of background work costs the same however many keyspaces there are.
 
-use std::{collections::BTreeSet, mem};
+use std::collections::{BTreeMap, BTreeSet};
 
 use sievedb_format::SequenceNumber;
 
@@ -12,9 +12,12 @@ pub(super) struct DueTrees {
     pub(super) flush: TreeIds,
     /// May have a compaction due.
     pub(super) compact: TreeIds,
-    /// Have none due, and may have one as soon as the oldest snapshot is another one.
-    behind_snapshot: BTreeSet<u64>,
-    oldest_snapshot: Option<SequenceNumber>,
+    /// May have a compaction that a store at rest does.
+    pub(super) quiet: TreeIds,
+    /// Have none due, and may have one as soon as the oldest snapshot has this number, or is gone.
+    behind_snapshot: BTreeMap<u64, SequenceNumber>,
+    /// The smallest of these numbers, or less.
+    awaited_snapshot: Option<SequenceNumber>,
 }
 
 impl DueTrees {
@@ -26,20 +29,37 @@ impl DueTrees {
     ) {
         self.flush.add(changed.iter().copied());
         self.compact.add(changed.iter().copied());
-        if mem::replace(&mut self.oldest_snapshot, oldest_snapshot) != oldest_snapshot {
-            self.compact.add(mem::take(&mut self.behind_snapshot));
+        self.quiet.add(changed.iter().copied());
+        if self.is_freed(oldest_snapshot) {
+            let is_free = |awaited| oldest_snapshot.is_none_or(|oldest| awaited <= oldest);
+            let freed = self.behind_snapshot.extract_if(.., |_, awaited| is_free(*awaited));
+            self.compact.add(freed.map(|(id, _)| id));
+            self.awaited_snapshot = self.behind_snapshot.values().copied().min();
         }
     }
 
-    /// Nothing is to be compacted in the keyspace `id` until it changes or, if it is `behind_snapshot`, until
-    /// the oldest snapshot noted last is gone.
-    pub(super) fn compact_later(&mut self, id: u64, behind_snapshot: bool) {
+    /// Whether some keyspace may wait no longer, now that the oldest snapshot is this one.
+    pub(super) fn is_freed(&self, oldest_snapshot: Option<SequenceNumber>) -> bool {
+        let is_free = |awaited| oldest_snapshot.is_none_or(|oldest| awaited <= oldest);
+        self.awaited_snapshot.is_some_and(is_free)
+    }
+
+    /// Nothing is to be compacted in the keyspace `id` until it changes or until the oldest snapshot has the
+    /// number that is awaited.
+    pub(super) fn compact_later(&mut self, id: u64, awaited_snapshot: Option<SequenceNumber>) {
         self.compact.remove(id);
-        if behind_snapshot {
-            self.behind_snapshot.insert(id);
+        if let Some(awaited) = awaited_snapshot {
+            self.behind_snapshot.insert(id, awaited);
+            let least = self.awaited_snapshot.map_or(awaited, |least| least.min(awaited));
+            self.awaited_snapshot = Some(least);
         } else {
             self.behind_snapshot.remove(&id);
         }
+    }
+
+    /// What the oldest snapshot has to reach for some keyspace to have a compaction due, or less.
+    pub(super) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
+        self.awaited_snapshot
     }
 }
 
@@ -74,7 +94,7 @@ mod tests {
     fn a_keyspace_is_looked_at_until_nothing_is_due() {
         let mut due = DueTrees::default();
         due.note(&BTreeSet::from([3, 5, 9]), None);
-        due.compact_later(5, false);
+        due.compact_later(5, None);
         due.flush.remove(3);
         assert_eq!((all(&due.flush), all(&due.compact)), (vec![5, 9], vec![3, 9]));
         assert_eq!(
@@ -89,13 +109,19 @@ mod tests {
     fn what_waits_for_a_snapshot_is_looked_at_when_it_goes() {
         let mut due = DueTrees::default();
         due.note(&BTreeSet::from([1, 2, 3]), Some(7));
-        due.compact_later(1, true);
-        due.compact_later(2, false);
-        due.compact_later(3, true);
+        due.compact_later(1, Some(9));
+        due.compact_later(2, None);
+        due.compact_later(3, Some(8));
+        due.compact_later(4, Some(12));
+        assert_eq!(due.awaited_snapshot(), Some(8));
         due.note(&BTreeSet::new(), Some(7));
         assert_eq!(all(&due.compact), [], "the snapshot is still there");
-        due.compact_later(3, false);
-        due.note(&BTreeSet::new(), None);
+        due.compact_later(3, None);
+        assert!(!due.is_freed(Some(7)) && due.is_freed(Some(9)));
+        due.note(&BTreeSet::new(), Some(9));
+        assert_eq!(due.awaited_snapshot(), Some(12));
         assert_eq!(all(&due.compact), [1]);
+        due.note(&BTreeSet::new(), None);
+        assert_eq!((all(&due.compact), due.awaited_snapshot()), (vec![1, 4], None));
     }
 }

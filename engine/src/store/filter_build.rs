@@ -7,12 +7,13 @@ use sievedb_sstable::{FilterKeys, Table, TableOptions};
 
 use crate::{
     Error, Result,
-    memory::MemoryUse,
     read::tree::Tree,
     store::Store,
     table::{
         FilterRole, LiveTable,
+        cache_room::ShareTaken,
         filter_store::BuiltFilter,
+        read_buffers::ReadBuffers,
         store::{ENTRIES_CHARGED, ENTRY_BYTES},
     },
 };
@@ -31,9 +32,10 @@ impl Store {
         role: FilterRole,
         options: &TableOptions,
     ) -> Result<Option<BuiltFilter>> {
-        let charge = self.charge_build(live.table.properties().user_keys)?;
-        let left = self.tables.writing_bytes_max().saturating_sub(charge.bytes());
-        let buffers = self.tables.read_buffers(1, tree.options().block_bytes, left / 2);
+        let taken = self.take_build(live.table.properties().user_keys)?;
+        let left = taken.share().bytes_max().saturating_sub(taken.bytes());
+        let block_bytes = live.table.properties().content_bytes_max;
+        let buffers = ReadBuffers::take(taken.share(), &[block_bytes], left / 2);
         let identity = live.meta.identity(self.tables.store_id, self.hash_seed);
         let mut keys = FilterKeys::new(options, &identity);
         let mut cursor = Table::cursor(Arc::clone(&live.table), buffers.cursor_options());
@@ -72,16 +74,14 @@ impl Store {
         })
     }
 
-    /// Charges what a filter over so many keys takes while it is built, if that is within the share of a
+    /// Takes what a filter over so many keys takes while it is built, if that is within the share of a
     /// worker: then all of them together are within the limit.
-    fn charge_build(&self, keys: u64) -> Result<crate::memory::Charge> {
-        let bytes = keys.saturating_mul(ENTRY_BYTES as u64);
-        let bytes_max = self.tables.writing_bytes_max();
-        match usize::try_from(bytes) {
-            Ok(bytes) if bytes as u64 <= bytes_max => {
-                Ok(self.tables.memory.charge(MemoryUse::Writing, bytes))
-            }
-            _ => Err(Error::FilterTooLarge { bytes, bytes_max }),
+    fn take_build(&self, keys: u64) -> Result<ShareTaken> {
+        let share = self.tables.worker_share();
+        let (bytes, bytes_max) = (keys.saturating_mul(ENTRY_BYTES as u64), share.bytes_max());
+        if bytes > bytes_max {
+            return Err(Error::FilterTooLarge { bytes, bytes_max });
         }
+        Ok(share.take(bytes))
     }
 }

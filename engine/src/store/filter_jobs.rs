@@ -183,6 +183,11 @@ impl FilterJobs {
         self.put_off.as_ref()
     }
 
+    /// Whether a piece of this work is under way.
+    pub(crate) fn is_running(&self) -> bool {
+        self.is_running
+    }
+
     /// Whether the tables of `tree` were looked through as they are, and all that was due was built.
     pub(crate) fn is_done_for(&self, tree: &Tree) -> bool {
         let jobs = self.trees.get(&tree.id);

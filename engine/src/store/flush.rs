@@ -49,7 +49,8 @@ pub(crate) fn write_memtables(
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
-    write_tables(tables, options, choose(place, entries), place, &mut kept, 0)
+    let share = tables.worker_share();
+    write_tables(tables, options, choose(place, entries), place, &mut kept, &share)
 }
 
 impl Store {

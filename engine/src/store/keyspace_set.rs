@@ -76,6 +76,7 @@ impl Store {
             Arc::clone(&self.tables.memory),
             Arc::clone(self.trees.read().changed()),
         ));
+        self.tables.fit_cache();
         self.change_keyspaces(record, |unrecorded| {
             let name = name.to_owned();
             self.trees.write().insert(Arc::clone(&tree));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Store;
 use crate::{
     Error, Result, commit::Write, memory::MemoryUse, memory_budget::MemoryBudget,
-    store::filter_jobs::FilterJobs,
+    read::view::spare_bytes, store::filter_jobs::FilterJobs,
 };
 
 /// The delay of a write right before it has to wait for memory. A flush takes less time than the
@@ -46,9 +46,10 @@ pub(super) fn room(bytes: u64, used: u64, limit: u64) -> Room {
 }
 
 impl Write {
-    /// Memory that the entries will take in memtables.
+    /// Memory that the entries will take in memtables, at most.
     fn charge_bytes(&self) -> u64 {
-        self.targets.iter().map(|target| target.charge_bytes as u64).sum()
+        let bytes = self.targets.iter().map(|target| target.charge_bytes);
+        bytes.map(|bytes| (bytes + spare_bytes(bytes)) as u64).sum()
     }
 }
 

@@ -111,6 +111,8 @@ pub(crate) struct Store {
     pub(crate) background: Background,
     pub(crate) residency: Residency,
     pub(crate) read_only: OnceLock<Arc<Error>>,
+    /// Tables with smaller ids were there when the store was opened.
+    pub(crate) first_file_id: u64,
     /// By the clock of the options.
     pub(crate) opened_at: Duration,
     /// By the store clock.

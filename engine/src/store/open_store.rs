@@ -138,7 +138,7 @@ impl Store {
 /// # Errors
 ///
 /// [`Error::Locked`] if somebody has it open, [`Error::Io`].
-fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
+pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
     let path = FileName::Lock.path(folder);
     fs.lock(&path).map_err(|error| not_locked(folder, path, error))
 }
@@ -231,6 +231,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
         unrecorded: Mutex::default(),
         next_keyspace_id: AtomicU64::new(next_keyspace_id),
         snapshots: SnapshotList::default(),
+        first_file_id: tables.next_file_id(),
         tables,
         uncertain_files: Mutex::default(),
         background: Background::default(),

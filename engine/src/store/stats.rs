@@ -59,6 +59,7 @@ impl Store {
             filter_bytes: memory.bytes(MemoryUse::Filters) + arena_waste as u64,
             filter_bytes_max: memory.limit(MemoryUse::Filters),
             index_bytes: memory.bytes(MemoryUse::Indexes),
+            bookkeeping_bytes: memory.bytes(MemoryUse::Bookkeeping),
             writing_bytes: memory.bytes(MemoryUse::Writing),
             writing_bytes_max: memory.limit(MemoryUse::Writing),
             block_cache_bytes: cache.memory_bytes(),

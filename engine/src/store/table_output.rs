@@ -9,12 +9,13 @@ use crate::{
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
     table::TableMeta,
+    table::cache_room::WorkerShare,
     table::store::{TableBuilder, TablePlace, TableStore},
 };
 
 /// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less if
 /// the memory for writing does not suffice, all of one sorted run. All versions of a key are in one table.
-/// `reading_bytes` of that memory are taken to read what `kept` keeps.
+/// What is taken of the worker's `share` already is to read what `kept` keeps.
 ///
 /// The data of the tables is durable at return, their entries in the folder are not.
 ///
@@ -27,10 +28,10 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     filter: FilterChoice,
     place: TablePlace,
     kept: &mut RetainStream<C, B>,
-    reading_bytes: u64,
+    share: &Arc<WorkerShare>,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
-    let result = write_each(tables, options, filter, place, kept, reading_bytes, &mut written);
+    let result = write_each(tables, options, filter, place, kept, share, &mut written);
     if result.is_err() {
         for table in &written {
             tables.discard(table.id);
@@ -45,9 +46,10 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
     filter: FilterChoice,
     place: TablePlace,
     kept: &mut RetainStream<C, B>,
-    reading_bytes: u64,
+    share: &Arc<WorkerShare>,
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {
+    let reading_bytes = share.bytes();
     let mut current: Option<TableBuilder> = None;
     kept.seek_to_first()?;
     while let Some(key) = kept.key() {
@@ -59,7 +61,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
         }
         let table = match &mut current {
             Some(table) => table,
-            None => current.insert(tables.create(options, filter, reading_bytes)?),
+            None => current.insert(tables.create(options, filter, share, reading_bytes)?),
         };
         table.add(key, &kept.value())?;
         kept.next()?;

@@ -161,7 +161,7 @@ fn differences(meta: &TableMeta, table: &Table) -> Vec<Corruption> {
     let mut differences: Vec<_> = differ
         .map(|(what, expected, found)| Corruption::Mismatch { what, expected, found })
         .collect();
-    if (&meta.smallest, &meta.largest) != (&properties.smallest, &properties.largest) {
+    if (&*meta.smallest, &*meta.largest) != (&*properties.smallest, &*properties.largest) {
         differences.push(Corruption::Order { what: "bounds in the manifest" });
     }
     differences

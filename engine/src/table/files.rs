@@ -78,7 +78,14 @@ impl TableFiles {
 
 fn open(fs: &dyn Fs, mode: ReadMode, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
     match mode {
-        ReadMode::Pread | ReadMode::Map => fs.open(path),
+        ReadMode::Pread => {
+            let file = fs.open(path)?;
+            // Linux takes two reads side by side for the begin of a long scan, and fetches four times as much
+            // with the second one. Scans read ahead themselves, and know how far.
+            file.reads_are_scattered();
+            Ok(file)
+        }
+        ReadMode::Map => fs.open(path),
         ReadMode::Direct => fs.open_direct(path),
     }
 }

@@ -16,7 +16,8 @@ use crate::{
     table::{
         FilterPlace, LiveTable, NewPlace, PrefixFilterPlace, ScanFilters, TableFilters, TableMeta,
         scan_filters::{FoundFile, ScanFilterTable, StoredWhole},
-        store::{FileSink, TableStore, Unfinished},
+        store::TableStore,
+        unfinished::{FileSink, Unfinished},
     },
 };
 

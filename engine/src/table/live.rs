@@ -14,8 +14,8 @@ use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_sstable::{ReadError, Table};
 
 use super::{
-    FilterPlace, FilterRole, ScanFilters, TableFilters, TableMeta, obsolete::ObsoleteFiles,
-    scan_filters::Wanted,
+    FilterPlace, FilterRole, ScanFilters, TableFilters, TableMeta, bookkeeping::table_bytes,
+    obsolete::ObsoleteFiles, scan_filters::Wanted,
 };
 use crate::{
     Error,
@@ -37,7 +37,8 @@ pub(crate) struct LiveTable {
     skipped: AtomicU64,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
-    _charge: Charge,
+    _index: Charge,
+    _bookkeeping: Charge,
 }
 
 impl LiveTable {
@@ -50,7 +51,8 @@ impl LiveTable {
         memory: &Arc<MemoryAccount>,
     ) -> Self {
         let obsolete = AtomicBool::new(false);
-        let charge = memory.charge(MemoryUse::Indexes, table.memory_bytes());
+        let index = memory.charge(MemoryUse::Indexes, table.memory_bytes());
+        let bookkeeping = memory.charge(MemoryUse::Bookkeeping, table_bytes(&meta, &path));
         Self {
             meta,
             table: Arc::new(table),
@@ -60,7 +62,8 @@ impl LiveTable {
             skipped: AtomicU64::new(0),
             obsolete,
             obsolete_files,
-            _charge: charge,
+            _index: index,
+            _bookkeeping: bookkeeping,
         }
     }
 

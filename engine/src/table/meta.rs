@@ -1,5 +1,7 @@
 //! What the manifest knows of a table.
 
+use std::sync::Arc;
+
 use sievedb_format::SequenceNumber;
 use sievedb_sstable::TableIdentity;
 
@@ -29,9 +31,9 @@ pub(crate) struct TableMeta {
     /// Sequence number of every entry of an ingested table.
     pub(crate) global_sequence: Option<SequenceNumber>,
     /// Smallest user key, range tombstones included.
-    pub(crate) smallest: Box<[u8]>,
+    pub(crate) smallest: Arc<[u8]>,
     /// Largest user key, range tombstones included. All versions of it are in this table.
-    pub(crate) largest: Box<[u8]>,
+    pub(crate) largest: Arc<[u8]>,
     /// Number of entries, tombstones included.
     pub(crate) entries: u64,
     /// Number of tombstones.

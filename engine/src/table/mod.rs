@@ -10,11 +10,16 @@
 //! | [`open_files`] | which files are kept open, and what happens when there may be no more |
 //! | [`mod@end`]  | how much of the end of a table is read when it is opened              |
 //! | [`live`]     | an open table, and what happens when it is dropped                    |
+//! | [`bookkeeping`] | what must be known of a table besides, in bytes                    |
+//! | [`cache_room`] | what the block cache may take, and a worker for what it writes      |
 //! | [`read_buffers`] | what background work reads tables through, within the budget |
 //! | [`filters`]  | its point filter as it is in memory                                   |
 //! | [`scan_filters`] | its prefix filter and its range filter, as they are in memory     |
+//! | [`unfinished`] | a file that is being written                                       |
 //! | [`obsolete`] | files that nothing needs, until a worker unlinks them                 |
 
+pub(crate) mod bookkeeping;
+pub(crate) mod cache_room;
 mod end;
 pub(crate) mod files;
 mod filter_role;
@@ -27,6 +32,7 @@ pub(crate) mod open_files;
 pub(crate) mod read_buffers;
 pub(crate) mod scan_filters;
 pub(crate) mod store;
+mod unfinished;
 
 pub use filter_role::FilterRole;
 pub(crate) use filters::{ChargedFilter, TableFilters};

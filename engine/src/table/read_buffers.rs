@@ -1,47 +1,56 @@
 //! What background work reads tables through, within a worker's part of the budget.
 
+use std::sync::Arc;
+
 use sievedb_sstable::{CursorOptions, DEFAULT_INDEX_PARTITION_BYTES, READ_AHEAD_BYTES_MAX};
 
-use super::store::TableStore;
-use crate::memory::{Charge, MemoryUse};
+use super::cache_room::{ShareTaken, WorkerShare};
 
-/// Buffers for reading tables from front to back, charged to
-/// [`MemoryUse::Writing`] as long as this is held.
+/// Buffers for reading tables from front to back, part of the worker's share as long as this is held.
 #[derive(Debug)]
 pub(crate) struct ReadBuffers {
     read_ahead_bytes: usize,
-    charge: Charge,
+    taken: ShareTaken,
 }
 
-impl TableStore {
-    /// Charges what one worker takes to read so many sorted runs at once, of blocks of `block_bytes`.
+/// An index partition in memory: its content, and a slot of 24 bytes for each of its entries, which take as much.
+const INDEX_PARTITION_BYTES: u64 = 2 * DEFAULT_INDEX_PARTITION_BYTES as u64;
+
+impl ReadBuffers {
+    /// Takes what a worker needs to read sorted runs at once, whose longest blocks have contents of so many
+    /// bytes: `blocks_bytes`.
     ///
     /// All of them read ahead `read_ahead_bytes_max` bytes together, at most: with many runs, or a small
     /// budget, less is read at once. On top come the blocks in which the runs stand.
-    pub(crate) fn read_buffers(
-        &self,
-        runs: usize,
-        block_bytes: usize,
+    pub(crate) fn take(
+        share: &Arc<WorkerShare>,
+        blocks_bytes: &[u64],
         read_ahead_bytes_max: u64,
-    ) -> ReadBuffers {
+    ) -> Self {
+        let runs = blocks_bytes.len();
         let read_ahead_bytes = read_ahead_bytes(read_ahead_bytes_max, runs);
-        // A block as it is stored and unpacked, and the index partition above it.
-        let of_run = read_ahead_bytes + 2 * block_bytes + DEFAULT_INDEX_PARTITION_BYTES;
-        let charge = self.memory.charge(MemoryUse::Writing, runs * of_run);
-        ReadBuffers { read_ahead_bytes, charge }
+        let of_run = read_ahead_bytes as u64 + INDEX_PARTITION_BYTES;
+        // One run at a time has its next block, too, as it is stored and unpacked.
+        let next = 2 * blocks_bytes.iter().max().copied().unwrap_or(0);
+        let blocks: u64 = blocks_bytes.iter().sum();
+        let taken = share.take(runs as u64 * of_run + blocks + next);
+        Self { read_ahead_bytes, taken }
     }
-}
 
-impl ReadBuffers {
     /// How each of the runs is read.
     pub(crate) fn cursor_options(&self) -> CursorOptions {
         let read_ahead_bytes_max = self.read_ahead_bytes;
         CursorOptions { read_ahead_bytes_max, ..CursorOptions::whole_table() }
     }
 
-    /// Bytes charged.
+    /// Bytes taken.
     pub(crate) fn bytes(&self) -> u64 {
-        self.charge.bytes()
+        self.taken.bytes()
+    }
+
+    /// What they are taken of.
+    pub(crate) fn share(&self) -> &Arc<WorkerShare> {
+        self.taken.share()
     }
 }
 

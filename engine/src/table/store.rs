@@ -1,7 +1,6 @@
 //! Creates, opens and deletes table files.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -12,7 +11,7 @@ use std::{
 use sievedb_filter::FilterArena;
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, ReadError, Table, TableEnd, TableIdentity, TableSink, TableSummary, TableWriter,
+    BlockCache, ReadError, Table, TableEnd, TableIdentity, TableSummary, TableWriter,
 };
 
 use crate::{
@@ -26,10 +25,13 @@ use crate::{
     memory::{Charge, MemoryAccount, MemoryUse},
     memory_budget::MemoryParts,
     stats::Counters,
+    table::bookkeeping::LOG_BUFFERS_BYTES,
+    table::cache_room::{CacheRoom, ShareTaken, WorkerShare},
     table::end::end_bytes,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
     table::open_files::OpenFiles,
+    table::unfinished::{FileSink, Unfinished},
     table::{FilterPlace, LiveTable, PrefixFilterPlace, TableMeta, table_error},
 };
 
@@ -39,17 +41,44 @@ const WRITER_BYTES: usize = 256 << 10;
 /// and what a dictionary is trained from.
 fn writer_bytes(options: &KeyspaceOptions) -> usize {
     let sample = match options.compression {
-        Compression::Zstd { dictionary_bytes, .. } => 100 * dictionary_bytes as usize,
+        Compression::Zstd { dictionary_bytes, .. } => SAMPLE_RATIO * dictionary_bytes as usize,
         _ => 0,
     };
     WRITER_BYTES + 3 * options.block_bytes + sample
 }
 
+/// The options of a table that one worker writes within its share: a block may have 1/8 of it, and what a dictionary
+/// is trained from one half. Pure.
+fn within_share(options: &KeyspaceOptions, share: u64) -> KeyspaceOptions {
+    let share = usize::try_from(share).unwrap_or(usize::MAX);
+    let mut options = options.clone();
+    options.block_bytes = options.block_bytes.min(share / 8);
+    if let Compression::Zstd { dictionary_bytes, .. } = &mut options.compression {
+        let sampled_max = share / 2 / SAMPLE_RATIO;
+        *dictionary_bytes = u32::try_from(sampled_max).unwrap_or(u32::MAX).min(*dictionary_bytes);
+    }
+    options
+}
+
+/// A dictionary is trained from so many times its length.
+const SAMPLE_RATIO: usize = 100;
+
 /// Entries whose share of the filter is charged at a time.
 pub(crate) const ENTRIES_CHARGED: u64 = 1 << 10;
 /// What an entry takes until the filter is built: its hash in an array that may have an eighth to spare,
 /// and 20 bytes while a ribbon is built.
-pub(crate) const ENTRY_BYTES: usize = size_of::<u64>() * 9 / 8 + 20;
+pub(crate) const ENTRY_BYTES: usize = HASH_BYTES + 20;
+/// A hash in an array that may have an eighth to spare.
+const HASH_BYTES: usize = size_of::<u64>() * 9 / 8;
+
+/// An entry above this is long: its share grows before it is copied.
+const LONG_ENTRY_BYTES: u64 = 16 << 10;
+/// A long entry is in the block to be and in its content, then in that and compressed, which may be longer.
+const LONG_ENTRY_COPIES: u64 = 3;
+/// After so many bytes of entries the writer's memory is looked at again.
+const UNMEASURED_BYTES_MAX: u64 = 64 << 10;
+/// Of the top index so much is part of what a writer takes at first.
+const TOP_INDEX_BYTES: u64 = 64 << 10;
 
 /// Creates, opens and deletes the table files of a store; hands out file ids.
 #[derive(Debug)]
@@ -62,12 +91,14 @@ pub(crate) struct TableStore {
     pub(crate) counters: Arc<Counters>,
     pub(crate) obsolete_files: Arc<ObsoleteFiles>,
     pub(crate) memory: Arc<MemoryAccount>,
+    pub(crate) cache_room: Arc<CacheRoom>,
     /// Where the filters of the tables lie.
     pub(crate) filter_arena: FilterArena,
     /// Threads that write tables at the same time.
     writers: u64,
     pub(super) files: TableFiles,
     next_file_id: AtomicU64,
+    _log_buffers: Charge,
 }
 
 /// Where a new table goes in its keyspace.
@@ -92,19 +123,25 @@ impl TableStore {
             TableFiles::new(Arc::clone(&fs), options.read_mode, open_files, Arc::clone(&counters));
         let filter_arena = FilterArena::new();
         filter_arena.set_bytes_max(in_memory(memory.limit(MemoryUse::Filters)));
+        let log_buffers = memory.charge(MemoryUse::Bookkeeping, LOG_BUFFERS_BYTES);
+        let cache = Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes)));
+        let cache_room = Arc::new(CacheRoom::new(Arc::clone(&cache), Arc::clone(&memory)));
+        cache_room.fit();
         Self {
             fs,
             folder: folder.to_owned(),
             store_id,
             hash_seed,
-            cache: Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes))),
+            cache,
             counters,
             obsolete_files: Arc::default(),
             memory,
+            cache_room,
             filter_arena,
             writers: options.worker_threads.max(1) as u64,
             files,
             next_file_id: AtomicU64::new(next_file_id),
+            _log_buffers: log_buffers,
         }
     }
 
@@ -123,8 +160,8 @@ impl TableStore {
         self.next_file_id.load(Relaxed)
     }
 
-    /// Begins a table with the options of its keyspace, and this filter, beside read buffers of
-    /// `reading_bytes`: the table ends early for them, but has half of a worker's share at least, and room for
+    /// Begins a table with the options of its keyspace, and this filter, in a share of which `reading_bytes`
+    /// are taken to read: the table ends early for them, but has half of the share at least, and room for
     /// [`ENTRIES_CHARGED`] entries, however large its blocks and its dictionary are.
     ///
     /// # Errors
@@ -134,8 +171,12 @@ impl TableStore {
         &self,
         options: &KeyspaceOptions,
         filter: FilterChoice,
+        share: &Arc<WorkerShare>,
         reading_bytes: u64,
     ) -> Result<TableBuilder> {
+        let options = &within_share(options, share.bytes_max());
+        let first_bytes = writer_bytes(options) as u64;
+        let taken = share.take(first_bytes);
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -150,17 +191,29 @@ impl TableStore {
         );
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
         let unfinished = Unfinished::new(path, &self.obsolete_files);
-        let charge = self.memory.charge(MemoryUse::Writing, writer_bytes(options));
         // The filters are built one after the other.
         let has_prefixes = options.prefix_extractor.present().is_some();
         let has_ranges = options.range_filter_bits_per_key > 0.0;
         let more = usize::from(has_prefixes) + usize::from(has_ranges);
-        let entry_bytes = ENTRY_BYTES + more * size_of::<u64>();
-        let share = self.writing_bytes_max();
+        let entry_bytes = (ENTRY_BYTES + more * HASH_BYTES) as u64;
         // More than what it takes at first and for the first entries: else each would get a table.
-        let least = charge.bytes() + (ENTRIES_CHARGED as usize * entry_bytes) as u64 + 1;
-        let charge_max = share.saturating_sub(reading_bytes).max(share / 2).max(least);
-        Ok(TableBuilder { writer, file, unfinished, id, salt, entry_bytes, charge, charge_max })
+        let least = first_bytes + ENTRIES_CHARGED * entry_bytes + 1;
+        let bytes_max = share.bytes_max();
+        let growing_bytes_max =
+            bytes_max.saturating_sub(reading_bytes).max(bytes_max / 2).max(least);
+        Ok(TableBuilder {
+            writer,
+            file,
+            unfinished,
+            id,
+            salt,
+            entry_bytes,
+            first_bytes,
+            entries_charged: 0,
+            unmeasured_bytes: 0,
+            taken,
+            growing_bytes_max,
+        })
     }
 
     /// What one worker may take at a time to write tables and filters, in bytes.
@@ -206,22 +259,14 @@ impl TableStore {
         self.fit_cache();
     }
 
-    /// Gives the block cache what the indexes leave of their common part: they are resident and take
-    /// what they need, which it goes without. To be called when the indexes or the part have changed.
+    /// Gives the block cache what others leave of its part: see [`CacheRoom::fit`].
     pub(crate) fn fit_cache(&self) {
-        /// Changes of a smaller share are not passed on, but rounded down.
-        const STEPS: u64 = 64;
+        self.cache_room.fit();
+    }
 
-        let part = self.memory.limit(MemoryUse::Indexes);
-        let left = part.saturating_sub(self.memory.bytes(MemoryUse::Indexes));
-        let step = (part / STEPS).max(1);
-        // It rounds up to its shards: `left` is not exceeded all the same, but by a remainder. Where nothing
-        // is left it has one step beyond that: with a capacity of 0 it would remember no blocks that it no
-        // longer has, even when it has grown again.
-        let capacity = (left / step * step).max(step.min(part));
-        if capacity.abs_diff(self.cache.capacity_bytes()) >= step {
-            self.cache.set_capacity_bytes(capacity);
-        }
+    /// The share of one worker, for what it writes next.
+    pub(crate) fn worker_share(&self) -> Arc<WorkerShare> {
+        WorkerShare::new(Arc::clone(&self.cache_room), self.writing_bytes_max())
     }
 
     /// As [`open`](Self::open) for a table that comes to an open store: tells `listener` of a filter that
@@ -263,32 +308,6 @@ impl TableStore {
     }
 }
 
-/// A file that is being written: obsolete when it is dropped, unless it was finished.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    pub(super) path: PathBuf,
-    obsolete_files: Option<Arc<ObsoleteFiles>>,
-}
-
-impl Unfinished {
-    pub(super) fn new(path: PathBuf, obsolete_files: &Arc<ObsoleteFiles>) -> Self {
-        Self { path, obsolete_files: Some(Arc::clone(obsolete_files)) }
-    }
-
-    /// The file is whole.
-    pub(super) fn finish(&mut self) {
-        self.obsolete_files = None;
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(obsolete_files) = &self.obsolete_files {
-            obsolete_files.push(std::mem::take(&mut self.path));
-        }
-    }
-}
-
 /// A table that is being written. Its file is obsolete if it is dropped before it is finished.
 #[derive(Debug)]
 pub(crate) struct TableBuilder {
@@ -298,16 +317,36 @@ pub(crate) struct TableBuilder {
     id: u64,
     salt: u64,
     /// What an entry takes until the filters are built.
-    entry_bytes: usize,
-    charge: Charge,
-    /// What the charge may be: the share of one worker, less what it reads with.
-    charge_max: u64,
+    entry_bytes: u64,
+    /// What the writer takes at first, and mostly later, too.
+    first_bytes: u64,
+    entries_charged: u64,
+    /// Bytes of entries since the writer's memory was looked at.
+    unmeasured_bytes: u64,
+    taken: ShareTaken,
+    /// What the writer takes at first and for its entries may be so much: the share of one worker, less what
+    /// it reads with.
+    growing_bytes_max: u64,
 }
 
 impl TableBuilder {
-    /// Whether the table must end here for want of memory: each entry leaves something for the filter.
+    /// Whether the table must end here for want of memory: each entry leaves something for the filter, and
+    /// each block in the index.
     pub(crate) fn has_its_share(&self) -> bool {
-        self.charge.bytes() >= self.charge_max
+        let index_bytes = self.writer.growing_memory_bytes() as u64;
+        let growing = self.entry_charge() + index_bytes.saturating_sub(TOP_INDEX_BYTES);
+        self.first_bytes + growing >= self.growing_bytes_max
+    }
+
+    fn entry_charge(&self) -> u64 {
+        self.entries_charged * self.entry_bytes
+    }
+
+    /// Takes what the writer and its entries need, and `more` bytes.
+    fn measure(&mut self, more: u64) {
+        let writer_bytes = self.first_bytes.max(self.writer.memory_bytes() as u64);
+        self.taken.set(writer_bytes + self.entry_charge() + more);
+        self.unmeasured_bytes = 0;
     }
 
     /// Adds the next entry.
@@ -316,8 +355,14 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
-        if self.writer.entries().is_multiple_of(ENTRIES_CHARGED) {
-            self.charge.grow(ENTRIES_CHARGED as usize * self.entry_bytes);
+        let bytes = (key.user_key.len() + value.len()) as u64;
+        self.unmeasured_bytes += bytes;
+        let is_long = bytes > LONG_ENTRY_BYTES;
+        if self.writer.entries() == self.entries_charged {
+            self.entries_charged += ENTRIES_CHARGED;
+            self.measure(0);
+        } else if is_long || self.unmeasured_bytes > UNMEASURED_BYTES_MAX {
+            self.measure(if is_long { LONG_ENTRY_COPIES * bytes } else { 0 });
         }
         self.writer
             .add(key, value)
@@ -335,7 +380,7 @@ impl TableBuilder {
     ///
     /// [`Error::Io`].
     pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, mut unfinished, id, salt, charge: _charge, .. } = self;
+        let Self { writer, file, mut unfinished, id, salt, taken: _taken, .. } = self;
         let path = &unfinished.path;
         let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
@@ -365,23 +410,13 @@ fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMe
             .map(|(place, extractor)| PrefixFilterPlace { place: in_table(place), extractor }),
         range_filter: summary.range_filter.map(in_table),
         global_sequence: None,
-        smallest: summary.smallest,
-        largest: summary.largest,
+        smallest: summary.smallest.into(),
+        largest: summary.largest.into(),
         entries: summary.entries,
         tombstones: summary.tombstones,
         smallest_sequence: summary.smallest_sequence,
         largest_sequence: summary.largest_sequence,
         oldest_expiry_ms: None,
         blob_files: Vec::new(),
-    }
-}
-
-/// A file as the table writer sees it.
-#[derive(Debug)]
-pub(super) struct FileSink(pub(super) Arc<dyn AppendFile>);
-
-impl TableSink for FileSink {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.append(bytes)
     }
 }

@@ -49,8 +49,8 @@ impl ReplayedBatch<'_> {
 pub(crate) struct TornTail {
     /// Everything from here on is gone.
     pub(crate) position: Position,
-    /// Bytes that are cut off: of that segment, none if it is only shorter than it should be, and of all
-    /// segments behind it.
+    /// Bytes that are cut off, without room for records that never came: of that segment, none if it is only
+    /// shorter than it should be, and of all segments behind it.
     pub(crate) bytes: u64,
     /// What is there instead of a record.
     pub(crate) reason: Corruption,
@@ -114,9 +114,10 @@ pub(crate) fn replay(
             continue;
         }
         let reason = torn.or(following.map(|following| missing(following.offset, end)));
-        check_vouched(source, &mut reader, &mut segments, mark, reason.as_ref())?;
-        let behind = segments.iter().map(|segment| segment.reader.file_bytes());
-        let bytes = reader.file_bytes().saturating_sub(end.offset) + behind.sum::<u64>();
+        let bytes = check_vouched(source, &mut reader, &mut segments, mark, reason.as_ref())?;
+        // Zeros were reserved for records that never came.
+        let is_whole = following.is_none() && bytes == 0;
+        let reason = reason.filter(|_| !is_whole);
         replayed.torn = reason.map(|reason| TornTail { position: end, bytes, reason });
         replayed.orphans.extend(segments.iter().map(|segment| segment.reader.file_id()));
         replayed.orphans.sort_unstable();
@@ -166,18 +167,22 @@ fn check_batch(
 }
 
 /// Refuses the log if a synced mark lies beyond the place where `reader` stopped. `rest` are the
-/// segments behind it.
+/// segments behind it. Returns how many bytes lie behind that place, without the zeros
+/// at the end of each file.
 fn check_vouched(
     source: &Segments<'_>,
     reader: &mut Reader,
     rest: &mut VecDeque<Segment>,
     mark: Position,
     reason: Option<&Corruption>,
-) -> Result<()> {
+) -> Result<u64> {
     let end = Position { file_id: reader.file_id(), offset: reader.offset() };
-    let mut newest = mark.max(reader.scan()?.newest_mark);
+    let behind = reader.scan()?;
+    let (mut newest, mut bytes) = (mark.max(behind.newest_mark), behind.end - end.offset);
     for segment in rest.iter_mut() {
-        newest = newest.max(segment.reader.scan()?.newest_mark);
+        let found = segment.reader.scan()?;
+        newest = newest.max(found.newest_mark);
+        bytes += found.end;
     }
     let last = rest.back().map_or(end.file_id, |segment| segment.reader.file_id());
     if newest.file_id > last {
@@ -189,7 +194,7 @@ fn check_vouched(
         let reason = reason.cloned().unwrap_or_else(|| missing(newest.offset, end));
         return Err(reader.corrupt(end.offset, reason));
     }
-    Ok(())
+    Ok(bytes)
 }
 
 /// A segment that has lost its end.

@@ -116,23 +116,29 @@ pub(crate) fn bits(hash: u64, probes: u8) -> impl Iterator<Item = u32> {
     })
 }
 /// Asks for the cache line of `line`, without waiting for it.
-#[inline]
+#[inline(always)]
 pub(crate) fn prefetch<T>(line: &T) {
+    prefetch_at(core::ptr::from_ref(line));
+}
+
+/// Asks for the cache line of `address`, which may be any, without waiting for it.
+#[inline(always)]
+pub(crate) fn prefetch_at<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing, and the reference is valid anyway.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(line).cast()) }
+        // SAFETY: a prefetch reads nothing that a program can see, and takes any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: a prefetch changes nothing that a program can see.
+    // SAFETY: as above.
     unsafe {
         core::arch::asm!(
             "prfm pldl1keep, [{}]",
-            in(reg) core::ptr::from_ref(line),
+            in(reg) address,
             options(nostack, preserves_flags, readonly)
         );
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = line; // The test fetches the line itself.
+    let _ = address; // No stable intrinsic: the test fetches the line itself.
 }

@@ -5,6 +5,7 @@ use core::ops::Index;
 
 use super::shape::GroupShape;
 use crate::arena::{FilterArena, Slice};
+use crate::line::prefetch_at;
 
 /// Words of a line.
 pub(crate) const LINE_WORDS: usize = 8;
@@ -139,14 +140,6 @@ impl View<'_> {
     /// Asks for the cache line of the word, without waiting for it.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize) {
-        let word = self.lines.as_ptr().cast::<u64>().wrapping_add(index);
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch reads nothing, and takes any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(word.cast()) }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = word; // No stable intrinsic: the test fetches the line itself.
+        prefetch_at(self.lines.as_ptr().cast::<u64>().wrapping_add(index));
     }
 }

@@ -57,10 +57,9 @@ mod window;
 
 use group::{Group, Groups, WordLine};
 use path::Path;
-use query::{Front, Place};
-use row::Mixed;
-
 pub use query::Asked;
+use query::{Front, Place};
+pub(crate) use row::Mixed;
 use shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, Shape, kept_from};
 
 #[cfg(not(feature = "std"))]
@@ -142,7 +141,7 @@ impl Ribbon {
     /// Reads two adjacent cache lines at most for each eight columns, and mostly the first eight
     /// only. One key in 13, of a large filter in 18, is bumped and costs a second place.
     #[doc(alias = "contains")]
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         match self.path {
@@ -150,7 +149,9 @@ impl Ribbon {
             #[cfg(target_arch = "x86_64")]
             Path::Avx2(avx2) => avx2.may_contain_hash(self, hash),
             #[cfg(target_arch = "x86_64")]
-            Path::Avx512(avx512) => avx512.may_contain_hash(self, hash),
+            Path::Avx512(avx512) => {
+                avx512.may_contain_mixed(self, hash, Mixed::new(hash, self.front.seed))
+            }
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Path::Neon(neon) => neon.may_contain_hash(self, hash),
         }
@@ -158,7 +159,7 @@ impl Ribbon {
 
     /// What [`may_contain_hash`](Self::may_contain_hash) says of a hash that other filters are asked for
     /// too.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_contain_mixed(&self, asked: Asked) -> bool {
         let Asked { hash, mixed } = asked.of(self);
         match self.path {

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Buffers that one large entry made longer than this are given back.
-const KEPT_BYTES_MAX: usize = 1 << 20;
+pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// The fields in front of the prefix take no more: five varints, three of 32 bits and one each of 16
 /// and 56, and two bytes.
@@ -165,17 +165,20 @@ impl BlockBuilder {
             end
         });
         let ends: Vec<_> = ends.collect();
+        let content_bytes_max = shape.content_bytes_max();
         let entry_bytes = (1..).zip(&ends).map(|(count, end)| end / count).min().unwrap_or(0);
         let beyond = (1..).zip(&ends).map(|(count, end)| end - count * entry_bytes);
         let layout = shape.layout(entry_bytes, beyond.max().unwrap_or(0));
         content.clear();
+        // A long value has this buffer as long as itself, not up to twice as long.
+        content.reserve_exact(content_bytes_max);
         layout.encode(content);
         content.put(&user_keys[..prefix_bytes]);
         for (index, end) in ends.into_iter().enumerate() {
             layout.encode_end(content, index, end);
         }
         let (mut user_keys, mut values) = (&user_keys[..], &values[..]);
-        for entry in entries {
+        for entry in &*entries {
             let (user_key, value);
             (user_key, user_keys) = user_keys.split_at(entry.key_bytes);
             (value, values) = values.split_at(entry.value_bytes);
@@ -184,7 +187,19 @@ impl BlockBuilder {
             content.put(suffix);
             content.put(value);
         }
-        content
+        // What compression takes comes instead of it.
+        self.values.clear();
+        self.values.shrink_to(KEPT_BYTES_MAX);
+        &self.content
+    }
+
+    /// Memory of the buffers.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let buffers = [&self.user_keys, &self.values, &self.content];
+        // The ends of the entries are collected when the block is finished.
+        let entry_bytes = size_of::<Pending>() + size_of::<usize>();
+        buffers.into_iter().map(Vec::capacity).sum::<usize>()
+            + self.entries.capacity() * entry_bytes
     }
 
     /// Starts the next block.

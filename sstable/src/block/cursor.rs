@@ -159,22 +159,6 @@ impl BlockCursor {
         (self.block.shared(), self.index)
     }
 
-    /// The handles of an index behind the current one, in their order. Only when positioned.
-    pub(crate) fn handles_behind(&self) -> impl Iterator<Item = BlockHandle> {
-        (self.index + 1..self.block.entries()).map(|index| self.handle_at(index))
-    }
-
-    /// The handles of an index before the current one, the nearest first. Only when positioned.
-    pub(crate) fn handles_before(&self) -> impl Iterator<Item = BlockHandle> {
-        (0..self.index).rev().map(|index| self.handle_at(index))
-    }
-
-    fn handle_at(&self, index: usize) -> BlockHandle {
-        let content = self.block.content();
-        let handle = BlockHandle::decode(&content.bytes()[content.entry(index).value]);
-        handle.expect("Block::decode checked the handles of an index")
-    }
-
     /// Where the current entry lies in the content. Only when positioned.
     pub(crate) fn place(&self) -> Range<usize> {
         self.start..self.value.end

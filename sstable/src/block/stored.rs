@@ -17,6 +17,7 @@ use lz4_flex::block::{
 use sievedb_format::{Corruption, Decoder, Encode, checksum};
 
 use super::{
+    builder::KEPT_BYTES_MAX,
     zstd::{self, Dictionary},
     zstd_frame::content_bytes_max_of,
 };
@@ -34,14 +35,17 @@ pub(crate) const TYPE_ZSTD: u8 = 2;
 /// A stored block compressed by zstd with the dictionary of the table.
 pub(crate) const TYPE_ZSTD_DICTIONARY: u8 = 3;
 
+/// The length in front of what is compressed takes at most as many bytes.
+const LENGTH_BYTES_MAX: usize = 10;
+
+/// The hash table of LZ4: 4,096 places in the text.
+const LZ4_TABLE_BYTES: usize = 4096 * size_of::<u32>();
+
 /// One byte of an LZ4 block adds at most as many bytes to the output.
 const LZ4_RATIO_MAX: u64 = 255;
 
 /// Saves compression less than this of a block, it is stored as it is.
 const SAVED_PERCENT_MIN: u128 = 12;
-
-/// Buffers that one large entry made longer than this are given back.
-const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Turns contents into stored blocks; keeps its buffers from block to block.
 pub(crate) struct Sealer {
@@ -90,6 +94,16 @@ impl Sealer {
         }
     }
 
+    /// Memory of the buffers and of what compresses.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let compressor = match &self.compressor {
+            Compressor::None => 0,
+            Compressor::Lz4(_) => LZ4_TABLE_BYTES,
+            Compressor::Zstd(compressor) => compressor.memory_bytes(),
+        };
+        self.compressed.capacity() + compressor
+    }
+
     /// The dictionary that blocks were compressed with, if any.
     pub(crate) fn dictionary(&self) -> Option<&[u8]> {
         match &self.compressor {
@@ -110,8 +124,12 @@ impl Sealer {
     /// Compresses into `self.compressed` and returns the type, if that pays.
     fn compress(&mut self, content: &[u8]) -> Option<u8> {
         let Self { compressor, compressed, .. } = self;
+        if matches!(compressor, Compressor::None) {
+            return None;
+        }
         compressed.clear();
         compressed.shrink_to(KEPT_BYTES_MAX);
+        compressed.reserve_exact(LENGTH_BYTES_MAX + get_maximum_output_size(content.len()));
         compressed.put_varint(content.len() as u64);
         let type_byte = match compressor {
             Compressor::None => return None,

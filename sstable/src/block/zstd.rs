@@ -101,6 +101,13 @@ mod with_feature {
             used
         }
 
+        /// Memory of the sample, the dictionary and zstd's own.
+        pub(crate) fn memory_bytes(&self) -> usize {
+            let dictionary = self.dictionary.as_ref().map_or(0, Vec::capacity);
+            let lengths = self.sample_lengths.capacity() * size_of::<usize>();
+            self.context.sizeof() + self.sample.capacity() + lengths + dictionary
+        }
+
         /// The dictionary, once there is one.
         pub(crate) fn dictionary(&self) -> Option<&[u8]> {
             self.dictionary.as_deref()
@@ -193,6 +200,11 @@ mod without_feature {
 
         /// Never called.
         pub(crate) fn compress(&mut self, _: &[u8], _: &mut Vec<u8>) -> bool {
+            match *self {}
+        }
+
+        /// Never called.
+        pub(crate) fn memory_bytes(&self) -> usize {
             match *self {}
         }
 

@@ -71,6 +71,10 @@ fn ask(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     }
     let table = Arc::new(table);
     let mut cursor = Arc::clone(&table).cursor(CacheUse::Bypass);
+    if let Some(last) = entries.last() {
+        // Whatever it leads to is not read yet.
+        cursor.will_seek(last.key());
+    }
     let mut moved = cursor.seek_to_first();
     for entry in entries {
         if let Err(error) = moved {

@@ -225,11 +225,13 @@ fn check_moves(table: Arc<Table>, entries: &[Entry], moves: &[Move], options: &C
             Move::Seek(target) => {
                 let target = target.key(entries);
                 let at = entries.partition_point(|entry| entry.key() < target);
+                cursor.will_seek(target);
                 (Some(at), cursor.seek(target).map(|()| true))
             }
             Move::SeekBefore(target) => {
                 let target = target.key(entries);
                 let at = entries.partition_point(|entry| entry.key() < target);
+                cursor.will_seek_before(target);
                 (at.checked_sub(1), cursor.seek_before(target).map(|()| false))
             }
         };

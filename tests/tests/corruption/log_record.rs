@@ -40,6 +40,18 @@ pub(super) fn log_records(sample: &Sample) -> Vec<LogRecord> {
     records
 }
 
+/// Where the records of a log end: what is reserved behind them is zeros.
+pub(super) fn records_end(bytes: &[u8]) -> usize {
+    let mut at = FILE_HEADER_BYTES;
+    // No type of a record is 0.
+    while bytes.get(at + 4).is_some_and(|&record_type| record_type != 0) {
+        let length = bytes[at + 8..at + 12].try_into().expect("4 bytes");
+        let payload_bytes = u32::from_le_bytes(length) as usize;
+        at = (at + RECORD_HEADER_BYTES + payload_bytes).next_multiple_of(8);
+    }
+    at
+}
+
 /// Up to where the records that `is_whole` vouch for the log.
 pub(super) fn vouched(records: &[LogRecord], is_whole: impl Fn(&LogRecord) -> bool) -> LogPosition {
     let whole = records.iter().filter(|record| is_whole(record));

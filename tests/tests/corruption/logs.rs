@@ -154,15 +154,17 @@ fn garbage_behind_the_end_of_a_log_is_cut_off() {
         let name = sample.names("", ".log").pop().expect("a log");
         let good = &sample.files[&name];
         for more in [1, 7, 8, 40, 64, 4096] {
-            for byte in [0, 0x01, 0xff] {
-                let bytes = [good, &vec![byte; more][..]].concat().into();
+            for (byte, last) in [(0, 0), (0x01, 0x01), (0xff, 0xff), (0, 0x01)] {
+                let mut bytes = [good, &vec![byte; more][..]].concat();
+                *bytes.last_mut().expect("some more") = last;
+                let bytes = bytes.into();
                 let lost = (file_id(&name), good.len() as u64);
-                let what = format!("{more} bytes {byte:#04x} more");
+                let what = format!("{more} bytes {byte:#04x} more, the last {last:#04x}");
                 let damage = Damage { name: &name, bytes, what, lost, is_vouched: false };
                 tally.run(&mut cases, &sample, damage);
             }
         }
         assert_eq!(tally.whole, cases.count(), "{tally:?}");
-        cases.finish(18);
+        cases.finish(24);
     }
 }

@@ -6,7 +6,10 @@ use sievedb::{
     Batch, Db, Durability, FilterPolicy, FilterPolicyKind, Keyspace, ReadMode, fs::MemoryFs,
 };
 
-use super::sample::{FOLDER, KEYSPACES, LogPosition, Sample, State, file_id, files, open};
+use super::{
+    log_record::records_end,
+    sample::{FOLDER, Files, KEYSPACES, LogPosition, Sample, State, file_id, files, open},
+};
 
 /// How a sample ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +18,16 @@ pub(super) enum End {
     PowerCut,
     /// The store is closed.
     Closed,
+}
+
+/// The files of a disk, logs without the room behind their records: any length of it is as good, so it is
+/// added where it is tested.
+fn written(fs: &MemoryFs) -> Files {
+    let mut files = files(fs);
+    for (_, bytes) in files.iter_mut().filter(|(name, _)| name.ends_with(".log")) {
+        bytes.truncate(records_end(bytes));
+    }
+    files
 }
 
 /// A store that is being written, with its history.
@@ -105,7 +118,7 @@ impl Script {
 
     /// Where the log ends.
     fn log_end(&self) -> LogPosition {
-        let files = files(&self.fs);
+        let files = written(&self.fs);
         let logs = files.iter().filter(|(name, _)| name.ends_with(".log"));
         logs.map(|(name, bytes)| (file_id(name), bytes.len() as u64)).max().expect("a log")
     }
@@ -163,7 +176,7 @@ impl Script {
     fn end(self, end: End) -> Sample {
         let Self { fs, db, keyspaces, history, log_ends, flushed, .. } = self;
         let open = Some((db, keyspaces)).filter(|_| end == End::PowerCut);
-        let files = files(&fs);
+        let files = written(&fs);
         drop(open);
         Sample { files, history, log_ends, flushed }
     }

@@ -22,7 +22,7 @@ const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 
 /// Every call that changes something.
-const CHANGING: [Call; 10] = [
+const CHANGING: [Call; 11] = [
     Call::CreateFolder,
     Call::Create,
     Call::OpenAppend,
@@ -32,6 +32,7 @@ const CHANGING: [Call; 10] = [
     Call::SyncFolder,
     Call::Lock,
     Call::Append,
+    Call::Reserve,
     Call::SyncData,
 ];
 

@@ -83,6 +83,40 @@ fn short_scans_read_a_block() {
     }
 }
 
+/// Fifty entries, as after most seeks of services: two or three blocks, of which the first read fetches as many as
+/// the scans before had in common.
+#[test]
+fn like_scans_read_their_blocks_at_once() {
+    let db = filled();
+    let starts = || (0..KEYS - 50).step_by(197);
+    let scans = starts().count() as u64;
+    let fifty = |range: &mut Range, start: u64| {
+        for number in start..start + 50 {
+            let entry = range.next_ref().unwrap().expect("there are more keys");
+            assert_eq!(entry.key(), key(number));
+        }
+    };
+    let single = reads(&db, || {
+        starts()
+            .for_each(|start| fifty(&mut db.range(key(start)..).read_ahead_bytes_max(0), start));
+    });
+    assert!(single.calls > 2 * scans, "{single:?} for {scans} scans");
+    let anew = reads(&db, || {
+        starts().for_each(|start| fifty(&mut db.range(key(start)..), start));
+    });
+    let mut range = db.iter();
+    let sought = reads(&db, || {
+        starts().for_each(|start| {
+            range.seek(key(start));
+            fifty(&mut range, start);
+        });
+    });
+    for (name, found) in [("ranges made anew", anew), ("one range", sought)] {
+        assert!(found.calls * 10 < scans * 16, "{name}: {found:?} for {scans} scans");
+        assert!(found.bytes * 10 < single.bytes * 12, "{name}: {found:?} for {single:?}");
+    }
+}
+
 #[test]
 fn compactions_read_many_blocks_at_once() {
     let db = filled();

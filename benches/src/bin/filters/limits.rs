@@ -88,7 +88,7 @@ pub(crate) fn checks(rows: &[Row], residents: &[Resident]) -> Vec<Check> {
                 ),
                 of("Ribbon absent, ns", absent(seven), by_size(keys, 5.5, 48.0), false),
                 of(
-                    "Ribbon batched, ns",
+                    "Ribbon batched by 32, ns",
                     seven.and_then(|row| row.batched_ns),
                     (keys >= 100_000_000).then_some(15.0),
                     false,
@@ -105,7 +105,7 @@ pub(crate) fn checks(rows: &[Row], residents: &[Resident]) -> Vec<Check> {
                 ),
                 of("BlockedBloom absent, ns", absent(bloom), by_size(keys, 2.0, 20.0), false),
                 of(
-                    "BlockedBloom batched, ns",
+                    "BlockedBloom batched by 32, ns",
                     bloom.and_then(|row| row.batched_ns),
                     (keys >= 100_000_000).then_some(11.5),
                     false,

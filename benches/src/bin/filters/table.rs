@@ -42,13 +42,14 @@ const HEADER: [&str; 11] = [
     "build ns",
     "absent ns",
     "present ns",
-    "batched ns",
+    "by 32 ns",
 ];
 
 const NOTES: &str = "\
 bits/key: memory that is really allocated; stored: of the stored form with its trailer.
 over bound: bits/key over log2(1 / rate). ns: thread CPU time of one key; of a question about an
-absent key, a present one, and an absent one among many. Names in lower case are those of crates.
+absent key, a present one, and an absent one in calls about 32 each. Names in lower case are those
+of crates.
 Structures get 64-bit hashes; one marked * takes keys only, gets the hash as a key, and hashes it.
 cuckoofilter and qfilter have a power of two of slots: `filters space` shows them well filled.
 ";

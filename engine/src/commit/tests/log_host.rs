@@ -94,10 +94,7 @@ impl Host {
         let logged = match durability {
             Durability::Memory => Ok(()),
             Durability::OsBuffer => self.log.write_through(self, &in_flight),
-            Durability::Disk => {
-                let written = self.log.write_through(self, &in_flight);
-                written.and_then(|()| self.log.sync_to(self, in_flight.last))
-            }
+            Durability::Disk => self.log.sync_through(self, &in_flight),
         };
         if logged.is_ok() {
             in_flight.write.insert(in_flight.first);

@@ -137,6 +137,15 @@ impl AppendFile for SteppedAppend {
         appended
     }
 
+    fn reserve(&self, file_bytes: u64) -> io::Result<()> {
+        assert!(!self.appending.swap(true, SeqCst), "no append beside a reservation");
+        self.shared.step();
+        let reserved = self.inner.reserve(file_bytes);
+        self.shared.step();
+        self.appending.store(false, SeqCst);
+        reserved
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.shared.step();
         // What is appended while the sync is under way is not covered.

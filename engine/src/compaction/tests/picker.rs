@@ -4,6 +4,7 @@
 //! |----------------------------------|----------------------------|--------------------------------|
 //! | `levels`                         | a line per run, see below  | bytes, target, score per level |
 //! | `pick [start]`                   |                            | the choice, or `none`          |
+//! | `quiet [start]`                  |                            | the same while the store rests |
 //! | `range from..to [start]`         |                            | the choice, `wait` or `done`   |
 //! | `flush table`                    |                            | as `levels`; a run is added    |
 //! | `finish n`                       |                            | the n-th running one is gone   |
@@ -133,6 +134,10 @@ impl Story {
             }
             Some("pick") => {
                 let choice = self.picker(|picker| picker.pick());
+                self.answer(choice, words.next() == Some("start"), "none")
+            }
+            Some("quiet") => {
+                let choice = self.picker(|picker| picker.pick_quiet());
                 self.answer(choice, words.next() == Some("start"), "none")
             }
             Some("range") => {

@@ -29,6 +29,8 @@ enum Event {
     Flush { writes: Vec<(u8, bool)>, split: bool },
     /// The picker is asked, and what it chooses starts.
     Pick,
+    /// The same, while the store rests.
+    Quiet,
     /// The same for a range of keys.
     Range(u8, u8),
     /// One that runs is done.
@@ -43,6 +45,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => (writes, any::<bool>()).prop_map(|(writes, split)| Event::Flush { writes, split }),
         6 => Just(Event::Pick),
+        3 => Just(Event::Quiet),
         1 => (key.clone(), key).prop_map(|(from, to)| Event::Range(from, to)),
         5 => any::<prop::sample::Index>().prop_map(Event::Finish),
         1 => any::<prop::sample::Index>().prop_map(Event::GiveUp),
@@ -202,6 +205,7 @@ fn no_choice_brings_an_older_version_to_light() {
             match event {
                 Event::Flush { writes, split } => store.flush(&writes, split),
                 Event::Pick => drop(store.start(|picker| picker.pick())),
+                Event::Quiet => drop(store.start(|picker| picker.pick_quiet())),
                 Event::Range(from, to) => {
                     let range = KeyBounds::new(&([from]..=[to]));
                     store.start(|picker| match picker.pick_range(&range) {
@@ -230,7 +234,7 @@ fn settle(store: &mut Store) -> Result<(), TestCaseError> {
         store.finish(0);
     }
     let mut steps = 0;
-    while store.start(|picker| picker.pick()) {
+    while store.start(|picker| picker.pick().or_else(|| picker.pick_quiet())) {
         store.finish(0);
         store.check()?;
         steps += 1;

@@ -18,6 +18,9 @@ fn run(script: &str) -> MemoryFs {
             ["mkdir", path] => fs.create_folder(Path::new(path)).unwrap(),
             ["create", path] => drop(files.insert(path, fs.create(Path::new(path)).unwrap())),
             ["append", path, bytes] => files[path].append(bytes.as_bytes()).unwrap(),
+            ["reserve", path, file_bytes] => {
+                files[path].reserve(file_bytes.parse().unwrap()).unwrap();
+            }
             ["sync", path] => files[path].sync_data().unwrap(),
             ["rename", from, to] => fs.rename(Path::new(from), Path::new(to)).unwrap(),
             ["link", from, to] => fs.link(Path::new(from), Path::new(to)).unwrap(),
@@ -65,6 +68,18 @@ fn crash_keeps_what_was_synced_and_may_take_the_rest() {
         ("a hole in the middle",         NEW, "; append a two; append a three", Alone(2), "a=one...three"),
         ("a short end",                  NEW, "; append a two; append a three", Alone(3), "a=onetwo"),
         ("a hole behind synced bytes",   OLD, "append a two; append a three", Alone(0), "a=one...three"),
+
+        ("reserved",                     NEW, "; reserve a 5", Nothing, "a=one.."),
+        ("reserved, append lost",        NEW, "; reserve a 5", Alone(1), "a=....."),
+        ("reservation lost",             NEW, "; reserve a 5", Alone(2), "a=one"),
+        ("reservation synced",           OLD, "reserve a 5; sync a", Everything, "a=one.."),
+        ("filled",                       OLD, "reserve a 5; sync a; append a two", Nothing, "a=onetwo"),
+        ("filled, append lost",          OLD, "reserve a 9; sync a; append a two; append a x", Alone(0), "a=one...x.."),
+        ("filled in part, all lost",     OLD, "reserve a 9; sync a; append a two; append a x", Everything, "a=one......"),
+        ("less than there is",           OLD, "reserve a 2", Nothing, "a=one"),
+        ("more and less",                OLD, "reserve a 6; reserve a 5; sync a; reserve a 8", Everything, "a=one..."),
+        ("reserved and settled",         OLD, "reserve a 5; settle; append a t; append a w", Everything, "a=one.."),
+        ("settled and filled",           OLD, "reserve a 5; settle; append a t; append a w", Alone(0), "a=one.w"),
 
         ("rename kept",                  SWAP, "", Nothing, "b=new"),
         ("rename lost",                  SWAP, "", Alone(2), "b=old t=new"),

@@ -32,10 +32,11 @@ fn every_call(fs: &FaultFs) -> io::Result<()> {
     fs.rename(a, c)?;
     fs.unlink(b)?;
     fs.lock(b)?;
+    file.reserve(9)?;
     Ok(())
 }
 
-const CALLS: [Call; 16] = [
+const CALLS: [Call; 17] = [
     Call::CreateFolder,
     Call::List,
     Call::Exists,
@@ -52,6 +53,7 @@ const CALLS: [Call; 16] = [
     Call::Rename,
     Call::Unlink,
     Call::Lock,
+    Call::Reserve,
 ];
 
 #[test]

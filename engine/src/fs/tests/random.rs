@@ -15,10 +15,23 @@ const SCRIPTS: u64 = 60;
 const CALLS: usize = 80;
 
 /// What the test itself knows of a file.
+#[derive(Default)]
 struct Known {
     handle: Option<Arc<dyn AppendFile>>,
     bytes: Vec<u8>,
     synced_bytes: usize,
+    /// Length with reserved bytes, as it is and as it is durable.
+    file_bytes: usize,
+    synced_file_bytes: usize,
+}
+
+impl Known {
+    /// The first `end` bytes, with zeros up to `file_bytes`.
+    fn content(&self, end: usize, file_bytes: usize) -> Vec<u8> {
+        let mut bytes = self.bytes[..end].to_vec();
+        bytes.resize(file_bytes.max(end), 0);
+        bytes
+    }
 }
 
 /// The test's own account: files by number, entries as they are and as they are durable.
@@ -37,14 +50,17 @@ impl Account {
     }
 
     fn contents(&self) -> BTreeMap<Arc<str>, Bytes> {
-        let bytes = |file: usize| self.files[file].bytes.clone();
+        let bytes = |file: usize| {
+            let known = &self.files[file];
+            known.content(known.bytes.len(), known.file_bytes)
+        };
         contents(&self.live, bytes)
     }
 
     fn durable_contents(&self) -> BTreeMap<Arc<str>, Bytes> {
         let bytes = |file: usize| {
             let known = &self.files[file];
-            known.bytes[..known.synced_bytes].to_vec()
+            known.content(known.synced_bytes, known.synced_file_bytes)
         };
         contents(&self.durable, bytes)
     }
@@ -65,12 +81,12 @@ fn step(fs: &MemoryFs, account: &mut Account, lots: &mut SplitMix64) {
     let other = folder.join(["a", "b", "c", "d"][lots.below(4)]);
     let number = lots.below(account.files.len().max(1));
     let file = account.files.get_mut(number).filter(|file| file.handle.is_some());
-    match lots.below(12) {
+    match lots.below(13) {
         0 | 1 => {
             if let Ok(handle) = fs.create(&path) {
                 let handle = Some(handle);
                 account.live.insert(path, account.files.len());
-                account.files.push(Known { handle, bytes: Vec::new(), synced_bytes: 0 });
+                account.files.push(Known { handle, ..Known::default() });
             }
         }
         2..6 => {
@@ -81,9 +97,10 @@ fn step(fs: &MemoryFs, account: &mut Account, lots: &mut SplitMix64) {
             }
         }
         6 => {
-            if let Some(Known { handle: Some(handle), bytes, synced_bytes }) = file {
-                handle.sync_data().unwrap();
-                *synced_bytes = bytes.len();
+            if let Some(known) = file {
+                known.handle.as_ref().unwrap().sync_data().unwrap();
+                known.synced_bytes = known.bytes.len();
+                known.synced_file_bytes = known.file_bytes;
             }
         }
         7 => {
@@ -99,6 +116,13 @@ fn step(fs: &MemoryFs, account: &mut Account, lots: &mut SplitMix64) {
             }
         }
         9 => {
+            if let Some(known) = file {
+                let file_bytes = lots.below(2 * known.bytes.len().max(1000));
+                known.handle.as_ref().unwrap().reserve(file_bytes as u64).unwrap();
+                known.file_bytes = known.file_bytes.max(file_bytes);
+            }
+        }
+        10 => {
             if fs.link(&path, &other).is_ok() {
                 account.live.insert(other, account.live[&path]);
             }
@@ -114,10 +138,11 @@ fn step(fs: &MemoryFs, account: &mut Account, lots: &mut SplitMix64) {
 fn check_plausible(found: &BTreeMap<Arc<str>, Bytes>, account: &Account, what: &str) {
     for (path, bytes) in found {
         let fits = |known: &Known| {
-            bytes.len() <= known.bytes.len()
-                && bytes.len() >= known.synced_bytes
+            bytes.len() <= known.bytes.len().max(known.file_bytes)
+                && bytes.len() >= known.synced_bytes.max(known.synced_file_bytes)
                 && bytes[..known.synced_bytes] == known.bytes[..known.synced_bytes]
                 && bytes.iter().zip(&known.bytes).all(|(found, was)| *found == 0 || found == was)
+                && bytes.iter().skip(known.bytes.len()).all(|found| *found == 0)
         };
         assert!(account.files.iter().any(fits), "{path}: {what}");
     }
@@ -164,7 +189,11 @@ fn random_scripts_crash_as_the_account_says() {
             account.live.clone_from(&account.durable);
             for file in &mut account.files {
                 file.handle = None;
-                file.bytes.truncate(file.synced_bytes);
+                // What was reserved is a part of the file like any other from here on.
+                file.bytes = file.content(file.synced_bytes, file.synced_file_bytes);
+                file.synced_bytes = file.bytes.len();
+                file.file_bytes = file.bytes.len();
+                file.synced_file_bytes = file.bytes.len();
             }
         }
     }

@@ -66,6 +66,8 @@ fn appended_bytes_are_read_back() {
         let path = folder.join("a");
         let file = write(&**fs, &path, b"one");
         let reader = fs.open(&path).unwrap();
+        reader.reads_are_scattered();
+        reader.will_read(1..1 << 40);
         assert_eq!(reader.map().unwrap(), "one", "{name}");
         file.append(b"").unwrap();
         file.append(b"two").unwrap();
@@ -116,6 +118,29 @@ fn direct_reads_are_those_of_plain_ones_or_refused() {
             Err(error) => assert_eq!((name, error.kind()), ("real", ErrorKind::Unsupported)),
         }
         assert_eq!(kind(fs.open_direct(&folder.join("b"))), Some(ErrorKind::NotFound), "{name}");
+    });
+}
+
+#[test]
+fn reserved_bytes_are_zeros_until_they_are_appended() {
+    each_fs(|name, fs, folder| {
+        let path = folder.join("a");
+        let file = write(&**fs, &path, b"one");
+        let reader = fs.open(&path).unwrap();
+        file.reserve(2).unwrap();
+        assert_eq!(read(&**fs, &path), b"one", "{name}: never shorter");
+        file.reserve(8).unwrap();
+        assert_eq!(read_all(&*reader), b"one\0\0\0\0\0", "{name}");
+        file.append(b"two").unwrap();
+        assert_eq!(read(&**fs, &path), b"onetwo\0\0", "{name}: in their place");
+        file.sync_data().unwrap();
+        file.append(b"three").unwrap();
+        assert_eq!(read(&**fs, &path), b"onetwothree", "{name}: beyond them");
+        let mut part = [9; 7];
+        file.reserve(16).unwrap();
+        reader.read_at(&mut part, 8).unwrap();
+        assert_eq!(&part, b"ree\0\0\0\0", "{name}");
+        assert_eq!(kind(reader.read_at(&mut part, 10)), Some(ErrorKind::UnexpectedEof), "{name}");
     });
 }
 

@@ -46,11 +46,17 @@ pub(crate) fn follow(
             Move::Last => (cursor.seek_to_last().unwrap(), at = sorted.len().checked_sub(1)).0,
             Move::Seek(key, sequence) => {
                 let target = InternalKey::seek(key, *sequence);
+                if sequence % 2 == 0 {
+                    cursor.will_seek(target);
+                }
                 cursor.seek(target).unwrap();
                 at = Some(first_at(target));
             }
             Move::SeekBefore(key, sequence) => {
                 let target = InternalKey::seek(key, *sequence);
+                if sequence % 2 == 0 {
+                    cursor.will_seek_before(target);
+                }
                 cursor.seek_before(target).unwrap();
                 at = first_at(target).checked_sub(1);
             }
@@ -161,5 +167,33 @@ fn an_error_leaves_the_merge_unpositioned_until_the_next_search() {
         assert_eq!(merge.key(), None, "move {fail_at}");
         let again = [Move::First, Move::Next, Move::Next, Move::Prev, Move::Last, Move::Next];
         follow(&mut merge, &history.sorted(), &again).unwrap();
+    }
+}
+
+#[test]
+fn searches_behind_one_that_reads_are_announced() {
+    // Which of four cursors read; announcements of each by a first search, and by a second one too.
+    let cases = [
+        ("nobody reads", [false; 4], [0; 4], [0; 4]),
+        ("the first", [true, false, false, false], [0, 0, 1, 1], [0, 1, 2, 2]),
+        ("the third", [false, false, true, false], [0, 0, 0, 0], [0, 1, 1, 1]),
+        ("all", [true; 4], [0, 0, 1, 1], [0, 1, 2, 2]),
+    ];
+    for (name, reads, after_one, after_two) in cases {
+        for back in [false, true] {
+            let moves: [Rc<Moves>; 4] = Default::default();
+            let cursor = |(moves, reads): (_, bool)| {
+                let cursor = VecCursor::new(entries("a@1 c@1"), moves);
+                if reads { cursor.reading() } else { cursor }
+            };
+            let mut merge = MergeCursor::new(moves.iter().zip(reads).map(cursor).collect(), 0);
+            for want in [after_one, after_two] {
+                let target = InternalKey::new(b"b", Trailer::OLDEST);
+                if back { merge.seek_before(target) } else { merge.seek(target) }.unwrap();
+                assert!(merge.is_positioned());
+                let announced = moves.each_ref().map(|moves| moves.announced.get());
+                assert_eq!(announced, want, "{name}, back: {back}");
+            }
+        }
     }
 }

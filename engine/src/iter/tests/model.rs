@@ -77,6 +77,8 @@ pub(crate) struct Moves {
     /// Those that were searches.
     pub(crate) searches: Cell<usize>,
     pub(crate) fail_at: Cell<Option<usize>>,
+    /// How often a search was announced.
+    pub(crate) announced: Cell<usize>,
 }
 
 /// Walks sorted entries.
@@ -87,6 +89,8 @@ pub(crate) struct VecCursor {
     repeats: bool,
     /// Whether it tells what it knows of the entry before.
     tells: bool,
+    /// Whether each of its searches has to read.
+    reads: bool,
     moves: Rc<Moves>,
 }
 
@@ -97,6 +101,7 @@ impl VecCursor {
             at: None,
             repeats: false,
             tells: false,
+            reads: false,
             moves: Rc::clone(moves),
         }
     }
@@ -105,6 +110,17 @@ impl VecCursor {
     fn telling(mut self) -> Self {
         self.tells = true;
         self
+    }
+
+    /// The same, but it has to read for each search.
+    pub(crate) fn reading(mut self) -> Self {
+        self.reads = true;
+        self
+    }
+
+    fn announce(&mut self) {
+        self.at = None;
+        self.moves.announced.set(self.moves.announced.get() + 1);
     }
 
     fn go(&mut self, at: Option<usize>) -> Result<()> {
@@ -150,6 +166,18 @@ impl Cursor for VecCursor {
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
         self.moves.searches.update(|searches| searches + 1);
         self.go(self.first_at(target).checked_sub(1))
+    }
+
+    fn will_seek(&mut self, _: InternalKey<'_>) {
+        self.announce();
+    }
+
+    fn will_seek_before(&mut self, _: InternalKey<'_>) {
+        self.announce();
+    }
+
+    fn has_read(&self) -> bool {
+        self.reads && self.moves.count.get() > 0
     }
 
     fn next(&mut self) -> Result<()> {

@@ -9,6 +9,7 @@ impl Store {
     /// Claims the next piece of work, if there is any that could be done.
     pub(super) fn claim(&self) -> Option<Job> {
         let mut state = self.background.state.lock();
+        state.rest.look_no_more();
         if self.read_only.get().is_some() {
             return None;
         }
@@ -19,7 +20,10 @@ impl Store {
         if let Some(tree) = self.claim_flush(&mut state) {
             return Some(Job::Flush(tree));
         }
-        let job = self.claim_compaction(&mut state);
+        let mut job = self.claim_compaction(&mut state);
+        while self.awaits_no_longer(&mut state) && job.is_none() {
+            job = self.claim_compaction(&mut state);
+        }
         if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
             // Nothing is put off any more.
             state.no_space = None;
@@ -31,11 +35,14 @@ impl Store {
         if job.is_some() || !self.options.background_rewrites {
             return job;
         }
-        state.filters.claim(|id| self.tree_of_id(id)).map(Job::Filter)
+        let filter = state.filters.claim(|id| self.tree_of_id(id)).map(Job::Filter);
+        // Who writes is not to wait for what need not be.
+        let mut quiet = || (self.options.worker_threads > 0).then(|| self.claim_quiet(&mut state));
+        filter.or_else(|| quiet().flatten())
     }
 
     /// Takes note of the keyspaces that have changed.
-    fn note_changes(&self, state: &mut State) {
+    pub(super) fn note_changes(&self, state: &mut State) {
         let changed = self.trees.read().changed().take();
         state.due.note(&changed, self.snapshots.oldest());
         state.filters.note(changed);
@@ -52,7 +59,19 @@ impl Store {
         }
     }
 
-    fn tree_of_id(&self, id: u64) -> Option<Arc<Tree>> {
+    /// Tells those who drop snapshots which one is waited for. Whether a keyspace waits no longer, since
+    /// that one has gone meanwhile.
+    fn awaits_no_longer(&self, state: &mut State) -> bool {
+        self.background.await_snapshot(state.due.awaited_snapshot());
+        // After that: whoever has dropped it before did not know.
+        let is_freed = state.due.is_freed(self.snapshots.oldest());
+        if is_freed {
+            self.note_changes(state);
+        }
+        is_freed
+    }
+
+    pub(super) fn tree_of_id(&self, id: u64) -> Option<Arc<Tree>> {
         self.trees.read().of_id(id).cloned()
     }
 
@@ -75,7 +94,7 @@ impl Store {
         while let Some(id) = state.due.compact.first_from(from) {
             from = id + 1;
             let Some(tree) = self.tree_of_id(id) else {
-                state.due.compact_later(id, false);
+                state.due.compact_later(id, None);
                 continue;
             };
             let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
@@ -87,8 +106,8 @@ impl Store {
                     return Some(Job::Compact(tree, compaction));
                 }
                 // The end of a running one is a change, too.
-                Chosen::Nothing { behind_snapshot } => {
-                    state.due.compact_later(id, behind_snapshot);
+                Chosen::Nothing { awaited_snapshot } => {
+                    state.due.compact_later(id, awaited_snapshot);
                 }
                 Chosen::WholeIsDone => {
                     state.whole.remove(&tree.id);
@@ -106,30 +125,40 @@ impl Store {
             && state.running.is_empty()
             && state.whole.is_empty()
             && !self.has_flush_or_compaction(state)
+            && !(self.awaits_no_longer(state) && self.has_flush_or_compaction(state))
             && !state.fitting
             && !self.filters_are_due()
             && (!self.options.background_rewrites
                 || state.filters.is_idle(|id| self.tree_of_id(id)))
     }
 
-    /// Whether any keyspace has a flush or a compaction due, while none is under way.
-    fn has_flush_or_compaction(&self, state: &mut State) -> bool {
+    /// Whether any keyspace has a flush due that nobody is doing.
+    pub(super) fn has_unclaimed_flush(&self, state: &State) -> bool {
         let mut from = 0;
         while let Some(id) = state.due.flush.first_from(from) {
-            if self.tree_of_id(id).is_some_and(|tree| !tree.view().frozen.is_empty()) {
+            let is_due = |tree: Arc<Tree>| !tree.view().frozen.is_empty();
+            if !state.flushing.contains(&id) && self.tree_of_id(id).is_some_and(is_due) {
                 return true;
             }
             from = id + 1;
         }
-        from = 0;
+        false
+    }
+
+    /// Whether any keyspace has a flush or a compaction due, while none is under way.
+    fn has_flush_or_compaction(&self, state: &mut State) -> bool {
+        if self.has_unclaimed_flush(state) {
+            return true;
+        }
+        let mut from = 0;
         while let Some(id) = state.due.compact.first_from(from) {
             let tree = self.tree_of_id(id);
             match tree.map(|tree| self.choose_compaction(&tree, &[], None)) {
                 Some(Chosen::Compaction(_) | Chosen::WholeIsDone) => return true,
-                Some(Chosen::Nothing { behind_snapshot }) => {
-                    state.due.compact_later(id, behind_snapshot);
+                Some(Chosen::Nothing { awaited_snapshot }) => {
+                    state.due.compact_later(id, awaited_snapshot);
                 }
-                None => state.due.compact_later(id, false),
+                None => state.due.compact_later(id, None),
             }
             from = id + 1;
         }

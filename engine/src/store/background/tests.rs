@@ -4,7 +4,7 @@ use std::{sync::mpsc, thread};
 
 use super::*;
 use crate::{
-    Db, Keyspace, KeyspaceOptions, Options, Snapshot,
+    Db, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
     fs::MemoryFs,
     log::testing::{Random, seeds},
     store::compact::Chosen,
@@ -122,4 +122,62 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     let idle = waits.recv_timeout(Duration::from_secs(20)).expect("it is woken");
     idle.expect("there is room");
     waiter.join().expect("it has ended").expect("somebody listens");
+}
+
+/// Tells of compactions.
+#[derive(Debug)]
+struct Compactions(mpsc::SyncSender<()>);
+
+impl EventListener for Compactions {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::Compacted { .. }) {
+            let _ = self.0.send(());
+        }
+    }
+}
+
+#[test]
+fn only_a_snapshot_that_something_waits_for_wakes_the_workers() {
+    let background = Background::default();
+    let cases = [
+        ("nothing waits", None, None, 0),
+        ("an older one is left", Some(9), Some(8), 0),
+        ("the oldest is as new", Some(9), Some(9), 1),
+        ("none is left", Some(9), None, 1),
+        ("number 0", Some(0), Some(0), 1),
+    ];
+    for (name, awaited, oldest, want) in cases {
+        let before = background.state.lock().wakes;
+        background.await_snapshot(awaited);
+        background.snapshot_is_gone(oldest);
+        assert_eq!(background.state.lock().wakes - before, want, "{name}");
+    }
+}
+
+/// What it kept is compacted without another write, and only when the last one that kept it has gone.
+#[test]
+fn a_snapshot_that_goes_wakes_the_workers() {
+    let (sender, compacted) = mpsc::sync_channel(100);
+    let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(1);
+    let options = options.quiet_compactions(false).listener(Arc::new(Compactions(sender)));
+    let db = options.open("db").expect("a new store");
+    let snapshots = [db.snapshot(), db.snapshot()];
+    for number in 0..100_u64 {
+        db.insert(number.to_be_bytes(), [7; 40]).expect("there is room");
+    }
+    let [older, newer] = [db.snapshot(), db.snapshot()];
+    // Most of them hide nothing: the table is mostly tombstones.
+    for number in 0..300_u64 {
+        db.remove(number.to_be_bytes()).expect("there is room");
+    }
+    db.compact().expect("there is room");
+    db.wait_for_background().expect("there is room");
+    let tombstones = || db.stats().levels.iter().map(|level| level.tombstones).sum::<u64>();
+    assert_eq!(tombstones(), 300, "a snapshot keeps what they hide");
+    drop((snapshots, older));
+    while compacted.try_recv().is_ok() {}
+    drop(newer);
+    compacted.recv_timeout(Duration::from_secs(20)).expect("a worker is woken");
+    db.wait_for_background().expect("there is room");
+    assert_eq!(tombstones(), 0);
 }

@@ -38,6 +38,9 @@ fn write_log(random: &mut Random) -> Story {
     let mut unsynced: Vec<Arc<dyn crate::fs::AppendFile>> = Vec::new();
     let mut next_id = 3;
     for _ in 0..random.below(24) {
+        if random.one_in(12) {
+            writer.reserve(writer.offset() + random.below(3000));
+        }
         match random.below(10) {
             0..6 => {
                 let first = story.payloads.len() as u64 + 1;
@@ -66,6 +69,9 @@ fn write_log(random: &mut Random) -> Story {
                 }
             }
             6..8 => {
+                if random.one_in(2) {
+                    writer.reserve(writer.offset() + random.below(3000));
+                }
                 unsynced.drain(..).for_each(|file| file.sync_data().unwrap());
                 writer.sync_data().unwrap();
                 mark = writer.position();

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A log of one segment with batches 1 to 4. Returns where the start record and each batch end.
-fn one_segment(last_mark: impl Fn(u64) -> Position) -> (Arc<MemoryFs>, Vec<u64>) {
+pub(super) fn one_segment(last_mark: impl Fn(u64) -> Position) -> (Arc<MemoryFs>, Vec<u64>) {
     let fs = new_fs();
     let mut writer = create(&*fs, 3, None, NO_MARK);
     let mut ends = vec![writer.offset()];
@@ -20,7 +20,7 @@ fn one_segment(last_mark: impl Fn(u64) -> Position) -> (Arc<MemoryFs>, Vec<u64>)
 }
 
 /// Number of batches that end at or before `bytes`.
-fn whole(ends: &[u64], bytes: u64) -> u64 {
+pub(super) fn whole(ends: &[u64], bytes: u64) -> u64 {
     ends[1..].iter().filter(|&&end| end <= bytes).count() as u64
 }
 

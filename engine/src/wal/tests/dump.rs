@@ -30,4 +30,10 @@ fn the_bytes_of_a_segment_are_pinned() {
     let torn = with_file(&fs, &path(12), |bytes| bytes.truncate(end as usize + 3));
     let text = described(&torn);
     assert!(text.lines().last().unwrap().contains("not a record"), "{text}");
+    let room = with_file(&fs, &path(12), |bytes| {
+        bytes.truncate(end as usize);
+        bytes.resize(end as usize + 777, 0);
+    });
+    let text = described(&room);
+    assert!(text.lines().last().unwrap().contains("room for records"), "{text}");
 }

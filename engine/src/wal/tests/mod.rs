@@ -4,6 +4,7 @@ mod chain;
 mod crash;
 mod damage;
 mod dump;
+mod reserved;
 
 use std::{path::Path, sync::Arc};
 

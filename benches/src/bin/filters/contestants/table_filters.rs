@@ -46,6 +46,9 @@ pub(super) const BINARY_FUSE_16: Family = Family {
     ..BINARY_FUSE_8
 };
 
+/// Hashes of a call about many, as many as the limits of such calls are set for.
+const BATCH: usize = 32;
+
 /// The calls that all of them have, under the same names.
 macro_rules! structure {
     ($name:ident, $kind:ident) => {
@@ -56,7 +59,9 @@ macro_rules! structure {
             }
 
             fn answer_all(&self, hashes: &[u64], answers: &mut [bool]) -> bool {
-                self.may_contain_hashes(hashes, answers);
+                for (hashes, answers) in hashes.chunks(BATCH).zip(answers.chunks_mut(BATCH)) {
+                    self.may_contain_hashes(hashes, answers);
+                }
                 true
             }
 

@@ -1,0 +1,308 @@
+//! What is done while the store rests, by a clock that moves when told.
+
+use std::sync::{Arc, mpsc};
+
+use super::*;
+use crate::{
+    Db, Event, EventListener, KeyspaceOptions, Options,
+    clock::ManualClock,
+    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
+    log::testing::{Random, seeds},
+    read::tree::Tree,
+};
+
+/// A store whose steps are taken on this thread, when asked.
+struct Fixture {
+    fs: Arc<MemoryFs>,
+    clock: Arc<ManualClock>,
+    db: Db,
+}
+
+fn options(fs: &Arc<MemoryFs>, clock: &Arc<ManualClock>) -> Options {
+    let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 20).table_bytes(256 << 10);
+    let options = Options::new().fs(Arc::clone(fs) as Arc<dyn Fs>).worker_threads(0);
+    options.clock(Arc::clone(clock) as Arc<_>).keyspace(keyspace)
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::with_seed(1, |options| options)
+    }
+
+    fn with_seed(seed: u64, change: impl FnOnce(Options) -> Options) -> Self {
+        let (fs, clock) = (Arc::new(MemoryFs::with_seed(seed)), Arc::<ManualClock>::default());
+        let db = change(options(&fs, &clock)).open("db").expect("a new store");
+        Self { fs, clock, db }
+    }
+
+    fn reopen(self) -> Self {
+        let Self { fs, clock, db } = self;
+        drop(db);
+        let db = options(&fs, &clock).open("db").expect("a good store");
+        Self { fs, clock, db }
+    }
+
+    fn store(&self) -> &Store {
+        self.db.open_store().store()
+    }
+
+    fn tree(&self) -> Arc<Tree> {
+        self.store().trees.read().get("default").cloned().expect("it is always there")
+    }
+
+    fn write(&self, number: u64) {
+        self.db.insert(number.to_be_bytes(), [7; 40]).expect("there is room");
+    }
+
+    /// Makes a run of level 0 of all keys below `count`.
+    fn write_run(&self, count: u64) {
+        (0..count).for_each(|number| self.write(number));
+        self.db.flush().expect("there is room");
+    }
+
+    fn level0_runs(&self) -> usize {
+        self.tree().view().version.level0_runs()
+    }
+
+    /// Claims what a worker would do now.
+    fn claim(&self) -> Option<Job> {
+        let store = self.store();
+        while store.step() {}
+        store.claim_quiet(&mut store.background.state.lock())
+    }
+
+    /// Does what is to be done at rest. Returns how many bytes were rewritten.
+    fn rest(&self) -> u64 {
+        let read = || self.store().background.done().compaction_bytes_read;
+        let mut bytes = 0;
+        while let Some(job) = self.claim() {
+            let before = read();
+            assert!(self.store().carry_out(&job), "there is room");
+            bytes += read() - before;
+        }
+        bytes
+    }
+
+    fn advance(&self, ms: u64) {
+        self.clock.advance(Duration::from_millis(ms));
+    }
+
+    /// How long workers would wait.
+    fn wait_max(&self) -> Option<Duration> {
+        self.store().background.state.lock().rest.wait_max()
+    }
+}
+
+#[test]
+fn a_short_level_0_goes_down_once_the_store_rests() {
+    let fixture = Fixture::new();
+    for runs in 1..=2 {
+        fixture.write_run(10);
+        assert_eq!((fixture.rest(), fixture.level0_runs()), (0, runs));
+    }
+    assert_eq!(fixture.wait_max(), Some(REST));
+    fixture.advance(290);
+    assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "it has not rested long enough");
+    assert_eq!(fixture.wait_max(), Some(Duration::from_millis(10)));
+    fixture.db.insert("z", "1").expect("there is room");
+    fixture.advance(290);
+    assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "somebody wrote");
+    assert_eq!(fixture.wait_max(), Some(REST));
+    fixture.advance(300);
+    assert!(fixture.rest() > 0);
+    assert_eq!(fixture.level0_runs(), 0);
+    fixture.advance(300);
+    assert_eq!((fixture.rest(), fixture.wait_max()), (0, None), "nobody looks again");
+    for _ in 0..9 {
+        fixture.db.insert("y", "1").expect("there is room");
+        assert_eq!((fixture.rest(), fixture.wait_max()), (0, None), "nothing has changed");
+    }
+}
+
+#[test]
+fn what_was_there_when_the_store_was_opened_waits_longer() {
+    let fixture = Fixture::new();
+    fixture.write_run(10);
+    fixture.write_run(10);
+    let fixture = fixture.reopen();
+    for ms in [0, 300, 9_000] {
+        fixture.advance(ms);
+        assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2));
+    }
+    assert_eq!(fixture.wait_max(), Some(Duration::from_millis(700)));
+    fixture.advance(700);
+    assert!(fixture.rest() > 0);
+    assert_eq!(fixture.level0_runs(), 0);
+
+    fixture.write_run(1000);
+    fixture.write_run(1000);
+    let fixture = fixture.reopen();
+    fixture.write_run(10);
+    fixture.rest();
+    fixture.advance(300);
+    assert!(fixture.rest() > 0, "a part is new");
+    assert_eq!(fixture.level0_runs(), 0);
+}
+
+#[test]
+fn whoever_wants_it_is_left_alone() {
+    type Switch = fn(Options) -> Options;
+    let switches: [(&str, Switch); 2] = [
+        ("no quiet compactions", |options| options.quiet_compactions(false)),
+        ("nothing but what is asked for", |options| options.background_rewrites(false)),
+    ];
+    for (name, change) in switches {
+        let fixture = Fixture::with_seed(1, change);
+        fixture.write_run(10);
+        fixture.write_run(10);
+        fixture.advance(20_000);
+        assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "{name}");
+        assert_eq!(fixture.wait_max(), None, "{name}");
+    }
+    let fixture = Fixture::new();
+    fixture.write_run(10);
+    fixture.write_run(10);
+    fixture.advance(20_000);
+    assert!(fixture.store().claim().is_none(), "a store without workers");
+}
+
+/// What it wrote is gone, and it is not begun again soon.
+#[test]
+fn it_gives_way() {
+    type Give = fn(&Fixture);
+    let reasons: [(&str, Give); 3] = [
+        ("the store closes", |fixture| fixture.store().background.shut_down()),
+        ("a flush has no worker", |fixture| {
+            fixture.write(0);
+            let _placement = fixture.store().placement.lock();
+            assert!(fixture.tree().freeze());
+        }),
+        ("somebody waits for a whole keyspace", |fixture| {
+            fixture.store().background.request_whole(&fixture.tree(), 0);
+        }),
+    ];
+    for (name, give_reason) in reasons {
+        let fixture = Fixture::new();
+        fixture.write_run(2000);
+        fixture.write_run(2000);
+        fixture.rest();
+        fixture.advance(300);
+        let job = fixture.claim().expect("it rests");
+        let before = fixture.fs.list("db".as_ref()).expect("a folder").len();
+        give_reason(&fixture);
+        assert!(fixture.store().carry_out(&job), "{name}: it is no failure");
+        assert_eq!(fixture.level0_runs(), 2, "{name}");
+        fixture.store().unlink_obsolete();
+        assert_eq!(fixture.fs.list("db".as_ref()).expect("a folder").len(), before, "{name}");
+
+        while fixture.store().step() {}
+        if fixture.store().background.is_shut_down() || fixture.level0_runs() < 2 {
+            // The reason stays; or the keyspace was compacted as a whole, for who waited.
+            continue;
+        }
+        assert_eq!(fixture.rest(), 0, "{name}");
+        fixture.advance(9_900);
+        assert_eq!(fixture.rest(), 0, "{name}");
+        fixture.advance(100);
+        assert!(fixture.rest() > 0, "{name}");
+        assert_eq!(fixture.level0_runs(), 0, "{name}");
+    }
+}
+
+/// Nobody waits for it, so it neither pauses the workers nor is it told of, and is not tried again before the
+/// keyspace changes.
+#[test]
+fn a_full_disk_ends_it() {
+    /// As Linux numbers it.
+    const NO_SPACE: i32 = 28;
+    let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let shared = Arc::clone(&faults);
+    let fixture = Fixture::with_seed(1, |options| options.fs(shared));
+    fixture.write_run(100);
+    fixture.write_run(100);
+    fixture.rest();
+    fixture.advance(300);
+    let job = fixture.claim().expect("it rests");
+    faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING));
+    assert!(fixture.store().carry_out(&job), "it is no failure");
+    assert!(fixture.store().background.state.lock().no_space.is_none());
+    faults.heal();
+    fixture.advance(20_000);
+    assert_eq!((fixture.rest(), fixture.level0_runs(), fixture.wait_max()), (0, 2, None));
+    fixture.write_run(100);
+    fixture.rest();
+    fixture.advance(300);
+    assert!(fixture.rest() > 0);
+    assert_eq!(fixture.level0_runs(), 0);
+}
+
+/// The bound of [`compaction::quiet`](crate::compaction): five bytes for each that a flush has written.
+#[test]
+fn bursts_with_pauses_write_no_more_than_the_bound() {
+    /// Distinct keys, entries of a burst, and whether a burst has keys in a row.
+    const KINDS: [(&str, u64, u64, bool); 5] = [
+        ("few keys again and again", 100, 300, false),
+        ("small bursts into many keys", 20_000, 50, false),
+        ("large bursts into many keys", 20_000, 2_000, false),
+        ("a row of a few keys", 20_000, 50, true),
+        ("a row of many keys", 20_000, 2_000, true),
+    ];
+    for seed in seeds(2) {
+        for (name, keys, entries, in_a_row) in KINDS {
+            let fixture = Fixture::with_seed(seed, |options| options);
+            let mut random = Random::new(seed);
+            let mut quiet = 0;
+            for _ in 0..60 {
+                let first = random.below(keys);
+                for index in 0..1 + random.below(entries) {
+                    let key = if in_a_row { (first + index) % keys } else { random.below(keys) };
+                    let value = [random.below(256) as u8; 40];
+                    fixture.db.insert(key.to_be_bytes(), value).expect("there is room");
+                }
+                fixture.db.flush().expect("there is room");
+                fixture.rest();
+                fixture.advance(300);
+                quiet += fixture.rest();
+            }
+            let flushed = fixture.store().background.done().flush_bytes_written;
+            assert!(quiet <= 5 * flushed, "{name}, seed {seed}: {quiet} for {flushed}");
+        }
+    }
+}
+
+/// Tells of compactions.
+#[derive(Debug)]
+struct Compactions(mpsc::SyncSender<()>);
+
+impl EventListener for Compactions {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::Compacted { .. }) {
+            let _ = self.0.send(());
+        }
+    }
+}
+
+/// Workers find out by themselves, and wait without a limit afterwards.
+#[test]
+fn workers_notice_that_the_store_rests() {
+    let (sender, compacted) = mpsc::sync_channel(100);
+    let fixture = Fixture::with_seed(1, |options| {
+        options.worker_threads(2).listener(Arc::new(Compactions(sender)))
+    });
+    fixture.write_run(10);
+    fixture.write_run(10);
+    assert_eq!(fixture.level0_runs(), 2);
+    fixture.db.wait_for_background().expect("there is room");
+    // By now they have seen the last write, or see it when the time is up.
+    fixture.advance(300);
+    for _ in 0..100 {
+        // Whoever looked before has seen less.
+        if compacted.recv_timeout(REST).is_ok() {
+            break;
+        }
+        fixture.advance(300);
+    }
+    assert_eq!(fixture.level0_runs(), 0);
+    fixture.db.wait_for_background().expect("there is room");
+    drop(fixture.db);
+}

@@ -1,0 +1,65 @@
+//! What must be known of each table besides its index and its filters, in bytes.
+
+use std::path::Path;
+
+use super::{
+    ChargedFilter, FilterPlace, LiveTable, ScanFilters, TableFilters, TableMeta,
+    scan_filters::ScanFilterTable,
+};
+use crate::log::BUFFER_BYTES_MAX;
+
+/// Buffers of the log, of the segment that follows it, and of the manifest.
+pub(crate) const LOG_BUFFERS_BYTES: usize = 3 * BUFFER_BYTES_MAX;
+
+/// The length of a table's entry in a manifest that is begun anew, without its bounds. All of them are
+/// encoded together.
+pub(crate) const ENCODED_BYTES: usize = 192;
+
+/// Reference counts of an `Arc`.
+const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+
+/// A table's number and entry in the manifest's map, whose nodes may be half empty.
+const IN_MANIFEST_BYTES: usize = 2 * (size_of::<u64>() + 2 * size_of::<usize>());
+
+/// What a view has for each table: itself, its filters, and the heads of its bounds.
+const IN_VIEW_BYTES: usize = 2 * size_of::<usize>() + 2 * size_of::<u64>();
+
+/// Views that are in memory at a time: the present one, the next one, and one that is still read.
+const VIEWS: usize = 3;
+
+/// What it takes to choose among all tables, for compactions and for filters, each on a thread of
+/// their own, by a copy of what is known of the table.
+const IN_CHOICES_BYTES: usize = 2 * (size_of::<TableMeta>() + 2 * size_of::<usize>());
+
+/// The table's file: its path, the list of open files, and what is kept of the file's end.
+const FILE_BYTES: usize = 256;
+
+/// A filter in its file, and its words there: of the point filter, and of those for scans.
+const STORED_BYTES: usize = 256;
+
+/// Filters are changed by new ones beside the old ones.
+const FILTER_SETS: usize = 2;
+
+/// Bytes of what is known of a table, apart from bounds and path.
+const TABLE_BYTES: usize = COUNTS_BYTES * 8
+    + size_of::<LiveTable>()
+    + size_of::<TableMeta>()
+    + size_of::<ScanFilterTable>()
+    + FILTER_SETS
+        * (size_of::<TableFilters>() + size_of::<ScanFilters>() + 2 * size_of::<ChargedFilter>())
+    + 2 * size_of::<FilterPlace>()
+    + IN_MANIFEST_BYTES
+    + VIEWS * IN_VIEW_BYTES
+    + IN_CHOICES_BYTES
+    + FILE_BYTES
+    + STORED_BYTES
+    + ENCODED_BYTES;
+
+/// Bytes of what is known of a table with these bounds, apart from its index and its filters: what stays, and
+/// what is made of all tables at a time.
+pub(super) fn table_bytes(meta: &TableMeta, path: &Path) -> usize {
+    // As they are known, and encoded for a new manifest.
+    let bounds = 2 * (meta.smallest.len() + meta.largest.len());
+    let extractor = meta.prefix_filter.as_ref().map_or(0, |prefix| 4 * prefix.extractor.len());
+    TABLE_BYTES + bounds + extractor + 2 * path.as_os_str().len()
+}

@@ -1,0 +1,44 @@
+//! A file that is being written.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use sievedb_sstable::TableSink;
+
+use super::obsolete::ObsoleteFiles;
+use crate::fs::AppendFile;
+
+/// A file that is being written: obsolete when it is dropped, unless it was finished.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) path: PathBuf,
+    obsolete_files: Option<Arc<ObsoleteFiles>>,
+}
+
+impl Unfinished {
+    pub(super) fn new(path: PathBuf, obsolete_files: &Arc<ObsoleteFiles>) -> Self {
+        Self { path, obsolete_files: Some(Arc::clone(obsolete_files)) }
+    }
+
+    /// The file is whole.
+    pub(super) fn finish(&mut self) {
+        self.obsolete_files = None;
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(obsolete_files) = &self.obsolete_files {
+            obsolete_files.push(std::mem::take(&mut self.path));
+        }
+    }
+}
+
+/// A file as the table writer sees it.
+#[derive(Debug)]
+pub(super) struct FileSink(pub(super) Arc<dyn AppendFile>);
+
+impl TableSink for FileSink {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.append(bytes)
+    }
+}

@@ -1,0 +1,72 @@
+//! The budget of an open store is changed.
+
+use std::sync::Arc;
+
+use sievedb::{Db, Error, Options, fs::MemoryFs};
+
+use crate::counting::turn;
+
+/// Of a budget that is changed every part follows, and what is too much is given up.
+#[test]
+fn the_budget_changes_while_the_store_is_open() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db: Db = options.memory_budget(64 << 20).open("db").unwrap();
+    let other = db.keyspace("other").unwrap();
+    for key in 0..6_000_u32 {
+        db.insert(key.to_be_bytes(), [3; 500]).unwrap();
+        other.insert(key.to_be_bytes(), [4; 200]).unwrap();
+    }
+    let limits = |db: &Db| {
+        let memory = db.stats().memory;
+        let parts = [memory.memtable_bytes_max, memory.filter_bytes_max, memory.writing_bytes_max];
+        parts.map(|bytes| bytes >> 20)
+    };
+    assert_eq!(limits(&db), [16, 16, 8]);
+    assert!(db.stats().memory.memtable_bytes > 4 << 20);
+    let too_small = db.set_memory_budget(1 << 20);
+    assert!(matches!(too_small, Err(Error::BudgetTooSmall { bytes, .. }) if bytes == 1 << 20));
+    assert_eq!(limits(&db), [16, 16, 8]);
+    db.set_memory_budget(8 << 20).unwrap();
+    assert_eq!(limits(&db), [2, 2, 1]);
+    assert!(db.stats().memory.memtable_bytes <= 2 << 20, "{:?}", db.stats().memory);
+    for key in 0..6_000_u32 {
+        assert_eq!(db.get(key.to_be_bytes()).unwrap().unwrap(), [3; 500][..]);
+        assert_eq!(other.get(key.to_be_bytes()).unwrap().unwrap(), [4; 200][..]);
+    }
+    let memory = db.stats().memory;
+    assert!(memory.block_cache_bytes <= memory.block_cache_bytes_max, "{memory:?}");
+    assert!(memory.block_cache_bytes_max + memory.index_bytes <= 3 << 20, "{memory:?}");
+}
+
+/// No part that is raised while the store is open takes the block cache away.
+#[test]
+fn raising_the_filters_leaves_a_block_cache() {
+    let _turn = turn();
+    // A part of the cache in 32 is for indexes, the buffers of the log and the like, rounded up.
+    let limits = |db: &Db| {
+        let memory = db.stats().memory;
+        let cache = memory.block_cache_bytes_max;
+        [memory.filter_bytes_max >> 20, (cache + cache / 31) >> 20]
+    };
+    let open = |options: Options| {
+        options.fs(Arc::new(MemoryFs::new())).worker_threads(0).open("db").unwrap()
+    };
+    let without = open(Options::new());
+    assert_eq!(limits(&without), [64, 96]);
+    without.set_filter_bytes_max(300 << 20).unwrap();
+    assert_eq!(limits(&without), [300, 96]);
+    without.set_filter_bytes_max(None).unwrap();
+    assert_eq!(limits(&without), [64, 96]);
+
+    let with = open(Options::new().memory_budget(256 << 20));
+    let refused = with.set_filter_bytes_max(150 << 20);
+    assert!(matches!(refused, Err(Error::BudgetTooSmall { .. })), "{refused:?}");
+    assert_eq!(limits(&with), [64, 96]);
+    with.set_filter_bytes_max(144 << 20).unwrap();
+    assert_eq!(limits(&with), [144, 16]);
+    // A smaller budget would have no room for that.
+    let refused = with.set_memory_budget(128 << 20);
+    assert!(matches!(refused, Err(Error::BudgetTooSmall { .. })), "{refused:?}");
+    assert_eq!(limits(&with), [144, 16]);
+}

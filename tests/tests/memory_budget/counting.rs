@@ -1,0 +1,68 @@
+//! An allocator that counts, and turns for the tests that look at it.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+/// Counts what is allocated, and the most there ever was.
+struct Counting;
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+fn grow(bytes: usize) {
+    let live = LIVE_BYTES.fetch_add(bytes, Relaxed) + bytes;
+    PEAK_BYTES.fetch_max(live, Relaxed);
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came; `realloc` by default is made of
+// the others, so that old and new memory are counted together.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size());
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size());
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: `old` came from here and so from `System`; the caller keeps the rest.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes that are allocated now.
+pub(crate) fn live_bytes() -> usize {
+    LIVE_BYTES.load(Relaxed)
+}
+
+/// The most bytes there were since the last call of [`forget_peak`].
+pub(crate) fn peak_bytes() -> usize {
+    PEAK_BYTES.load(Relaxed)
+}
+
+/// Begins to look for the most bytes anew. Returns those that are allocated now.
+pub(crate) fn forget_peak() -> usize {
+    let live = live_bytes();
+    PEAK_BYTES.store(live, Relaxed);
+    live
+}
+
+/// The tests take turns, because the allocator counts all threads.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}

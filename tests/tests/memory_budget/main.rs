@@ -1,0 +1,17 @@
+//! What a store allocates stays within its memory budget, whatever is done with it.
+//!
+//! A binary of its own: the allocator counts all threads, those of the store too. The tests take turns.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(clippy::print_stdout, reason = "a test tells what it measured")]
+
+mod changes;
+mod counting;
+mod keyspaces;
+mod lives;
+mod pinned;
+mod runs;
+mod sums;
+mod writes;
+
+const MIB: usize = 1 << 20;

@@ -1,0 +1,109 @@
+//! What callers hold is told apart.
+
+use std::sync::Arc;
+
+use sievedb::{Options, ReadOptions, fs::MemoryFs};
+
+use crate::{
+    MIB,
+    counting::{live_bytes, turn},
+    runs::store_of_runs,
+};
+
+/// What callers hold is told apart, and no part of the rest.
+#[test]
+fn what_callers_hold_is_told() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.block_cache_bytes(0).open("db").unwrap();
+    let value = [7; 1_000];
+    for key in 0..2_000_u32 {
+        db.insert(key.to_be_bytes(), value).unwrap();
+    }
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+    let memtable_bytes = db.stats().memory.memtable_bytes;
+    let mut iterator = db.iter();
+    iterator.next().unwrap().unwrap();
+    db.flush().unwrap();
+    let memory = db.stats().memory;
+    assert!(memory.pinned_bytes > 2_000_000 && memory.pinned_bytes <= memtable_bytes, "{memory:?}");
+    assert!(memory.memtable_bytes < 10_000, "{memory:?}");
+    drop(iterator);
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+
+    // A value that was read from a memtable keeps its batch, after the memtable is gone too.
+    db.insert("large", vec![1; 100_000]).unwrap();
+    let held = db.get("large").unwrap().unwrap();
+    assert!(db.stats().memory.pinned_bytes < 100, "{:?}", db.stats().memory);
+    db.flush().unwrap();
+    let memory = db.stats().memory;
+    assert!((100_000..101_000).contains(&memory.pinned_bytes), "{memory:?}");
+    drop(held);
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+
+    // Each 100th key is in a block of its own.
+    let held: Vec<_> = (0..20_u32).map(|i| db.get((i * 100).to_be_bytes()).unwrap()).collect();
+    let memory = db.stats().memory;
+    assert!((20 * 1_000..20 * 8_192).contains(&memory.pinned_bytes), "{memory:?}");
+    drop(held);
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+}
+
+/// What scans read ahead is told as pinned, to the byte but for what stands around it.
+#[test]
+fn what_scans_read_ahead_is_pinned() {
+    const RUNS: u32 = 8;
+    const SCANS: usize = 8;
+
+    let _turn = turn();
+    for fill_cache in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let db = store_of_runs(folder.path(), 8 * MIB, RUNS);
+        let reader = db.with_read_options(ReadOptions::new().fill_cache(fill_cache));
+        let walk = || {
+            let mut scan = reader.iter();
+            for _ in 0..5_000 {
+                scan.next().unwrap().unwrap();
+                scan.next_back().unwrap().unwrap();
+            }
+            scan
+        };
+        drop(walk());
+        let (live, before) = (live_bytes(), db.stats().memory);
+        assert_eq!(before.pinned_bytes, 0, "fill_cache {fill_cache}");
+        let scans: Vec<_> = (0..SCANS).map(|_| walk()).collect();
+        let allocated = live_bytes().saturating_sub(live);
+        let memory = db.stats().memory;
+        let cached = memory.block_cache_bytes.saturating_sub(before.block_cache_bytes);
+        let pinned = memory.pinned_bytes as usize;
+        println!(
+            "fill_cache {fill_cache}: {allocated} allocated, {pinned} pinned, {cached} cached"
+        );
+        assert!(pinned > SCANS * MIB / 2, "the scans must read ahead");
+        // Cursors, keys, the headers of blocks, and what a shard of the cache has to spare.
+        let others = SCANS * 2 * RUNS as usize * (4 << 10) + MIB / 4;
+        let told = pinned + cached as usize;
+        assert!(allocated <= told + others, "{allocated} allocated, {pinned} + {cached} told");
+        drop(scans);
+        assert_eq!(db.stats().memory.pinned_bytes, 0, "fill_cache {fill_cache}");
+    }
+}
+
+/// Blocks in the cache are not pinned, those driven out of it are.
+#[test]
+fn cached_blocks_are_not_pinned() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memory_budget(16 << 20).open("db").unwrap();
+    for key in 0..5_000_u32 {
+        db.insert(key.to_be_bytes(), [key as u8; 300]).unwrap();
+    }
+    db.flush().unwrap();
+    let held: Vec<_> = (0..50_u32).map(|i| db.get((i * 100).to_be_bytes()).unwrap()).collect();
+    assert_eq!(db.stats().memory.pinned_bytes, 0);
+    let cached = db.stats().memory.block_cache_bytes;
+    assert!(cached > 50 * 300);
+    db.set_memory_budget(8 << 20).unwrap();
+    assert!(db.stats().memory.block_cache_bytes_max <= 3 << 20);
+    drop(held);
+}

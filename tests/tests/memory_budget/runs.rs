@@ -1,0 +1,46 @@
+//! A store of many sorted runs, and what it takes to merge them.
+
+use sievedb::{Db, Options};
+use sievedb_tests::rng::Rng;
+
+use crate::{
+    MIB,
+    counting::{forget_peak, peak_bytes, turn},
+};
+
+/// A store in files, for its disk is not to be counted, of so many flushes, most of them runs still.
+pub(crate) fn store_of_runs(folder: &std::path::Path, budget: usize, runs: u32) -> Db {
+    // Only what is asked for is compacted.
+    let options = Options::new().worker_threads(0).background_rewrites(false);
+    let options = options.memory_budget(budget as u64).block_cache_bytes(512 << 10);
+    let db = options.open(folder).unwrap();
+    let mut rng = Rng::new(7);
+    for run in 0..runs {
+        for key in 0..2_000_u32 {
+            let mut value = [0; 200];
+            value.chunks_mut(2).for_each(|word| word[0] = rng.below(256) as u8);
+            db.insert((key * runs + run).to_be_bytes(), value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    println!("{} runs", db.stats().keyspaces[0].runs);
+    assert!(db.stats().keyspaces[0].runs >= 6, "many runs are the point");
+    db
+}
+
+/// What a compaction of many runs reads ahead, and what it buffers to write, is within the part for writing.
+#[test]
+fn a_compaction_stays_within_the_part_for_writing() {
+    const RUNS: u32 = 8;
+
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let db = store_of_runs(folder.path(), 8 * MIB, RUNS);
+    let before = forget_peak();
+    db.compact().unwrap();
+    let peak = peak_bytes() - before;
+    let memory = db.stats().memory;
+    println!("{peak} bytes at the most, {} allowed", memory.writing_bytes_max);
+    assert_eq!((db.stats().keyspaces[0].runs, memory.writing_bytes), (1, 0));
+    assert!(peak <= memory.writing_bytes_max as usize, "{peak} bytes at the most");
+}

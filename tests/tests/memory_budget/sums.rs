@@ -1,0 +1,132 @@
+//! Twenty keyspaces are filled by several threads.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+use sievedb::{
+    FilterPolicy, FilterPolicyKind, Keyspace, KeyspaceOptions, Options, PrefixExtractor,
+    stats::MemoryStats,
+};
+use sievedb_tests::{rng::Rng, settings};
+
+use crate::{
+    MIB,
+    counting::{forget_peak, peak_bytes, turn},
+};
+
+const BUDGET: usize = 24 * MIB;
+
+/// What was seen while a store was filled.
+struct Filled {
+    /// Bytes from the allocator, at the most.
+    peak: usize,
+    /// Of filters, at the most: chunks of their arena do not come from the allocator.
+    filters: usize,
+    memory: MemoryStats,
+}
+
+/// Fills twenty keyspaces from four threads.
+fn fill(options: &Options, keyspace: &KeyspaceOptions) -> Filled {
+    const KEYSPACES: u64 = 20;
+
+    let seed = settings::seed("memory budget", 4);
+    let long = std::env::var_os("SIEVE_LONG").is_some();
+    let writes_of_each = if long { 400_000 } else { 30_000 };
+    let folder = tempfile::tempdir().unwrap();
+    let before = forget_peak();
+    let db = options.clone().open(folder.path()).unwrap();
+    let keyspaces: Vec<Keyspace> = (0..KEYSPACES)
+        .map(|number| db.keyspace_with(&format!("{number}"), keyspace).unwrap())
+        .collect();
+    let done = AtomicBool::new(false);
+    let filters = thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let mut most = 0;
+            while !done.load(Relaxed) {
+                most = most.max(db.stats().memory.filter_bytes);
+                thread::sleep(std::time::Duration::from_millis(5));
+            }
+            most as usize
+        });
+        let writers: Vec<_> = (0..4_u64)
+            .map(|number| {
+                let keyspaces = &keyspaces;
+                scope.spawn(move || write_and_read(keyspaces, seed ^ number << 32, writes_of_each))
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, Relaxed);
+        sampler.join().unwrap()
+    });
+    let peak = peak_bytes() - before;
+    let memory = db.stats().memory;
+    println!("peak {peak}, filters {filters}, budget {BUDGET}; {memory:?}");
+    println!("{:?}", db.stats().background);
+    assert!(db.stats().background.compactions > 0, "the test must do something");
+    assert!(memory.memtable_bytes <= memory.memtable_bytes_max);
+    Filled { peak, filters, memory }
+}
+
+fn small_keyspace() -> KeyspaceOptions {
+    KeyspaceOptions::new().base_level_bytes(4 << 20).table_bytes(2 << 20)
+}
+
+#[test]
+fn the_sum_is_never_exceeded() {
+    let _turn = turn();
+    // What filters do not take must not hide what others take too much.
+    let options = Options::new().memory_budget(BUDGET as u64).filter_bytes_max(512 << 10);
+    let Filled { peak, filters, .. } = fill(&options, &small_keyspace());
+    let sum = peak + filters;
+    assert!(sum <= BUDGET, "{peak} and {filters} bytes at the most");
+}
+
+/// Filters of all roles, in the part that the budget gives them, of which they need a good deal.
+#[test]
+fn all_filters_lie_in_their_part() {
+    // As long as filters are few they come from the allocator.
+    const HEAP_BYTES: usize = MIB;
+
+    let _turn = turn();
+    let keyspace = small_keyspace()
+        .filter_policy(FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(40.0))
+        .prefix_extractor(PrefixExtractor::FixedLength(8))
+        .range_filter_bits_per_key(40.0);
+    let options = Options::new().memory_budget(BUDGET as u64);
+    let Filled { peak, filters, memory } = fill(&options, &keyspace);
+    let part = memory.filter_bytes_max as usize;
+    assert_eq!(part, BUDGET / 4);
+    assert!((HEAP_BYTES..=part).contains(&filters), "{filters} bytes of filters, {part} allowed");
+    let others = BUDGET - part;
+    assert!(peak <= others + HEAP_BYTES, "{peak} bytes beside {part} of filters");
+}
+
+/// Writes to all keyspaces, the first ones more than the others, reads back, and scans.
+fn write_and_read(keyspaces: &[Keyspace], seed: u64, writes: u64) {
+    let mut rng = Rng::new(seed);
+    let value = vec![0x5e; 2_000];
+    for number in 0..writes {
+        let low = rng.below(keyspaces.len()).min(rng.below(keyspaces.len()));
+        let keyspace = &keyspaces[low];
+        let key = rng.below(1 << 20).to_be_bytes();
+        let mut value = value[..20 + rng.below(1_000)].to_vec();
+        // Else all of it is compressed away.
+        value.chunks_mut(8).for_each(|word| word[0] = rng.below(256) as u8);
+        keyspace.insert(key, &value).unwrap();
+        match number % 64 {
+            0..8 => {
+                keyspace.get(rng.below(1 << 20).to_be_bytes()).unwrap();
+            }
+            63 => {
+                for entry in keyspace.range(key..).take(50) {
+                    entry.unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Writes that do not fit.
+
+use std::sync::Arc;
+
+use sievedb::{Durability, Error, Options, fs::MemoryFs};
+
+use crate::{MIB, counting::turn};
+
+#[test]
+fn a_write_that_never_fits_is_refused() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memory_budget(8 << 20).open("db").unwrap();
+    let before = db.stats().last_sequence;
+    let large = vec![1; 2 * MIB];
+    match db.insert("key", &large) {
+        Err(Error::WriteTooLarge { bytes, bytes_max }) => {
+            assert!(bytes > large.len() as u64);
+            assert_eq!(bytes_max, 3 << 19, "three quarters of 2 MiB");
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut batch = db.batch();
+    for key in 0..20_u8 {
+        batch.insert(&db, [key], vec![key; 100_000]).unwrap();
+    }
+    assert!(matches!(batch.commit(Durability::OsBuffer), Err(Error::WriteTooLarge { .. })));
+    assert_eq!(db.stats().last_sequence, before);
+    assert!(db.iter().next().is_none());
+    // One that fits when all else is flushed waits for that.
+    for key in 0..10_u8 {
+        db.insert([key], vec![key; 100_000]).unwrap();
+    }
+    db.insert("key", &large[..MIB]).unwrap();
+    assert!(db.stats().background.flushes > 0);
+    // With a larger budget it fits.
+    db.set_memory_budget(64 << 20).unwrap();
+    db.insert("key", &large).unwrap();
+    assert_eq!(db.get("key").unwrap().unwrap(), large);
+}
