@@ -1,6 +1,6 @@
 //! Commands that only read: they change nothing, and need neither the right to write nor the store alone.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, path::Path};
 
 use sievedb::Options;
 
@@ -9,17 +9,17 @@ use super::{failure, output, says_no, text};
 /// Names and bytes of the files of a store.
 #[expect(clippy::disallowed_methods, reason = "looks at files behind the engine's back")]
 fn contents(store: &Path) -> BTreeMap<String, Vec<u8>> {
-    let paths = store.read_dir().unwrap().map(|entry| entry.unwrap().path());
-    paths.map(|path| (text(&path).to_owned(), std::fs::read(&path).unwrap())).collect()
+    let entries = store.read_dir().expect("the store is there");
+    let paths = entries.map(|entry| entry.expect("the folder is listed").path());
+    let read = |path: &Path| std::fs::read(path).expect("a file of the store");
+    paths.map(|path| (text(&path).to_owned(), read(&path))).collect()
 }
 
 /// Lets everybody read what is in the folder, and nobody write, or takes that back.
-#[cfg(unix)]
-#[expect(clippy::disallowed_methods, reason = "changes rights behind the engine's back")]
 fn set_writable(store: &Path, writable: bool) {
-    use std::os::unix::fs::PermissionsExt;
     let set = |path: &Path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let rights = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, rights).expect("the owner changes them");
     };
     for path in contents(store).keys() {
         set(path.as_ref(), if writable { 0o644 } else { 0o444 });
