@@ -32,7 +32,7 @@ pub(crate) enum MemoryUse {
     /// Top indexes and properties of tables. The limit is the block cache's: it gives way to them.
     Indexes,
     /// What must be known of keyspaces and tables besides, and the buffers of log and manifest. The limit is
-    /// the block cache's, too.
+    /// what no part has: beyond it the block cache gives way.
     Bookkeeping,
     /// Tables that are being written: buffers, and hashes for the filter to come.
     Writing,
@@ -103,7 +103,7 @@ impl MemoryAccount {
         self.set_limit(MemoryUse::Memtables, parts.memtables);
         self.set_limit(MemoryUse::FrozenMemtables, parts.memtables);
         self.set_limit(MemoryUse::Indexes, parts.block_cache);
-        self.set_limit(MemoryUse::Bookkeeping, parts.block_cache);
+        self.set_limit(MemoryUse::Bookkeeping, parts.spare);
         self.set_limit(MemoryUse::Writing, parts.writing);
     }
 
@@ -112,12 +112,13 @@ impl MemoryAccount {
         self.bytes(MemoryUse::Memtables) + self.bytes(MemoryUse::FrozenMemtables)
     }
 
-    /// What comes before the blocks of the cache in their common part: indexes, bookkeeping, and what those who
-    /// write tables take beyond their own part.
+    /// What comes before the blocks of the cache in their common part: indexes, and what no spare bytes are left
+    /// for, of bookkeeping and of what those who write tables take beyond their own part.
     pub(crate) fn before_cache_bytes(&self) -> u64 {
         let writing = self.bytes(MemoryUse::Writing);
         let beyond = writing.saturating_sub(self.limit(MemoryUse::Writing));
-        self.bytes(MemoryUse::Indexes) + self.bytes(MemoryUse::Bookkeeping) + beyond
+        let others = self.bytes(MemoryUse::Bookkeeping) + beyond;
+        self.bytes(MemoryUse::Indexes) + others.saturating_sub(self.limit(MemoryUse::Bookkeeping))
     }
 
     /// A worker that took `from` bytes for writing takes `to`.

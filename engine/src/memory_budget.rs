@@ -9,7 +9,7 @@
 //!
 //! A part that is set by hand is as large as it was set. If the budget is set too, the block cache has
 //! what is left, at least 1/16 of the budget: less is refused, unless the block cache is set by hand; then
-//! what it leaves is used for nothing. If the budget is not set, the other parts are those of the default:
+//! bookkeeping has what it leaves, and else takes it from the cache. If the budget is not set, the other parts are those of the default:
 //! together they are more or less than that.
 
 use crate::{Error, Result};
@@ -52,6 +52,9 @@ pub(crate) struct MemoryParts {
     pub(crate) writing: u64,
     /// With the indexes.
     pub(crate) block_cache: u64,
+    /// What no part has, for a block cache that was set by hand: bookkeeping, and what those who write must have
+    /// beyond their part, take it before the block cache gives way to them.
+    pub(crate) spare: u64,
 }
 
 impl MemoryBudget {
@@ -88,17 +91,19 @@ impl MemoryBudget {
         let filters = part(self.filter_bytes_max, bytes / 4);
         let writing = bytes / 8;
         let of_others = memtables + filters + writing;
-        let block_cache = if self.bytes.is_none() {
-            part(self.block_cache_bytes, bytes - (bytes / 4 + bytes / 4 + writing))
+        let (block_cache, spare) = if self.bytes.is_none() {
+            let spare = if self.block_cache_bytes.is_some() { u64::MAX } else { 0 };
+            (part(self.block_cache_bytes, bytes - (bytes / 4 + bytes / 4 + writing)), spare)
         } else {
             let block_cache_min = part(self.block_cache_bytes, bytes / BLOCK_CACHE_IN_BUDGET);
             if bytes < of_others + block_cache_min {
                 let what = "beside the parts that were set, a memory_budget";
                 return too_small(what, bytes, self.least());
             }
-            part(self.block_cache_bytes, bytes - of_others)
+            let block_cache = part(self.block_cache_bytes, bytes - of_others);
+            (block_cache, bytes - of_others - block_cache)
         };
-        Ok(MemoryParts { memtables, filters, writing, block_cache })
+        Ok(MemoryParts { memtables, filters, writing, block_cache, spare })
     }
 }
 
@@ -195,11 +200,18 @@ mod tests {
             ),
         ];
         for (name, budget, [memtables, filters, writing, block_cache]) in cases {
+            let spare = match budget {
+                MemoryBudget { block_cache_bytes: None, .. } => 0,
+                MemoryBudget { bytes: None, .. } => u64::MAX,
+                // All of 256 MiB.
+                _ => (256 - memtables - filters - writing - block_cache) * MIB,
+            };
             let want = MemoryParts {
                 memtables: memtables * MIB,
                 filters: filters * MIB,
                 writing: writing * MIB,
                 block_cache: block_cache * MIB,
+                spare,
             };
             assert_eq!(budget.divide(2).ok(), Some(want), "{name}");
         }
@@ -290,7 +302,10 @@ mod tests {
                             block_cache_bytes: cache,
                         };
                         let parts = budget.divide(2).expect("it fits");
-                        assert!(parts.sum() <= mib * MIB + odd, "{budget:?}: {parts:?}");
+                        assert!(
+                            parts.sum() + parts.spare <= mib * MIB + odd,
+                            "{budget:?}: {parts:?}"
+                        );
                         assert!(parts.writing >= 2 * WRITING_BYTES_MIN);
                     }
                 }

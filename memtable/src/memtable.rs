@@ -90,9 +90,10 @@ impl Memtable {
 
     /// Counts `bytes` as used, before the entries they are for are inserted.
     ///
-    /// So that whoever places a write can decide, in sequence order, that the memtable is full.
-    pub fn reserve(&self, bytes: usize) {
-        self.reserved_bytes.fetch_add(bytes, Relaxed);
+    /// So that whoever places a write can decide, in sequence order, that the memtable is full. Returns what was
+    /// reserved before.
+    pub fn reserve(&self, bytes: usize) -> usize {
+        self.reserved_bytes.fetch_add(bytes, Relaxed)
     }
 
     /// Bytes of the filter and of all that was reserved.

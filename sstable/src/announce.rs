@@ -5,55 +5,70 @@
 //! CPU time too, since a thread that does not wait need not be woken. Where the system has the blocks at
 //! hand, an announcement costs 0.4 us.
 
-use std::slice;
+use std::{slice, sync::Arc};
 
 use sievedb_format::InternalKey;
 
 use crate::{
-    block::BlockRole, cache::CacheUse, cursor_options::CursorOptions, direction::Direction,
-    read_ahead::first_read_bytes, table::Table,
+    block::{BlockInner, BlockRole, HeldBlock},
+    cache::CacheUse,
+    cursor_options::CursorOptions,
+    direction::Direction,
+    read_ahead::first_read_bytes,
+    table::Table,
 };
 
 impl Table {
-    /// Announces what a search of `target`, in this direction, by a cursor with these options reads first, if
-    /// that is in no cache. Reads nothing and counts as no use of a block. Costs a search in the index, or in two
-    /// levels of it.
-    pub(crate) fn announce_search(
+    /// Announces what a [`seek_before`](crate::TableCursor::seek_before) of `target`, by a cursor with these options,
+    /// reads first, if that is in no cache. Reads nothing and counts as no use of a block. Costs a search in the
+    /// index, or in two levels of it.
+    pub(crate) fn announce_search_before(&self, target: InternalKey<'_>, options: &CursorOptions) {
+        let top = self.top_index().shared();
+        let Some(at) = top.position(target) else { return };
+        if !self.has_partitions() {
+            return self.announce_data(top, at, Direction::Backward, options);
+        }
+        let cache_use = CacheUse::Bypass;
+        let held = self.at_hand(top, at, BlockRole::Index, cache_use).map(HeldBlock::into_block);
+        let held = held.or_else(|| self.cached(top.handle_at(at), BlockRole::Index, cache_use));
+        let Some(partition) = held else { return self.announce_index(top, at) };
+        if let Some(below) = partition.shared().position(target) {
+            self.announce_data(partition.shared(), below, Direction::Backward, options);
+        }
+    }
+
+    /// Announces the index partition below entry `at` of `top`, if that is in no cache. Counts as no use.
+    pub(crate) fn announce_index(&self, top: &Arc<BlockInner>, at: usize) {
+        if !self.is_cached(top, at, BlockRole::Index) {
+            self.will_read(slice::from_ref(&top.handle_at(at).place()));
+        }
+    }
+
+    /// Announces the data block below entry `at` of `index`, if that is in no cache, and what a cursor with these
+    /// options that begins a walk there reads with it. Counts as no use.
+    pub(crate) fn announce_data(
         &self,
-        target: InternalKey<'_>,
+        index: &Arc<BlockInner>,
+        at: usize,
         direction: Direction,
         options: &CursorOptions,
     ) {
-        let cache_use = CacheUse::Bypass;
-        let top = self.top_index().shared();
-        let Some(mut at) = top.position(target) else { return };
-        let mut index = top;
-        let partition;
-        if self.has_partitions() {
-            let handle = top.handle_at(at);
-            let held = self.at_hand(top, at, BlockRole::Index, cache_use);
-            let held = held.map(|held| held.into_block());
-            let Some(found) = held.or_else(|| self.cached(handle, BlockRole::Index, cache_use))
-            else {
-                return self.will_read(slice::from_ref(&handle.place()));
-            };
-            partition = found;
-            index = partition.shared();
-            let Some(below) = index.position(target) else { return };
-            at = below;
-        }
-        let handle = index.handle_at(at);
-        let is_at_hand = self.at_hand(index, at, BlockRole::Data, cache_use).is_some()
-            || self.cached(handle, BlockRole::Data, cache_use).is_some();
-        if is_at_hand {
+        if self.is_cached(index, at, BlockRole::Data) {
             return;
         }
         let window =
             first_read_bytes(self.walk_lengths().expected(), options.read_ahead_bytes_max as u64);
         let place = options.within_bounds(index, direction.neighbours(index, at, window));
         // It is empty behind a bound. A damaged index may lead anywhere: the read that follows tells.
-        if !place.is_empty() && place.end - place.start <= window.max(handle.bytes) {
+        let single = index.handle_at(at).bytes;
+        if !place.is_empty() && place.end - place.start <= window.max(single) {
             self.will_read(slice::from_ref(&place));
         }
+    }
+
+    fn is_cached(&self, index: &Arc<BlockInner>, at: usize, role: BlockRole) -> bool {
+        let cache_use = CacheUse::Bypass;
+        self.at_hand(index, at, role, cache_use).is_some()
+            || self.cached(index.handle_at(at), role, cache_use).is_some()
     }
 }

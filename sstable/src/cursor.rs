@@ -13,10 +13,14 @@ use crate::{
     cursor_options::CursorOptions,
     direction::Direction,
     error::ReadError,
+    goal::Goal,
     handle::BlockHandle,
+    index_cursor::IndexCursor,
     read_ahead::ReadAhead,
     table::Table,
 };
+
+mod seek;
 
 /// A place among the point entries of a table, or none.
 ///
@@ -32,10 +36,12 @@ pub struct TableCursor {
     counts: BlockCounts,
     /// Blocks read before the last search.
     blocks_read_before: u64,
+    /// Whether a seek is between two steps, of which the next one finds no block in the slot.
+    misses: bool,
     read_ahead: ReadAhead,
     /// From the top index down to the lowest. Each stands in the block whose handle is the current
     /// value of the one above it.
-    index: Vec<BlockCursor>,
+    index: Vec<IndexCursor>,
     /// Stands in the block whose handle is the current value of the lowest index.
     data: BlockCursor,
     /// Which way the last move went.
@@ -47,9 +53,9 @@ pub struct TableCursor {
 
 impl TableCursor {
     pub(crate) fn new(table: Arc<Table>, options: CursorOptions) -> Self {
-        let mut index = vec![BlockCursor::new(table.top_index().clone())];
+        let mut index = vec![IndexCursor::new(table.top_index().clone())];
         if table.has_partitions() {
-            index.push(BlockCursor::new(Block::empty(BlockRole::Index)));
+            index.push(IndexCursor::new(Block::empty(BlockRole::Index)));
         }
         let mut read_ahead = ReadAhead::new(options.read_ahead_bytes_max)
             .announcing_up_to(table.top_index().shared().handle().offset);
@@ -64,6 +70,7 @@ impl TableCursor {
             options,
             counts: BlockCounts::default(),
             blocks_read_before: 0,
+            misses: false,
             read_ahead,
             index,
             data: BlockCursor::new(Block::empty(BlockRole::Data)),
@@ -163,18 +170,6 @@ impl TableCursor {
         self.enter_table(Direction::Backward)
     }
 
-    /// Goes to the first entry at or behind `target`.
-    ///
-    /// # Errors
-    ///
-    /// As [`seek_to_first`](Self::seek_to_first).
-    pub fn seek(&mut self, target: InternalKey<'_>) -> Result<(), ReadError> {
-        self.begin_walk();
-        self.index[0].seek(target);
-        self.descend(0, Direction::Forward, |level| level.seek(target))?;
-        self.settle(Direction::Forward, false)
-    }
-
     /// Goes to the last entry before `target`.
     ///
     /// # Errors
@@ -186,10 +181,7 @@ impl TableCursor {
         if !self.index[0].is_positioned() {
             return self.seek_to_last();
         }
-        self.descend(0, Direction::Backward, |level| match level.role() {
-            BlockRole::Index => level.seek(target),
-            BlockRole::Data => level.seek_before(target),
-        })?;
+        self.descend(0, Goal::Before(target))?;
         self.settle(Direction::Backward, false)
     }
 
@@ -236,8 +228,8 @@ impl TableCursor {
     /// Goes to the first entry of the table, seen in this direction.
     fn enter_table(&mut self, direction: Direction) -> Result<(), ReadError> {
         self.begin_walk();
-        direction.enter(&mut self.index[0]);
-        self.descend(0, direction, |level| direction.enter(level))?;
+        direction.enter_index(&mut self.index[0]);
+        self.descend(0, Goal::End(direction))?;
         self.settle(direction, false)
     }
 
@@ -245,54 +237,51 @@ impl TableCursor {
     ///
     /// Stops at a level without a place, and at an error: the levels below, and so the cursor, have
     /// no place then.
-    fn descend(
-        &mut self,
-        from: usize,
-        direction: Direction,
-        go: impl Fn(&mut BlockCursor),
-    ) -> Result<(), ReadError> {
+    fn descend(&mut self, from: usize, goal: Goal<'_>) -> Result<(), ReadError> {
         self.data.unposition();
-        if let Some(block) = self.descend_to_data(from, direction, &go)? {
+        if let Some(block) = self.descend_to_data(from, goal)? {
             self.data.enter(block);
-            self.look_for_bound(direction);
-            go(&mut self.data);
+            self.look_for_bound(goal.direction());
+            goal.go_in_data(&mut self.data);
         }
         Ok(())
     }
 
     /// Loads the blocks below index level `from`, and goes to a place in each but the data block, which is
     /// returned.
-    fn descend_to_data(
-        &mut self,
-        from: usize,
-        direction: Direction,
-        go: impl Fn(&mut BlockCursor),
-    ) -> Result<Option<Block>, ReadError> {
+    fn descend_to_data(&mut self, from: usize, goal: Goal<'_>) -> Result<Option<Block>, ReadError> {
         for level in &mut self.index[from + 1..] {
             level.unposition();
         }
-        for below in from + 1..self.index.len() {
-            let Some(handle) = self.index[below - 1].handle() else { return Ok(None) };
-            let cache_use = self.options.cache_use;
-            let block = self.table.block(handle, BlockRole::Index, cache_use, &mut self.counts)?;
-            self.index[below].enter(block);
-            go(&mut self.index[below]);
-        }
-        let lowest = self.index.last().expect("there is a top index");
-        let Some(handle) = lowest.handle() else { return Ok(None) };
-        self.data_block(handle, direction).map(Some)
+        (from + 1..self.index.len()).try_for_each(|level| self.descend_to_index(level, goal))?;
+        let Some(at) = self.lowest_index().at() else { return Ok(None) };
+        self.data_block(at, goal.direction()).map(Some)
     }
 
-    /// The data block at `handle`, from the cache, or read with its neighbours.
-    fn data_block(
-        &mut self,
-        handle: BlockHandle,
-        direction: Direction,
-    ) -> Result<Block, ReadError> {
+    /// Loads the block of index level `level`, if the level above has a place, and goes to a place in it.
+    fn descend_to_index(&mut self, level: usize, goal: Goal<'_>) -> Result<(), ReadError> {
+        let above = &self.index[level - 1];
+        let Some(at) = above.at() else { return Ok(()) };
+        let (role, cache_use) = (BlockRole::Index, self.options.cache_use);
+        let block = self.table.below(above.block(), at, role, cache_use, &mut self.counts)?;
+        self.index[level].enter(block.into_block());
+        goal.go_in_index(&mut self.index[level]);
+        Ok(())
+    }
+
+    /// The index above the data blocks.
+    fn lowest_index(&self) -> &IndexCursor {
+        self.index.last().expect("there is a top index")
+    }
+
+    /// The data block below entry `at` of the lowest index: from its slot, from the cache, or read with its
+    /// neighbours.
+    fn data_block(&mut self, at: usize, direction: Direction) -> Result<Block, ReadError> {
         let Self { table, options, counts, read_ahead, index, .. } = self;
         let cache_use = options.cache_use;
         let index = index.last().expect("there is a top index");
-        let (slots, at) = index.slot();
+        let slots = index.block();
+        let held = table.at_hand(slots, at, BlockRole::Data, cache_use);
         // The block that comes next: it is on its way while this one is read. Of the one behind it only
         // what tells where its entries lie.
         let after = |at| direction.after(at).filter(|next| *next < slots.entries());
@@ -304,11 +293,12 @@ impl TableCursor {
                 drop(after(next).and_then(|next| slots.below(next)));
             }
         }
-        if let Some(held) = table.at_hand(slots, at, BlockRole::Data, cache_use) {
-            let BlockHandle { offset, bytes } = handle;
+        if let Some(held) = held {
+            let BlockHandle { offset, bytes } = held.handle();
             counts.requested(BlockRequest { offset, bytes, is_index: false });
             return Ok(held.into_block());
         }
+        let handle = slots.handle_at(at);
         let block = match table.request(handle, BlockRole::Data, cache_use, counts) {
             Some(block) => block,
             None => {
@@ -340,8 +330,12 @@ impl TableCursor {
             _ if self.bound(direction) == Bound::Unbounded => false,
             // No key of the block is behind its separator.
             Direction::Forward => {
-                let separator = self.index.last().and_then(BlockCursor::key);
-                separator.is_none_or(|separator| !self.is_within(separator.user_key, direction))
+                let index = self.lowest_index();
+                match self.bound(direction) {
+                    Bound::Unbounded => false,
+                    Bound::Included(end) => index.compare(end) == Ordering::Greater,
+                    Bound::Excluded(end) => index.compare(end) != Ordering::Less,
+                }
             }
             Direction::Backward => {
                 self.data.seek_to_first();
@@ -391,7 +385,7 @@ impl TableCursor {
             return Ok(());
         }
         while !self.data.is_positioned() {
-            let Some(lowest) = self.index.iter().rposition(BlockCursor::is_positioned) else {
+            let Some(lowest) = self.index.iter().rposition(IndexCursor::is_positioned) else {
                 return Ok(());
             };
             direction.step(&mut self.index[lowest]);
@@ -399,7 +393,7 @@ impl TableCursor {
             if stepped && direction == Direction::Forward {
                 stepped = !self.go_on_up(lowest)?;
             } else {
-                self.descend(lowest, direction, |level| direction.enter(level))?;
+                self.descend(lowest, Goal::End(direction))?;
             }
         }
         let is_beyond = !self.is_inside(direction)
@@ -415,15 +409,13 @@ impl TableCursor {
     /// Goes to the first entry of the next block, below index level `from`, and checks that it is behind
     /// the entry that was left. Returns whether there is a block below that level.
     fn go_on_up(&mut self, from: usize) -> Result<bool, ReadError> {
-        let enter = |level: &mut BlockCursor| level.seek_to_first();
-        let Some(block) = self.descend_to_data(from, Direction::Forward, enter)? else {
-            return Ok(false);
-        };
+        let goal = Goal::End(Direction::Forward);
+        let Some(block) = self.descend_to_data(from, goal)? else { return Ok(false) };
         let order = self.data.go_on_to_first(block);
         self.look_for_bound(Direction::Forward);
         if order == Ordering::Less {
             self.data.unposition();
-            let offset = self.index.last().and_then(BlockCursor::handle).map_or(0, |at| at.offset);
+            let offset = self.lowest_index().handle().map_or(0, |at| at.offset);
             let source = Corruption::Order { what: "blocks of a table" };
             return Err(ReadError::Corrupt { offset, source });
         }

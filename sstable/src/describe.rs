@@ -184,7 +184,7 @@ fn describe_block(
     cursor.seek_to_first();
     while let Some(key) = cursor.key() {
         let Range { start, end } = cursor.place();
-        let value = match cursor.role() {
+        let value = match role {
             BlockRole::Data => printable(&cursor.value()),
             BlockRole::Index => cursor.handle().map_or_else(String::new, |it| it.to_string()),
         };

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use crate::block::{BlockCursor, BlockInner};
+use crate::{
+    block::{BlockCursor, BlockInner},
+    index_cursor::IndexCursor,
+};
 
 /// Which way to look for the next entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +15,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Enters a block from its end on this side.
+    /// Enters a data block from its end on this side.
     pub(crate) fn enter(self, cursor: &mut BlockCursor) {
         match self {
             Self::Forward => cursor.seek_to_first(),
@@ -20,8 +23,16 @@ impl Direction {
         }
     }
 
+    /// Enters an index block from its end on this side.
+    pub(crate) fn enter_index(self, cursor: &mut IndexCursor) {
+        match self {
+            Self::Forward => cursor.seek_to_first(),
+            Self::Backward => cursor.seek_to_last(),
+        }
+    }
+
     /// Goes one entry in this direction.
-    pub(crate) fn step(self, cursor: &mut BlockCursor) {
+    pub(crate) fn step(self, cursor: &mut IndexCursor) {
         match self {
             Self::Forward => cursor.next(),
             Self::Backward => cursor.prev(),

@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use sievedb_format::{Corruption, InternalKey, Kind};
+use sievedb_sstable::TableCursor;
 
 use crate::{Error, Result};
+
+/// Steps of a search, of whatever takes it in steps.
+pub(crate) const SEEK_STEPS: usize = TableCursor::SEEK_STEPS;
 
 /// A place in a sequence of entries with strictly ascending internal keys, or no place at all.
 ///
@@ -26,21 +30,33 @@ pub(crate) trait Cursor {
     /// Moves to the first entry at or after `target`.
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()>;
 
+    /// Takes one step of a [`seek`](Self::seek), which may be taken in [`SEEK_STEPS`] of them in their order:
+    /// 0 and up, with one `target`. Unpositioned in between.
+    ///
+    /// Whoever moves several cursors takes each step with all of them: they wait for memory together then.
+    #[inline]
+    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+        if step == 0 { self.seek(target) } else { Ok(()) }
+    }
+
     /// Moves to the last entry before `target`.
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
 
-    /// A [`seek`](Self::seek) of `target` follows: whoever has to read for it begins to fetch that, and does not
-    /// wait. Leads away from the current entry.
-    fn will_seek(&mut self, target: InternalKey<'_>) {
-        let _ = target;
+    /// This step of a [`seek`](Self::seek) follows: whoever has to read for it begins to fetch that, and does
+    /// not wait. Before the first step it may lead away from the current entry.
+    #[inline]
+    fn will_seek_step(&mut self, step: usize) {
+        let _ = step;
     }
 
-    /// As [`will_seek`](Self::will_seek), before a [`seek_before`](Self::seek_before).
+    /// A [`seek_before`](Self::seek_before) of `target` follows: as with
+    /// [`will_seek_step`](Self::will_seek_step). Leads away from the current entry.
     fn will_seek_before(&mut self, target: InternalKey<'_>) {
         let _ = target;
     }
 
-    /// Whether the last search, or a step since, had to read from a file, as far as that is known.
+    /// Whether the last search, or a step since, had to read from a file, as far as that is known; and whether
+    /// the next step of a [`seek`](Self::seek) has to, probably.
     fn has_read(&self) -> bool {
         false
     }

@@ -12,7 +12,7 @@ use std::{cmp::Ordering, mem, path::PathBuf};
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, SEEK_STEPS};
 use crate::{Result, version::head};
 
 /// The entries of several cursors in one order.
@@ -79,9 +79,8 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// Moves every cursor with `search` and orders them for `direction`. As soon as one has to read, or if one
-    /// did since the last search, those behind it are told with `announce`: then their reads are under way
-    /// together. With everything in memory nobody looks up anything twice.
+    /// Moves every cursor with `search` and orders them for `direction`. Those that follow one that reads are
+    /// told with `announce`.
     fn search(
         &mut self,
         direction: Direction,
@@ -90,17 +89,36 @@ impl<C: Cursor> MergeCursor<C> {
     ) -> Result<()> {
         self.positioned = 0;
         self.direction = direction;
-        let mut reads = self.cursors.iter().any(C::has_read);
+        let mut reads = self.reads();
+        self.move_all(&mut reads, announce, search)?;
+        self.play_all();
+        Ok(())
+    }
+
+    /// Whether any cursor had to read for the last search, or since.
+    fn reads(&self) -> bool {
+        self.cursors.iter().any(C::has_read)
+    }
+
+    /// Moves every cursor with `go`. As soon as one has to read, or if `reads` tells that one did before,
+    /// those behind it are told with `announce`: then their reads are under way together. With everything in memory
+    /// nobody looks up anything twice.
+    #[inline]
+    fn move_all(
+        &mut self,
+        reads: &mut bool,
+        announce: impl Fn(&mut C),
+        go: impl Fn(&mut C) -> Result<()>,
+    ) -> Result<()> {
         let mut announced = false;
         for index in 0..self.cursors.len() {
-            if reads && !announced {
+            if *reads && !announced {
                 self.cursors[index..].iter_mut().skip(1).for_each(&announce);
                 announced = true;
             }
-            search(&mut self.cursors[index])?;
-            reads = reads || self.cursors[index].has_read();
+            go(&mut self.cursors[index])?;
+            *reads = *reads || self.cursors[index].has_read();
         }
-        self.play_all();
         Ok(())
     }
 
@@ -291,7 +309,15 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
-        self.search(Direction::Forward, |c| c.will_seek(target), |c| c.seek(target))
+        self.positioned = 0;
+        self.direction = Direction::Forward;
+        let mut reads = self.reads();
+        for step in 0..SEEK_STEPS {
+            let announce = |cursor: &mut C| cursor.will_seek_step(step);
+            self.move_all(&mut reads, announce, |cursor| cursor.seek_step(step, target))?;
+        }
+        self.play_all();
+        Ok(())
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {

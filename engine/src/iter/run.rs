@@ -7,7 +7,7 @@ use sievedb_format::InternalKey;
 
 use super::{
     bounds::{KeyBounds, is_above, is_below},
-    cursor::Cursor,
+    cursor::{Cursor, SEEK_STEPS},
 };
 use crate::Result;
 
@@ -70,6 +70,11 @@ impl<R: SortedRun> RunCursor<R> {
             return Ok(());
         }
         self.search_table(index, search)?;
+        self.go_on_up(index)
+    }
+
+    /// Goes on with the first entry of the tables behind the one at `index` while there is none.
+    fn go_on_up(&mut self, index: usize) -> Result<()> {
         for behind in index + 1..self.window.end {
             if self.key().is_some() {
                 break;
@@ -128,18 +133,6 @@ impl<R: SortedRun> RunCursor<R> {
         self.window.start..behind
     }
 
-    /// Tells the cursor of the table at `index` which search of it follows.
-    fn announce(&mut self, index: Option<usize>, announce: impl FnOnce(&mut R::Cursor)) {
-        let Some(index) = index else { return };
-        if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
-            // The search that follows tells why there is no cursor.
-            self.open = self.run.cursor(index).ok().map(|cursor| (index, cursor));
-        }
-        if let Some((_, cursor)) = &mut self.open {
-            announce(cursor);
-        }
-    }
-
     /// The table with the current entry. Only when positioned.
     fn current(&self) -> &(usize, R::Cursor) {
         self.open.as_ref().expect("only a positioned cursor is stepped and read")
@@ -156,21 +149,52 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
     }
 
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()> {
-        self.search_up(self.table_from(target), |cursor| cursor.seek(target))
+        (0..SEEK_STEPS).try_for_each(|step| self.seek_step(step, target))
+    }
+
+    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+        if step == 0 {
+            let index = self.table_from(target);
+            if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
+                self.open = None;
+                if self.window.contains(&index) {
+                    self.open = Some((index, self.run.cursor(index)?));
+                }
+            }
+        }
+        let Some((index, cursor)) = &mut self.open else { return Ok(()) };
+        match cursor.seek_step(step, target) {
+            Ok(()) if step + 1 < SEEK_STEPS => Ok(()),
+            Ok(()) => {
+                let index = *index;
+                self.go_on_up(index)
+            }
+            Err(error) => {
+                self.open = None;
+                Err(error)
+            }
+        }
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
         self.search_down(self.tables_before(target), |cursor| cursor.seek_before(target))
     }
 
-    fn will_seek(&mut self, target: InternalKey<'_>) {
-        let index = Some(self.table_from(target)).filter(|index| self.window.contains(index));
-        self.announce(index, |cursor| cursor.will_seek(target));
+    fn will_seek_step(&mut self, step: usize) {
+        if let Some((_, cursor)) = &mut self.open {
+            cursor.will_seek_step(step);
+        }
     }
 
     fn will_seek_before(&mut self, target: InternalKey<'_>) {
-        let index = self.tables_before(target).next_back();
-        self.announce(index, |cursor| cursor.will_seek_before(target));
+        let Some(index) = self.tables_before(target).next_back() else { return };
+        if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
+            // The search that follows tells why there is no cursor.
+            self.open = self.run.cursor(index).ok().map(|cursor| (index, cursor));
+        }
+        if let Some((_, cursor)) = &mut self.open {
+            cursor.will_seek_before(target);
+        }
     }
 
     #[inline]

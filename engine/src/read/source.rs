@@ -107,12 +107,18 @@ impl Cursor for Source {
         forward!(self, seek(target))
     }
 
+    #[inline]
+    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+        forward!(self, seek_step(step, target))
+    }
+
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
         forward!(self, seek_before(target))
     }
 
-    fn will_seek(&mut self, target: InternalKey<'_>) {
-        forward!(self, will_seek(target));
+    #[inline]
+    fn will_seek_step(&mut self, step: usize) {
+        forward!(self, will_seek_step(step));
     }
 
     fn will_seek_before(&mut self, target: InternalKey<'_>) {
@@ -244,13 +250,18 @@ impl Cursor for LiveTableCursor {
         self.moved(result)
     }
 
+    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+        let result = self.cursor.seek_step(step, target);
+        self.moved(result)
+    }
+
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
         let result = self.cursor.seek_before(target);
         self.moved(result)
     }
 
-    fn will_seek(&mut self, target: InternalKey<'_>) {
-        self.cursor.will_seek(target);
+    fn will_seek_step(&mut self, step: usize) {
+        self.cursor.will_seek_step(step);
     }
 
     fn will_seek_before(&mut self, target: InternalKey<'_>) {

@@ -25,7 +25,8 @@ pub(crate) struct PlacedMemtable {
     batches: Charge,
 }
 
-/// What a memtable of so many bytes may have allocated and not used: as much again while it is small. Pure.
+/// What a memtable whose entries take so many bytes may have allocated and not used: as much again while they are
+/// few. Pure.
 pub(crate) fn spare_bytes(bytes: usize) -> usize {
     bytes.min(SPARE_BYTES_MAX)
 }
@@ -47,8 +48,7 @@ impl PlacedMemtable {
 
     /// Charges the bytes of entries that were placed here; `batch_bytes` of them lie in their batch.
     pub(crate) fn reserve(&self, bytes: usize, batch_bytes: usize) {
-        let before = self.memtable.memory_bytes();
-        self.memtable.reserve(bytes);
+        let before = self.memtable.reserve(bytes);
         self.charge.grow(bytes + spare_bytes(before + bytes) - spare_bytes(before));
         self.batches.grow(batch_bytes);
     }

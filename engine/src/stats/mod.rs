@@ -160,7 +160,8 @@ pub struct MemoryStats {
     /// Top indexes of tables. They take what they need, out of the block cache's part.
     pub index_bytes: u64,
     /// What must be known of keyspaces and tables besides, their bounds among it, and the buffers of log and
-    /// manifest. They come before the blocks of the cache, too.
+    /// manifest. They come before the blocks of the cache, too, but in what a block cache that was set by hand leaves
+    /// of the budget.
     pub bookkeeping_bytes: u64,
     /// Tables that are being written, and what is read for that.
     pub writing_bytes: u64,

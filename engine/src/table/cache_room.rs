@@ -163,6 +163,7 @@ mod tests {
         let memory = Arc::<MemoryAccount>::default();
         memory.set_limit(MemoryUse::Indexes, 64 * MIB);
         memory.set_limit(MemoryUse::Writing, 8 * MIB);
+        memory.set_limit(MemoryUse::Bookkeeping, 0);
         let room = CacheRoom::new(Arc::new(BlockCache::new(64 * MIB)), memory);
         room.fit();
         Arc::new(room)
@@ -184,7 +185,10 @@ mod tests {
         let index = room.memory.charge(MemoryUse::Bookkeeping, 8 << 20);
         room.fit();
         assert_eq!(room.cache.capacity_bytes(), 30 * MIB);
-        drop((taken, more, share, index));
+        room.memory.set_limit(MemoryUse::Bookkeeping, 20 * MIB);
+        room.fit();
+        assert_eq!(room.cache.capacity_bytes(), 50 * MIB, "so much is spare");
+        drop((index, taken, more, share));
         assert_eq!(room.cache.capacity_bytes(), 64 * MIB);
     }
 

@@ -1,12 +1,15 @@
 //! Steps through the entries of a block in both directions.
 
-use std::{cmp::Ordering, mem, ops::Range, sync::Arc};
+use std::{cmp::Ordering, mem, ops::Range};
 
 use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer};
 
-use super::{Block, BlockInner, BlockRole, Entry, word_of};
+use super::{Block, Entry, word_of};
 use crate::handle::BlockHandle;
+
+/// The number of no entry.
+const NOWHERE: usize = usize::MAX;
 
 /// A place in a block, or none.
 ///
@@ -15,10 +18,10 @@ use crate::handle::BlockHandle;
 #[derive(Debug)]
 pub(crate) struct BlockCursor {
     block: Block,
-    /// The number of the current entry; that of all entries if unpositioned.
+    /// The number of the current entry; that of all entries or [`NOWHERE`] if unpositioned.
     index: usize,
     /// The current user key, if the block has a prefix, which it starts with. Else the key lies in the
-    /// block as it is.
+    /// block as it is. Empty until the block is looked at.
     user_key: Vec<u8>,
     /// Memory for the user key that a step out of a block leaves.
     left_key: Vec<u8>,
@@ -40,9 +43,9 @@ pub(crate) struct BlockCursor {
 impl BlockCursor {
     /// An unpositioned cursor.
     pub(crate) fn new(block: Block) -> Self {
-        let mut cursor = Self {
-            block: Block::empty(block.role()),
-            index: 0,
+        Self {
+            block,
+            index: NOWHERE,
             user_key: Vec::new(),
             left_key: Vec::new(),
             trailer: Trailer::OLDEST,
@@ -52,18 +55,20 @@ impl BlockCursor {
             left_suffix: 0..0,
             before: None,
             repeats_across: false,
-        };
-        cursor.enter(block);
-        cursor
+        }
     }
 
-    /// Goes over to another block, unpositioned, and keeps the buffers.
+    /// Goes over to another block, unpositioned, and keeps the buffers. Does not look at the block yet.
     pub(crate) fn enter(&mut self, block: Block) {
-        self.block = block;
+        self.replace(block);
+    }
+
+    /// As [`enter`](Self::enter). Returns the block that it leaves.
+    fn replace(&mut self, block: Block) -> Block {
         (self.repeats_across, self.left_suffix) = (false, 0..0);
         self.user_key.clear();
-        self.user_key.extend_from_slice(self.block.content().prefix());
         self.unposition();
+        mem::replace(&mut self.block, block)
     }
 
     /// The current key; `None` if unpositioned.
@@ -110,15 +115,6 @@ impl BlockCursor {
         self.index == 0
     }
 
-    /// Whether the entry before is in this block and has another user key than `user_key`. Only when
-    /// positioned.
-    pub(crate) fn is_behind_other_than(&self, user_key: &[u8]) -> bool {
-        let content = self.block.content();
-        let Some(before) = self.index.checked_sub(1) else { return false };
-        let suffix = &content.bytes()[content.entry(before).suffix];
-        user_key.strip_prefix(content.prefix()) != Some(suffix)
-    }
-
     /// Whether the current entry has the user key whose suffix lies there in the block.
     #[inline]
     fn has_suffix(&self, other: &Range<usize>) -> bool {
@@ -154,24 +150,14 @@ impl BlockCursor {
         Some(BlockHandle::decode(value).expect("Block::decode checked the handles of an index"))
     }
 
-    /// The block that the cursor stands in, and the number of the current entry.
-    pub(crate) fn slot(&self) -> (&Arc<BlockInner>, usize) {
-        (self.block.shared(), self.index)
-    }
-
     /// Where the current entry lies in the content. Only when positioned.
     pub(crate) fn place(&self) -> Range<usize> {
         self.start..self.value.end
     }
 
-    /// What the entries are.
-    pub(crate) fn role(&self) -> BlockRole {
-        self.block.role()
-    }
-
     /// Leaves the entry.
     pub(crate) fn unposition(&mut self) {
-        self.index = self.block.entries();
+        self.index = NOWHERE;
     }
 
     /// Goes to the first entry.
@@ -183,9 +169,9 @@ impl BlockCursor {
     /// how its user key compares with that of the entry left; [`Greater`](Ordering::Greater) if there is
     /// no entry here.
     pub(crate) fn go_on_to_first(&mut self, block: Block) -> Ordering {
-        let (left_block, left_suffix) = (self.block.clone(), self.suffix.clone());
+        let left_suffix = self.suffix.clone();
         mem::swap(&mut self.user_key, &mut self.left_key);
-        self.enter(block);
+        let left_block = self.replace(block);
         self.seek_to_first();
         let left = match left_block.content().layout().prefix_bytes {
             0 => &left_block.content().bytes()[left_suffix],
@@ -202,6 +188,11 @@ impl BlockCursor {
             Some(last) => self.go_to(last),
             None => self.unposition(),
         }
+    }
+
+    /// Starts to load what [`seek`](Self::seek) compares, and what follows.
+    pub(crate) fn prefetch_seek(&self, target: InternalKey<'_>) {
+        self.block.prefetch_found(target.user_key);
     }
 
     /// Goes to the first entry at or behind `target`.
@@ -263,6 +254,9 @@ impl BlockCursor {
         let content = self.block.content();
         let prefix_bytes = content.layout().prefix_bytes as usize;
         if prefix_bytes > 0 {
+            if self.user_key.is_empty() {
+                self.user_key.extend_from_slice(content.prefix());
+            }
             self.user_key.truncate(prefix_bytes);
             self.user_key.extend_from_slice(&content.bytes()[entry.suffix.clone()]);
         }

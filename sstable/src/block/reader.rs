@@ -23,6 +23,9 @@ use crate::{handle::BlockHandle, sync::Guard};
 /// the key has many versions, or if somebody chose keys so.
 const TAGGED_COMPARED_MAX: usize = 8;
 
+/// Lines of entries that a search asks for before it compares some, and a walk up goes on with.
+const FOUND_LINES: usize = 8;
+
 /// Lines of the last entries that a walk down asks for ahead.
 const LAST_LINES: usize = 8;
 
@@ -200,6 +203,27 @@ impl BlockInner {
         (1..=LAST_LINES).for_each(|line| prefetch(end.wrapping_sub(line * LINE_BYTES)));
     }
 
+    /// Starts to load the entries that a search for `user_key` compares, and those behind them.
+    pub(crate) fn prefetch_found(&self, user_key: &[u8]) {
+        let Ok(suffix) = self.suffix(user_key) else { return };
+        let first = self.search.narrow(suffix, self.entries()).start;
+        let bytes = self.content.bytes();
+        let start = self.content.layout().start(bytes, first);
+        let address = bytes.as_ptr().addr() + start;
+        (0..FOUND_LINES).for_each(|line| prefetch(address + line * LINE_BYTES));
+    }
+
+    /// Starts to load the slot of entry `at` of an index.
+    pub(crate) fn prefetch_slot(&self, at: usize) {
+        self.slot(at).prefetch();
+    }
+
+    /// Starts to load what a search in the block below entry `at` of an index reads first. Whether the block is
+    /// in its slot.
+    pub(crate) fn prefetch_below(&self, at: usize) -> bool {
+        self.slot(at).load().is_some()
+    }
+
     /// Where it lies in the table.
     pub(crate) fn handle(&self) -> BlockHandle {
         self.handle
@@ -290,6 +314,14 @@ impl BlockInner {
     pub(crate) fn handle_at(&self, at: usize) -> BlockHandle {
         let value = self.content.entry(at).value;
         BlockHandle::decode(&self.content.bytes()[value]).expect("decode checked the handles")
+    }
+
+    /// How the user key of entry `at` compares with `user_key`.
+    pub(crate) fn compare_user_key(&self, at: usize, user_key: &[u8]) -> Ordering {
+        match self.suffix(user_key) {
+            Ok(suffix) => self.content.bytes()[self.content.entry(at).suffix].cmp(suffix),
+            Err(order) => order.reverse(),
+        }
     }
 
     /// The newest version of the target's user key at or behind the target.

@@ -79,12 +79,19 @@ impl Slot {
         }
         let found = self.block.load();
         if let Some(block) = &*found {
-            let first = Arc::as_ptr(block).addr();
-            for line in (0..size_of::<BlockInner>()).step_by(LINE_BYTES) {
+            // With the two counts in front, one of which is written by who keeps the block.
+            const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+            let first = Arc::as_ptr(block).addr() - COUNTS_BYTES;
+            for line in (0..COUNTS_BYTES + size_of::<BlockInner>()).step_by(LINE_BYTES) {
                 prefetch(first + line);
             }
         }
         found
+    }
+
+    /// Starts to load the slot itself.
+    pub(super) fn prefetch(&self) {
+        prefetch(std::ptr::from_ref(self).addr());
     }
 
     /// Takes `block` out, if it is the one.

@@ -10,7 +10,11 @@
 //!   as they do: a binary search over heads leaves n or 2 n entries. Bohannon, McIlroy and
 //!   Rastogi, "Main-Memory Index Structures with Fixed-Size Partial Keys", SIGMOD 2001.
 //!
-//! Neither is stored. A reader that trusted stored tags could miss keys, and to check them is to make them.
+//! * Of many heads each eighth is repeated in front, and each eighth of those again: a search reads one line
+//!   of each tier, where a binary search reads one for each of its first steps. Rao and Ross, "Making
+//!   B+-Trees Cache Conscious in Main Memory", SIGMOD 2000.
+//!
+//! None of them is stored. A reader that trusted stored tags could miss keys, and to check them is to make them.
 
 use std::ops::Range;
 
@@ -26,6 +30,12 @@ const DATA_HEAD_INTERVAL: usize = 4;
 /// Blocks with more entries have no tags: the search by heads is shorter.
 const TAGGED_ENTRIES_MAX: usize = 512;
 
+/// Heads for which there is one in the tier above.
+const TIER_RATIO: usize = 8;
+
+/// So many heads are looked at one by one: there is no tier above.
+const TOP_TIER_HEADS_MAX: usize = 16;
+
 /// Tags in a word.
 const TAGS: usize = size_of::<u64>();
 
@@ -35,9 +45,13 @@ const ONES: u64 = u64::MAX / 0xff;
 /// Parts of a block's keys.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// Heads, then tags from the lowest byte of a word to the highest.
+    /// Tiers of heads, the one of all heads last, then tags from the lowest byte of a word to the highest.
     words: Box<[u64]>,
     heads: u32,
+    /// Where the tags start.
+    tags_at: u32,
+    /// Tiers above the heads.
+    tiers: u32,
     head_interval: u32,
     prefix_bytes: u32,
     prefix: [u8; PREFIX_BYTES_MAX],
@@ -52,9 +66,17 @@ impl Search {
             BlockRole::Data => (DATA_HEAD_INTERVAL, entries),
         };
         let heads = entries.div_ceil(head_interval);
+        let (mut tiers, mut tags_at, mut top) = (0, heads, heads);
+        while top > TOP_TIER_HEADS_MAX {
+            top /= TIER_RATIO;
+            tags_at += top;
+            tiers += 1;
+        }
         let mut search = Self {
-            words: vec![0; heads + tagged.div_ceil(TAGS)].into(),
-            heads: heads as u32, // At most as many as entries.
+            words: vec![0; tags_at + tagged.div_ceil(TAGS)].into(),
+            heads: heads as u32,     // At most as many as entries.
+            tags_at: tags_at as u32, // Of which each has more than two bytes.
+            tiers,
             head_interval: head_interval as u32,
             prefix_bytes: prefix.len() as u32,
             prefix: [0; _],
@@ -74,7 +96,7 @@ impl Search {
     /// Whether [`tagged`](Self::tagged) finds all entries.
     #[inline]
     pub(super) fn has_tags(&self) -> bool {
-        self.words.len() > self.heads as usize
+        self.words.len() > self.tags_at as usize
     }
 
     /// The entries with the tag of `suffix`, ascending: all of its versions, some others, and numbers
@@ -82,7 +104,7 @@ impl Search {
     #[inline]
     pub(super) fn tagged(&self, suffix: &[u8]) -> impl Iterator<Item = usize> {
         let wanted = ONES * u64::from(tag(suffix, word_of(suffix)));
-        let tags = &self.words[self.heads as usize..];
+        let tags = &self.words[self.tags_at as usize..];
         tags.iter().zip((0..).step_by(TAGS)).flat_map(move |(word, first)| {
             // The top bit of each byte that is 0; by a carry, also of bytes that are 1 above those.
             let differing = word ^ wanted;
@@ -100,12 +122,43 @@ impl Search {
     #[inline]
     pub(super) fn narrow(&self, suffix: &[u8], entries: usize) -> Range<usize> {
         let word = word_of(suffix);
-        let heads = &self.words[..self.heads as usize];
-        let below = heads.partition_point(|head| *head < word);
-        let equal = heads[below..].partition_point(|head| *head == word);
+        let below = self.heads_below(word);
+        let behind = &self.heads()[below..];
+        // Seldom any: another binary search would wait for as many lines as the first.
+        let equal = match behind.first() {
+            Some(first) if *first == word => behind.partition_point(|head| *head == word),
+            _ => 0,
+        };
         let interval = self.head_interval as usize;
         let start = below.checked_sub(1).map_or(0, |last| last * interval + 1);
         start..((below + equal) * interval).min(entries)
+    }
+
+    /// Where the heads start.
+    fn heads_at(&self) -> usize {
+        (self.tags_at - self.heads) as usize
+    }
+
+    fn heads(&self) -> &[u64] {
+        &self.words[self.heads_at()..self.tags_at as usize]
+    }
+
+    /// Number of heads below `word`.
+    #[inline]
+    fn heads_below(&self, word: u64) -> usize {
+        let (mut tier_at, mut below) = (0, 0);
+        for tier in (0..=self.tiers).rev() {
+            let heads = self.heads as usize >> (TIER_RATIO.ilog2() * tier);
+            let looked_at = if tier == self.tiers { heads } else { TIER_RATIO.min(heads - below) };
+            let some = &self.words[tier_at + below..][..looked_at];
+            // Without a branch that nobody could foresee.
+            below += some.iter().filter(|head| **head < word).count();
+            tier_at += heads;
+            if tier > 0 {
+                below *= TIER_RATIO;
+            }
+        }
+        below
     }
 
     /// Where the words lie.
@@ -133,10 +186,11 @@ impl SearchBuilder {
         let Self { search, pushed: index } = self;
         let interval = search.head_interval as usize;
         if index.is_multiple_of(interval) {
-            search.words[*index / interval] = word;
+            let heads_at = search.heads_at();
+            search.words[heads_at + *index / interval] = word;
         }
         if search.has_tags() {
-            let tags = &mut search.words[search.heads as usize + *index / TAGS];
+            let tags = &mut search.words[search.tags_at as usize + *index / TAGS];
             *tags |= u64::from(tag(suffix, word)) << (*index % TAGS * 8);
         }
         *index += 1;
@@ -144,7 +198,19 @@ impl SearchBuilder {
 
     /// What was made of the keys.
     pub(super) fn finish(self) -> Search {
-        self.search
+        let mut search = self.search;
+        let (mut heads, mut heads_at) = (search.heads as usize, search.heads_at());
+        for _ in 0..search.tiers {
+            // The last of each eight: so many eights as are below a word are below it as a whole.
+            let above = heads / TIER_RATIO;
+            let above_at = heads_at - above;
+            for index in 0..above {
+                let last = heads_at + (index + 1) * TIER_RATIO - 1;
+                search.words[above_at + index] = search.words[last];
+            }
+            (heads, heads_at) = (above, above_at);
+        }
+        search
     }
 }
 
@@ -203,6 +269,24 @@ mod tests {
             for (index, key) in keys.iter().enumerate() {
                 let range = search.narrow(key, keys.len());
                 assert!(range.len() <= most && range.contains(&index), "{index}: {range:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tiers_count_as_the_heads_do() {
+        for (entries, alike) in [0, 1, 15, 16, 17, 127, 128, 129, 136, 1100, 8200]
+            .into_iter()
+            .flat_map(|entries| [(entries, 1), (entries, 7), (entries, 40)])
+        {
+            // Some have their first 8 bytes in common.
+            let key = |n: u64| [2 * (n / alike), n].map(u64::to_be_bytes).concat();
+            let keys: Vec<_> = (0..entries).map(key).collect();
+            let search = search(keys.iter().map(Vec::as_slice), BlockRole::Index);
+            assert_eq!(search.heads().len() as u64, entries);
+            for word in 0..2 * entries.div_ceil(alike) + 1 {
+                let want = search.heads().partition_point(|head| *head < word);
+                assert_eq!(search.heads_below(word), want, "{word} of {entries}, {alike} alike");
             }
         }
     }

@@ -13,7 +13,7 @@ use sievedb_sstable::{
     TableSource,
 };
 
-use super::support::{Entry, build};
+use super::support::{Entry, build, seek_announced};
 
 /// A table in memory, and what was asked of it.
 #[derive(Debug)]
@@ -73,37 +73,64 @@ fn reading_ahead() -> CursorOptions {
 }
 
 #[test]
-fn what_a_search_reads_is_announced() {
+fn what_a_search_back_reads_is_announced() {
     for (levels, index_partition_bytes) in [(1, 1 << 20), (2, 1 << 10)] {
-        for back in [false, true] {
-            let (table, told) = table(index_partition_bytes, 8 << 20);
-            assert_eq!(table.properties().index_levels, levels);
-            let mut cursor = Arc::clone(&table).cursor(reading_ahead());
-            for number in [501, 7301, 4401, 2601] {
-                let case = format!("{levels} levels, back: {back}, {number}");
-                let user_key = key(number);
-                let target = InternalKey::seek(&user_key, 9);
-                let announce = |cursor: &TableCursor| match back {
-                    true => cursor.will_seek_before(target),
-                    false => cursor.will_seek(target),
-                };
-                told.take();
-                announce(&cursor);
-                let (mut announced, _) = told.take();
-                if levels == 2 {
-                    // The index partition comes first: it leads to this block, and to one before.
-                    table.get(&key(number - 101), 9, &mut BlockCounts::default()).unwrap();
-                    assert_eq!(told.take().1[..1], announced, "{case}");
-                    announce(&cursor);
-                    announced = told.take().0;
+        let (table, told) = table(index_partition_bytes, 8 << 20);
+        assert_eq!(table.properties().index_levels, levels);
+        let mut cursor = Arc::clone(&table).cursor(reading_ahead());
+        for number in [501, 7301, 4401, 2601] {
+            let case = format!("{levels} levels, {number}");
+            let user_key = key(number);
+            let target = InternalKey::seek(&user_key, 9);
+            told.take();
+            cursor.will_seek_before(target);
+            let (mut announced, _) = told.take();
+            if levels == 2 {
+                // The index partition comes first: it leads to this block, and to one before.
+                table.get(&key(number - 101), 9, &mut BlockCounts::default()).unwrap();
+                assert_eq!(told.take().1[..1], announced, "{case}");
+                cursor.will_seek_before(target);
+                announced = told.take().0;
+            }
+            cursor.seek_before(target).unwrap();
+            assert_eq!(told.take(), (Vec::new(), announced), "{case}");
+            assert!(cursor.has_read(), "{case}");
+            cursor.will_seek_before(target);
+            assert_eq!(told.take(), (Vec::new(), Vec::new()), "{case}: it is cached");
+            cursor.seek_before(target).unwrap();
+            assert!(!cursor.has_read(), "{case}");
+        }
+    }
+}
+
+#[test]
+fn what_the_steps_of_a_seek_read_is_announced_and_foretold() {
+    for (levels, index_partition_bytes) in [(1, 1 << 20), (2, 1 << 10)] {
+        let (table, told) = table(index_partition_bytes, 8 << 20);
+        assert_eq!(table.properties().index_levels, levels);
+        let mut cursor = Arc::clone(&table).cursor(reading_ahead());
+        for number in [501, 7301, 4401, 2601] {
+            let user_key = key(number);
+            let target = InternalKey::seek(&user_key, 9);
+            for is_cached in [false, true] {
+                let mut reads = 0;
+                for step in 0..TableCursor::SEEK_STEPS {
+                    let case = format!("{levels} levels, {number}, cached: {is_cached}, {step}");
+                    told.take();
+                    cursor.will_seek_step(step);
+                    let (announced, read) = told.take();
+                    assert!(read.is_empty(), "{case}");
+                    if !announced.is_empty() {
+                        assert!(cursor.has_read(), "{case}");
+                    }
+                    cursor.seek_step(step, target).unwrap();
+                    assert_eq!(told.take(), (Vec::new(), announced.clone()), "{case}");
+                    reads += announced.len();
                 }
-                if back { cursor.seek_before(target) } else { cursor.seek(target) }.unwrap();
-                assert_eq!(told.take(), (Vec::new(), announced), "{case}");
-                assert!(cursor.has_read(), "{case}");
-                announce(&cursor);
-                assert_eq!(told.take(), (Vec::new(), Vec::new()), "{case}: it is cached");
-                cursor.seek(target).unwrap();
-                assert!(!cursor.has_read(), "{case}");
+                let want = if is_cached { 0 } else { levels as usize };
+                assert_eq!(reads, want, "{levels} levels, {number}");
+                assert_eq!(cursor.has_read(), !is_cached, "{levels} levels, {number}");
+                assert!(cursor.is_positioned());
             }
         }
     }
@@ -117,8 +144,7 @@ fn a_search_reads_what_the_ones_before_had_in_common() {
         let mut cursor = Arc::clone(&table).cursor(CursorOptions { end, ..reading_ahead() });
         let start = key(start);
         told.take();
-        cursor.will_seek(InternalKey::seek(&start, 9));
-        cursor.seek(InternalKey::seek(&start, 9)).unwrap();
+        seek_announced(&mut cursor, InternalKey::seek(&start, 9)).unwrap();
         for _ in 1..25 {
             if cursor.is_positioned() {
                 cursor.next().unwrap();

@@ -13,7 +13,9 @@ use sievedb_sstable::{
 
 use crate::{
     allocations,
-    support::{Built, Entry, IDENTITY, build, build_as, model_get, proptest_config},
+    support::{
+        Built, Entry, IDENTITY, build, build_as, model_get, proptest_config, seek_announced,
+    },
 };
 
 /// No single allocation for a small table may be larger, whatever its bytes say.
@@ -73,7 +75,10 @@ fn ask(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     let mut cursor = Arc::clone(&table).cursor(CacheUse::Bypass);
     if let Some(last) = entries.last() {
         // Whatever it leads to is not read yet.
-        cursor.will_seek(last.key());
+        cursor.will_seek_before(last.key());
+        if let Err(error) = seek_announced(&mut cursor, last.key()) {
+            is_complete &= is_typed(&error);
+        }
     }
     let mut moved = cursor.seek_to_first();
     for entry in entries {

@@ -14,7 +14,7 @@ use sievedb_sstable::{
     BlockCounts, CacheUse, Compression, CursorOptions, FoundValue, Table, TableCursor, TableOptions,
 };
 
-use crate::support::{Built, Entry, IDENTITY, build, model_get, proptest_config};
+use crate::support::{Built, Entry, IDENTITY, build, model_get, proptest_config, seek_announced};
 
 fn user_key() -> impl Strategy<Value = Vec<u8>> {
     let letters = prop::sample::select(vec![0, b'a', b'b', 0xff]);
@@ -225,8 +225,7 @@ fn check_moves(table: Arc<Table>, entries: &[Entry], moves: &[Move], options: &C
             Move::Seek(target) => {
                 let target = target.key(entries);
                 let at = entries.partition_point(|entry| entry.key() < target);
-                cursor.will_seek(target);
-                (Some(at), cursor.seek(target).map(|()| true))
+                (Some(at), seek_announced(&mut cursor, target).map(|()| true))
             }
             Move::SeekBefore(target) => {
                 let target = target.key(entries);

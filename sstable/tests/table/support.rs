@@ -7,8 +7,8 @@ use proptest::test_runner::{Config, RngSeed};
 use sievedb_filter::FilterArena;
 use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
 use sievedb_sstable::{
-    BlockCache, FilterState, PrefixExtractor, ReadError, Table, TableIdentity, TableOptions,
-    TableSource, TableSummary, TableWriter,
+    BlockCache, FilterState, PrefixExtractor, ReadError, Table, TableCursor, TableIdentity,
+    TableOptions, TableSource, TableSummary, TableWriter,
 };
 
 pub(crate) const IDENTITY: TableIdentity = TableIdentity {
@@ -115,6 +115,17 @@ pub(crate) fn model_get<'a>(
     let target = InternalKey::seek(user_key, sequence);
     let at = entries.partition_point(|entry| entry.key() < target);
     entries.get(at).filter(|entry| entry.user_key == user_key)
+}
+
+/// A seek of which each step is announced.
+pub(crate) fn seek_announced(
+    cursor: &mut TableCursor,
+    target: InternalKey<'_>,
+) -> Result<(), ReadError> {
+    (0..TableCursor::SEEK_STEPS).try_for_each(|step| {
+        cursor.will_seek_step(step);
+        cursor.seek_step(step, target)
+    })
 }
 
 /// So many cases, from a seed that is printed and may be given.

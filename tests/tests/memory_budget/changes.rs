@@ -43,11 +43,11 @@ fn the_budget_changes_while_the_store_is_open() {
 #[test]
 fn raising_the_filters_leaves_a_block_cache() {
     let _turn = turn();
-    // A part of the cache in 32 is for indexes, the buffers of the log and the like, rounded up.
+    // Of the cache's part 384 KiB are for the buffers of log and manifest, and up to a 64th is rounded off.
     let limits = |db: &Db| {
         let memory = db.stats().memory;
-        let cache = memory.block_cache_bytes_max;
-        [memory.filter_bytes_max >> 20, (cache + cache / 31) >> 20]
+        let cache = memory.block_cache_bytes_max + (384 << 10);
+        [memory.filter_bytes_max >> 20, (cache + cache / 64) >> 20]
     };
     let open = |options: Options| {
         options.fs(Arc::new(MemoryFs::new())).worker_threads(0).open("db").unwrap()

@@ -47,7 +47,7 @@ pub(crate) fn follow(
             Move::Seek(key, sequence) => {
                 let target = InternalKey::seek(key, *sequence);
                 if sequence % 2 == 0 {
-                    cursor.will_seek(target);
+                    cursor.will_seek_step(0);
                 }
                 cursor.seek(target).unwrap();
                 at = Some(first_at(target));
@@ -194,6 +194,32 @@ fn searches_behind_one_that_reads_are_announced() {
                 let announced = moves.each_ref().map(|moves| moves.announced.get());
                 assert_eq!(announced, want, "{name}, back: {back}");
             }
+        }
+    }
+}
+
+#[test]
+fn reads_that_a_step_of_a_seek_foretells_are_announced_before_the_first() {
+    // Which of four cursors read; announcements of each by a first seek, and by a second one too.
+    let cases = [
+        ("nobody reads", [false; 4], [0; 4], [0; 4]),
+        ("the first", [true, false, false, false], [0, 1, 1, 1], [0, 2, 2, 2]),
+        ("the third", [false, false, true, false], [0, 1, 1, 1], [0, 2, 2, 2]),
+        ("all", [true; 4], [0, 1, 1, 1], [0, 2, 2, 2]),
+    ];
+    for (name, reads, after_one, after_two) in cases {
+        let moves: [Rc<Moves>; 4] = Default::default();
+        let cursor = |(moves, reads): (_, bool)| {
+            let cursor = VecCursor::new(entries("a@1 c@1"), moves).searching_in(4);
+            if reads { cursor.reading() } else { cursor }
+        };
+        let mut merge = MergeCursor::new(moves.iter().zip(reads).map(cursor).collect(), 0);
+        for (want, searches) in [(after_one, 1), (after_two, 2)] {
+            merge.seek(InternalKey::new(b"b", Trailer::OLDEST)).unwrap();
+            assert_eq!(merge.key().map(|key| key.user_key), Some(&b"c"[..]), "{name}");
+            let announced = moves.each_ref().map(|moves| moves.announced.get());
+            assert_eq!(announced, want, "{name}");
+            assert!(moves.iter().all(|moves| moves.searches.get() == searches), "{name}");
         }
     }
 }

@@ -91,6 +91,10 @@ pub(crate) struct VecCursor {
     tells: bool,
     /// Whether each of its searches has to read.
     reads: bool,
+    /// The step of a seek that searches.
+    searching_step: usize,
+    /// Whether that is the next one.
+    foretells: bool,
     moves: Rc<Moves>,
 }
 
@@ -102,6 +106,8 @@ impl VecCursor {
             repeats: false,
             tells: false,
             reads: false,
+            searching_step: 0,
+            foretells: false,
             moves: Rc::clone(moves),
         }
     }
@@ -115,6 +121,12 @@ impl VecCursor {
     /// The same, but it has to read for each search.
     pub(crate) fn reading(mut self) -> Self {
         self.reads = true;
+        self
+    }
+
+    /// The same, but it takes a seek in steps, and knows before this one whether it has to read.
+    pub(crate) fn searching_in(mut self, step: usize) -> Self {
+        self.searching_step = step;
         self
     }
 
@@ -163,13 +175,20 @@ impl Cursor for VecCursor {
         self.go(Some(self.first_at(target)))
     }
 
+    fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
+        self.foretells = step + 1 == self.searching_step;
+        if step == self.searching_step { self.seek(target) } else { Ok(()) }
+    }
+
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
         self.moves.searches.update(|searches| searches + 1);
         self.go(self.first_at(target).checked_sub(1))
     }
 
-    fn will_seek(&mut self, _: InternalKey<'_>) {
-        self.announce();
+    fn will_seek_step(&mut self, step: usize) {
+        if step == self.searching_step {
+            self.announce();
+        }
     }
 
     fn will_seek_before(&mut self, _: InternalKey<'_>) {
@@ -177,7 +196,7 @@ impl Cursor for VecCursor {
     }
 
     fn has_read(&self) -> bool {
-        self.reads && self.moves.count.get() > 0
+        self.reads && (self.foretells || self.moves.count.get() > 0)
     }
 
     fn next(&mut self) -> Result<()> {
