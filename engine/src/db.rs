@@ -51,7 +51,8 @@ impl Db {
     /// # Errors
     ///
     /// [`Error::InvalidKeyspaceName`](crate::Error::InvalidKeyspaceName); those of a write with
-    /// [`Durability::Disk`] if it is created.
+    /// [`Durability::Disk`] if it is created, which a store that is opened
+    /// [read-only](Options::read_only) refuses.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let tree = self.store().keyspace(name, None)?;
         Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
@@ -179,7 +180,7 @@ impl Db {
 
     /// Waits until there is nothing left to do in the background: no memtable waits for its flush, no
     /// compaction is due, no filter is to be read back or built anew, and no obsolete file is left that
-    /// could go.
+    /// could go. A store that was opened [read-only](Options::read_only) has no such work.
     ///
     /// Compactions that wait for the store to rest are not waited for: see
     /// [`Options::quiet_compactions`](crate::Options::quiet_compactions).
@@ -236,7 +237,7 @@ impl Db {
 
 impl Options {
     /// Opens the store in the folder `path`, or creates it if the folder is missing, or has no files, unless
-    /// [`create_if_missing`](Self::create_if_missing) says otherwise.
+    /// [`create_if_missing`](Self::create_if_missing) or [`read_only`](Self::read_only) says otherwise.
     ///
     /// Everything acknowledged before is there again, as far as its [`Durability`] promised.
     ///
@@ -260,9 +261,9 @@ impl Options {
 }
 
 impl Options {
-    /// Looks at every byte of the store in the folder `path`, which is not open, as [`Db::verify`]
-    /// does. Goes on where an open would be refused, and writes nothing. Of the options the file system
-    /// counts.
+    /// Looks at every byte of the store in the folder `path`, as [`Db::verify`] does. Nobody has it open,
+    /// unless [read-only](Self::read_only). Goes on where an open would be refused, and writes nothing: it needs
+    /// no more than the right to read. Of the options the file system counts.
     ///
     /// # Errors
     ///

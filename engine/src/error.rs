@@ -49,7 +49,8 @@ pub enum Error {
     /// `path`, or something that it should lie in, is a file, and a store is a folder.
     NotAFolder { path: PathBuf },
     /// Another process, or this one, has the store at `path` open: in this one as long as a handle of any
-    /// kind lives, a keyspace, snapshot, batch or iterator too.
+    /// kind lives, a keyspace, snapshot, batch or iterator too. Only those that open it
+    /// [read-only](crate::Options::read_only) may have it open together.
     Locked { path: PathBuf },
     /// `cause` made it unsafe to write on; reads go on.
     ///
@@ -60,7 +61,12 @@ pub enum Error {
     /// open the store with
     /// [`worker_threads(0)`](crate::Options::worker_threads) and drop the keyspace. Code for that is in
     /// `docs/tuning.md`, "When a table is damaged".
+    ///
+    /// If `cause` is [`OpenedReadOnly`](Self::OpenedReadOnly), nothing is wrong.
     ReadOnly { cause: Arc<Error> },
+    /// The store at `path` was opened with [`Options::read_only`](crate::Options::read_only). Only as the cause
+    /// of [`ReadOnly`](Self::ReadOnly).
+    OpenedReadOnly { path: PathBuf },
     /// The key has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     KeyTooLong { bytes: usize, bytes_max: usize },
     /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
@@ -167,7 +173,13 @@ impl fmt::Display for Error {
                 "the store is read-only because of damage that reopening does not mend: run `sieve verify`, \
                  then copy what can be read, or drop the keyspace"
             ),
+            Self::ReadOnly { cause } if matches!(**cause, Self::OpenedReadOnly { .. }) => {
+                write!(f, "the store is open for reading only")
+            }
             Self::ReadOnly { .. } => write!(f, "the store is read-only until it is reopened"),
+            Self::OpenedReadOnly { path } => {
+                write!(f, "{} was opened with Options::read_only", path.display())
+            }
             Self::KeyTooLong { bytes, bytes_max } => {
                 write!(f, "a key of {bytes} bytes is too long: at most {bytes_max} are allowed")
             }

@@ -87,6 +87,7 @@ pub struct Options {
     /// `None` if nobody said: the default keyspace keeps its own then.
     pub(crate) keyspace: Option<KeyspaceOptions>,
     pub(crate) create_if_missing: bool,
+    pub(crate) read_only: bool,
     pub(crate) background_rewrites: bool,
     pub(crate) quiet_compactions: bool,
     pub(crate) warms_up: bool,
@@ -111,6 +112,7 @@ impl Default for Options {
             stats_file_interval: None,
             keyspace: None,
             create_if_missing: true,
+            read_only: false,
             background_rewrites: true,
             quiet_compactions: true,
             warms_up: true,
@@ -288,6 +290,25 @@ impl Options {
     /// store, and makes nothing there.
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create_if_missing = create;
+        self
+    }
+
+    /// Whether the store is only read, so that nothing in its folder changes, not a byte nor a name; default no.
+    /// For folders that may not be written to, for full disks, and to look into a store from several processes.
+    ///
+    /// Reads find what any other opening finds; the log is read into memtables. **These may take more than
+    /// [`memtable_bytes_max`](Self::memtable_bytes_max)**, about as much as the log: it is needed as a whole. They
+    /// count in [`memtable_bytes`](crate::stats::MemoryStats::memtable_bytes), and the other parts are as ever.
+    ///
+    /// Many processes may have a store open so, and nobody else meanwhile ([`Error::Locked`]). For that the
+    /// file `LOCK` must be readable; a folder without one, such as a copy, is read without a lock.
+    ///
+    /// What would write answers [`Error::ReadOnly`], with [`Error::OpenedReadOnly`] as the cause. There are no
+    /// workers: filters stay as they were loaded, unless the memory budget is changed. Nor is there a
+    /// [file of statistics](Self::stats_file_interval). A folder without a store is [`Error::NoStore`]. Damage is
+    /// told as ever, and so is a torn tail, which is passed over and not cut off.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
         self
     }
 

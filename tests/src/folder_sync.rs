@@ -102,6 +102,10 @@ impl Fs for NoFolderSync {
         self.disk.lock(path)
     }
 
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.disk.lock_shared(path)
+    }
+
     fn random_u64(&self) -> io::Result<u64> {
         self.disk.random_u64()
     }

@@ -21,6 +21,7 @@ mod prefix;
 mod processes;
 mod range_filter;
 mod read_modes;
+mod read_only;
 mod scans;
 mod stress;
 mod tidy;

@@ -29,7 +29,7 @@ const CURRENT: &str = "CURRENT";
 /// What a command is about to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Tables stay as they are, whatever compactions and filters are due: they belong to whom the store is.
+    /// Nothing in the folder changes, so that neither the right to write nor room on the disk is needed.
     Read,
     Write,
 }
@@ -66,7 +66,7 @@ impl KeyspaceArgs {
 /// Opens the store in the folder `path`, which must be there.
 fn open_store(path: &Path, purpose: Purpose) -> Result<Db> {
     let options = Options::new().create_if_missing(false);
-    Ok(options.background_rewrites(purpose == Purpose::Write).open(path)?)
+    Ok(options.read_only(purpose == Purpose::Read).open(path)?)
 }
 
 /// Refuses a folder without a store, as [`open_store`] does, for commands that do not open it.

@@ -1,7 +1,7 @@
 //! `sieve stats`.
 
 use std::{
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -113,10 +113,14 @@ impl Args {
     }
 }
 
-/// Whether a process has the store open. Asked only when it seems not to: to look takes its lock for a moment.
+/// Whether a process has the store open that writes. Asked only when it seems not to: to look takes its lock for
+/// a moment.
 fn is_open(store: &Path) -> bool {
-    // Any other failure says nothing.
-    RealFs.lock(&store.join(LOCK)).is_err()
+    match RealFs.lock_shared(&store.join(LOCK)) {
+        Ok(_) => false,
+        // Any other failure says nothing.
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 /// How long ago the file of statistics was written, if that can be told.

@@ -12,8 +12,8 @@ use crate::{
 /// Looks at every byte of a store, and lists what is not as it should be; ends with 1 if anything is.
 ///
 /// Checks each file and each block against its checksum, order, bounds and counts of each table,
-/// the log, and asks each filter for every key of its table. Writes nothing. The store must not be
-/// open; one that cannot be opened any more is looked at all the same.
+/// the log, and asks each filter for every key of its table. Writes nothing, and needs only the right to
+/// read. The store must not be open; one that cannot be opened any more is looked at all the same.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder of the store.

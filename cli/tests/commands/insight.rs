@@ -100,7 +100,8 @@ fn statistics_name_levels_and_totals() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let store = text(&path);
-    for key in ["a", "b", "c"] {
+    // The last one is in the log.
+    for key in ["a", "b", "c", "d"] {
         output(&["put", store, key, "1"]);
     }
     let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();

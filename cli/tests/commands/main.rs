@@ -4,6 +4,7 @@ mod benches;
 mod entries;
 mod insight;
 mod past_damage;
+mod read_only;
 mod verify;
 
 use std::{

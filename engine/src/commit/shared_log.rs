@@ -68,7 +68,7 @@ struct LogFiles {
 }
 
 /// How large the log is, and what was done for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogSize {
     /// Segments that exist.
     pub(crate) segments: u64,

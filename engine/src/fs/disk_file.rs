@@ -6,7 +6,10 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{
+            AtomicUsize,
+            Ordering::{AcqRel, Relaxed, Release},
+        },
     },
 };
 
@@ -21,8 +24,12 @@ pub(super) struct File {
     pub(super) number: usize,
     pub(super) created_as: Arc<str>,
     content: Mutex<Content>,
-    locked: AtomicBool,
+    /// How many share the lock; [`ALONE`] if one has it for himself.
+    lock_holders: AtomicUsize,
 }
+
+/// [`File::lock_holders`] of a lock that is not shared.
+const ALONE: usize = usize::MAX;
 
 /// The bytes of a file. It only grows, so each of its earlier states is a prefix, but for reserved
 /// bytes.
@@ -56,7 +63,7 @@ impl File {
     /// A file that has `bytes` before the first operation of the journal.
     pub(super) fn new(number: usize, created_as: Arc<str>, bytes: Bytes) -> Self {
         let content = Content { base_bytes: bytes.len(), whole: bytes, ..Content::default() };
-        Self { number, created_as, content: Mutex::new(content), locked: AtomicBool::new(false) }
+        Self { number, created_as, content: Mutex::new(content), lock_holders: AtomicUsize::new(0) }
     }
 
     /// All bytes in one piece. Copies them if some are reserved.
@@ -130,11 +137,20 @@ impl File {
         content.unsynced.clear();
     }
 
-    /// Locks the file; `None` if it is locked.
+    /// Locks the file for one alone; `None` if it is locked.
     pub(super) fn lock(self: Arc<Self>) -> Option<DiskLock> {
-        let was_locked = self.locked.swap(true, Ordering::Acquire);
+        self.lock_if(|holders| (holders == 0).then_some(ALONE))
+    }
+
+    /// Locks the file together with others; `None` if one has it for himself.
+    pub(super) fn lock_shared(self: Arc<Self>) -> Option<DiskLock> {
+        self.lock_if(|holders| (holders != ALONE).then(|| holders + 1))
+    }
+
+    fn lock_if(self: Arc<Self>, held: impl Fn(usize) -> Option<usize>) -> Option<DiskLock> {
+        let locked = self.lock_holders.fetch_update(AcqRel, Relaxed, held).is_ok();
         // Not `then_some`: it would make a lock in any case, whose drop unlocks.
-        (!was_locked).then(|| DiskLock { file: self })
+        locked.then(|| DiskLock { file: self })
     }
 }
 
@@ -217,6 +233,7 @@ impl FileLock for DiskLock {}
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
-        self.file.locked.store(false, Ordering::Release);
+        let let_go = |holders| Some(if holders == ALONE { 0 } else { holders - 1 });
+        let _ = self.file.lock_holders.fetch_update(Release, Relaxed, let_go);
     }
 }

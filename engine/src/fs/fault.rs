@@ -148,6 +148,11 @@ impl Fs for FaultFs {
         self.inner.lock(path)
     }
 
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.check(Call::LockShared, path)?;
+        self.inner.lock_shared(path)
+    }
+
     /// Is never made to fail.
     fn random_u64(&self) -> io::Result<u64> {
         self.inner.random_u64()

@@ -21,6 +21,7 @@ pub enum Call {
     Link,
     SyncFolder,
     Lock,
+    LockShared,
     Append,
     Reserve,
     SyncData,

@@ -212,6 +212,12 @@ impl Fs for MemoryFs {
         Ok(Box::new(lock))
     }
 
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = self.disk.lock().file(path)?.clone();
+        let lock = file.lock_shared().ok_or(io::ErrorKind::WouldBlock)?;
+        Ok(Box::new(lock))
+    }
+
     fn random_u64(&self) -> io::Result<u64> {
         Ok(self.disk.lock().random.next())
     }

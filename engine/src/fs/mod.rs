@@ -5,6 +5,7 @@
 //! | [`RealFs`]     | the file system of the machine                                             |
 //! | [`MemoryFs`]   | tests: a disk in memory that can be cut from power after every operation   |
 //! | [`FaultFs`]    | tests: any of the others, with calls that fail on demand                   |
+//! | `ReadOnlyFs`   | stores that are only read: any of the others, less the calls that change it |
 //!
 //! # What each call makes durable
 //!
@@ -44,6 +45,7 @@ mod image;
 mod journal;
 mod memory;
 mod random;
+mod read_only;
 mod real;
 #[cfg(test)]
 mod tests;
@@ -63,6 +65,7 @@ pub use fault::FaultFs;
 pub use fault_plan::{Call, Failure, Fault, Times};
 pub use journal::Operation;
 pub use memory::MemoryFs;
+pub(crate) use read_only::ReadOnlyFs;
 pub use real::RealFs;
 
 /// A file system.
@@ -72,7 +75,7 @@ pub use real::RealFs;
 /// # Errors
 ///
 /// What the operating system says. The kinds that callers tell apart: `NotFound`, `AlreadyExists`
-/// and, for [`lock`](Self::lock), `WouldBlock`. A call that fails has changed nothing that is seen,
+/// and, for the locks, `WouldBlock`. A call that fails has changed nothing that is seen,
 /// except that [`create_folder`](Self::create_folder) may have made some parents, and that POSIX
 /// leaves open what an `EIO` has changed.
 pub trait Fs: Debug + Send + Sync {
@@ -131,6 +134,11 @@ pub trait Fs: Debug + Send + Sync {
     /// Locks the file `path`, which is created if missing. `WouldBlock` if it is locked already, by
     /// another process or by this one. Drop unlocks, and so does the end of the process.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// Locks the file `path` together with everybody else who does so, and against [`lock`](Self::lock).
+    /// `WouldBlock` if somebody has it for himself. Creates nothing, and needs no more than the right to read
+    /// the file: `NotFound` if it is missing.
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
     /// A random number: store ids, salts of tables and the seed of the key hash are made of them.
     ///

@@ -95,11 +95,23 @@ impl Fs for RealFs {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(RealLock { file })),
-            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
-            Err(TryLockError::Error(error)) => Err(error),
-        }
+        let tried = file.try_lock();
+        held(file, tried)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        let file = File::open(path)?;
+        let tried = file.try_lock_shared();
+        held(file, tried)
+    }
+}
+
+/// The lock of `file`, if it was to be had.
+fn held(file: File, tried: Result<(), TryLockError>) -> io::Result<Box<dyn FileLock>> {
+    match tried {
+        Ok(()) => Ok(Box::new(RealLock { file })),
+        Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

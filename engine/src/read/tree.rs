@@ -195,6 +195,12 @@ impl Tree {
         self.compaction_debt_bytes.store(bytes, Relaxed);
     }
 
+    /// Puts the memtable of a replayed log in place of the empty one, before anybody reads.
+    pub(crate) fn set_replayed(&self, active: Arc<PlacedMemtable>) {
+        let _change = self.change.lock();
+        self.set_view(KeptView { active, ..self.kept_view() });
+    }
+
     /// Lets go of all data. Tables are unlinked when their last reader lets go. The manifest does
     /// not name them any more.
     pub(crate) fn discard(&self) {

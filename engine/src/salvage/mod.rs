@@ -22,7 +22,7 @@ use crate::{
     file_name::FileName,
     fs::Fs,
     manifest::{KeyspaceState, load, load::Loaded},
-    store::open_store::lock_folder,
+    store::open_store::lock_to_read,
     store::verify::{check_traces, current_is_missing, list},
     text::counted,
 };
@@ -89,11 +89,11 @@ impl Options {
     ) -> Result<SalvageReport> {
         let (fs, folder, to) = (&*self.fs, from.as_ref(), to.as_ref());
         check_traces(fs, folder)?;
-        let _lock = lock_folder(fs, folder)?;
+        let _lock = lock_to_read(fs, folder)?;
         let names = list(fs, folder)?;
         let loaded = load(fs, folder)?.ok_or_else(|| current_is_missing(folder))?;
         check_empty(fs, to)?;
-        let db = self.clone().create_if_missing(true).open(to)?;
+        let db = self.clone().read_only(false).create_if_missing(true).open(to)?;
         let mut salvage = Salvage {
             options: self,
             folder,

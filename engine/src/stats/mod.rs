@@ -55,7 +55,7 @@ pub struct Stats {
     /// How long there has been a snapshot of the oldest state that is held, without a break, in microseconds; 0
     /// without any. What it sees cannot be compacted away.
     pub oldest_snapshot_us: u64,
-    /// Why the store is read-only, if it is.
+    /// Why the store became read-only, if it did. Not that it was opened so.
     pub read_only: Option<String>,
     /// Each keyspace, by name.
     pub keyspaces: Vec<KeyspaceStats>,
@@ -151,7 +151,7 @@ pub struct IoStats {
 pub struct MemoryStats {
     /// Memtables with their filters, active and frozen.
     pub memtable_bytes: u64,
-    /// Bound of the memtables.
+    /// Bound of the memtables. Not of those of a store that is opened [read-only](crate::Options::read_only).
     pub memtable_bytes_max: u64,
     /// Filters of tables, with what is free in the chunks that they lie in.
     pub filter_bytes: u64,

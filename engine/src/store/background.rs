@@ -280,8 +280,12 @@ impl Background {
 }
 
 impl Store {
-    /// Takes all steps there are, on this thread, in a store without workers.
+    /// Takes all steps there are, on this thread, in a store without workers. In one that is only read these
+    /// are about filters in memory.
     pub(crate) fn run_inline(&self) {
+        if self.options.read_only {
+            return self.fit_due_filters();
+        }
         if self.options.worker_threads > 0 || !self.background.has_news() {
             return;
         }
@@ -409,6 +413,9 @@ impl Store {
         self.filters_have_room();
         self.background.retry();
         self.run_inline();
+        if self.options.read_only {
+            return Ok(());
+        }
         let mut state = self.background.state.lock();
         loop {
             self.check_writable()?;

@@ -10,6 +10,7 @@ use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
 
 use crate::{
     Error, Options, Result,
+    commit::charge_bytes,
     file_name::ID_MAX,
     manifest::{KeyspaceCreated, ManifestState, VersionEdit},
     memory::MemoryAccount,
@@ -33,8 +34,19 @@ pub(super) struct LogState<'a> {
     lacking: BTreeMap<u64, Error>,
     /// Above the ids of all keyspaces so far.
     next_keyspace_id: u64,
-    memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+    memtables: BTreeMap<u64, Replayed>,
 }
+
+/// What the log adds to a keyspace.
+#[derive(Debug)]
+struct Replayed {
+    placed: Arc<PlacedMemtable>,
+    /// Memory that the entries take.
+    bytes: usize,
+}
+
+/// What the log has of an entry beside its key and its value, about, in bytes.
+const ENTRY_BYTES: usize = 5;
 
 impl<'a> LogState<'a> {
     pub(super) fn new(
@@ -56,8 +68,15 @@ impl<'a> LogState<'a> {
     }
 
     /// What the log adds: keyspaces created and dropped, and the entries by keyspace.
-    pub(super) fn into_parts(self) -> (VersionEdit, BTreeMap<u64, Arc<PlacedMemtable>>) {
-        (self.edit, self.memtables)
+    pub(super) fn into_parts(mut self) -> (VersionEdit, BTreeMap<u64, Arc<PlacedMemtable>>) {
+        let created = self.edit.keyspaces_created.iter();
+        self.edit.next_keyspace_id = created.map(|created| created.id + 1).max();
+        let charged = self.memtables.into_iter().map(|(id, Replayed { placed, bytes })| {
+            // Not one by one: the filters of memtables that begin later are sized by what is left.
+            placed.reserve(bytes, 0);
+            (id, placed)
+        });
+        (self.edit, charged.collect())
     }
 
     /// Takes note of the stored options of the keyspace `id`; `error` tells where they lie.
@@ -175,9 +194,13 @@ impl<'a> LogState<'a> {
         if sequence > flushed {
             let own = self.memtable_bytes.get(&keyspace).copied();
             // Of one whose options need a feature that is not there nothing comes.
-            let bytes = own.unwrap_or_else(|| self.options.new_keyspace().memtable_bytes);
-            let new = || Arc::new(PlacedMemtable::new(bytes, self.memory));
-            let placed = self.memtables.entry(keyspace).or_insert_with(new);
+            let frozen_at = own.unwrap_or_else(|| self.options.new_keyspace().memtable_bytes);
+            let new = || {
+                let placed = Arc::new(PlacedMemtable::new(frozen_at, self.memory));
+                Replayed { placed, bytes: 0 }
+            };
+            let Replayed { placed, bytes } = self.memtables.entry(keyspace).or_insert_with(new);
+            *bytes += charge_bytes(key.len(), key.len() + value.len() + ENTRY_BYTES);
             placed.place(sequence, sequence);
             let hash = key_hash(key, self.state.hash_seed);
             placed.memtable.insert(hash, key, Trailer::new(sequence, kind), value);

@@ -76,6 +76,10 @@ impl Store {
     ///
     /// The caller holds the placement lock.
     pub(super) fn freeze_largest(&self) -> bool {
+        if self.options.read_only {
+            // Nobody would flush it.
+            return false;
+        }
         let memory = &self.tables.memory;
         let mut froze = false;
         while memory.bytes(MemoryUse::Memtables) > memory.limit(MemoryUse::Memtables) / 2 {

@@ -4,6 +4,7 @@
 //! |------------------|--------------------------------------------------------------------|
 //! | [`open_store`]   | how a store is opened and closed                                   |
 //! | [`recovery`]     | how it comes back from manifest and log                            |
+//! | [`read_only`]    | how one that is only read does                                     |
 //! | [`log_state`]    | what the manifest says, as the log goes on from there             |
 //! | [`on_threads`]   | many items are worked on by several threads                        |
 //! | [`open_tables`]  | the tables of the manifest are opened, their filters loaded         |
@@ -47,6 +48,7 @@ mod new_filter;
 mod on_threads;
 pub(crate) mod open_store;
 mod open_tables;
+mod read_only;
 mod recovery;
 pub(crate) mod residency;
 mod skipped;
@@ -66,7 +68,7 @@ use std::{
 
 use crate::{
     Durability, Error, Options, Result,
-    commit::{Placement, PublishQueue, SharedLog},
+    commit::{LogSize, Placement, PublishQueue, SharedLog},
     file_name::FileName,
     fs::FileLock,
     listener::{Event, tell},
@@ -92,6 +94,8 @@ pub(crate) struct Store {
     pub(crate) placement: Mutex<Placement>,
     pub(crate) publish: PublishQueue,
     pub(crate) log: SharedLog,
+    /// What the memtables of a store that is only read come from.
+    pub(crate) replayed_log: LogSize,
     pub(crate) manifest: Mutex<ManifestFile>,
     pub(crate) trees: RwLock<KeyspaceTrees>,
     /// Held while a keyspace is created or dropped.
@@ -114,8 +118,9 @@ pub(crate) struct Store {
     /// By the store clock.
     pub(crate) clock_at_open_ms: u64,
     pub(crate) opening: OpeningStats,
-    /// Released last, and by the last worker if one of them outlives the handles.
-    pub(crate) _lock: Box<dyn FileLock>,
+    /// Released last, and by the last worker if one of them outlives the handles. `None` if the store is only
+    /// read, and its folder has no lock file.
+    pub(crate) _lock: Option<Box<dyn FileLock>>,
 }
 
 impl Store {

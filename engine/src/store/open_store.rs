@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
@@ -11,13 +11,14 @@ use crate::{
     commit::{Placement, PublishQueue, SharedLog},
     error::SYNC,
     file_name::FileName,
-    fs::{FileLock, Fs},
+    fs::{FileLock, Fs, ReadOnlyFs},
     manifest::{VersionEdit, check_no_store},
     memory::MemoryUse,
     options::ReadMode,
     read::snapshot_list::SnapshotList,
     store::Store,
     store::background::Background,
+    store::read_only,
     store::recovery::{self, Beginning},
     store::residency::Residency,
     store::stats_file::StatsWriter,
@@ -38,28 +39,37 @@ pub(crate) struct OpenStore {
 }
 
 impl OpenStore {
-    /// Opens the store in `folder`, or creates it.
+    /// Opens the store in `folder`, or creates it unless it is only to be read.
     ///
     /// # Errors
     ///
     /// As [`Options::open`].
     pub(crate) fn open(folder: &Path, mut options: Options) -> Result<Self> {
         let open_files = Arc::new(OpenFiles::new(options.open_files_max));
+        if options.read_only {
+            options.fs = Arc::new(ReadOnlyFs::new(options.fs));
+        }
         options.fs = Arc::new(FrugalFs::new(options.fs, Arc::clone(&open_files)));
         let absolute = options.fs.absolute(folder);
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
-        if options.create_if_missing {
+        if options.create_if_missing && !options.read_only {
             create_folder(&*options.fs, folder)?;
         } else {
             check_store(&*options.fs, folder)?;
         }
-        let lock = lock_folder(&*options.fs, folder)?;
+        let lock = match options.read_only {
+            true => lock_to_read(&*options.fs, folder)?,
+            false => Some(lock_folder(&*options.fs, folder)?),
+        };
         let is_new = check_read_mode(&options, folder)? == Checked::Opening;
         let start = options.clock.now();
         let recovered = recovery::read(&options, folder)?;
         let log = options.clock.now().saturating_sub(start);
         let early = options.has_bug(crate::planted::PlantedBug::DeleteOrphansEarly);
-        let beginning = recovery::take_over(&options, folder, recovered, open_files, early)?;
+        let beginning = match options.read_only {
+            true => read_only::take_in(&options, folder, recovered, open_files)?,
+            false => recovery::take_over(&options, folder, recovered, open_files, early)?,
+        };
         if is_new {
             // Now there is something to read.
             check_read_mode(&options, folder)?;
@@ -70,6 +80,9 @@ impl OpenStore {
         let store = Arc::new(store);
         // Before the workers: if one cannot be started, the drop ends those that were.
         let mut open = Self { store, workers: Vec::new(), stats_writer: None };
+        if open.store.options.read_only {
+            return Ok(open);
+        }
         for number in 0..open.store.options.worker_threads {
             open.workers.push(start_worker(&open.store, number)?);
         }
@@ -127,10 +140,29 @@ impl Store {
 /// [`Error::Locked`] if somebody has it open, [`Error::Io`].
 pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
     let path = FileName::Lock.path(folder);
-    fs.lock(&path).map_err(|error| match error.kind() {
+    fs.lock(&path).map_err(|error| not_locked(folder, path, error))
+}
+
+/// Locks the store in `folder` together with others who only read it. `None` if it has no lock file, as a
+/// copy may not: none is made.
+///
+/// # Errors
+///
+/// [`Error::Locked`] if somebody has it open who writes, [`Error::Io`]: also if the file may not be read, since
+/// nobody knows then whether somebody writes.
+pub(crate) fn lock_to_read(fs: &dyn Fs, folder: &Path) -> Result<Option<Box<dyn FileLock>>> {
+    let path = FileName::Lock.path(folder);
+    match fs.lock_shared(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        locked => locked.map(Some).map_err(|error| not_locked(folder, path, error)),
+    }
+}
+
+fn not_locked(folder: &Path, path: PathBuf, error: io::Error) -> Error {
+    match error.kind() {
         io::ErrorKind::WouldBlock => Error::Locked { path: folder.to_owned() },
         _ => Error::io("lock", path, error),
-    })
+    }
 }
 
 /// What of the read mode was tried.
@@ -174,8 +206,13 @@ fn check_read_mode(options: &Options, folder: &Path) -> Result<Checked> {
     }
 }
 
-fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) -> Store {
-    let Beginning { manifest, tables, trees, last_sequence, predicted, opening } = beginning;
+fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLock>>) -> Store {
+    let Beginning { manifest, tables, trees, last_sequence, log, predicted, opening } = beginning;
+    let read_only = OnceLock::new();
+    if options.read_only {
+        let cause = Error::OpenedReadOnly { path: tables.folder.clone() };
+        read_only.get_or_init(|| Arc::new(cause));
+    }
     let next_keyspace_id = manifest.state().next_keyspace_id;
     let clock_at_open_ms = manifest.state().store_clock_ms;
     let opened_at = options.clock.now();
@@ -187,6 +224,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) ->
         placement: Mutex::new(Placement::new(last_sequence)),
         publish: PublishQueue::new(last_sequence),
         log: SharedLog::new(last_sequence),
+        replayed_log: log,
         manifest: Mutex::new(manifest),
         trees: RwLock::new(trees),
         keyspace_change: Mutex::new(()),
@@ -198,7 +236,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Box<dyn FileLock>) ->
         uncertain_files: Mutex::default(),
         background: Background::default(),
         residency,
-        read_only: OnceLock::new(),
+        read_only,
         opened_at,
         clock_at_open_ms,
         opening,

@@ -3,7 +3,8 @@
 //! [`read`] finds out what the store holds and writes nothing. [`take_over`] makes what was replayed
 //! durable again, in tables and the manifest, before anybody writes: a sync that failed before the
 //! crash may have left bytes that read well and are not on the disk. So the manifest is a new one, unless
-//! the store was closed well, which vouches for the old one.
+//! the store was closed well, which vouches for the old one. A store that is only read takes nothing over:
+//! see [`read_only`](super::read_only).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +19,7 @@ use sievedb_format::{Corruption, SequenceNumber};
 use crate::{
     Error, KeyspaceOptions, Options, Result,
     clock::Clock,
+    commit::LogSize,
     file_name::FileName,
     filter_plan::{self, StoreShape},
     fs::Fs,
@@ -47,21 +49,23 @@ use crate::{
 /// What a folder holds.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    /// The manifest that counts, if it may be gone on with.
-    kept: Option<Loaded>,
+    /// The manifest that counts, if it may be gone on with, or is only read.
+    pub(super) kept: Option<Loaded>,
     /// As the manifest says.
-    state: ManifestState,
+    pub(super) state: ManifestState,
     /// What the log adds: keyspaces created and dropped.
-    edit: VersionEdit,
+    pub(super) edit: VersionEdit,
     /// What the log adds: entries, by keyspace.
-    memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
-    last_sequence: SequenceNumber,
-    next_file_id: u64,
+    pub(super) memtables: BTreeMap<u64, Arc<PlacedMemtable>>,
+    pub(super) last_sequence: SequenceNumber,
+    pub(super) next_file_id: u64,
+    /// The log that was replayed.
+    pub(super) log: LogSize,
     /// The store's files in the folder.
     names: Vec<String>,
-    memory: Arc<MemoryAccount>,
+    pub(super) memory: Arc<MemoryAccount>,
     /// What was cut off, so far.
-    opening: OpeningStats,
+    pub(super) opening: OpeningStats,
 }
 
 /// A store that has come back, with its tables open.
@@ -71,6 +75,8 @@ pub(crate) struct Beginning {
     pub(crate) tables: TableStore,
     pub(crate) trees: KeyspaceTrees,
     pub(crate) last_sequence: SequenceNumber,
+    /// The log that the memtables of a store that is only read come from; nothing in any other.
+    pub(crate) log: LogSize,
     /// What the plan of the filters predicts.
     pub(crate) predicted: Prediction,
     /// What all of this took; the log apart.
@@ -117,8 +123,12 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);
     let next_file_id = above_all(&files).max(loaded.state.next_file_id);
     let state = loaded.state.clone();
-    let kept = options.has_bug(PlantedBug::KeepAnyManifest) || ManifestFile::may_reopen(&loaded);
+    let kept = options.read_only
+        || options.has_bug(PlantedBug::KeepAnyManifest)
+        || ManifestFile::may_reopen(&loaded);
     let kept = kept.then_some(loaded);
+    let segments = replayed.segments.len() as u64;
+    let log = LogSize { segments, bytes: replayed.bytes, syncs: 0 };
     Ok(Recovered {
         kept,
         state,
@@ -126,6 +136,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         memtables,
         last_sequence,
         next_file_id,
+        log,
         names,
         memory,
         opening,
@@ -168,6 +179,7 @@ fn fresh(
         memtables: BTreeMap::new(),
         last_sequence: 0,
         next_file_id,
+        log: LogSize::default(),
         names,
         memory,
         opening: OpeningStats::default(),
@@ -222,7 +234,6 @@ pub(crate) fn take_over(
     opening.replayed = stopwatch.lap();
     edit.keyspaces_changed.extend(told_options(options, &state, &edit));
     edit.last_sequence = Some(last_sequence).filter(|&last| last > state.last_sequence);
-    edit.next_keyspace_id = edit.keyspaces_created.iter().map(|created| created.id + 1).max();
     let is_changed = edit != VersionEdit::default()
         || !state.logs.is_empty()
         || tables.next_file_id() > state.next_file_id;
@@ -264,22 +275,23 @@ pub(crate) fn take_over(
     opening.manifest = stopwatch.lap();
     let manifest_id = manifest.position().file_id;
     delete_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
-    Ok(Beginning { manifest, tables, trees, last_sequence, predicted, opening })
+    let log = LogSize::default();
+    Ok(Beginning { manifest, tables, trees, last_sequence, log, predicted, opening })
 }
 
 /// Tells how long each part takes.
-struct Stopwatch<'a> {
+pub(super) struct Stopwatch<'a> {
     clock: &'a dyn Clock,
     last: Duration,
 }
 
 impl<'a> Stopwatch<'a> {
-    fn start(clock: &'a dyn Clock) -> Self {
+    pub(super) fn start(clock: &'a dyn Clock) -> Self {
         Self { clock, last: clock.now() }
     }
 
     /// Time since the start, or since the last call.
-    fn lap(&mut self) -> Duration {
+    pub(super) fn lap(&mut self) -> Duration {
         let now = self.clock.now();
         now.saturating_sub(mem::replace(&mut self.last, now))
     }

@@ -28,10 +28,10 @@ impl Store {
             background: self.background.done(),
             false_positives_planned: self.residency.false_positives_planned(is_there),
             opening: self.opening,
-            read_only: self.read_only.get().map(|cause| cause.to_string()),
+            read_only: self.why_read_only(),
             ..Stats::default()
         };
-        let log = self.log.size();
+        let log = if self.options.read_only { self.replayed_log } else { self.log.size() };
         (stats.log_segments, stats.log_bytes) = (log.segments, log.bytes);
         stats.writes.log_syncs = log.syncs;
         let (snapshots, oldest) = self.snapshots.open();

@@ -16,7 +16,7 @@ use crate::{
     stats::Counters,
     store::{
         Store,
-        open_store::{lock_folder, refused},
+        open_store::{lock_to_read, refused},
         verify_table::{TableVerifier, VerifiedTable},
     },
     table::{TableMeta, files::TableFiles},
@@ -99,7 +99,7 @@ impl Store {
     }
 }
 
-/// Looks at every byte of the store in `folder`, which is not open, and locks it meanwhile.
+/// Looks at every byte of the store in `folder`, which nobody has open who writes, and keeps it so meanwhile.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ pub(crate) fn verify_folder(
 ) -> Result<VerifyReport> {
     let fs = &options.fs;
     check_traces(&**fs, folder)?;
-    let _lock = lock_folder(&**fs, folder)?;
+    let _lock = lock_to_read(&**fs, folder)?;
     let names = list(&**fs, folder)?;
     let mut report = VerifyReport::default();
     let loaded = match load(&**fs, folder) {
@@ -160,7 +160,7 @@ pub(crate) fn verify_folder(
     Ok(verifier.report)
 }
 
-/// Refuses a folder that holds nothing of a store: a lock file would be the first.
+/// Refuses a folder that holds nothing of a store.
 pub(crate) fn check_traces(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let names = match fs.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -183,6 +183,10 @@ impl Fs for FrugalFs {
         self.call(|fs| fs.lock(path))
     }
 
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.call(|fs| fs.lock_shared(path))
+    }
+
     fn random_u64(&self) -> io::Result<u64> {
         self.inner.random_u64()
     }

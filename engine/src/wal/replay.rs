@@ -70,6 +70,8 @@ pub(crate) struct Replayed {
     pub(crate) sealed: bool,
     /// What was cut off, if anything.
     pub(crate) torn: Option<TornTail>,
+    /// Length of the segments that were replayed, up to where each of them ends, in bytes.
+    pub(crate) bytes: u64,
     /// Number of batches.
     pub(crate) batches: u64,
     /// Sequence number of the last entry; 0 without batches.
@@ -106,6 +108,7 @@ pub(crate) fn replay(
         replayed.sealed = reader.is_sealed();
         let end = Position { file_id: reader.file_id(), offset: reader.offset() };
         replayed.end = Some(end);
+        replayed.bytes += end.offset;
         let following = segments.front().and_then(|next| next.start.previous);
         if following.is_some_and(|following| following.offset == end.offset) {
             continue;

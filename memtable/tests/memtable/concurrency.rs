@@ -139,7 +139,11 @@ fn reservations_add_up() {
     let before = memtable.memory_bytes();
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..1000).for_each(|_| memtable.reserve(Memtable::charge(8, 100))));
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    memtable.reserve(Memtable::charge(8, 100));
+                }
+            });
         }
     });
     assert_eq!(memtable.memory_bytes() - before, 4000 * Memtable::charge(8, 100));

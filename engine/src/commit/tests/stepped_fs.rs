@@ -108,6 +108,10 @@ impl Fs for SteppedFs {
         self.faults.lock(path)
     }
 
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.faults.lock_shared(path)
+    }
+
     fn random_u64(&self) -> io::Result<u64> {
         self.faults.random_u64()
     }

@@ -240,9 +240,28 @@ fn lock_excludes_until_it_is_dropped() {
             let refused = Some(ErrorKind::WouldBlock);
             assert_eq!(kind(fs.lock(&path)), refused, "{name}: {attempt}");
         }
+        assert_eq!(kind(fs.lock_shared(&path)), Some(ErrorKind::WouldBlock), "{name}");
         drop(held);
         fs.lock(&path).unwrap();
         assert!(read(&**fs, &path).is_empty(), "{name}");
+    });
+}
+
+#[test]
+fn a_shared_lock_excludes_only_who_wants_it_alone() {
+    each_fs(|name, fs, folder| {
+        let path = folder.join("LOCK");
+        assert_eq!(kind(fs.lock_shared(&path)), Some(ErrorKind::NotFound), "{name}: none is made");
+        drop(fs.lock(&path).unwrap());
+        let mut held = vec![fs.lock_shared(&path).unwrap(), fs.lock_shared(&path).unwrap()];
+        while let Some(last) = held.pop() {
+            assert_eq!(kind(fs.lock(&path)), Some(ErrorKind::WouldBlock), "{name}");
+            // A refusal must take the lock from none of its holders.
+            assert_eq!(kind(fs.lock(&path)), Some(ErrorKind::WouldBlock), "{name}: again");
+            drop(last);
+        }
+        drop(fs.lock(&path).unwrap());
+        drop(fs.lock_shared(&path).unwrap());
     });
 }
 

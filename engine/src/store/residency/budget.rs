@@ -33,6 +33,13 @@ impl Store {
         self.tell_unreadable(&tables, changes.unreadable);
     }
 
+    /// The same on this thread, until there is nothing left to do.
+    pub(crate) fn fit_due_filters(&self) {
+        while self.residency.is_due.load(SeqCst) {
+            self.fit_filters();
+        }
+    }
+
     /// Takes from memory what the present budget and policies leave no room for. At return the filters
     /// are within them, but for what a lookup holds that lasts longer than some seconds: no wait is
     /// without end, since that lookup may be the caller's, or a listener may keep a table from its version.

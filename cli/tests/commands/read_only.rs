@@ -1,0 +1,74 @@
+//! Commands that only read: they change nothing, and need neither the right to write nor the store alone.
+
+use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, path::Path};
+
+use sievedb::Options;
+
+use super::{failure, output, says_no, text};
+
+/// Names and bytes of the files of a store.
+#[expect(clippy::disallowed_methods, reason = "looks at files behind the engine's back")]
+fn contents(store: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = store.read_dir().expect("the store is there");
+    let paths = entries.map(|entry| entry.expect("the folder is listed").path());
+    let read = |path: &Path| std::fs::read(path).expect("a file of the store");
+    paths.map(|path| (text(&path).to_owned(), read(&path))).collect()
+}
+
+/// Lets everybody read what is in the folder, and nobody write, or takes that back.
+fn set_writable(store: &Path, writable: bool) {
+    let set = |path: &Path, mode| {
+        let rights = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, rights).expect("the owner changes them");
+    };
+    for path in contents(store).keys() {
+        set(path.as_ref(), if writable { 0o644 } else { 0o444 });
+    }
+    set(store, if writable { 0o755 } else { 0o555 });
+}
+
+/// The last `put` is in the log only. Root may write everywhere; then it shows only that nothing is written.
+#[test]
+fn commands_that_read_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    for key in ["a", "b", "c"] {
+        output(&["put", store, key, "1"]);
+    }
+    let before = contents(&path);
+    set_writable(&path, false);
+    assert_eq!(output(&["get", store, "c"]), "1\n");
+    says_no(&["get", store, "d"]);
+    assert_eq!(output(&["scan", store, "--keys-only"]), "a\nb\nc\n");
+    assert!(output(&["explain", store, "c"]).contains("memtable"));
+    let stats = output(&["stats", store]);
+    assert!(stats.contains("log: 1 segment of ") && !stats.contains("read-only"), "{stats}");
+    assert!(output(&["verify", store]).contains("0 problems"));
+    for file in before.keys().filter(|file| !file.ends_with("LOCK")) {
+        output(&["dump", file]);
+    }
+    set_writable(&path, true);
+    assert!(contents(&path) == before, "something has changed");
+}
+
+#[test]
+fn commands_that_read_share_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    output(&["put", store, "a", "1"]);
+    let reader = Options::new().read_only(true).open(&path).unwrap();
+    assert_eq!(output(&["get", store, "a"]), "1\n");
+    assert!(output(&["verify", store]).contains("0 problems"));
+    assert!(failure(&["put", store, "a", "2"]).contains("is open in another process"));
+    assert_eq!(reader.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    drop(reader);
+    output(&["put", store, "a", "2"]);
+    let writer = Options::new().open(&path).unwrap();
+    for args in [&["get", store, "a"][..], &["verify", store]] {
+        assert!(failure(args).contains("is open in another process"), "{args:?}");
+    }
+    drop(writer);
+    assert_eq!(output(&["get", store, "a"]), "2\n");
+}

@@ -1,0 +1,82 @@
+//! A store comes back only to be read: from what recovery found, and without a write.
+//!
+//! Where [`take_over`](super::recovery::take_over) makes tables of what was replayed, and a manifest of its own,
+//! here the memtables stay as they are, and the manifest that was found is the present one. What reads back
+//! well but may not be on the disk is no matter: nobody builds on it, and nothing is acknowledged.
+
+use std::{path::Path, sync::Arc};
+
+use crate::{
+    Error, Options, Result,
+    keyspace_options::DEFAULT_KEYSPACE,
+    manifest::{ManifestFile, ManifestState},
+    read::tree::Tree,
+    store::Store,
+    store::keyspace_trees::KeyspaceTrees,
+    store::open_tables::open_tables,
+    store::recovery::{Beginning, Recovered, Stopwatch, corrupt_state},
+    table::open_files::OpenFiles,
+    table::store::TableStore,
+    version::Version,
+};
+
+/// Opens the tables of what was recovered. The file system of the options changes nothing.
+///
+/// # Errors
+///
+/// [`Error::Io`]; [`Error::Corrupt`] if a table is damaged where it must be whole; [`Error::NoStore`].
+pub(super) fn take_in(
+    options: &Options,
+    folder: &Path,
+    recovered: Recovered,
+    open_files: Arc<OpenFiles>,
+) -> Result<Beginning> {
+    let Recovered { kept, mut state, edit, memtables, last_sequence, .. } = recovered;
+    let Recovered { next_file_id, log, memory, mut opening, .. } = recovered;
+    let loaded = kept.ok_or_else(|| Error::NoStore { path: folder.to_owned() })?;
+    let mut stopwatch = Stopwatch::start(&*options.clock);
+    let (store_id, hash_seed) = (state.store_id, state.hash_seed);
+    let tables =
+        TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);
+    state.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
+    let opened = open_tables(options, &tables, folder, &state)?;
+    opening.tables = stopwatch.lap();
+    opening.threads = opened.threads;
+    let (mut trees, predicted) = opened.into_trees(options, &tables);
+    opening.filters = stopwatch.lap();
+    for (keyspace, replayed) in memtables {
+        let tree = trees.of_id(keyspace);
+        tree.expect("entries are replayed for known keyspaces only").set_replayed(replayed);
+    }
+    if trees.get(DEFAULT_KEYSPACE).is_none() {
+        trees.insert(missing_default(options, &state, &tables, &trees));
+    }
+    let manifest = ManifestFile::reopen(Arc::clone(&options.fs), folder.to_owned(), loaded)?;
+    Ok(Beginning { manifest, tables, trees, last_sequence, log, predicted, opening })
+}
+
+/// The default keyspace of a store whose creation was broken off before the log had it: empty, and in memory
+/// only.
+fn missing_default(
+    options: &Options,
+    state: &ManifestState,
+    tables: &TableStore,
+    trees: &KeyspaceTrees,
+) -> Arc<Tree> {
+    Arc::new(Tree::new(
+        state.next_keyspace_id,
+        DEFAULT_KEYSPACE.to_owned(),
+        options.new_keyspace(),
+        Version::default(),
+        Arc::clone(&tables.memory),
+        Arc::clone(trees.changed()),
+    ))
+}
+
+impl Store {
+    /// Why the store became read-only, if it did: not that it was opened so.
+    pub(super) fn why_read_only(&self) -> Option<String> {
+        let became = |cause: &&Arc<Error>| !matches!(***cause, Error::OpenedReadOnly { .. });
+        self.read_only.get().filter(became).map(|cause| cause.to_string())
+    }
+}

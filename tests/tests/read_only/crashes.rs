@@ -1,0 +1,89 @@
+//! What any crash leaves is shown as any other opening shows it.
+
+use std::sync::Arc;
+
+use sievedb::{
+    Db, Error, Options,
+    fs::{Loss, MemoryFs},
+};
+use sievedb_tests::{
+    case::{Case, Cut},
+    check::guarded,
+    enumerate::{on_two_threads, record},
+    history::Universe,
+    model::Model,
+    observe::observe,
+    rng::mix,
+    settings::{FOLDER, bounded_options, from_env, report, seed},
+    workload::{WORKLOADS, Workload},
+};
+
+/// What has to be compared at least, or the enumeration has become blind.
+const STATES_MIN: usize = 1_000;
+
+/// Opened read-only each state shows the same, and stays as it is.
+///
+/// Of each operation one loss, another one with each seed; with `SIEVE_LONG=1` some of every sort.
+#[test]
+fn every_crash_shows_the_same() {
+    let seed = seed("crashes and read-only", 1);
+    let is_long = from_env("SIEVE_LONG", 0) == 1;
+    let results = on_two_threads(WORKLOADS, |workload| {
+        guarded(|| compare_all(workload, seed, is_long))
+            .map_err(|text| format!("workload {}: {text}", workload.name))
+    });
+    let wrong: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    let states: usize = results.iter().flatten().sum();
+    report(&format!("crashes and read-only: {states} states, {} violations", wrong.len()));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(states >= STATES_MIN, "only {states} states");
+}
+
+fn compare_all(workload: &Workload, seed: u64, is_long: bool) -> Result<usize, String> {
+    let opening = move |disk: Arc<MemoryFs>| bounded_options(disk, seed);
+    let recorder = record(workload, &opening).map_err(|violation| violation.to_string())?;
+    let original = recorder.disk();
+    let keys = recorder.history().keys();
+    let mut states = 0;
+    for at in 0..=original.operations() {
+        let lot = mix(seed ^ mix(at as u64));
+        let losses = [
+            Loss::Nothing,
+            Loss::Everything,
+            Loss::Random { seed: lot, torn: true },
+            Loss::Random { seed: mix(lot), torn: false },
+        ];
+        let chosen = if is_long { &losses[..] } else { &losses[lot as usize % 4..][..1] };
+        for &loss in chosen {
+            states += 1;
+            let disk = Arc::new(original.crash(at, &loss));
+            compare(&disk, &opening(Arc::clone(&disk)), keys).map_err(|text| {
+                let cut = Cut { at, loss };
+                let case = Case { workload: workload.name.to_owned(), cut, second: None };
+                format!("{case}: {text}\n{}", original.trace(at, &loss))
+            })?;
+        }
+    }
+    Ok(states)
+}
+
+/// Compares what the store on `disk` shows read-only with what it shows otherwise.
+fn compare(disk: &MemoryFs, options: &Options, keys: &Universe) -> Result<(), String> {
+    let before = disk.contents();
+    let read = |db: &Db| observe(db, keys).map_err(|error| error.to_string());
+    let seen = match options.clone().read_only(true).open(FOLDER) {
+        Ok(db) => read(&db)?,
+        // The creation did not end: another opening creates the store.
+        Err(Error::NoStore { .. }) => Model::default(),
+        Err(error) => return Err(format!("it cannot be read: {error:?}")),
+    };
+    if disk.operations() > 0 || disk.contents() != before {
+        return Err(format!("it has changed: {:?}", disk.journal()));
+    }
+    let opened = options.clone().open(FOLDER);
+    let wanted = read(&opened.map_err(|error| format!("it cannot be opened: {error:?}"))?)?;
+    if seen != wanted {
+        return Err(format!("read-only it shows\n{}", seen.difference(&wanted, 12)));
+    }
+    Ok(())
+}

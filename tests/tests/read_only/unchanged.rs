@@ -1,0 +1,113 @@
+//! Nothing in the folder changes, whatever is done with the store.
+
+use std::{sync::Arc, time::Duration};
+
+use sievedb::{
+    Db, KeyspaceOptions, ReadMode,
+    fs::{Call, Fs, MemoryFs},
+};
+use sievedb_tests::settings::{FOLDER, small_options};
+
+use super::{CHANGING, ENOSPC, EROFS, check_entries, failing, killed, reading};
+
+/// Reads in every way, and does whatever else may be done with a store that is only read.
+fn use_it(db: &Db) {
+    check_entries(db);
+    let snapshot = db.snapshot();
+    let many: Vec<_> = (0..50_u32).map(u32::to_be_bytes).collect();
+    assert_eq!(db.get_many(&many).unwrap().iter().flatten().count(), 49);
+    assert_eq!(db.contains_many(&many).unwrap().iter().filter(|is_there| **is_there).count(), 49);
+    assert_eq!(snapshot.get_many(&many).unwrap().iter().flatten().count(), 49);
+    assert_eq!(snapshot.iter().count(), db.prefix([0]).count());
+    let explanation = db.explain(8_u32.to_be_bytes()).unwrap().to_string();
+    assert!(explanation.contains("memtable"), "{explanation}");
+    db.set_filter_bytes_max(0).unwrap();
+    db.set_filter_bytes_max(1 << 20).unwrap();
+    let stats = db.stats();
+    assert_eq!(stats.filters_not_whole, 0, "they are read back at once: {stats}");
+    db.set_memory_budget(8 << 20).unwrap();
+    db.wait_for_background().unwrap();
+    check_entries(db);
+    let report = db.verify().unwrap();
+    assert!(report.is_good() && report.tables > 0, "{report}");
+    let stats = db.stats();
+    assert!(stats.log_segments > 0 && stats.log_bytes > 0, "what was replayed: {stats}");
+    assert!(stats.read_only.is_none(), "it did not become so: {stats}");
+    assert_eq!(stats.keyspaces.iter().map(|it| it.frozen_memtables).sum::<u64>(), 0);
+}
+
+/// Not one call that changes something reaches the file system, though all of them would fail: a folder
+/// without the right to write, or a file system that is mounted read-only, is as good as any.
+#[test]
+fn no_call_changes_anything() {
+    let closed = {
+        let disk = Arc::new(killed());
+        let options = small_options(disk.clone());
+        drop(options.clone().open(FOLDER).unwrap());
+        // A log that the manifest vouches for.
+        let db = options.open(FOLDER).unwrap();
+        db.insert(8_u32.to_be_bytes(), "newer").unwrap();
+        drop(db);
+        disk.copy()
+    };
+    for (name, image) in [("killed", killed()), ("closed", closed)] {
+        for mode in [ReadMode::Pread, ReadMode::Map, ReadMode::Direct] {
+            for workers in [0, 2] {
+                let disk = Arc::new(image.copy());
+                let before = disk.contents();
+                let fs = failing(&disk, EROFS, &CHANGING);
+                let options = reading(fs.clone()).worker_threads(workers).read_mode(mode);
+                let keyspace = KeyspaceOptions::new().block_bytes(2 << 10);
+                let options =
+                    options.keyspace(keyspace).stats_file_interval(Duration::from_secs(1));
+                let name = format!("{name}, {mode:?}, {workers} workers");
+                for round in 0..2 {
+                    let db = options.clone().open(FOLDER).unwrap_or_else(|error| {
+                        panic!("{name}, opening {round}: {error:?}");
+                    });
+                    use_it(&db);
+                    assert_eq!(db.options().get_block_bytes(), 2 << 10, "{name}: for this opening");
+                }
+                options.verify(FOLDER, |_| ()).unwrap();
+                assert_eq!(fs.failures(), 0, "{name}: {:?}", fs.first_failure());
+                assert_eq!(disk.journal(), [], "{name}");
+                assert!(disk.contents() == before, "{name}");
+            }
+        }
+    }
+}
+
+/// After a crash a full disk lets nobody open the store but for reading; with room it is as ever.
+#[test]
+fn a_full_disk_keeps_nobody_from_reading() {
+    let disk = Arc::new(killed());
+    let fs = failing(&disk, ENOSPC, &Call::GROWING);
+    let refused = small_options(fs.clone()).open(FOLDER).unwrap_err();
+    assert!(refused.is_no_space(), "{refused:?}");
+    check_entries(&reading(fs.clone()).open(FOLDER).unwrap());
+    fs.heal();
+    check_entries(&small_options(fs).open(FOLDER).unwrap());
+}
+
+/// What scans step over asks for a flush: nobody does it.
+#[test]
+fn tombstones_that_scans_step_over_stay() {
+    const REMOVED: u32 = 3_000;
+    let disk = Arc::new(MemoryFs::new());
+    let options = |fs: Arc<dyn Fs>| {
+        let keyspace = KeyspaceOptions::new().memtable_bytes(1 << 20);
+        small_options(fs).log_bytes_max(1 << 20).keyspace(keyspace)
+    };
+    let db = options(disk.clone()).open(FOLDER).unwrap();
+    for number in 0..REMOVED {
+        db.remove(number.to_be_bytes()).unwrap();
+    }
+    let disk = Arc::new(disk.copy());
+    let db = options(disk.clone()).read_only(true).open(FOLDER).unwrap();
+    for _ in 0..100 {
+        assert_eq!(db.iter().count(), 0);
+    }
+    db.wait_for_background().unwrap();
+    assert_eq!(db.stats().keyspaces[0].frozen_memtables, 0);
+    assert_eq!(disk.journal(), []);
+}
