@@ -138,7 +138,7 @@ impl Store {
 /// # Errors
 ///
 /// [`Error::Locked`] if somebody has it open, [`Error::Io`].
-pub(crate) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
+fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
     let path = FileName::Lock.path(folder);
     fs.lock(&path).map_err(|error| not_locked(folder, path, error))
 }
