@@ -123,12 +123,21 @@ mod scheduled {
 
         pub(crate) fn get_or(&self, create: impl FnOnce() -> T) -> &T {
             let own = thread::current().id();
-            let of_own = self.0.iter().find(|entry| entry.get().is_none_or(|(id, _)| *id == own));
-            &of_own.expect("few threads").get_or_init(|| (own, create())).1
+            if let Some((_, value)) = self.entries().find(|(id, _)| *id == own) {
+                return value;
+            }
+            // Before the entry is taken: another thread that shuttle ran meanwhile would wait for it for ever.
+            let created = (own, create());
+            let free = self.0.iter().find(|entry| entry.get().is_none()).expect("few threads");
+            &free.get_or_init(|| created).1
         }
 
         pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-            self.0.iter().filter_map(OnceLock::get).map(|(_, value)| value)
+            self.entries().map(|(_, value)| value)
+        }
+
+        fn entries(&self) -> impl Iterator<Item = &(thread::ThreadId, T)> {
+            self.0.iter().filter_map(OnceLock::get)
         }
     }
 
