@@ -3,6 +3,7 @@
 mod benches;
 mod entries;
 mod insight;
+mod limits;
 mod past_damage;
 mod read_only;
 mod verify;

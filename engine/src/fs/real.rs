@@ -18,6 +18,7 @@ use bytes::Bytes;
 use memmap2::Mmap;
 #[cfg(target_os = "linux")]
 use rustix::fs::{Advice, fadvise};
+use rustix::process::{Resource, getrlimit};
 
 use super::{AppendFile, FileLock, Fs, ReadFile, check_same_folder, direct::DirectFile};
 
@@ -131,6 +132,13 @@ impl AppendFile for RealFile {
     }
 
     fn reserve(&self, file_bytes: u64) -> io::Result<()> {
+        // Of a file beyond its limit the system would end the process (SIGXFSZ).
+        if getrlimit(Resource::Fsize)
+            .current
+            .is_some_and(|file_bytes_max| file_bytes > file_bytes_max)
+        {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         // Never shorter: that would cut off what was appended.
         if self.0.metadata()?.len() < file_bytes {
             self.0.set_len(file_bytes)?;
