@@ -37,7 +37,7 @@ impl Notation {
 
 /// Printable characters as they are, other bytes as `\n`, `\t`, `\r`, `\\` or `\x` and two
 /// hexadecimal digits.
-fn escape(bytes: &[u8]) -> String {
+pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for char in chunk.valid().chars() {

@@ -230,7 +230,7 @@ impl Db {
         self.store().verify(&mut on_progress)
     }
 
-    fn store(&self) -> &crate::store::Store {
+    pub(crate) fn store(&self) -> &crate::store::Store {
         self.default.open_store().store()
     }
 }

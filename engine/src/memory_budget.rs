@@ -69,6 +69,14 @@ impl MemoryBudget {
         u64::try_from((16 * set).div_ceil(left)).unwrap_or(u64::MAX)
     }
 
+    /// Gives memtables, and the whole, as much more as it takes for a write of `bytes` bytes that was too large.
+    pub(crate) fn make_room_for(&mut self, bytes: u64) {
+        // Three quarters are for writes, of what memtables of other keyspaces leave.
+        self.memtable_bytes_max = Some(bytes.saturating_mul(2));
+        let least = self.least();
+        self.bytes = self.bytes.map(|bytes| bytes.max(least));
+    }
+
     /// The parts, for a store with so many workers.
     ///
     /// # Errors

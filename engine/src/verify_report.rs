@@ -45,7 +45,8 @@ pub struct TornTail {
     pub path: PathBuf,
     /// Where the last good record ends.
     pub offset: u64,
-    /// How many bytes there are from there to the end of the file.
+    /// How many bytes behind that are cut off: in the log those of all segments behind it as well, but not the
+    /// room that is reserved for records that never came.
     pub bytes: u64,
     /// Why they are no record.
     pub message: String,

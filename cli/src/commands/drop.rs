@@ -17,8 +17,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        // No compaction comes first, which might meet the damage for which the keyspace is to go.
-        let options = Options::new().create_if_missing(false).background_rewrites(false);
+        // Without workers no compaction comes first, which might meet the damage for which the keyspace is to go.
+        let options = Options::new().create_if_missing(false).worker_threads(0);
         let db = options.open(&self.store)?;
         if !db.drop_keyspace(&self.keyspace)? {
             return Err(Error::NoKeyspace { name: self.keyspace });

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _};
 
-use sievedb::Durability;
+use sievedb::{Db, Durability, Keyspace};
 
 use super::KeyspaceArgs;
 use crate::{
@@ -25,6 +25,14 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self) -> Result<()> {
         let (db, keyspace) = self.keyspace.open_or_create()?;
+        let stored = self.store_all(&db, &keyspace);
+        // What came before a bad line is stored, too.
+        db.persist(Durability::Disk)?;
+        stored
+    }
+
+    /// Stores the lines of standard input, up to the first that is no entry.
+    fn store_all(&self, db: &Db, keyspace: &Keyspace) -> Result<()> {
         let mut input = io::stdin().lock();
         let mut line = String::new();
         for number in 1.. {
@@ -41,9 +49,21 @@ impl Args {
                 let bytes = self.notation.bytes(text);
                 bytes.map_err(|reason| Error::BadLine { number, reason })
             };
-            keyspace.insert(bytes(key)?, bytes(value)?)?;
+            store(db, keyspace, &bytes(key)?, &bytes(value)?)?;
         }
-        Ok(db.persist(Durability::Disk)?)
+        Ok(())
+    }
+}
+
+/// Stores an entry, with a larger memory budget if it needs one.
+fn store(db: &Db, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+    match keyspace.insert(key, value) {
+        Err(sievedb::Error::WriteTooLarge { bytes, .. }) => {
+            // Memtables have a quarter of it, of which three quarters at most are for one write.
+            db.set_memory_budget(bytes.saturating_mul(8))?;
+            Ok(keyspace.insert(key, value)?)
+        }
+        stored => Ok(stored?),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::{io::Write, path::PathBuf};
 
 use super::{Purpose, open_store};
-use crate::error::Result;
+use crate::{error::Result, text::escape};
 
-/// Prints the names of the keyspaces, in order, one a line.
+/// Prints the names of the keyspaces, in order, one a line; what is not printable in them as in keys.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder of the store.
@@ -15,7 +15,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         for name in open_store(&self.store, Purpose::Read)?.keyspaces() {
-            writeln!(out, "{name}")?;
+            writeln!(out, "{}", escape(name.as_bytes()))?;
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// only older values can be read. `sieve verify` names what is lost.
     #[arg(long)]
     skip_damaged: bool,
-    /// Stop after so many entries.
+    /// Stop after so many entries are printed.
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 }
@@ -59,12 +59,17 @@ impl Args {
             )),
         };
         let next = || if self.reverse { entries.next_back() } else { entries.next() };
-        for entry in std::iter::from_fn(next).take(self.limit.unwrap_or(usize::MAX)) {
+        let mut left = self.limit.unwrap_or(usize::MAX);
+        let mut entries = std::iter::from_fn(next);
+        while left > 0
+            && let Some(entry) = entries.next()
+        {
             let (key, value) = entry?;
             if self.skip_damaged && is_outdated(&present, &key)? {
                 outdated += 1;
                 continue;
             }
+            left -= 1;
             if self.keys_only {
                 writeln!(out, "{}", self.notation.write(&key))?;
             } else {

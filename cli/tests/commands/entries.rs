@@ -142,6 +142,8 @@ fn keyspaces_are_listed_compacted_and_dropped() {
     assert_eq!(output(&["scan", store, "--keys-only"]), "key0\nkey1\nkey2\n");
     assert!(failure(&["drop", store, "other"]).contains("no keyspace \"other\""));
     assert!(failure(&["drop", store, "default"]).contains("cannot be dropped"));
+    output(&["put", store, "key", "value", "--keyspace", "a\nb\u{1b}"]);
+    assert_eq!(output(&["keyspaces", store]), "a\\nb\\x1b\ndefault\n");
 }
 
 #[test]

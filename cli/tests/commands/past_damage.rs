@@ -12,16 +12,27 @@ const KEYS: usize = 2_000;
 
 /// A store with a keyspace of one table, and that table.
 fn store(path: &Path) -> PathBuf {
+    store_of_runs(path, 1).pop().unwrap()
+}
+
+/// A store with a keyspace of so many tables, each with all keys, and these tables from the oldest on.
+fn store_of_runs(path: &Path, runs: usize) -> Vec<PathBuf> {
     let options = KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None);
-    let db = Options::new().worker_threads(0).open(path).unwrap();
+    let db = Options::new().worker_threads(0).background_rewrites(false).open(path).unwrap();
     let users = db.keyspace_with("users", &options).unwrap();
-    for key in 0..KEYS {
-        users.insert(format!("{key:04}"), [b'v'; 100]).unwrap();
+    for _ in 0..runs {
+        for key in 0..KEYS {
+            users.insert(format!("{key:04}"), [b'v'; 100]).unwrap();
+        }
+        users.flush().unwrap();
     }
-    users.flush().unwrap();
     drop((users, db));
-    let mut tables = path.read_dir().unwrap().map(|entry| entry.unwrap().path());
-    tables.find(|path| path.extension().is_some_and(|extension| extension == "sst")).unwrap()
+    let tables = path.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sst");
+    let mut tables: Vec<_> = tables.filter(is_table).collect();
+    tables.sort();
+    assert_eq!(tables.len(), runs, "{tables:?}");
+    tables
 }
 
 #[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
@@ -81,4 +92,45 @@ fn a_store_that_cannot_be_opened_is_salvaged() {
     assert_eq!(output(&["get", text(&new), "a"]), "1\n");
     assert_eq!(output(&["keyspaces", text(&new)]), "default\nusers\n");
     assert!(Db::open(&new).unwrap().keyspace("users").unwrap().iter().next().is_none());
+}
+
+#[test]
+fn a_limit_is_of_what_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let tables = store_of_runs(&store, 2);
+    damage(&tables[1], |_| vec![3_000]);
+    let scan = ["scan", text(&store), "--keyspace", "users", "--skip-damaged", "--limit", "100"];
+    let end = sieve(&scan);
+    assert_eq!(end.status.code(), Some(1), "{end:?}");
+    assert!(String::from_utf8_lossy(&end.stderr).contains("left out"), "{end:?}");
+    let printed = String::from_utf8(end.stdout).unwrap();
+    assert_eq!(printed.lines().count(), 100);
+    let last: usize = printed.lines().last().unwrap()[..4].parse().unwrap();
+    assert!((101..130).contains(&last), "the block was among them: {last}");
+}
+
+/// Enough runs that a compaction is due, which would meet the damage and make the store read-only.
+#[test]
+fn a_damaged_keyspace_is_dropped_before_it_is_compacted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    for table in store_of_runs(&store, 8) {
+        damage(&table, |end| vec![end / 20]);
+    }
+    output(&["drop", text(&store), "users"]);
+    assert_eq!(output(&["keyspaces", text(&store)]), "default\n");
+    output(&["verify", text(&store)]);
+}
+
+#[test]
+fn an_entry_that_is_too_large_for_the_budget_is_imported_and_salvaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    let value = "v".repeat(50 << 20);
+    let input = format!("a\t1\nb\t{value}\nc\t2\n");
+    let end = sieve_reading(&["import", text(&old)], input.as_bytes());
+    assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
+    output(&["salvage", text(&old), text(&new)]);
+    assert!(output(&["scan", text(&new)]) == input);
 }

@@ -1,12 +1,14 @@
 //! The log of a damaged store.
 
+use std::sync::Arc;
+
 use sievedb_format::Corruption;
 
-use super::{Salvage, Saved};
+use super::{Salvage, Saved, lost::check_lost};
 use crate::{
     Error, Result,
     store::verify::segments_of,
-    wal::{batch::Entry, chain::Segments, replay::ReplayedBatch, replay::replay},
+    wal::{batch::Entry, chain::Segments, replay::ReplayedBatch, replay::replay_readable},
 };
 
 impl Salvage<'_> {
@@ -14,13 +16,12 @@ impl Salvage<'_> {
     pub(super) fn log(&mut self, names: &[String]) -> Result<()> {
         let loaded = self.loaded;
         let (named, on_disk) = segments_of(&loaded.state, names);
-        let (options, folder) = (self.options, self.folder);
-        let fs = &*options.fs;
+        let (fs, folder) = (Arc::clone(self.fs()), self.folder);
         let store_id = loaded.state.store_id;
-        let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk };
+        let segments = Segments { fs: &*fs, folder, store_id, named: &named, on_disk: &on_disk };
         // What the new store refuses is no damage to the old one.
         let mut refused = None;
-        let replayed = replay(&segments, loaded.state.log_mark, |batch| {
+        let replayed = replay_readable(&segments, loaded.state.log_mark, |batch| {
             self.batch(&batch).map_err(|error| match error {
                 BatchError::Damaged(source) => batch.corrupt(source),
                 BatchError::Refused(error) => refused.insert(error).clone(),
@@ -33,6 +34,7 @@ impl Salvage<'_> {
         }
         let checked = replayed.and_then(|replayed| loaded.check_vouched(folder, replayed.manifest));
         if let Err(error) = checked {
+            check_lost(&error)?;
             self.found.error(&error);
         }
         Ok(())
@@ -45,12 +47,12 @@ impl Salvage<'_> {
             match entry? {
                 Entry::Put { keyspace, key, value } if sequence > flushed(keyspace) => {
                     if let Some(saved) = self.saved.get_mut(&keyspace) {
-                        saved.put(key, &value)?;
+                        saved.put(key, Some(&value))?;
                     }
                 }
                 Entry::Remove { keyspace, key } if sequence > flushed(keyspace) => {
                     if let Some(saved) = self.saved.get_mut(&keyspace) {
-                        saved.remove(key)?;
+                        saved.put(key, None)?;
                     }
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {

@@ -6,15 +6,18 @@
 //! unless the filter of the table, which lies apart, knows that they were not in there.
 
 mod log;
+mod lost;
+mod source;
 mod tables;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashSet},
     fmt,
     path::Path,
+    sync::Arc,
 };
 
-use bytes::Bytes;
+use sievedb_filter::hash::key_hash;
 
 use crate::{
     DEFAULT_KEYSPACE, Db, Durability, Error, Keyspace, KeyspaceOptions, Options, Result,
@@ -43,7 +46,8 @@ pub enum OlderValues {
 pub struct SalvageReport {
     /// What was damaged, with its keyspace and its keys if it held entries.
     pub lost: Vec<VerifyProblem>,
-    /// Keys of which only values are left that may be older than what is lost.
+    /// Keys of which only values are left that may be older than what is lost. Counted by 64 bits of hash each, so
+    /// that of a billion there may be one too few; the store does not depend on it.
     pub older: u64,
     /// Tables that were read, those with damaged blocks included.
     pub tables: u64,
@@ -74,10 +78,16 @@ impl Options {
     ///
     /// Tables whose end is damaged or that are missing are lost, of others the damaged blocks, and the log from
     /// its first damage on. So batches may be torn apart. If nothing is damaged the new store holds what the old
-    /// one does. Reads every table twice, and writes every entry as [`Keyspace::insert`] does.
+    /// one does. What the disk does not give back counts as damaged.
+    ///
+    /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry that is too large
+    /// for the [memory budget](Self::memory_budget) raises it until this returns. Beside the budget takes some
+    /// 16 bytes for each of the keys that the report counts as [`older`](SalvageReport::older).
     ///
     /// # Errors
     ///
+    /// [`Error::Io`] also if a file cannot be read for a reason that is none of its own, such as too many open files
+    /// or no right to read it: it would be lost for nothing. To be tried again, with another `to`.
     /// [`Error::Corrupt`] if `CURRENT` or the manifest is damaged: without it nobody knows which tables count.
     /// [`Error::ForeignFolder`] if `to` has files. As [`verify`](Self::verify) for the one store, and as
     /// [`open`](Self::open) and [`Keyspace::insert`] for the other.
@@ -140,23 +150,42 @@ struct Salvage<'a> {
 /// A keyspace of the new store.
 struct Saved {
     keyspace: Keyspace,
-    /// Of the keys that it has, or has lost again: those whose values may be older than what is lost.
-    older: BTreeSet<Bytes>,
+    /// Of the keys that it has, or has lost again: the hashes of those whose values may be older than what is
+    /// lost.
+    older: HashSet<u64>,
+    hash_seed: u64,
 }
 
 impl Saved {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.older.remove(key);
-        self.keyspace.insert(key, value)
+    fn hash(&self, key: &[u8]) -> u64 {
+        key_hash(key, self.hash_seed)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<()> {
-        self.older.remove(key);
-        self.keyspace.remove(key)
+    /// Stores a value, or removes the key, in place of all that is older.
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.older.remove(&self.hash(key));
+        self.store(key, value)
+    }
+
+    fn store(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let Some(value) = value else { return self.keyspace.remove(key) };
+        match self.keyspace.insert(key, value) {
+            Err(Error::WriteTooLarge { bytes, .. }) => {
+                let store = self.keyspace.open_store().store();
+                store.change_memory_budget(|budget| budget.make_room_for(bytes))?;
+                self.keyspace.insert(key, value)
+            }
+            stored => stored,
+        }
     }
 }
 
 impl Salvage<'_> {
+    /// Where both stores are. Closes tables of the new one rather than open too many files.
+    fn fs(&self) -> &Arc<dyn Fs> {
+        &self.db.store().tables.fs
+    }
+
     fn keyspace(&mut self, id: u64, state: &KeyspaceState) -> Result<()> {
         self.create(id, &state.name, &state.options)?;
         let mut tables: Vec<_> = state.tables.values().collect();
@@ -187,7 +216,8 @@ impl Salvage<'_> {
         } else {
             self.db.keyspace_with(name, &options)?
         };
-        self.saved.insert(id, Saved { keyspace, older: BTreeSet::new() });
+        let hash_seed = self.loaded.state.hash_seed;
+        self.saved.insert(id, Saved { keyspace, older: HashSet::new(), hash_seed });
         Ok(())
     }
 }

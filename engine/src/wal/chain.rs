@@ -43,23 +43,31 @@ pub(super) struct Chain {
     pub(super) segments: Vec<Segment>,
     /// Ids of the segments in the folder that are newer than the named ones and do not count.
     pub(super) orphans: Vec<u64>,
+    /// Why the chain ends before the log does, if that is so.
+    pub(super) broken: Option<Error>,
 }
 
 impl Chain {
-    /// Follows the chain.
+    /// Follows the chain, as far as the beginnings of the segments can be read.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Io`] if a file cannot be read. [`Error::Corrupt`] if a segment that must exist is
-    /// missing, or its beginning is not what it must be.
-    pub(super) fn find(source: &Segments<'_>) -> Result<Self> {
-        let mut chain = Self { segments: Vec::with_capacity(source.named.len()), orphans: vec![] };
+    /// [`broken`](Self::broken) is [`Error::Io`] if a file cannot be read, and [`Error::Corrupt`] if a segment
+    /// that must exist is missing, or its beginning is not what it must be.
+    pub(super) fn find(source: &Segments<'_>) -> Self {
+        let segments = Vec::with_capacity(source.named.len());
+        let mut chain = Self { segments, orphans: Vec::new(), broken: None };
+        let found = chain.add_named(source).and_then(|()| chain.add_newer(source));
+        chain.broken = found.err();
+        chain
+    }
+
+    /// Adds the segments that the manifest names, up to the first that is not what it must be.
+    fn add_named(&mut self, source: &Segments<'_>) -> Result<()> {
         for &id in source.named {
             let mut reader = source.open(id)?;
             reader.check_header(&source.header(id))?;
             let start = read_start(&mut reader)?;
             let start = start.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
-            if let Some(before) = chain.segments.last() {
+            if let Some(before) = self.segments.last() {
                 let (expected, found) = (before.reader.file_id(), start.previous);
                 if found.is_none_or(|found| found.file_id != expected) {
                     let found = found.map_or(0, |found| found.file_id);
@@ -68,15 +76,24 @@ impl Chain {
                     return Err(reader.corrupt(0, mismatch));
                 }
             }
-            chain.push(Segment { reader, start })?;
+            self.push(Segment { reader, start })?;
         }
+        Ok(())
+    }
+
+    /// Adds those of the others that go on from there. What is wrong with one of them is told when that is done.
+    fn add_newer(&mut self, source: &Segments<'_>) -> Result<()> {
         let newest = source.named.last().copied().unwrap_or(0);
-        let mut newer = Vec::new();
+        let (mut newer, mut opened) = (Vec::new(), Ok(()));
         for &id in source.on_disk.iter().filter(|&&id| id > newest) {
-            newer.push((id, source.open_unnamed(id)?));
+            let segment = source.open_unnamed(id).unwrap_or_else(|error| {
+                opened = opened.clone().and(Err(error));
+                None
+            });
+            newer.push((id, segment));
         }
-        chain.follow(source, newest, newer)?;
-        Ok(chain)
+        let followed = self.follow(source, newest, newer);
+        opened.and(followed)
     }
 
     /// Goes on from the newest named segment, through those that no manifest names yet.

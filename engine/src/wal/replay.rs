@@ -94,9 +94,39 @@ pub(crate) struct Replayed {
 pub(crate) fn replay(
     source: &Segments<'_>,
     mark: Position,
+    apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
+) -> Result<Replayed> {
+    let chain = Chain::find(source);
+    match chain.broken {
+        Some(error) => Err(error),
+        None => replay_chain(source, chain, mark, apply),
+    }
+}
+
+/// As [`replay`], for whoever saves what can be read: what is applied before an error is of use. So if the
+/// beginning of a segment cannot be read, the segments before it are replayed first.
+///
+/// Where the last of these ends, only that beginning told: what an append that failed has left behind it is
+/// replayed, too.
+///
+/// # Errors
+///
+/// As [`replay`]; of several, the one for the place where the log ends.
+pub(crate) fn replay_readable(
+    source: &Segments<'_>,
+    mark: Position,
+    apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
+) -> Result<Replayed> {
+    replay_chain(source, Chain::find(source), mark, apply)
+}
+
+fn replay_chain(
+    source: &Segments<'_>,
+    chain: Chain,
+    mark: Position,
     mut apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
 ) -> Result<Replayed> {
-    let Chain { segments, orphans } = Chain::find(source)?;
+    let Chain { segments, orphans, broken } = chain;
     let mut replayed = Replayed { orphans, ..Replayed::default() };
     let manifests = segments.iter().map(|segment| segment.start.manifest);
     replayed.manifest = manifests.max().unwrap_or_default();
@@ -114,6 +144,12 @@ pub(crate) fn replay(
             continue;
         }
         let reason = torn.or(following.map(|following| missing(following.offset, end)));
+        if let Some(broken) = broken {
+            let ends_there =
+                following.is_none() && (reason.is_none() || reader.scan()?.end == end.offset);
+            let before = reason.filter(|_| !ends_there);
+            return Err(before.map_or(broken, |reason| reader.corrupt(end.offset, reason)));
+        }
         let bytes = check_vouched(source, &mut reader, &mut segments, mark, reason.as_ref())?;
         // Zeros were reserved for records that never came.
         let is_whole = following.is_none() && bytes == 0;
@@ -121,9 +157,9 @@ pub(crate) fn replay(
         replayed.torn = reason.map(|reason| TornTail { position: end, bytes, reason });
         replayed.orphans.extend(segments.iter().map(|segment| segment.reader.file_id()));
         replayed.orphans.sort_unstable();
-        break;
+        return Ok(replayed);
     }
-    Ok(replayed)
+    broken.map_or(Ok(replayed), Err)
 }
 
 /// Replays the batches of one segment. Returns why it ends, unless it ends behind a record.

@@ -30,6 +30,7 @@ mod manifest;
 mod past_damage;
 mod reading;
 mod salvage;
+mod salvage_faults;
 mod sample;
 mod script;
 mod tables;

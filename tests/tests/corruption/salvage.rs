@@ -13,21 +13,21 @@ use super::sample::{FOLDER, Files, disk, files};
 
 const KEYS: u32 = 1_000;
 const LOGGED: u32 = 20;
-const NEW: &str = "new";
+pub(super) const NEW: &str = "new";
 
-type State = BTreeMap<u32, Bytes>;
+pub(super) type State = BTreeMap<u32, Bytes>;
 
-fn options(fs: &Arc<MemoryFs>) -> Options {
+pub(super) fn options(fs: &Arc<MemoryFs>) -> Options {
     Options::new().fs(fs.clone()).worker_threads(0)
 }
 
-fn users_options() -> KeyspaceOptions {
+pub(super) fn users_options() -> KeyspaceOptions {
     KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None)
 }
 
 /// Two tables of the keyspace `users`, of which the newer one replaces or removes every other key of the older
 /// one, one table of the default keyspace, and a log with more keys of `users`, durable one by one.
-fn store() -> Files {
+pub(super) fn store() -> Files {
     // With a seed: which filter errs for which key is the same each time.
     let fs = Arc::new(MemoryFs::with_seed(7));
     let db = options(&fs).open(FOLDER).unwrap();
@@ -54,18 +54,18 @@ fn store() -> Files {
     files(&fs)
 }
 
-fn state(db: &Db) -> State {
+pub(super) fn state(db: &Db) -> State {
     let number = |key: &[u8]| u32::from_be_bytes(key.try_into().unwrap());
     let users = db.keyspace("users").unwrap();
     users.iter().map(Result::unwrap).map(|(key, value)| (number(&key), value)).collect()
 }
 
-fn tables(files: &Files) -> Vec<String> {
+pub(super) fn tables(files: &Files) -> Vec<String> {
     files.keys().filter(|name| name.ends_with(".sst")).cloned().collect()
 }
 
 /// Flips a bit of a file, at what `at` makes of its length without the room that is reserved behind it.
-fn change(files: &mut Files, name: &str, at: impl Fn(usize) -> usize) {
+pub(super) fn change(files: &mut Files, name: &str, at: impl Fn(usize) -> usize) {
     let mut bytes = files[name].to_vec();
     let at = at(bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1);
     bytes[at] ^= 1;
@@ -180,4 +180,102 @@ fn a_salvage_is_refused_where_it_would_do_harm() {
     assert!(matches!(error, Error::Locked { .. }), "{error:?}");
     drop(open);
     assert!(!fs.exists(Path::new(NEW)).unwrap(), "nothing is made");
+}
+
+/// A block ends with a newer version of a key, and the next one begins with a tombstone of it.
+#[test]
+fn a_tombstone_behind_a_damaged_block_is_no_value() {
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let options = |fs: &Arc<MemoryFs>| options(fs).keyspace(users_options());
+    let db = options(&fs).open(FOLDER).unwrap();
+    db.insert("k", "oldest").unwrap();
+    db.flush().unwrap();
+    db.remove("k").unwrap();
+    let snapshot = db.snapshot();
+    db.insert("k", [2; 3_000]).unwrap();
+    for number in 0..50 {
+        db.insert(format!("l{number}"), [1; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    drop((snapshot, db));
+    let mut files = files(&fs);
+    let newer = tables(&files).pop().unwrap();
+    change(&mut files, &newer, |_| 1_000);
+    for older in [OlderValues::LeaveOut, OlderValues::Keep] {
+        let fs = disk(&files);
+        let report = options(&fs).salvage(FOLDER, NEW, older).unwrap();
+        assert_eq!((report.lost.len(), report.older), (1, 1), "{older:?}: {report}");
+        let db = options(&fs).open(NEW).unwrap();
+        assert_eq!(db.get("k").unwrap(), None, "{older:?}");
+        assert_eq!(db.iter().count(), 50, "{older:?}");
+    }
+}
+
+/// A log of three segments loses the beginning of one.
+#[test]
+fn segments_before_a_damaged_one_are_saved() {
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let db = options(&fs).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
+    let logs = |files: &Files| -> Vec<String> {
+        files.keys().filter(|name| name.ends_with(".log")).cloned().collect()
+    };
+    // How many writes there were when there was one segment, and when there were two.
+    let (mut writes, mut before) = (0_u32, [0; 2]);
+    while logs(&files(&fs)).len() < 3 || writes < before[1] + 5 {
+        let mut batch = db.batch();
+        batch.insert(&db, writes.to_be_bytes(), [1; 100]).unwrap();
+        batch.commit(Durability::Disk).unwrap();
+        writes += 1;
+        let segments = logs(&files(&fs)).len();
+        before.iter_mut().skip(segments - 1).for_each(|count| *count = writes);
+    }
+    let good = files(&fs);
+    drop(db);
+    let [_, second, third] = &logs(&good)[..] else { panic!("{:?}", good.keys()) };
+    type Damage<'a> = &'a dyn Fn(&mut Files);
+    let cases: [(&str, Damage<'_>, u32, &str); 5] = [
+        ("the header of the third", &|files| change(files, third, |_| 20), before[1], third),
+        ("the start record of the third", &|files| change(files, third, |_| 70), before[1], third),
+        ("the header of the second", &|files| change(files, second, |_| 20), before[0], second),
+        ("the second", &|files| drop(files.remove(second)), before[0], second),
+        ("a record of the second", &|files| change(files, second, |end| end - 300), 0, second),
+    ];
+    for (name, damage, least, lost) in cases {
+        let mut files = good.clone();
+        damage(&mut files);
+        assert!(options(&disk(&files)).open(FOLDER).is_err(), "{name}");
+        let fs = disk(&files);
+        let report = options(&fs).salvage(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+        assert_eq!(report.lost.len(), 1, "{name}: {report}");
+        assert_eq!(report.lost[0].path, Path::new(FOLDER).join(lost), "{name}: {report}");
+        let db = options(&fs).open(NEW).unwrap();
+        let keys: Vec<_> = db.iter().keys().map(|key| key.unwrap().to_vec()).collect();
+        let prefix = (0..keys.len() as u32).map(|key| key.to_be_bytes().to_vec());
+        assert!(keys.iter().cloned().eq(prefix), "{name}: {}", keys.len());
+        assert!(report.log_batches >= keys.len() as u64, "{name}: {report}");
+        let least = if least == 0 { before[0] } else { least };
+        // The write with which a segment was begun is in that one, or in the one before.
+        assert!((least - 1..writes).contains(&(keys.len() as u32)), "{name}: {}", keys.len());
+    }
+}
+
+#[test]
+fn an_entry_that_is_too_large_for_the_budget_is_saved() {
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let db = options(&fs).open(FOLDER).unwrap();
+    let large = |byte| vec![byte; 3 << 20];
+    db.insert("in a table", large(1)).unwrap();
+    db.flush().unwrap();
+    db.insert("in the log", large(2)).unwrap();
+    drop(db);
+    for parts in [options(&fs), options(&fs).memtable_bytes_max(1 << 20)] {
+        let fs = disk(&files(&fs));
+        let small = parts.fs(fs.clone()).memory_budget(8 << 20);
+        let report = small.salvage(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+        assert!(report.lost.is_empty(), "{report}");
+        let db = small.open(NEW).unwrap();
+        for (key, byte) in [("in a table", 1), ("in the log", 2)] {
+            assert!(db.get(key).unwrap().is_some_and(|value| value == large(byte)), "{key}");
+        }
+    }
 }

@@ -1,0 +1,54 @@
+//! What is lost, and what cannot be read at present only.
+
+use std::io::{self, ErrorKind};
+
+use rustix::io::Errno;
+
+use crate::{Error, Result};
+
+/// Whether trying again would find no more: the file is gone or too short, or the disk does not give it back.
+///
+/// All else, such as too many open files, no permission or no memory, tells nothing of the file.
+fn is_of_file(error: &io::Error) -> bool {
+    let codes = [
+        Errno::IO,
+        Errno::NXIO,
+        Errno::BADMSG,
+        // A medium that has lost a sector, and a file system that is damaged.
+        #[cfg(target_os = "linux")]
+        Errno::NODATA,
+        #[cfg(target_os = "linux")]
+        Errno::UCLEAN,
+    ];
+    match error.raw_os_error() {
+        Some(code) if codes.map(Errno::raw_os_error).contains(&code) => true,
+        _ => matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData
+        ),
+    }
+}
+
+/// Passes an error on unless what it is about is lost.
+pub(super) fn check_lost(error: &Error) -> Result<()> {
+    match error {
+        Error::Io { source, .. } if !is_of_file(source) => Err(error.clone()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_about_the_file_itself_are_losses() {
+        for code in [Errno::NOENT, Errno::IO, Errno::BADMSG] {
+            assert!(is_of_file(&code.into()), "{code}");
+        }
+        for code in [Errno::MFILE, Errno::NFILE, Errno::ACCESS, Errno::PERM, Errno::NOMEM] {
+            assert!(!is_of_file(&code.into()), "{code}");
+        }
+        assert!(is_of_file(&ErrorKind::UnexpectedEof.into()));
+    }
+}

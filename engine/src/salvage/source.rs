@@ -1,0 +1,112 @@
+//! A table file of which parts cannot be read.
+
+use std::{io, iter, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use sievedb_sstable::TableSource;
+
+use crate::sync::Mutex;
+
+/// A table file that is read twice: first block by block, and then much at once.
+///
+/// What the first pass asks for and does not get is told as an error, and counts as zeros from then on, which
+/// no checksum takes for a block. So the second pass goes on behind it, and loses what the first one has told
+/// and nothing else, whatever else it reads with it, and whether or not the disk gives it back by then.
+#[derive(Debug)]
+pub(super) struct PatchedSource {
+    inner: Arc<dyn TableSource>,
+    /// Places that could not be read.
+    unreadable: Mutex<Vec<Range<u64>>>,
+}
+
+impl PatchedSource {
+    pub(super) fn new(inner: Arc<dyn TableSource>) -> Self {
+        Self { inner, unreadable: Mutex::default() }
+    }
+
+    /// The unreadable places within `place`, ascending.
+    fn gaps(&self, place: &Range<u64>) -> Vec<Range<u64>> {
+        let unreadable = self.unreadable.lock();
+        let within = |gap: &Range<u64>| gap.start.max(place.start)..gap.end.min(place.end);
+        let mut gaps: Vec<_> =
+            unreadable.iter().map(within).filter(|gap| !gap.is_empty()).collect();
+        gaps.sort_unstable_by_key(|gap| gap.start);
+        gaps
+    }
+}
+
+impl TableSource for PatchedSource {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
+        let place = offset..offset.saturating_add(bytes as u64);
+        let gaps = self.gaps(&place);
+        if gaps.is_empty() {
+            let read = self.inner.read_at(offset, bytes);
+            return read.inspect_err(|_| self.unreadable.lock().push(place));
+        }
+        let mut patched = vec![0; bytes];
+        let mut from = offset;
+        for gap in gaps.into_iter().chain(iter::once(place.end..place.end)) {
+            if from < gap.start {
+                // Both lie within what was asked for.
+                let good = (from - offset) as usize..(gap.start - offset) as usize;
+                patched[good.clone()].copy_from_slice(&self.inner.read_at(from, good.len())?);
+            }
+            from = from.max(gap.end);
+        }
+        Ok(patched.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that count up, of which one cannot be read.
+    #[derive(Debug)]
+    struct Scratched(u64);
+
+    impl TableSource for Scratched {
+        fn len(&self) -> u64 {
+            100
+        }
+
+        fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
+            let place = offset..offset + bytes as u64;
+            if place.contains(&self.0) {
+                return Err(rustix::io::Errno::IO.into());
+            }
+            Ok(place.map(|at| at as u8).collect())
+        }
+    }
+
+    #[test]
+    fn what_was_told_counts_as_zeros() {
+        let source = PatchedSource::new(Arc::new(Scratched(25)));
+        assert!(source.read_at(20, 10).is_err());
+        let read = |place: Range<u64>| {
+            let bytes = (place.end - place.start) as usize;
+            source.read_at(place.start, bytes).unwrap().to_vec()
+        };
+        let patched = |place: Range<u64>| {
+            place.map(|at| if (20..30).contains(&at) { 0 } else { at as u8 }).collect::<Vec<_>>()
+        };
+        for place in [0..100, 20..30, 25..26, 22..40, 10..21, 30..40, 5..20] {
+            assert_eq!(read(place.clone()), patched(place.clone()), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_told_is_an_error_first() {
+        let source = PatchedSource::new(Arc::new(Scratched(50)));
+        assert!(source.read_at(20, 40).is_err());
+        assert!(source.read_at(20, 40).unwrap().iter().all(|&byte| byte == 0));
+        assert_eq!(source.read_at(0, 61).unwrap()[60], 60);
+        let source = PatchedSource::new(Arc::new(Scratched(50)));
+        source.unreadable.lock().push(10..20);
+        assert!(source.read_at(0, 100).is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! A damaged store is written into a new one while the operating system refuses calls.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sievedb::{
+    Error, OlderValues, Result, SalvageReport,
+    fs::{AppendFile, Call, Fault, FaultFs, FileLock, Fs, MemoryFs, ReadFile, Times},
+};
+
+use super::{
+    salvage::{NEW, State, change, options, state, store, tables},
+    sample::{FOLDER, Files, disk},
+};
+
+const EIO: i32 = 5;
+const ENOMEM: i32 = 12;
+const EACCES: i32 = 13;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
+/// A disk that does not give back one byte of a file.
+#[derive(Debug)]
+struct ScratchedFs {
+    inner: Arc<MemoryFs>,
+    path: PathBuf,
+    byte: u64,
+}
+
+#[derive(Debug)]
+struct ScratchedFile {
+    inner: Arc<dyn ReadFile>,
+    byte: u64,
+}
+
+impl ReadFile for ScratchedFile {
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if (offset..offset + buf.len() as u64).contains(&self.byte) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        self.inner.read_at(buf, offset)
+    }
+
+    fn map(&self) -> io::Result<bytes::Bytes> {
+        self.inner.map()
+    }
+}
+
+impl Fs for ScratchedFs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_folder(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(folder)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.inner.create(path)
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.inner.open_append(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let inner = self.inner.open(path)?;
+        match path.ends_with(&self.path) {
+            true => Ok(Arc::new(ScratchedFile { inner, byte: self.byte })),
+            false => Ok(inner),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.inner.unlink(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.link(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.inner.sync_folder(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock_shared(path)
+    }
+}
+
+fn salvage(
+    fs: Arc<dyn Fs>,
+    disk: &Arc<MemoryFs>,
+    older: OlderValues,
+) -> Result<(SalvageReport, State)> {
+    let report = options(disk).fs(fs).salvage(FOLDER, NEW, older)?;
+    Ok((report, state(&options(disk).open(NEW).unwrap())))
+}
+
+#[test]
+fn what_the_disk_does_not_give_back_is_lost_as_if_it_were_damaged() {
+    let good = store();
+    let [_, older, newer] = &tables(&good)[..] else { panic!("{:?}", good.keys()) };
+    let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap();
+    let shares = [(1, 3), (1, 2), (3, 5)];
+    let within = |name: &String| good[name].len() as u64 - 1;
+    let mut places: Vec<_> = [older, newer]
+        .into_iter()
+        .flat_map(|name| shares.map(|(part, of)| (name, within(name) * part / of)))
+        .collect();
+    places.extend([(newer, 20), (newer, within(newer)), (log, 20)]);
+    for (name, byte) in places {
+        for older in [OlderValues::LeaveOut, OlderValues::Keep] {
+            let mut files: Files = good.clone();
+            change(&mut files, name, |_| byte as usize);
+            let damaged = disk(&files);
+            let (want, left) = salvage(damaged.clone(), &damaged, older).unwrap();
+            let inner = disk(&good);
+            let path = Path::new(FOLDER).join(name);
+            let fs = ScratchedFs { inner: inner.clone(), path, byte };
+            let (report, found) = salvage(Arc::new(fs), &inner, older).unwrap();
+            let case = format!("byte {byte} of {name}, {older:?}: {report}{want}");
+            assert_eq!(report.lost.len(), 1, "{case}");
+            assert!(report.lost[0].message.starts_with("cannot read"), "{case}");
+            assert_eq!(report.lost[0].keys, want.lost[0].keys, "{case}");
+            assert_eq!((report.older, report.tables), (want.older, want.tables), "{case}");
+            assert!(found == left, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_opened_at_present_is_not_given_up() {
+    let good = store();
+    let table = tables(&good).pop().unwrap();
+    let log = good.keys().rfind(|name| name.ends_with(".log")).unwrap();
+    let whole = state(&options(&disk(&good)).open(FOLDER).unwrap());
+    for name in [&table, log] {
+        for code in [EMFILE, ENFILE, EACCES, ENOMEM] {
+            for times in [Times::Once, Times::ForGood] {
+                let case = format!("{code} for {name}, {times:?}");
+                let disk = disk(&good);
+                let fs = Arc::new(FaultFs::new(disk.clone()));
+                let path = format!("{FOLDER}/{name}");
+                fs.inject(Fault::new(code, times).calls(&[Call::Open]).suffix(path));
+                match salvage(fs.clone(), &disk, OlderValues::LeaveOut) {
+                    Ok((report, found)) => {
+                        assert!(report.lost.is_empty() && found == whole, "{case}: {report}");
+                        assert!([EMFILE, ENFILE].contains(&code), "{case}");
+                    }
+                    Err(Error::Io { path, .. }) => {
+                        assert!(path.ends_with(name), "{case}: {path:?}");
+                    }
+                    Err(error) => panic!("{case}: {error:?}"),
+                }
+                assert!(fs.failures() > 0, "{case}");
+            }
+        }
+    }
+}
