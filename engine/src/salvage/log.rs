@@ -17,7 +17,8 @@ impl Salvage<'_> {
         let (options, folder) = (self.options, self.folder);
         let fs = &*options.fs;
         let store_id = loaded.state.store_id;
-        let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk };
+        let segments =
+            Segments { fs, folder, store_id, named: &named, on_disk: &on_disk, written: None };
         // What the new store refuses is no damage to the old one.
         let mut refused = None;
         let replayed = replay(&segments, loaded.state.log_mark, |batch| {
