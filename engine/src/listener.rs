@@ -30,6 +30,11 @@ pub enum Event {
     /// A compaction into `level` read `bytes_read` and wrote `bytes_written` bytes; both are 0 if
     /// tables only changed their level.
     Compacted { keyspace: String, level: u8, bytes_read: u64, bytes_written: u64 },
+    /// A short level 0 was to be compacted while the store rested, and a table that it would read cannot be read.
+    /// The store goes on as it is, and tries again when the keyspace has changed, twice for each table of level 0
+    /// at most. But a compaction that is due and meets the same table makes the store read-only: see
+    /// [`Error::ReadOnly`] for what to do.
+    NotCompacted { keyspace: String, error: Error },
     /// Background work was put off because the disk is full.
     NoSpace { error: Error },
     /// The store became read-only.

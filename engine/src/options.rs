@@ -325,8 +325,8 @@ impl Options {
     /// if it was there when the store was opened; default yes.
     ///
     /// Scans then look into fewer sorted runs. It costs at most 5 bytes written for each byte that was flushed, and
-    /// only where little lies below: see `docs/design.md`. Never without
-    /// [`worker_threads`](Self::worker_threads).
+    /// only where little lies below; at most 10 more if flushes always cut it off, which leave no worker for it: see
+    /// `docs/design.md`. Never without [`worker_threads`](Self::worker_threads).
     pub fn quiet_compactions(mut self, quiet: bool) -> Self {
         self.quiet_compactions = quiet;
         self

@@ -179,6 +179,16 @@ impl SharedLog {
         self.files.lock().mark
     }
 
+    /// The newest segment and the end of what is written of it; the default if there is none.
+    pub(crate) fn written_to(&self) -> Position {
+        let files = self.files.lock();
+        let newest = files.segments.back();
+        newest.map_or_else(Position::default, |newest| Position {
+            file_id: newest.id,
+            offset: newest.bytes,
+        })
+    }
+
     /// How large it is.
     pub(crate) fn size(&self) -> LogSize {
         let files = self.files.lock();

@@ -8,7 +8,8 @@
 //! rewritten for little, and level 0 merged into a run of its own once for each pause.
 //!
 //! A byte leaves level 0 once. So whatever pauses writers make, this writes at most `1 + BELOW_MAX` bytes
-//! for each byte that a flush has written; what comes below the base level comes with pauses or without.
+//! for each byte that a flush has written; what comes below the base level comes with pauses or without. A compaction
+//! that is given up writes in vain, and a byte goes into two of these at most: see `store::background::in_vain`.
 //!
 //! Others merge early by other measures. LevelDB and Pebble count the reads that met a table in vain, and compact it
 //! when they have paid for that: readers wait for what could have been done before. WiredTiger's LSM trees grew more

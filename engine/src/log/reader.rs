@@ -125,6 +125,13 @@ impl Reader {
         self.limit = offset.min(self.window.file_bytes());
     }
 
+    /// Takes the file for no longer than `file_bytes`, where a record ends: others write on behind that, and
+    /// what is read there now and then would not be of one moment. Nothing was read yet.
+    pub(crate) fn cut(&mut self, file_bytes: u64) {
+        self.window.cut(file_bytes);
+        self.limit = self.window.file_bytes();
+    }
+
     /// The file's path.
     pub(crate) const fn path(&self) -> &PathBuf {
         self.window.path()
@@ -135,7 +142,7 @@ impl Reader {
         self.file_id
     }
 
-    /// Length of the file when it was opened.
+    /// Length of the file when it was opened, or where it is cut.
     pub(crate) const fn file_bytes(&self) -> u64 {
         self.window.file_bytes()
     }

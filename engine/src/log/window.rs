@@ -37,9 +37,14 @@ impl Window {
         &self.path
     }
 
-    /// Length of the file when it was opened.
+    /// Length of the file when it was opened, or where it is cut.
     pub(super) const fn file_bytes(&self) -> u64 {
         self.file_bytes
+    }
+
+    /// Takes the file for no longer than this. Nothing was read yet.
+    pub(super) fn cut(&mut self, file_bytes: u64) {
+        self.file_bytes = self.file_bytes.min(file_bytes);
     }
 
     /// Brings `bytes` bytes at `offset` into memory, or what the file has of them, and tells where

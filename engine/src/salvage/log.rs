@@ -18,7 +18,14 @@ impl Salvage<'_> {
         let (named, on_disk) = segments_of(&loaded.state, names);
         let (fs, folder) = (Arc::clone(self.fs()), self.folder);
         let store_id = loaded.state.store_id;
-        let segments = Segments { fs: &*fs, folder, store_id, named: &named, on_disk: &on_disk };
+        let segments = Segments {
+            fs: &*fs,
+            folder,
+            store_id,
+            named: &named,
+            on_disk: &on_disk,
+            written: None,
+        };
         // What the new store refuses is no damage to the old one.
         let mut refused = None;
         let replayed = replay_readable(&segments, loaded.state.log_mark, |batch| {

@@ -6,6 +6,7 @@
 //! write made them necessary. How the next one is found: [`claim`].
 
 mod claim;
+mod in_vain;
 mod rest;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
@@ -28,6 +29,7 @@ use crate::{
     stats::BackgroundStats,
     store::Store,
     store::background::rest::Rest,
+    store::compact::Ended,
     store::due_trees::DueTrees,
     store::filter_jobs::{FilterJob, FilterJobs},
     sync::{
@@ -225,16 +227,6 @@ impl Background {
         add(&mut self.state.lock().done);
     }
 
-    /// A compaction of `tree` that was begun because the store rests has ended. If there was no room for it, it is
-    /// not tried again before the keyspace changes.
-    pub(crate) fn note_quiet_end(&self, tree: &Tree, gave_way: bool, has_room: bool) {
-        let mut state = self.state.lock();
-        state.rest.note_end(gave_way);
-        if !has_room {
-            state.due.quiet.remove(tree.id);
-        }
-    }
-
     /// Whether there may be work that was not there at the last call, or that a full disk put off,
     /// in a store without workers.
     fn has_news(&self) -> bool {
@@ -310,13 +302,13 @@ impl Store {
         let outcome = match job {
             Job::Unlink => {
                 self.unlink_obsolete();
-                Ok(())
+                Ok(Ended::Done)
             }
-            Job::Flush(tree) => self.flush_frozen(tree),
+            Job::Flush(tree) => self.flush_frozen(tree).map(|()| Ended::Done),
             Job::Compact(tree, compaction) => self.run_compaction(tree, compaction),
             Job::FitFilters => {
                 self.fit_filters();
-                Ok(())
+                Ok(Ended::Done)
             }
             Job::Filter(FilterJob::Look(tree, seen)) => {
                 self.look_for_due_filters(tree, seen.clone());
@@ -333,7 +325,7 @@ impl Store {
     }
 
     /// Gives a claim back. Whether more work may be tried at once.
-    fn release(&self, job: &Job, outcome: Result<()>) -> bool {
+    fn release(&self, job: &Job, outcome: Result<Ended>) -> bool {
         if let Err(error) = &outcome
             && !error.is_no_space()
         {
@@ -360,10 +352,13 @@ impl Store {
             }
         }
         let worked = outcome.is_ok();
+        // That files were unlinked does not tell that a flush or a compaction has room, nor does a compaction that
+        // was broken off.
+        let has_written =
+            matches!(outcome, Ok(Ended::Done)) && !matches!(job, Job::Unlink | Job::FitFilters);
         let full = outcome.err().filter(Error::is_no_space);
         let news = full.clone().filter(|_| state.no_space.is_none());
-        // That files were unlinked does not tell that a flush or a compaction has room.
-        if full.is_some() || worked && !matches!(job, Job::Unlink | Job::FitFilters) {
+        if full.is_some() || has_written {
             state.no_space = full;
         }
         // After a failure nothing is woken: the workers would try the same at once.

@@ -59,10 +59,20 @@ pub(crate) enum Chosen {
 
 /// How a compaction that did not fail has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+pub(crate) enum Ended {
     Done,
     /// Nothing has changed: other work went first.
     GaveWay,
+    /// Nothing has changed: it could not be done, and nobody needs it.
+    GivenUp,
+}
+
+/// What a merge came to.
+enum Merged {
+    /// The new tables.
+    Tables(Vec<Arc<TableMeta>>),
+    /// None, and it did not fail.
+    Not(Ended),
 }
 
 impl Store {
@@ -132,23 +142,28 @@ impl Store {
     }
 
     /// Carries `compaction` out. One that was chosen because the store rests goes on only as long as it has not
-    /// to give way, and as there is room for it: nobody waits for it.
+    /// to give way, as there is room for it, and as its inputs can be read: nobody waits for it. That one of them
+    /// cannot is told.
     ///
     /// # Errors
     ///
     /// What reading, writing or installing fails with. The inputs are as they were; what was
     /// written is an orphan.
-    pub(crate) fn run_compaction(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<()> {
+    pub(crate) fn run_compaction(
+        &self,
+        tree: &Arc<Tree>,
+        compaction: &Compaction,
+    ) -> Result<Ended> {
         let ended = self.merge_and_install(tree, compaction);
-        if compaction.reason == Reason::Quiet {
-            let gave_way = matches!(ended, Ok(Ended::GaveWay));
-            let has_room = !ended.as_ref().is_err_and(Error::is_no_space);
-            self.background.note_quiet_end(tree, gave_way, has_room);
-            if !has_room {
-                return Ok(());
-            }
+        if compaction.reason != Reason::Quiet {
+            return ended;
         }
-        ended.map(drop)
+        let ended = match ended {
+            Err(error) if error.is_no_space() => Ended::GivenUp,
+            ended => ended?,
+        };
+        self.background.note_quiet_end(tree, compaction, ended);
+        Ok(ended)
     }
 
     fn merge_and_install(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<Ended> {
@@ -177,8 +192,9 @@ impl Store {
             Change { moved: compaction.tables().map(to).collect(), ..Change::default() }
         } else {
             let merged = self.merge_inputs(tree, &view.version, compaction, inputs, &buffers)?;
-            let Some(added) = merged else {
-                return Ok(Ended::GaveWay);
+            let added = match merged {
+                Merged::Tables(added) => added,
+                Merged::Not(ended) => return Ok(ended),
             };
             bytes_written = added.iter().map(|table| table.bytes).sum();
             Change { added, removed: compaction.tables().collect(), ..Change::default() }
@@ -202,7 +218,7 @@ impl Store {
         Ok(Ended::Done)
     }
 
-    /// The new tables; `None` if the compaction had to give way.
+    /// Makes new tables of the inputs.
     fn merge_inputs(
         &self,
         tree: &Tree,
@@ -210,7 +226,7 @@ impl Store {
         compaction: &Compaction,
         inputs: Vec<Source>,
         buffers: &ReadBuffers,
-    ) -> Result<Option<Vec<Arc<TableMeta>>>> {
+    ) -> Result<Merged> {
         let metas = version.metas();
         let is_gone = |id| compaction.tables().any(|gone| gone == id);
         let gone = || metas.iter().filter(|table| is_gone(table.id));
@@ -239,8 +255,15 @@ impl Store {
             options = options.of_last_level();
         }
         match write_tables(&self.tables, &options, filter, place, &mut kept, buffers.share()) {
-            Err(_) if gave_way.get() => Ok(None),
-            written => written.map(Some),
+            Err(_) if gave_way.get() => Ok(Merged::Not(Ended::GaveWay)),
+            Err(error)
+                if compaction.reason == Reason::Quiet
+                    && is_of_input(&error, version, compaction) =>
+            {
+                self.tell(&Event::NotCompacted { keyspace: tree.name.clone(), error });
+                Ok(Merged::Not(Ended::GivenUp))
+            }
+            written => written.map(Merged::Tables),
         }
     }
 
@@ -312,6 +335,13 @@ fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction, buffe
             return;
         }
     }
+}
+
+/// Whether this is about the file of an input, which can then not be read, or not in whole.
+fn is_of_input(error: &Error, version: &Version, compaction: &Compaction) -> bool {
+    let (Error::Io { path, .. } | Error::Corrupt { path, .. }) = error else { return false };
+    let is_input = |live: &LiveTable| compaction.tables().any(|id| id == live.meta.id);
+    version.tables().any(|(_, _, live)| live.path == *path && is_input(live))
 }
 
 /// The longest content of a block in each sorted run of the inputs.

@@ -11,6 +11,7 @@ use crate::{
     Error, Options, Result, VerifyReport,
     file_name::FileName,
     fs::Fs,
+    log::Position,
     manifest::{ManifestState, load, load::Loaded},
     read::view::KeptView,
     stats::Counters,
@@ -75,10 +76,12 @@ impl Store {
         Ok(verifier.report)
     }
 
-    /// Looks at the manifest and the log. Nobody changes the manifest meanwhile, so all files that it
-    /// names are there; the log may grow at its end.
+    /// Looks at the manifest, and at the log as far as it is written now. Nobody changes the manifest
+    /// meanwhile, so all files that it names are there; the log may grow at its end.
     fn verify_logs(&self, report: &mut VerifyReport) -> Result<()> {
         let (fs, folder) = (&*self.tables.fs, &*self.tables.folder);
+        // Before the lock of the manifest, by their order. Nobody writes to a store that is only read.
+        let written = (!self.options.read_only).then(|| self.log.written_to());
         let manifest = self.manifest.lock();
         let names = list(fs, folder)?;
         match load(fs, folder) {
@@ -89,8 +92,7 @@ impl Store {
                     let source = Corruption::Order { what: "state that the manifest recreates" };
                     report.error(&Error::corrupt(path, loaded.end.offset, source));
                 }
-                // Its end may be a write under way.
-                verify_log(fs, folder, &names, &loaded, report);
+                verify_log(fs, folder, &names, &loaded, written, report);
             }
             Ok(None) => report.error(&current_is_missing(folder)),
             Err(error) => report.error(&error),
@@ -130,7 +132,7 @@ pub(crate) fn verify_folder(
         let path = FileName::Manifest(loaded.end.file_id).path(folder);
         report.torn_tail(path, loaded.end.offset, loaded.torn_bytes, reason);
     }
-    let replayed = verify_log(&**fs, folder, &names, &loaded, &mut report);
+    let replayed = verify_log(&**fs, folder, &names, &loaded, None, &mut report);
     if let Some(TornTail { position, bytes, reason }) = replayed.and_then(|found| found.torn) {
         let path = FileName::Log(position.file_id).path(folder);
         report.torn_tail(path, position.offset, bytes, &reason);
@@ -197,19 +199,29 @@ pub(crate) fn segments_of(state: &ManifestState, names: &[String]) -> (Vec<u64>,
 }
 
 /// Reads the log as recovery does, and returns what it found, if it is good. A torn tail is no problem:
-/// a crash, or a write under way, explains it.
+/// a crash explains it.
+///
+/// Nothing behind `written` is looked at. Zeros that were read there before somebody wrote, and records that
+/// were read after it, would pass for damage: the later ones vouch for what lay where the zeros were.
 fn verify_log(
     fs: &dyn Fs,
     folder: &Path,
     names: &[String],
     loaded: &Loaded,
+    written: Option<Position>,
     report: &mut VerifyReport,
 ) -> Option<Replayed> {
     let state = &loaded.state;
-    let (named, on_disk) = segments_of(state, names);
-    let segments =
-        Segments { fs, folder, store_id: state.store_id, named: &named, on_disk: &on_disk };
-    let replayed = replay(&segments, state.log_mark, |replayed| {
+    let (mut named, mut on_disk) = segments_of(state, names);
+    if let Some(Position { file_id: newest, .. }) = written {
+        named.retain(|&id| id <= newest);
+        on_disk.retain(|&id| id <= newest);
+    }
+    let store_id = state.store_id;
+    let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk, written };
+    // It may have been raised since.
+    let mark = written.map_or(state.log_mark, |written| state.log_mark.min(written));
+    let replayed = replay(&segments, mark, |replayed| {
         let read = replayed.batch.into_iter().try_for_each(|entry| entry.map(drop));
         read.map_err(|source| replayed.corrupt(source))
     });

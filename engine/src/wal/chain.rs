@@ -27,6 +27,9 @@ pub(crate) struct Segments<'a> {
     pub(crate) named: &'a [u64],
     /// Ids of the segments in the folder, ascending.
     pub(crate) on_disk: &'a [u64],
+    /// The newest of these segments and how much of it was written when somebody looked, while others write
+    /// on. `None` if nobody writes.
+    pub(crate) written: Option<Position>,
 }
 
 /// One segment of the chain.
@@ -159,7 +162,13 @@ impl Segments<'_> {
     fn open(&self, id: u64) -> Result<Reader> {
         let path = FileName::Log(id).path(self.folder);
         match self.fs.open(&path) {
-            Ok(file) => Reader::new(file, path, id),
+            Ok(file) => {
+                let mut reader = Reader::new(file, path, id)?;
+                if let Some(end) = self.written.filter(|end| end.file_id == id) {
+                    reader.cut(end.offset);
+                }
+                Ok(reader)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(Error::corrupt(path, 0, Corruption::Missing { what: "segment of the log" }))
             }

@@ -9,3 +9,4 @@ mod memory;
 mod obsolete;
 mod opening;
 mod small_store;
+mod verify;

@@ -120,7 +120,14 @@ impl Host {
         let folder = Path::new(FOLDER);
         let on_disk = segment_ids(&crashed.list(folder).unwrap());
         let fs = &crashed as &dyn Fs;
-        let segments = Segments { fs, folder, store_id: STORE, named: &named, on_disk: &on_disk };
+        let segments = Segments {
+            fs,
+            folder,
+            store_id: STORE,
+            named: &named,
+            on_disk: &on_disk,
+            written: None,
+        };
         let mut logged = Vec::new();
         let replayed = replay(&segments, mark, |replayed| {
             for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {

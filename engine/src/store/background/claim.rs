@@ -112,6 +112,8 @@ impl Store {
                 Chosen::WholeIsDone => {
                     state.whole.remove(&tree.id);
                     self.background.progress.notify_all();
+                    // Of what came since, something may be due, and nobody would wake a worker for it.
+                    from = id;
                 }
             }
         }

@@ -5,6 +5,8 @@
 //! to a flush that no worker is left for, to whoever waits for a keyspace to be compacted as a whole, and to the end of the
 //! store.
 //!
+//! One that is given up is not tried again for ever: see [`in_vain`](super::in_vain).
+//!
 //! Nobody looks again and again: when nothing was found a keyspace is looked at when it has changed, and
 //! workers wait with a limit only between a change and the rest that follows.
 
@@ -15,8 +17,15 @@ use std::time::Duration;
 
 use sievedb_format::SequenceNumber;
 
-use super::{Job, State};
-use crate::{compaction::choice::Compaction, store::Store};
+use super::{
+    Background, Job, State,
+    in_vain::{InVain, level0},
+};
+use crate::{
+    compaction::choice::Compaction,
+    read::tree::Tree,
+    store::{Store, compact::Ended},
+};
 
 /// How long nothing must have been done. Long enough that a writer who prepares the next batch is not
 /// resting, short enough that whoever reads what was just loaded finds it merged.
@@ -38,6 +47,7 @@ pub(super) struct Rest {
     since: Duration,
     /// The last compaction of this kind gave way.
     gave_way: bool,
+    pub(super) in_vain: InVain,
     /// How long workers may wait until something may be due.
     wait_max: Option<Duration>,
 }
@@ -83,6 +93,23 @@ impl Rest {
     }
 }
 
+impl Background {
+    /// A `compaction` of `tree` that was begun because the store rests has ended so. If it could not be done, it is
+    /// not tried again before the keyspace changes.
+    pub(crate) fn note_quiet_end(&self, tree: &Tree, compaction: &Compaction, ended: Ended) {
+        let mut state = self.state.lock();
+        state.rest.note_end(ended == Ended::GaveWay);
+        if ended == Ended::GivenUp {
+            state.due.quiet.remove(tree.id);
+        }
+        if ended != Ended::Done {
+            let version = tree.kept_view().version;
+            let is_there = |id| version.tables().any(|(_, _, live)| live.meta.id == id);
+            state.rest.in_vain.note(tree.id, compaction, is_there);
+        }
+    }
+}
+
 impl Store {
     /// Claims a compaction that only a store at rest does, if it rests and there is one. No flush and no
     /// compaction is under way beside it when it begins.
@@ -102,9 +129,14 @@ impl Store {
         }
         while let Some(id) = state.due.quiet.first_from(from) {
             from = id + 1;
-            let chosen =
-                self.tree_of_id(id).and_then(|tree| Some((self.choose_quiet(&tree)?, tree)));
-            let Some((compaction, tree)) = chosen else {
+            let Some(tree) = self.tree_of_id(id) else {
+                state.due.quiet.remove(id);
+                state.rest.in_vain.forget(id);
+                continue;
+            };
+            let chosen = self.choose_quiet(&tree);
+            let chosen = chosen.filter(|chosen| state.rest.in_vain.may_begin(id, chosen));
+            let Some(compaction) = chosen else {
                 state.due.quiet.remove(id);
                 continue;
             };
@@ -120,9 +152,7 @@ impl Store {
 
     /// Whether all that comes from level 0 was there when the store was opened.
     fn is_old(&self, compaction: &Compaction) -> bool {
-        let of_level0 = compaction.inputs.iter().filter(|input| input.level == 0);
-        let mut ids = of_level0.flat_map(|input| &input.tables);
-        ids.all(|&id| id < self.first_file_id)
+        level0(compaction).all(|id| id < self.first_file_id)
     }
 
     /// Whether a compaction that was begun because the store rests has to end before it is done.

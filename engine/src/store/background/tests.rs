@@ -124,6 +124,32 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     waiter.join().expect("it has ended").expect("somebody listens");
 }
 
+/// What came after somebody asked for a keyspace to be compacted as a whole, and is due, is found in the step that
+/// finds that done: nobody would wake a worker for it.
+#[test]
+fn what_is_due_is_found_when_a_request_is_done() {
+    let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
+    let db = options.open("db").expect("a new store");
+    for _ in 0..3 {
+        db.insert("key", "value").expect("there is room");
+        db.flush().expect("there is room");
+    }
+    let store = db.open_store().store();
+    let tree = store.trees.read().get("default").cloned().expect("it is always there");
+    db.insert("key", "value").expect("there is room");
+    {
+        let _placement = store.placement.lock();
+        assert!(tree.freeze());
+    }
+    let flush = store.claim().expect("a memtable is frozen");
+    assert!(store.carry_out(&flush), "there is room");
+    assert_eq!(tree.view().version.level0_runs(), 4, "they are due");
+    store.background.request_whole(&tree, 0);
+    let job = store.claim();
+    assert!(matches!(job, Some(Job::Compact(..))), "it is claimed");
+    assert!(store.background.state.lock().whole.is_empty());
+}
+
 /// Tells of compactions.
 #[derive(Debug)]
 struct Compactions(mpsc::SyncSender<()>);

@@ -80,7 +80,7 @@ fn on_disk(fs: &dyn Fs) -> Result<Vec<u64>> {
 fn collect(fs: &dyn Fs, named: &[u64], mark: Position) -> Result<(Vec<(u64, Bytes)>, Replayed)> {
     let on_disk = on_disk(fs)?;
     let folder = Path::new(FOLDER);
-    let source = Segments { fs, folder, store_id: STORE, named, on_disk: &on_disk };
+    let source = Segments { fs, folder, store_id: STORE, named, on_disk: &on_disk, written: None };
     let mut batches = Vec::new();
     let replayed = replay(&source, mark, |replayed| {
         for entry in &replayed.batch {

@@ -1,12 +1,14 @@
 //! What is done while the store rests, by a clock that moves when told.
 
+mod given_up;
+
 use std::sync::{Arc, mpsc};
 
 use super::*;
 use crate::{
     Db, Event, EventListener, KeyspaceOptions, Options,
     clock::ManualClock,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
+    fs::{Fs, MemoryFs},
     log::testing::{Random, seeds},
     read::tree::Tree,
 };
@@ -58,6 +60,15 @@ impl Fixture {
     fn write_run(&self, count: u64) {
         (0..count).for_each(|number| self.write(number));
         self.db.flush().expect("there is room");
+    }
+
+    /// Writes an entry to the keyspace `name`, whose flush no worker is left for.
+    fn write_to(&self, name: &str) {
+        let keyspace = self.db.keyspace(name).expect("there is room");
+        keyspace.insert("key", "value").expect("there is room");
+        let tree = self.store().trees.read().get(name).cloned().expect("it is there");
+        let _placement = self.store().placement.lock();
+        assert!(tree.freeze());
     }
 
     fn level0_runs(&self) -> usize {
@@ -207,33 +218,6 @@ fn it_gives_way() {
         assert!(fixture.rest() > 0, "{name}");
         assert_eq!(fixture.level0_runs(), 0, "{name}");
     }
-}
-
-/// Nobody waits for it, so it neither pauses the workers nor is it told of, and is not tried again before the
-/// keyspace changes.
-#[test]
-fn a_full_disk_ends_it() {
-    /// As Linux numbers it.
-    const NO_SPACE: i32 = 28;
-    let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
-    let shared = Arc::clone(&faults);
-    let fixture = Fixture::with_seed(1, |options| options.fs(shared));
-    fixture.write_run(100);
-    fixture.write_run(100);
-    fixture.rest();
-    fixture.advance(300);
-    let job = fixture.claim().expect("it rests");
-    faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING));
-    assert!(fixture.store().carry_out(&job), "it is no failure");
-    assert!(fixture.store().background.state.lock().no_space.is_none());
-    faults.heal();
-    fixture.advance(20_000);
-    assert_eq!((fixture.rest(), fixture.level0_runs(), fixture.wait_max()), (0, 2, None));
-    fixture.write_run(100);
-    fixture.rest();
-    fixture.advance(300);
-    assert!(fixture.rest() > 0);
-    assert_eq!(fixture.level0_runs(), 0);
 }
 
 /// The bound of [`compaction::quiet`](crate::compaction): five bytes for each that a flush has written.

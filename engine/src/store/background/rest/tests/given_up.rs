@@ -1,0 +1,171 @@
+//! Quiet compactions that are given up: again and again, without room, with an input that cannot be read.
+
+use super::*;
+use crate::fs::{Call, Fault, FaultFs, Times};
+
+/// As Linux numbers them.
+const IO: i32 = 5;
+const NO_SPACE: i32 = 28;
+
+/// Nobody waits for it, so it neither pauses the workers nor is it told of, and is not tried again before the
+/// keyspace changes.
+#[test]
+fn a_full_disk_ends_it() {
+    let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let shared = Arc::clone(&faults);
+    let fixture = Fixture::with_seed(1, |options| options.fs(shared));
+    fixture.write_run(100);
+    fixture.write_run(100);
+    fixture.rest();
+    fixture.advance(300);
+    let job = fixture.claim().expect("it rests");
+    faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING));
+    assert!(fixture.store().carry_out(&job), "it is no failure");
+    assert!(fixture.store().background.state.lock().no_space.is_none());
+    faults.heal();
+    fixture.advance(20_000);
+    assert_eq!((fixture.rest(), fixture.level0_runs(), fixture.wait_max()), (0, 2, None));
+    fixture.write_run(100);
+    fixture.rest();
+    fixture.advance(300);
+    assert!(fixture.rest() > 0);
+    assert_eq!(fixture.level0_runs(), 0);
+}
+
+/// A compaction that is given up does not tell that there is room, so what a flush met is told once.
+#[test]
+fn it_leaves_alone_that_others_wait_for_room() {
+    let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let shared = Arc::clone(&faults);
+    let fixture = Fixture::with_seed(1, |options| options.fs(shared));
+    fixture.write_run(100);
+    fixture.write_run(100);
+    fixture.rest();
+    fixture.advance(300);
+    let job = fixture.claim().expect("it rests");
+    faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING).suffix(".sst"));
+    fixture.write_to("other");
+    let flush = fixture.store().claim().expect("a memtable is frozen");
+    assert!(!fixture.store().carry_out(&flush), "the disk is full");
+    assert!(fixture.store().carry_out(&job), "it is no failure");
+    assert!(fixture.store().background.state.lock().no_space.is_some(), "the flush waits");
+}
+
+/// Whoever flushes another keyspace each time that one has begun makes it write little in vain.
+#[test]
+fn it_does_not_give_way_for_ever() {
+    /// How often a table of level 0 may be read in vain.
+    const TIMES_MAX: u64 = 2;
+    let fixture = Fixture::new();
+    let (mut in_vain, mut times) = (0, 0);
+    for story in 1..=2 {
+        // Together they are not due.
+        fixture.write_run(2000);
+        if story == 1 {
+            fixture.write_run(2000);
+        }
+        for _ in 0..50 {
+            fixture.rest();
+            fixture.advance(12_000);
+            let claimed = fixture.claim();
+            fixture.write_to("other");
+            let runs = fixture.level0_runs();
+            let Some(job) = claimed else { continue };
+            let Job::Compact(tree, compaction) = &job else { panic!("{job:?}") };
+            assert!(fixture.store().carry_out(&job), "it is no failure");
+            if tree.name == "default" {
+                assert_eq!(fixture.level0_runs(), runs, "it gives way");
+                (in_vain, times) = (in_vain + compaction.input_bytes, times + 1);
+            }
+        }
+        fixture.rest();
+        assert_eq!(times, TIMES_MAX, "story {story}");
+    }
+    let flushed = fixture.store().background.done().flush_bytes_written;
+    assert!(in_vain <= TIMES_MAX * flushed, "{in_vain} for {flushed}");
+    // Level 0 becomes due, and what comes after that is compacted at rest as ever.
+    fixture.write_run(2000);
+    fixture.rest();
+    assert_eq!(fixture.level0_runs(), 0);
+    fixture.write_run(2000);
+    fixture.write_run(2000);
+    fixture.rest();
+    fixture.advance(10_000);
+    assert!(fixture.rest() > 0);
+    assert_eq!(fixture.level0_runs(), 0);
+}
+
+/// Tells of compactions that were given up, and of a store that became read-only.
+#[derive(Debug)]
+struct Failures(mpsc::SyncSender<String>);
+
+impl EventListener for Failures {
+    fn on_event(&self, event: &Event) {
+        match event {
+            Event::NotCompacted { keyspace, .. } => self.0.send(keyspace.clone()),
+            Event::ReadOnly { .. } => self.0.send("read-only".to_owned()),
+            _ => Ok(()),
+        }
+        .expect("somebody listens");
+    }
+}
+
+/// Nobody needs it, so what it cannot read is told, and does no harm before somebody needs that.
+#[test]
+fn what_it_cannot_read_does_not_end_writing() {
+    for (name, is_damaged) in [("reads fail", false), ("a block is damaged", true)] {
+        let (sender, told) = mpsc::sync_channel(100);
+        let told = || told.try_iter().collect::<Vec<_>>();
+        let fixture = Fixture::new();
+        fixture.write_run(100);
+        fixture.write_run(100);
+        fixture.rest();
+        let Fixture { fs, clock, db } = fixture;
+        drop(db);
+        let faults = Arc::new(FaultFs::new(Arc::clone(&fs) as Arc<dyn Fs>));
+        let fail = || {
+            let reads = Fault::new(IO, Times::ForGood).calls(&[Call::ReadAt]).suffix(".sst");
+            faults.inject(reads);
+        };
+        let files = || fs.list("db".as_ref()).expect("a folder");
+        if is_damaged {
+            let table = files().into_iter().find(|name| name.ends_with(".sst"));
+            let path = format!("db/{}", table.expect("one was flushed"));
+            let mut bytes = fs.read(&path).expect("it is there").to_vec();
+            bytes[100] ^= 1;
+            fs.replace(&path, bytes).expect("it is there");
+        }
+        let shared = options(&fs, &clock).fs(Arc::clone(&faults) as Arc<dyn Fs>);
+        let db = shared.listener(Arc::new(Failures(sender))).open("db").expect("a good store");
+        let fixture = Fixture { fs: Arc::clone(&fs), clock, db };
+        if !is_damaged {
+            fail();
+        }
+        fixture.rest();
+        let before = files();
+        for round in 1..=3 {
+            fixture.advance(20_000);
+            assert_eq!((fixture.rest(), fixture.level0_runs()), (0, 2), "{name}, {round}");
+        }
+        assert_eq!(told(), ["default"], "{name}: not tried again before the keyspace changes");
+        fixture.store().unlink_obsolete();
+        assert_eq!(files(), before, "{name}");
+        fixture.db.insert("more", "").expect("the store goes on");
+        assert!(fixture.db.stats().read_only.is_none(), "{name}");
+
+        faults.heal();
+        fixture.write_run(100);
+        if !is_damaged {
+            fail();
+        }
+        fixture.rest();
+        fixture.advance(300);
+        fixture.rest();
+        assert_eq!(told(), ["default"], "{name}: once more");
+        // A compaction that is due is none to be given up.
+        faults.heal();
+        fixture.write_run(100);
+        assert_eq!(fixture.level0_runs(), if is_damaged { 4 } else { 0 }, "{name}");
+        assert_eq!(told(), if is_damaged { vec!["read-only"] } else { vec![] }, "{name}");
+    }
+}
