@@ -46,6 +46,7 @@ mod announce;
 pub mod block;
 mod block_reader;
 pub mod cache;
+mod cache_steps;
 pub mod cursor;
 mod cursor_options;
 pub mod describe;
