@@ -89,7 +89,10 @@ pub use filter_file::{describe_filter_file, write_filter_file, write_range_filte
 pub use filter_keys::{FilterKeys, PrefixFilter};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
 pub use identity::TableIdentity;
-pub use options::{Compression, DEFAULT_INDEX_PARTITION_BYTES, InvalidOption, TableOptions};
+pub use options::{
+    Compression, DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_INDEX_PARTITION_MEMORY_BYTES,
+    InvalidOption, TableOptions,
+};
 pub use prefix_extractor::{PrefixExtractor, PrefixFunction};
 pub use properties::TableProperties;
 pub use read_ahead::READ_AHEAD_BYTES_MAX;
