@@ -1,14 +1,22 @@
 //! Blocks that many readers share.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    num::NonZero,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
 };
 
 use bytes::Bytes;
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync::Cache};
 
-use crate::block::{Block, BlockInner};
+use crate::{
+    block::{Block, BlockInner},
+    cache_steps::{CacheSteps, lossless_factor},
+    sync::Mutex,
+};
 
 /// A block's key: the table's number in this process, and the block's offset.
 ///
@@ -24,6 +32,9 @@ type BlockKey = (u64, u64);
 #[derive(Debug)]
 pub struct BlockCache {
     blocks: Cache<BlockKey, Block, BlockWeight, DefaultHashBuilder, BlockLife>,
+    steps: CacheSteps,
+    /// How many of them its capacity is. Held while that changes.
+    capacity_steps: Mutex<u64>,
     /// Bytes of what was read for callers and that somebody has, be it the cache.
     alive_bytes: Arc<AtomicU64>,
 }
@@ -93,32 +104,48 @@ impl Lifecycle<BlockKey, Block> for BlockLife {
 }
 
 impl BlockCache {
-    /// A typical block: sizes the cache's tables, nothing depends on it.
-    const TYPICAL_BLOCK_BYTES: u64 = 4 << 10;
-
     /// Holds at most `bytes` bytes of blocks; 0 keeps nothing.
     ///
-    /// A block longer than a shard of the cache (a part in some dozens) is not kept.
+    /// It has four shards for each thread that can run at once, but none of less than 512 KiB. A block longer
+    /// than a shard is not kept. The capacity is rounded down to 8 KiB for each shard.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
-        let blocks = usize::try_from(bytes / Self::TYPICAL_BLOCK_BYTES).unwrap_or(usize::MAX);
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        let steps = CacheSteps::new(bytes, threads);
+        let capacity_steps = steps.within(bytes);
         let hasher = DefaultHashBuilder::default();
-        let blocks = Cache::with(blocks, bytes, BlockWeight, hasher, BlockLife);
-        Self { blocks, alive_bytes: Arc::default() }
+        let options = steps.options(capacity_steps);
+        let blocks = Cache::with_options(options, BlockWeight, hasher, BlockLife);
+        let capacity_steps = Mutex::new(capacity_steps);
+        Self { blocks, steps, capacity_steps, alive_bytes: Arc::default() }
     }
 
     /// The most bytes that it holds.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
-        self.blocks.capacity()
+        self.steps.bytes(*self.capacity_steps.lock())
     }
 
     /// Changes the most bytes that it holds. Blocks that are too much go at once.
     ///
-    /// Locks each shard in turn. What it remembers of blocks that it no longer has shrinks by up to one
-    /// for each shard at each call: call it for changes that matter.
+    /// The capacity is rounded down to 8 KiB for each shard, and up to that if it is not 0. So the cache tells blocks
+    /// that are read again from others as well as before, however often it shrinks and grows. With 0 it keeps
+    /// nothing, and loses that for good.
+    ///
+    /// Locks each shard in turn. There are as many as [`new`](Self::new) has made.
     pub fn set_capacity_bytes(&self, bytes: u64) {
-        self.blocks.set_capacity(bytes);
+        let mut capacity_steps = self.capacity_steps.lock();
+        let (from, to) = (*capacity_steps, self.steps.within(bytes));
+        if to == from {
+            return;
+        }
+        let factor = lossless_factor(from, to);
+        if factor > 1 {
+            // For a moment: what comes in meanwhile goes at once.
+            self.blocks.set_capacity(self.steps.bytes(factor * from));
+        }
+        self.blocks.set_capacity(self.steps.bytes(to));
+        *capacity_steps = to;
     }
 
     /// Bytes of the blocks that it holds now, with what it takes to find them. Blocks that users pin by their values, and that were
@@ -294,5 +321,45 @@ mod tests {
         }
         assert!(cache.get(7, 1, CacheUse::Bypass).is_some(), "what is in use stays");
         assert!(rounds > 10, "{rounds}");
+    }
+
+    /// A block that is read again soon after it was driven out is kept better from then on, also in a cache
+    /// that has shrunk and grown many times.
+    #[test]
+    fn blocks_read_again_stay_however_often_the_cache_has_shrunk() {
+        const BYTES: u64 = 4 << 20;
+        type Cycle = fn(&BlockCache, u64);
+        let cycles: [(&str, Cycle); 4] = [
+            ("as it was", |_, _| ()),
+            ("to the least and back", |cache, _| cache.set_capacity_bytes(BYTES / 64)),
+            ("step by step", |cache, _| {
+                (1..64).rev().chain(1..64).for_each(|n| cache.set_capacity_bytes(BYTES / 64 * n));
+            }),
+            ("to any", |cache, n| cache.set_capacity_bytes(n * 7_777_777 % (2 * BYTES) + 1)),
+        ];
+        for (name, cycle) in cycles {
+            let cache = BlockCache::new(BYTES);
+            for n in 0..50 {
+                cycle(&cache, n);
+                cache.set_capacity_bytes(BYTES);
+            }
+            assert_eq!(cache.capacity_bytes(), BYTES);
+            let mut others = 2..;
+            let mut insert_other = || {
+                let offset = others.next().expect("there are more");
+                cache.insert(7, offset, block(offset));
+            };
+            // The first ones take the room of those that are read again.
+            (0..5_000).for_each(|_| insert_other());
+            cache.insert(7, 1, block(1));
+            while cache.get(7, 1, CacheUse::Bypass).is_some() {
+                insert_other();
+            }
+            // Of its shard, a few later.
+            (0..32).for_each(|_| insert_other());
+            cache.insert(7, 1, block(1));
+            (0..5_000).for_each(|_| insert_other());
+            assert!(cache.get(7, 1, CacheUse::Bypass).is_some(), "{name}");
+        }
     }
 }

@@ -190,9 +190,14 @@ fn shorten(key: &mut Vec<u8>, next: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use sievedb_format::Kind;
 
     use super::*;
+    use crate::{
+        block::{Block, BlockRole},
+        options::{DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_INDEX_PARTITION_MEMORY_BYTES},
+    };
 
     #[test]
     fn shortened_keys_are_short() {
@@ -239,6 +244,39 @@ mod tests {
             let separator = separator.key();
             assert!(last <= separator && separator < next, "{last:?} {separator:?} {next:?}");
             assert!(separator.user_key.len() <= last.user_key.len().max(next.user_key.len()));
+        }
+    }
+
+    #[test]
+    fn partitions_take_the_memory_that_is_charged_for_them() {
+        type Key = fn(u64) -> Vec<u8>;
+        let cases: [(&str, Key); 4] = [
+            ("16 hexadecimal digits", |n| format!("{:016x}", n * 12_345).into_bytes()),
+            ("16 random digits", |n| format!("{:016x}", (n << 44) | (n * n)).into_bytes()),
+            ("8 bytes", |n| (n * 40).to_be_bytes().to_vec()),
+            ("short keys", |n| (n as u32).to_be_bytes()[1..].to_vec()),
+        ];
+        for (name, key) in cases {
+            let mut builder = IndexBuilder::new(DEFAULT_INDEX_PARTITION_BYTES);
+            let (mut largest, mut partitions) = (0, 0);
+            for n in 0..20_000_u64 {
+                let (last, next) = (key(n), key(n + 1));
+                let trailer = Trailer::new(n, Kind::Put);
+                let [last, next] = [&last, &next].map(|key| InternalKey::new(key, trailer));
+                let handle = BlockHandle { offset: n * 2500, bytes: 2400 };
+                let write = |content: &[u8]| {
+                    let place = BlockHandle { offset: 0, bytes: content.len() as u64 };
+                    let content = Bytes::copy_from_slice(content);
+                    let block = Block::decode(content, BlockRole::Index, place).unwrap();
+                    largest = largest.max(block.memory_bytes());
+                    partitions += 1;
+                    Ok(place)
+                };
+                builder.add(last, Some(next), handle, write).unwrap();
+            }
+            assert!(partitions > 5, "{name}");
+            assert!(largest <= DEFAULT_INDEX_PARTITION_MEMORY_BYTES, "{name}: {largest}");
+            assert!(largest > DEFAULT_INDEX_PARTITION_MEMORY_BYTES / 2, "{name}: {largest}");
         }
     }
 }

@@ -46,6 +46,7 @@ mod announce;
 pub mod block;
 mod block_reader;
 pub mod cache;
+mod cache_steps;
 pub mod cursor;
 mod cursor_options;
 pub mod describe;
@@ -88,7 +89,10 @@ pub use filter_file::{describe_filter_file, write_filter_file, write_range_filte
 pub use filter_keys::{FilterKeys, PrefixFilter};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
 pub use identity::TableIdentity;
-pub use options::{Compression, DEFAULT_INDEX_PARTITION_BYTES, InvalidOption, TableOptions};
+pub use options::{
+    Compression, DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_INDEX_PARTITION_MEMORY_BYTES,
+    InvalidOption, TableOptions,
+};
 pub use prefix_extractor::{PrefixExtractor, PrefixFunction};
 pub use properties::TableProperties;
 pub use read_ahead::READ_AHEAD_BYTES_MAX;

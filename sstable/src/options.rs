@@ -14,6 +14,9 @@ pub const DEFAULT_BLOCK_BYTES: usize = 3840;
 pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 /// Default of [`TableOptions::index_partition_bytes`]: 16 KiB.
 pub const DEFAULT_INDEX_PARTITION_BYTES: usize = 16 << 10;
+/// Memory of an index partition of [`DEFAULT_INDEX_PARTITION_BYTES`], at most, in bytes: 80 KiB. Its content, and for
+/// each of its entries, of which short keys make more, a slot for the block and what a search starts with.
+pub const DEFAULT_INDEX_PARTITION_MEMORY_BYTES: usize = 5 * DEFAULT_INDEX_PARTITION_BYTES;
 
 const BLOCK_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 const DICTIONARY_BYTES: RangeInclusive<u32> = 1 << 10..=1 << 20;

@@ -14,18 +14,26 @@ use crate::{
 pub(crate) struct CacheRoom {
     cache: Arc<BlockCache>,
     memory: Arc<MemoryAccount>,
-    /// Held while the capacity is computed and set: nobody puts an older one back.
-    fitting: Mutex<()>,
-    /// Whether a worker takes more than its share for writing.
-    beyond: Mutex<bool>,
+    /// The capacity that was set last. Held while it is computed and set: nobody puts an older one back.
+    capacity: Mutex<u64>,
+    beyond: Mutex<Beyond>,
     within: Condvar,
+}
+
+/// Who takes more than its share for writing.
+#[derive(Debug, Default)]
+struct Beyond {
+    /// Whether a worker does.
+    is_taken: bool,
+    /// Workers that wait to do so.
+    waiting: usize,
 }
 
 impl CacheRoom {
     /// The room of `cache`, as `memory` leaves it.
     pub(crate) fn new(cache: Arc<BlockCache>, memory: Arc<MemoryAccount>) -> Self {
-        let (fitting, beyond, within) = Default::default();
-        Self { cache, memory, fitting, beyond, within }
+        let (capacity, beyond, within) = Default::default();
+        Self { cache, memory, capacity, beyond, within }
     }
 
     /// Gives the block cache what the others leave of their common part: they are resident and take
@@ -34,24 +42,30 @@ impl CacheRoom {
         /// Changes of a smaller share are not passed on, but rounded down.
         const STEPS: u64 = 64;
 
-        let _fitting = self.fitting.lock();
+        let mut capacity = self.capacity.lock();
         let part = self.memory.limit(MemoryUse::Indexes);
         let left = part.saturating_sub(self.memory.before_cache_bytes());
         let step = (part / STEPS).max(1);
-        // It rounds up to its shards: `left` is not exceeded all the same, but by a remainder. Where nothing
-        // is left it has one step beyond that: with a capacity of 0 it would remember no blocks that it no
-        // longer has, even when it has grown again.
-        let capacity = (left / step * step).max(step.min(part));
-        if capacity.abs_diff(self.cache.capacity_bytes()) >= step {
-            self.cache.set_capacity_bytes(capacity);
+        // Where nothing is left it has one step beyond that: with a capacity of 0 it would remember no blocks that it
+        // no longer has, even when it has grown again.
+        let fitting = (left / step * step).max(step.min(part));
+        if fitting != *capacity {
+            self.cache.set_capacity_bytes(fitting);
+            *capacity = fitting;
         }
+    }
+
+    /// Whether a worker waits for the one that takes more than its share.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.beyond.lock().waiting > 0
     }
 }
 
 /// What one worker takes for writing at a time: one flush, compaction or filter.
 ///
 /// Within its share of the part for writing it asks nobody. What it must have beyond that, for long entries,
-/// the block cache gives way to; only one worker at a time may do so, and the others wait for it.
+/// the block cache gives way to; only one worker at a time may do so, and the others wait for it. A compaction of
+/// a store at rest gives way to them.
 #[derive(Debug)]
 pub(crate) struct WorkerShare {
     room: Arc<CacheRoom>,
@@ -95,14 +109,18 @@ impl WorkerShare {
         if to > from && state.bytes > self.bytes_max && !state.is_beyond {
             // Whoever is beyond its share waits for nobody, so it ends.
             let mut beyond = self.room.beyond.lock();
-            while *beyond {
+            beyond.waiting += 1;
+            while beyond.is_taken {
                 self.room.within.wait(&mut beyond);
             }
-            *beyond = true;
+            beyond.waiting -= 1;
+            beyond.is_taken = true;
             state.is_beyond = true;
         }
-        self.room.memory.change_writing(from, to);
-        if to > from && state.is_beyond {
+        let memory = &self.room.memory;
+        memory.change_writing(from, to);
+        // Be it within its share: another worker may have taken some of that, too.
+        if to > from && memory.bytes(MemoryUse::Writing) > memory.limit(MemoryUse::Writing) {
             self.room.fit();
         }
     }
@@ -111,10 +129,11 @@ impl WorkerShare {
 impl Drop for WorkerShare {
     fn drop(&mut self) {
         if self.state.lock().is_beyond {
-            *self.room.beyond.lock() = false;
+            self.room.beyond.lock().is_taken = false;
             self.room.within.notify_all();
-            self.room.fit();
         }
+        // It may have given way to this one within its share.
+        self.room.fit();
     }
 }
 
@@ -172,24 +191,39 @@ mod tests {
     #[test]
     fn the_cache_gives_way_to_what_is_beyond_a_share() {
         let room = room();
-        assert_eq!(room.cache.capacity_bytes(), 64 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "nothing is taken");
         let share = WorkerShare::new(Arc::clone(&room), 4 * MIB);
         let other = WorkerShare::new(Arc::clone(&room), 4 * MIB);
         let _within = other.take(4 * MIB);
         let mut taken = share.take(4 * MIB);
         assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "within the part for writing");
         taken.set(20 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 48 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 48 * MIB, "16 beyond");
         let more = share.take(10 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 38 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 38 * MIB, "26 beyond");
         let index = room.memory.charge(MemoryUse::Bookkeeping, 8 << 20);
         room.fit();
-        assert_eq!(room.cache.capacity_bytes(), 30 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 30 * MIB, "8 of bookkeeping");
         room.memory.set_limit(MemoryUse::Bookkeeping, 20 * MIB);
         room.fit();
         assert_eq!(room.cache.capacity_bytes(), 50 * MIB, "so much is spare");
         drop((index, taken, more, share));
-        assert_eq!(room.cache.capacity_bytes(), 64 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "all is given back");
+    }
+
+    #[test]
+    fn the_cache_gives_way_to_the_others_within_their_shares() {
+        let room = room();
+        let first = WorkerShare::new(Arc::clone(&room), 4 * MIB);
+        let beyond = first.take(8 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "the second has taken nothing");
+        let second = WorkerShare::new(Arc::clone(&room), 4 * MIB);
+        let within = second.take(4 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 60 * MIB, "what the first has of it");
+        drop((within, second));
+        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "the second has ended");
+        drop((beyond, first));
+        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "all is given back");
     }
 
     #[test]
@@ -198,12 +232,17 @@ mod tests {
         let first = WorkerShare::new(Arc::clone(&room), MIB);
         let taken = first.take(30 * MIB);
         let second = WorkerShare::new(Arc::clone(&room), MIB);
+        assert!(!room.is_awaited());
         let waiting = thread::spawn(move || drop(second.take(30 * MIB)));
+        while !room.is_awaited() {
+            thread::yield_now();
+        }
         thread::sleep(Duration::from_millis(20));
         assert!(!waiting.is_finished());
         assert_eq!(room.memory.bytes(MemoryUse::Writing), 30 * MIB);
         drop((taken, first));
         waiting.join().expect("it only waited");
+        assert!(!room.is_awaited());
         assert_eq!(room.memory.bytes(MemoryUse::Writing), 0);
     }
 }

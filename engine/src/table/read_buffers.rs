@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sievedb_sstable::{CursorOptions, DEFAULT_INDEX_PARTITION_BYTES, READ_AHEAD_BYTES_MAX};
+use sievedb_sstable::{CursorOptions, DEFAULT_INDEX_PARTITION_MEMORY_BYTES, READ_AHEAD_BYTES_MAX};
 
 use super::cache_room::{ShareTaken, WorkerShare};
 
@@ -12,9 +12,6 @@ pub(crate) struct ReadBuffers {
     read_ahead_bytes: usize,
     taken: ShareTaken,
 }
-
-/// An index partition in memory: its content, and a slot of 24 bytes for each of its entries, which take as much.
-const INDEX_PARTITION_BYTES: u64 = 2 * DEFAULT_INDEX_PARTITION_BYTES as u64;
 
 impl ReadBuffers {
     /// Takes what a worker needs to read sorted runs at once, whose longest blocks have contents of so many
@@ -29,7 +26,7 @@ impl ReadBuffers {
     ) -> Self {
         let runs = blocks_bytes.len();
         let read_ahead_bytes = read_ahead_bytes(read_ahead_bytes_max, runs);
-        let of_run = read_ahead_bytes as u64 + INDEX_PARTITION_BYTES;
+        let of_run = (read_ahead_bytes + DEFAULT_INDEX_PARTITION_MEMORY_BYTES) as u64;
         // One run at a time has its next block, too, as it is stored and unpacked.
         let next = 2 * blocks_bytes.iter().max().copied().unwrap_or(0);
         let blocks: u64 = blocks_bytes.iter().sum();

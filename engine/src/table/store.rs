@@ -1,5 +1,8 @@
 //! Creates, opens and deletes table files.
 
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;
+
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -358,10 +361,11 @@ impl TableBuilder {
         let bytes = (key.user_key.len() + value.len()) as u64;
         self.unmeasured_bytes += bytes;
         let is_long = bytes > LONG_ENTRY_BYTES;
-        if self.writer.entries() == self.entries_charged {
+        let is_uncharged = self.writer.entries() == self.entries_charged;
+        if is_uncharged {
             self.entries_charged += ENTRIES_CHARGED;
-            self.measure(0);
-        } else if is_long || self.unmeasured_bytes > UNMEASURED_BYTES_MAX {
+        }
+        if is_uncharged || is_long || self.unmeasured_bytes > UNMEASURED_BYTES_MAX {
             self.measure(if is_long { LONG_ENTRY_COPIES * bytes } else { 0 });
         }
         self.writer

@@ -2,8 +2,8 @@
 //!
 //! The store rests when for some time nothing was written and no worker had anything to do. Then one compaction
 //! after the other is done that the picker finds cheap enough ([`quiet`](crate::compaction)). One under way gives way
-//! to a flush that no worker is left for, to whoever waits for a keyspace to be compacted as a whole, and to the end of the
-//! store.
+//! to a flush that no worker is left for, to work that waits for memory beyond its share, to whoever waits for a
+//! keyspace to be compacted as a whole, and to the end of the store.
 //!
 //! One that is given up is not tried again for ever: see [`in_vain`](super::in_vain).
 //!
@@ -159,6 +159,10 @@ impl Store {
     pub(crate) fn must_give_way(&self) -> bool {
         let mut state = self.background.state.lock();
         if state.shut_down || !state.whole.is_empty() || self.read_only.get().is_some() {
+            return true;
+        }
+        // It may be this one that has more memory than its share.
+        if self.tables.cache_room.is_awaited() {
             return true;
         }
         let busy = state.flushing.len()

@@ -2,7 +2,10 @@
 
 mod given_up;
 
-use std::sync::{Arc, mpsc};
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+};
 
 use super::*;
 use crate::{
@@ -218,6 +221,35 @@ fn it_gives_way() {
         assert!(fixture.rest() > 0, "{name}");
         assert_eq!(fixture.level0_runs(), 0, "{name}");
     }
+}
+
+/// As it does to a flush without a worker: this one has a worker, who waits.
+#[test]
+fn it_gives_way_to_a_flush_that_waits_for_memory() {
+    let fixture = Fixture::with_seed(1, |options| options.memory_budget(8 << 20));
+    fixture.write_run(2000);
+    fixture.write_run(2000);
+    fixture.rest();
+    fixture.advance(300);
+    let job = fixture.claim().expect("it rests");
+    let store = fixture.store();
+    // As the compaction does if it reads long entries.
+    let share = store.tables.worker_share();
+    let beyond = share.take(share.bytes_max() + 1);
+    thread::scope(|scope| {
+        fixture.db.insert("long", vec![7; 1 << 20]).expect("there is room");
+        let flush = scope.spawn(|| fixture.db.flush());
+        while !store.tables.cache_room.is_awaited() {
+            assert!(!flush.is_finished(), "it waits");
+            thread::yield_now();
+        }
+        assert!(store.must_give_way());
+        assert!(store.carry_out(&job), "it is no failure");
+        assert_eq!(fixture.level0_runs(), 2);
+        drop((beyond, share));
+        flush.join().expect("it only waited").expect("there is room");
+    });
+    assert!(!store.must_give_way());
 }
 
 /// The bound of [`compaction::quiet`](crate::compaction): five bytes for each that a flush has written.
