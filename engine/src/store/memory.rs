@@ -29,20 +29,24 @@ pub(super) enum Room {
 /// flushes. A quarter of what is left must stay: new memtables need filters, at most a fifth of it for a
 /// batch of any number of keyspaces.
 pub(super) fn room(bytes: u64, used: u64, limit: u64) -> Room {
-    let share = |bytes: u64| bytes - bytes / 4;
-    if bytes > share(limit) {
-        return Room::Never(share(limit));
+    if bytes > writable_share(limit) {
+        return Room::Never(writable_share(limit));
     }
     let left = limit.saturating_sub(used);
-    if bytes > share(left) {
+    if bytes > writable_share(left) {
         return Room::Wait;
     }
-    let over = used.saturating_sub(share(limit));
+    let over = used.saturating_sub(writable_share(limit));
     if over == 0 {
         return Room::Delay(Duration::ZERO);
     }
-    let slowed = over as f64 / (limit - share(limit)).max(1) as f64;
+    let slowed = over as f64 / (limit - writable_share(limit)).max(1) as f64;
     Room::Delay(DELAY_MAX.mul_f64(slowed.min(1.0)))
+}
+
+/// How much of `left` bytes a write may take.
+const fn writable_share(left: u64) -> u64 {
+    left - left / 4
 }
 
 impl Write {
@@ -113,8 +117,13 @@ impl Store {
                 }
                 if !self.freeze_largest() && nothing_is_flushed() {
                     // A large write waits for the half that is active.
-                    for tree in self.trees.read().values() {
-                        tree.freeze();
+                    let froze = self
+                        .trees
+                        .read()
+                        .values()
+                        .fold(false, |froze, tree| tree.freeze() || froze);
+                    if !froze && self.room(write)? == Room::Wait {
+                        return Err(self.too_large_beside_empty_memtables(write));
                     }
                 }
             }
@@ -126,6 +135,13 @@ impl Store {
             let may_fit = || self.room(write).map_or(true, |room| room != Room::Wait);
             self.wait_for_work(|_| may_fit() || nothing_is_flushed())?;
         }
+    }
+
+    /// No flush makes room: what memtables take is what empty ones do.
+    fn too_large_beside_empty_memtables(&self, write: &Write) -> Error {
+        let memory = &self.tables.memory;
+        let left = memory.limit(MemoryUse::Memtables).saturating_sub(memory.memtable_bytes());
+        Error::WriteTooLarge { bytes: write.charge_bytes(), bytes_max: writable_share(left) }
     }
 
     /// Changes the memory budget. What is too much now goes: blocks of the cache and parts of filters before

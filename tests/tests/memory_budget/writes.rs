@@ -38,3 +38,25 @@ fn a_write_that_never_fits_is_refused() {
     db.insert("key", &large).unwrap();
     assert_eq!(db.get("key").unwrap().unwrap(), large);
 }
+
+/// Empty memtables take a part of their limit, which no flush gives back.
+#[test]
+fn a_write_that_nearly_fits_does_not_wait_for_ever() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memory_budget(8 << 20).open("db").unwrap();
+    let (mut stored, mut refused) = (0, 0);
+    for short_bytes in (0..100_000).step_by(2_000) {
+        let value = vec![1; (3 << 19) - short_bytes];
+        match db.insert("key", &value) {
+            Ok(()) => stored += 1,
+            Err(Error::WriteTooLarge { bytes, bytes_max }) => {
+                assert!(bytes > bytes_max, "{bytes} of {bytes_max}");
+                assert_eq!(stored, 0, "a longer one was stored");
+                refused += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(stored > 0 && refused > 0, "{stored} stored, {refused} refused");
+}
