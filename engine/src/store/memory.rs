@@ -117,12 +117,8 @@ impl Store {
                 }
                 if !self.freeze_largest() && nothing_is_flushed() {
                     // A large write waits for the half that is active.
-                    let froze = self
-                        .trees
-                        .read()
-                        .values()
-                        .fold(false, |froze, tree| tree.freeze() || froze);
-                    if !froze && self.room(write)? == Room::Wait {
+                    let frozen = self.trees.read().values().filter(|tree| tree.freeze()).count();
+                    if frozen == 0 && self.room(write)? == Room::Wait {
                         return Err(self.too_large_beside_empty_memtables(write));
                     }
                 }
