@@ -28,6 +28,8 @@ pub(crate) enum Error {
     BadText { text: String, reason: &'static str },
     /// The line `number` of the input, from 1, is no entry.
     BadLine { number: u64, reason: &'static str },
+    /// The store refused the entry of the line `number` of the input, from 1.
+    RefusedLine { number: u64, source: sievedb::Error },
     /// Of `count` keys only older values can be read.
     Outdated { count: u64 },
     /// The key is not there. Says nothing, as `grep` does.
@@ -77,6 +79,9 @@ impl fmt::Display for Error {
             Self::BadLine { number, reason } => {
                 write!(f, "line {number} is no entry: {reason}. The lines before it are stored")
             }
+            Self::RefusedLine { number, .. } => {
+                write!(f, "cannot store line {number}. The lines before it are stored")
+            }
             Self::Outdated { count } => write!(
                 f,
                 "left out: {}, of which only older values can be read, because what was newer is damaged",
@@ -98,6 +103,7 @@ impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
+            Self::RefusedLine { source, .. } => Some(source),
             Self::Io { source, .. } | Self::Output(source) | Self::Input(source) => Some(source),
             _ => None,
         }

@@ -43,6 +43,8 @@ pub enum Error {
     /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
     /// there. Nothing was changed.
     ForeignFolder { path: PathBuf, name: String },
+    /// The folder `path` is to be empty, and holds `name`. Nothing was changed.
+    FolderNotEmpty { path: PathBuf, name: String },
     /// The folder `path` is missing, or holds no store, and none is to be made:
     /// [`Options::create_if_missing`](crate::Options::create_if_missing), or what only reads. Nothing was changed.
     NoStore { path: PathBuf },
@@ -159,6 +161,9 @@ impl fmt::Display for Error {
                 "{} is no store, and holds {name:?}: a store is made in an empty folder only (subfolders do not count)",
                 path.display()
             ),
+            Self::FolderNotEmpty { path, name } => {
+                write!(f, "{} is not empty: it holds {name:?}", path.display())
+            }
             Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
             Self::NotAFolder { path } => {
                 write!(f, "{} is no folder: it, or what it lies in, is a file", path.display())

@@ -1,14 +1,17 @@
 //! `sieve import`.
 
-use std::io::{self, BufRead as _};
+use std::io::{self, BufRead as _, Read as _};
 
-use sievedb::{Db, Durability, Keyspace};
+use sievedb::{Db, Durability, KEY_BYTES_MAX, Keyspace, VALUE_BYTES_MAX};
 
 use super::KeyspaceArgs;
 use crate::{
     error::{Error, Result},
     text::Notation,
 };
+
+/// Length of the longest line with its end: each byte as an escape.
+const LINE_BYTES_MAX: usize = 4 * KEY_BYTES_MAX + 1 + 4 * VALUE_BYTES_MAX + 1;
 
 /// Stores what `sieve scan` prints, from standard input, durably at the end; makes the store and the keyspace
 /// if there are none.
@@ -37,7 +40,11 @@ impl Args {
         let mut line = String::new();
         for number in 1.. {
             line.clear();
-            let read = input.read_line(&mut line);
+            let mut bounded = input.by_ref().take(LINE_BYTES_MAX as u64 + 1);
+            let read = bounded.read_line(&mut line);
+            if bounded.limit() == 0 {
+                return Err(Error::BadLine { number, reason: "it is longer than any entry" });
+            }
             if read.map_err(|error| bad_encoding(number, error))? == 0 {
                 break;
             }
@@ -49,21 +56,22 @@ impl Args {
                 let bytes = self.notation.bytes(text);
                 bytes.map_err(|reason| Error::BadLine { number, reason })
             };
-            store(db, keyspace, &bytes(key)?, &bytes(value)?)?;
+            store(db, keyspace, &bytes(key)?, &bytes(value)?)
+                .map_err(|source| Error::RefusedLine { number, source })?;
         }
         Ok(())
     }
 }
 
 /// Stores an entry, with a larger memory budget if it needs one.
-fn store(db: &Db, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
+fn store(db: &Db, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> sievedb::Result<()> {
     match keyspace.insert(key, value) {
         Err(sievedb::Error::WriteTooLarge { bytes, .. }) => {
             // Memtables have a quarter of it, of which three quarters at most are for one write.
             db.set_memory_budget(bytes.saturating_mul(8))?;
-            Ok(keyspace.insert(key, value)?)
+            keyspace.insert(key, value)
         }
-        stored => Ok(stored?),
+        stored => stored,
     }
 }
 

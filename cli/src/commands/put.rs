@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _};
 
-use sievedb::Durability;
+use sievedb::{Durability, VALUE_BYTES_MAX};
 
 use super::KeyspaceArgs;
 use crate::{
@@ -39,8 +39,9 @@ impl Args {
     }
 }
 
+/// A byte more than a value may have says enough of one that is too long.
 fn read_all() -> Result<Vec<u8>> {
     let mut value = Vec::new();
-    io::stdin().read_to_end(&mut value).map_err(Error::Input)?;
+    io::stdin().take(VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut value).map_err(Error::Input)?;
     Ok(value)
 }

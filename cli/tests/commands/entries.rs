@@ -107,7 +107,9 @@ fn what_scan_prints_is_imported() {
         assert_eq!(scanned, again);
         output(&["drop", text(&to), "copy"]);
     }
-    let cases: [(&str, &[u8], &str); 3] = [
+    let long_key = [b"a\t1\n", &[b'k'; 70_000][..], b"\t2\n"].concat();
+    let cases: [(&str, &[u8], &str); 4] = [
+        ("a long key", &long_key, "cannot store line 2"),
         ("no tab", b"a\t1\nb\n", "line 2 is no entry: there is no tab"),
         ("a bad escape", b"a\t1\nb\t\\q\n", "line 2 is no entry: write "),
         ("no text", b"a\t1\nb\t\xff\n", "line 2 is no entry: it is not UTF-8"),

@@ -22,3 +22,15 @@ fn a_limit_of_file_lengths_stops_no_short_write() {
     assert_eq!(stored.status.code(), Some(0), "{stored:?}");
     assert_eq!(output(&["get", store, "key"]), "value\n");
 }
+
+#[test]
+fn a_value_without_end_is_too_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    // In 4 GB of address space.
+    let refused =
+        sieve_after("ulimit -v 4000000 && exec < /dev/zero", &["put", text(&path), "key", "-"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(errors.contains("a value of 268435457 bytes is too long"), "{errors}");
+}

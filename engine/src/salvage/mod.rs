@@ -89,7 +89,7 @@ impl Options {
     /// [`Error::Io`] also if a file cannot be read for a reason that is none of its own, such as too many open files
     /// or no right to read it: it would be lost for nothing. To be tried again, with another `to`.
     /// [`Error::Corrupt`] if `CURRENT` or the manifest is damaged: without it nobody knows which tables count.
-    /// [`Error::ForeignFolder`] if `to` has files. As [`verify`](Self::verify) for the one store, and as
+    /// [`Error::FolderNotEmpty`] if `to` has files. As [`verify`](Self::verify) for the one store, and as
     /// [`open`](Self::open) and [`Keyspace::insert`] for the other.
     pub fn salvage(
         &self,
@@ -128,7 +128,7 @@ impl Options {
 /// Refuses a folder with files of anybody: what is there would mix with what is saved.
 fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
     match fs.list(folder).unwrap_or_default().into_iter().next() {
-        Some(name) => Err(Error::ForeignFolder { path: folder.to_owned(), name }),
+        Some(name) => Err(Error::FolderNotEmpty { path: folder.to_owned(), name }),
         None => Ok(()),
     }
 }

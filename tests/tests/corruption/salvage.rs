@@ -170,7 +170,7 @@ fn a_salvage_is_refused_where_it_would_do_harm() {
     let salvage = |files: &Files, to: &str| {
         options(&disk(files)).salvage(FOLDER, to, OlderValues::LeaveOut).unwrap_err()
     };
-    assert!(matches!(salvage(&good, FOLDER), Error::ForeignFolder { .. }), "over itself");
+    assert!(matches!(salvage(&good, FOLDER), Error::FolderNotEmpty { .. }), "over itself");
     let mut files = good.clone();
     files.remove("CURRENT");
     assert!(matches!(salvage(&files, NEW), Error::Corrupt { .. }));
