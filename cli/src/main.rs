@@ -44,10 +44,12 @@ fn main() -> ExitCode {
 
 /// Prints an error with its causes.
 fn report(error: &Error) {
-    eprintln!("sieve: {error}");
+    let mut text = format!("sieve: {error}\n");
     let mut cause = error.source();
     while let Some(error) = cause {
-        eprintln!("  because: {error}");
+        text += &format!("  because: {error}\n");
         cause = error.source();
     }
+    // Where nobody can read it, the code still tells.
+    let _ = io::stderr().write_all(text.as_bytes());
 }

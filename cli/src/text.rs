@@ -84,6 +84,11 @@ fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
     Ok(bytes)
 }
 
+/// The name of a keyspace, written as [`escape`] does.
+pub(crate) fn read_name(text: &str) -> Result<String, &'static str> {
+    String::from_utf8(unescape(text)?).map_err(|_| "names are UTF-8")
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -4,14 +4,18 @@ use std::path::PathBuf;
 
 use sievedb::{Durability, Options};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    text::read_name,
+};
 
 /// Removes a keyspace with everything in it, durably. The keyspace "default" is always there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder of the store.
     store: PathBuf,
-    /// Keyspace to remove.
+    /// Keyspace to remove, as `sieve keyspaces` prints it.
+    #[arg(value_parser = read_name)]
     keyspace: String,
 }
 

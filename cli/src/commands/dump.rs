@@ -9,7 +9,7 @@ use crate::error::Result;
 /// Shows what it can of a damaged file. The store may be open meanwhile.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A `.sst`, `.filter` or `.log` file, `MANIFEST-...` or `CURRENT`.
+    /// A `.sst`, `.filter` or `.log` file, `MANIFEST-...`, `CURRENT` or `CLOSED`.
     file: PathBuf,
 }
 

@@ -21,7 +21,10 @@ use std::path::{Path, PathBuf};
 
 use sievedb::{DEFAULT_KEYSPACE, Db, Keyspace, Options};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    text::read_name,
+};
 
 /// File that every store has.
 const CURRENT: &str = "CURRENT";
@@ -39,8 +42,8 @@ enum Purpose {
 pub(crate) struct KeyspaceArgs {
     /// Folder of the store.
     store: PathBuf,
-    /// Keyspace to work on.
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_KEYSPACE)]
+    /// Keyspace to work on, as `sieve keyspaces` prints it.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_KEYSPACE, value_parser = read_name)]
     keyspace: String,
 }
 

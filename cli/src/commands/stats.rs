@@ -98,7 +98,7 @@ impl Args {
             if now.open_for < last.open_for {
                 write!(out, "the store was opened anew:\n{now}")?;
             } else if now.open_for == last.open_for && !is_open(&self.store) {
-                writeln!(out, "the store is closed")?;
+                writeln!(out, "nobody has the store open any more")?;
                 return Ok(());
             } else if now.open_for == last.open_for {
                 writeln!(out, "nothing was written since")?;

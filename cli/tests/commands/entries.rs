@@ -145,7 +145,12 @@ fn keyspaces_are_listed_compacted_and_dropped() {
     assert!(failure(&["drop", store, "other"]).contains("no keyspace \"other\""));
     assert!(failure(&["drop", store, "default"]).contains("cannot be dropped"));
     output(&["put", store, "key", "value", "--keyspace", "a\nb\u{1b}"]);
-    assert_eq!(output(&["keyspaces", store]), "a\\nb\\x1b\ndefault\n");
+    output(&["put", store, "key", "value", "--keyspace", r"logs\\2026"]);
+    // As they are printed, names can be used.
+    assert_eq!(output(&["keyspaces", store]), "a\\nb\\x1b\ndefault\nlogs\\\\2026\n");
+    assert_eq!(output(&["get", store, "key", "--keyspace", r"a\nb\x1b"]), "value\n");
+    output(&["drop", store, r"a\nb\x1b"]);
+    assert_eq!(output(&["keyspaces", store]), "default\nlogs\\\\2026\n");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_store_that_is_open_elsewhere_can_be_watched() {
         last.split("\n\n").next().unwrap().to_owned() + "\n"
     );
     assert!(last.contains("lookups: "), "a closed store shows its last figures: {last}");
-    assert!(last.ends_with("\nthe store is closed\n"), "{last}");
+    assert!(last.ends_with("\nnobody has the store open any more\n"), "{last}");
 }
 
 #[test]

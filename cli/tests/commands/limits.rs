@@ -34,3 +34,11 @@ fn a_value_without_end_is_too_long() {
     let errors = String::from_utf8_lossy(&refused.stderr);
     assert!(errors.contains("a value of 268435457 bytes is too long"), "{errors}");
 }
+
+#[test]
+fn the_code_tells_where_nobody_reads_the_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let failed = sieve_after("exec 2> /dev/full", &["get", text(&path), "key"]);
+    assert_eq!(failed.status.code(), Some(2), "{failed:?}");
+}
