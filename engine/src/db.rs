@@ -95,8 +95,8 @@ impl Db {
 
     /// Removes the keyspace `name` with all its data; `false` if there is none.
     ///
-    /// Durable at return. Handles of it answer [`Error::KeyspaceDropped`] from then on; iterators
-    /// that were begun before go on. A keyspace of the same name may be created again, empty. The
+    /// Durable at return. Handles of it answer [`Error::KeyspaceDropped`] from then on, those of snapshots
+    /// too; iterators that were begun before go on. A keyspace of the same name may be created again, empty. The
     /// default keyspace cannot be dropped.
     ///
     /// # Errors

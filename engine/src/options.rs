@@ -297,7 +297,7 @@ impl Options {
     /// For folders that may not be written to, for full disks, and to look into a store from several processes.
     ///
     /// Reads find what any other opening finds; the log is read into memtables. **These may take more than
-    /// [`memtable_bytes_max`](Self::memtable_bytes_max)**, about as much as the log: it is needed as a whole. They
+    /// [`memtable_bytes_max`](Self::memtable_bytes_max)**, at most about as much as the log: what of it is in no table is needed as a whole. They
     /// count in [`memtable_bytes`](crate::stats::MemoryStats::memtable_bytes), and the other parts are as ever.
     ///
     /// Many processes may have a store open so, and nobody else meanwhile ([`Error::Locked`]). For that the

@@ -21,7 +21,7 @@ pub const SEQUENCE_MAX: SequenceNumber = (1 << 56) - 1;
 /// The longest user key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 
-/// The longest value, in bytes.
+/// The longest value, in bytes. A store takes those that its memory budget has room for.
 pub const VALUE_BYTES_MAX: usize = 256 << 20;
 
 /// What a write does to its key.
