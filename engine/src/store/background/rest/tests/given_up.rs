@@ -7,10 +7,8 @@ use crate::fs::{Call, Fault, FaultFs, Times};
 const IO: i32 = 5;
 const NO_SPACE: i32 = 28;
 
-/// Nobody waits for it, so it neither pauses the workers nor is it told of, and is not tried again before the
-/// keyspace changes.
-#[test]
-fn a_full_disk_ends_it() {
+/// A store at rest on a disk that can fail, and the compaction that it has claimed.
+fn begun() -> (Arc<FaultFs>, Fixture, Job) {
     let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
     let shared = Arc::clone(&faults);
     let fixture = Fixture::with_seed(1, |options| options.fs(shared));
@@ -19,6 +17,14 @@ fn a_full_disk_ends_it() {
     fixture.rest();
     fixture.advance(300);
     let job = fixture.claim().expect("it rests");
+    (faults, fixture, job)
+}
+
+/// Nobody waits for it, so it neither pauses the workers nor is it told of, and is not tried again before the
+/// keyspace changes.
+#[test]
+fn a_full_disk_ends_it() {
+    let (faults, fixture, job) = begun();
     faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING));
     assert!(fixture.store().carry_out(&job), "it is no failure");
     assert!(fixture.store().background.state.lock().no_space.is_none());
@@ -35,14 +41,7 @@ fn a_full_disk_ends_it() {
 /// A compaction that is given up does not tell that there is room, so what a flush met is told once.
 #[test]
 fn it_leaves_alone_that_others_wait_for_room() {
-    let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
-    let shared = Arc::clone(&faults);
-    let fixture = Fixture::with_seed(1, |options| options.fs(shared));
-    fixture.write_run(100);
-    fixture.write_run(100);
-    fixture.rest();
-    fixture.advance(300);
-    let job = fixture.claim().expect("it rests");
+    let (faults, fixture, job) = begun();
     faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING).suffix(".sst"));
     fixture.write_to("other");
     let flush = fixture.store().claim().expect("a memtable is frozen");
