@@ -2,11 +2,10 @@
 
 use std::{error, fmt, io};
 
-use bytes::Bytes;
-use sievedb_filter::{DecodeError, Expected, FilterArena, TableFilter, filter_block};
+use sievedb_filter::{DecodeError, FilterArena, TableFilter};
 use sievedb_format::Corruption;
 
-use crate::{identity::TableIdentity, source::TableSource};
+use crate::{identity::TableIdentity, source::TableSource, stored_filter};
 
 /// Where a filter block lies in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +89,12 @@ pub enum FilterUnusable {
     Refused(DecodeError),
 }
 
+impl From<DecodeError> for FilterUnusable {
+    fn from(reason: DecodeError) -> Self {
+        Self::Refused(reason)
+    }
+}
+
 impl fmt::Display for FilterUnusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -123,25 +128,8 @@ fn load(
     place: FilterPlace,
     arena: &FilterArena,
 ) -> Result<TableFilter, FilterUnusable> {
-    let block = read_block(source, place)?;
-    filter_block::decode_in(&block, expected(identity), arena).map_err(FilterUnusable::Refused)
-}
-
-/// What a table with this identity says about its filters.
-pub(crate) fn expected(identity: &TableIdentity) -> Expected {
-    let TableIdentity { hash_seed, salt, .. } = *identity;
-    Expected { hash_seed, salt }
-}
-
-/// Reads the filter block at `place`.
-pub(crate) fn read_block(
-    source: &dyn TableSource,
-    place: FilterPlace,
-) -> Result<Bytes, FilterUnusable> {
-    let length = place.length_in(source)?;
-    let block = source.read_at(place.offset, length).map_err(FilterUnusable::Io)?;
-    place.check(&block)?;
-    Ok(block)
+    let trailer = stored_filter::read_trailer(source, identity, place)?;
+    stored_filter::load(source, place, &trailer, f64::INFINITY, arena)
 }
 
 impl FilterPlace {

@@ -2,12 +2,13 @@
 
 use std::ops::Bound;
 
-use sievedb_filter::{DecodeError, FilterArena, RangeFilter, filter_block};
+use sievedb_filter::{DecodeError, FilterArena, RangeFilter};
 
 use crate::{
-    filter_state::{FilterPlace, FilterState, FilterUnusable, expected, read_block},
+    filter_state::{FilterPlace, FilterState, FilterUnusable},
     identity::TableIdentity,
     source::TableSource,
+    stored_filter,
 };
 
 impl FilterState<RangeFilter> {
@@ -62,9 +63,8 @@ fn load(
     (smallest, largest): (&[u8], &[u8]),
     arena: &FilterArena,
 ) -> Result<RangeFilter, FilterUnusable> {
-    let block = read_block(source, place)?;
-    let filter = filter_block::decode_range_in(&block, expected(identity), arena);
-    let filter = filter.map_err(FilterUnusable::Refused)?;
+    let trailer = stored_filter::read_trailer(source, identity, place)?;
+    let filter = stored_filter::load_range(source, place, &trailer, arena)?;
     let value = filter.prefix_bytes();
     let common = smallest.iter().zip(largest).take_while(|(a, b)| a == b).count();
     if value > common as u64 {

@@ -1,10 +1,11 @@
 //! The filter of a table as its file has it, to be brought into memory whole or in part.
 
-use std::sync::Arc;
+use std::{ops::Range, slice, sync::Arc};
 
+use bytes::Bytes;
 use sievedb_filter::{
-    Expected, FilterArena, FilterKind, TableFilter,
-    filter_block::{TRAILER_BYTES_MAX, Trailer},
+    Expected, FilterArena, FilterKind, RangeFilter, TableFilter,
+    filter_block::{PIECE_BYTES, TRAILER_BYTES_MAX, Trailer},
 };
 
 use crate::{
@@ -73,17 +74,14 @@ impl StoredFilter {
     }
 
     /// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other
-    /// filter whole. Column groups that are not needed are not read.
+    /// filter whole. Column groups that are not needed are not read. Beside the filter no more of the file is
+    /// in memory than [`PIECE_BYTES`].
     ///
     /// # Errors
     ///
     /// [`FilterUnusable`].
     pub fn load(&self, columns: f64) -> Result<TableFilter, FilterUnusable> {
-        // Held against the file when it was opened.
-        let front_bytes = self.trailer.front_bytes(columns) as usize;
-        let front = self.source.read_at(self.place.offset, front_bytes);
-        let front = front.map_err(FilterUnusable::Io)?;
-        self.trailer.decode_in(&front, columns, &self.arena).map_err(FilterUnusable::Refused)
+        load(&*self.source, self.place, &self.trailer, columns, &self.arena)
     }
 
     /// What the filter is.
@@ -106,7 +104,8 @@ impl StoredFilter {
     }
 }
 
-fn read_trailer(
+/// Reads the trailer of the filter at `place` of `source`, for the table with this identity.
+pub(crate) fn read_trailer(
     source: &dyn TableSource,
     identity: &TableIdentity,
     place: FilterPlace,
@@ -117,6 +116,43 @@ fn read_trailer(
     let tail = source.read_at(from, tail_bytes).map_err(FilterUnusable::Io)?;
     place.check(&tail)?;
     let TableIdentity { hash_seed, salt, .. } = *identity;
-    let trailer = Trailer::read(&tail, place.bytes, Expected { hash_seed, salt });
-    trailer.map_err(FilterUnusable::Refused)
+    Ok(Trailer::read(&tail, place.bytes, Expected { hash_seed, salt })?)
+}
+
+/// Reads the filter at `place` of `source`, which has this trailer, as [`StoredFilter::load`].
+pub(crate) fn load(
+    source: &dyn TableSource,
+    place: FilterPlace,
+    trailer: &Trailer,
+    columns: f64,
+    arena: &FilterArena,
+) -> Result<TableFilter, FilterUnusable> {
+    trailer.load_in(columns, arena, pieces(source, place, trailer.front_bytes(columns)))
+}
+
+/// The same of a range filter.
+pub(crate) fn load_range(
+    source: &dyn TableSource,
+    place: FilterPlace,
+    trailer: &Trailer,
+    arena: &FilterArena,
+) -> Result<RangeFilter, FilterUnusable> {
+    trailer.load_range_in(arena, pieces(source, place, place.bytes))
+}
+
+/// What reads a piece of the block at `place`, the first `front_bytes` of which are about to be read.
+fn pieces(
+    source: &dyn TableSource,
+    place: FilterPlace,
+    front_bytes: u64,
+) -> impl FnMut(Range<u64>) -> Result<Bytes, FilterUnusable> {
+    // The block was held against the file before its trailer was read: nothing overflows.
+    if front_bytes > PIECE_BYTES {
+        let front = place.offset..place.offset + front_bytes;
+        source.will_read(slice::from_ref(&front));
+    }
+    move |piece| {
+        let bytes = (piece.end - piece.start) as usize; // Those of a piece at most.
+        source.read_at(place.offset + piece.start, bytes).map_err(FilterUnusable::Io)
+    }
 }

@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl Store {
-    /// The filter of all keys of a table for this role; `None` if it is not needed any more. `options` want
-    /// no other filter.
+    /// The filter of all keys of a table for this role, and what is taken for it and its bytes of a worker's
+    /// share; `None` if it is not needed any more. `options` want no other filter.
     ///
     /// # Errors
     ///
@@ -31,8 +31,8 @@ impl Store {
         live: &LiveTable,
         role: FilterRole,
         options: &TableOptions,
-    ) -> Result<Option<BuiltFilter>> {
-        let taken = self.take_build(live.table.properties().user_keys)?;
+    ) -> Result<Option<(BuiltFilter, ShareTaken)>> {
+        let mut taken = self.take_build(live.table.properties().user_keys)?;
         let left = taken.share().bytes_max().saturating_sub(taken.bytes());
         let block_bytes = live.table.properties().content_bytes_max;
         let buffers = ReadBuffers::take(taken.share(), &[block_bytes], left / 2);
@@ -64,14 +64,19 @@ impl Store {
                 Corruption::Mismatch { what: "entries of the table", expected, found: entries };
             return Err(Error::corrupt(&live.path, 0, source));
         }
-        Ok(match role {
+        drop((cursor, buffers));
+        let built = match role {
             FilterRole::Point => keys.build_points().map(BuiltFilter::Point),
             FilterRole::Prefix => keys.build_prefixes().map(BuiltFilter::Prefix),
             FilterRole::Range => {
                 let filter = keys.build_ranges(&live.meta.smallest, &live.meta.largest);
                 filter.map(BuiltFilter::Range)
             }
-        })
+        };
+        Ok(built.map(|filter| {
+            taken.set(2 * filter.memory_bytes() as u64);
+            (filter, taken)
+        }))
     }
 
     /// Takes what a filter over so many keys takes while it is built, if that is within the share of a

@@ -16,7 +16,6 @@ use crate::{
     keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::{FilterReplaced, ManifestState, VersionEdit},
-    memory::MemoryUse,
     planted::PlantedBug,
     read::tree::Tree,
     store::{
@@ -82,10 +81,12 @@ impl Store {
             let chosen = || choice(&wish.policy, &version.metas(), due.table_id);
             let Some(choice) = due.planned.or_else(chosen) else { return Ok(Rebuilt::NotNeeded) };
             let options = one_filter(&options, role, choice);
-            let Some(filter) = self.build_filter(tree, live, role, &options)? else {
+            let Some((filter, taken)) = self.build_filter(tree, live, role, &options)? else {
                 return Ok(Rebuilt::NotNeeded);
             };
-            Some(self.write_filter(live, filter)?)
+            let stored = self.write_filter(live, filter)?;
+            drop(taken);
+            Some(stored)
         } else if old.is_some() {
             None
         } else {
@@ -102,9 +103,6 @@ impl Store {
 
     /// Writes `filter` into a file of its own, durable with its entry in the folder, and reads it back.
     fn write_filter(&self, live: &LiveTable, filter: BuiltFilter) -> Result<StoredAnew> {
-        // The filter and its bytes, then its bytes and what is made of them.
-        let bytes = 2 * filter.memory_bytes();
-        let _charge = self.tables.memory.charge(MemoryUse::Writing, bytes);
         let prefix_seed = match &filter {
             BuiltFilter::Prefix(prefix) => prefix.hash_seed,
             BuiltFilter::Point(_) | BuiltFilter::Range(_) => self.hash_seed,

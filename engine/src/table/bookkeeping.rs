@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
+use sievedb_filter::filter_block::PIECE_BYTES;
+
 use super::{
     ChargedFilter, FilterPlace, LiveTable, ScanFilters, TableFilters, TableMeta,
     scan_filters::ScanFilterTable,
 };
 use crate::log::BUFFER_BYTES_MAX;
 
-/// Buffers of the log, of the segment that follows it, and of the manifest.
-pub(crate) const LOG_BUFFERS_BYTES: usize = 3 * BUFFER_BYTES_MAX;
+/// Buffers of the log, of the segment that follows it, and of the manifest, and the piece of a filter that is on
+/// its way from its file.
+pub(crate) const BUFFERS_BYTES: usize = 3 * BUFFER_BYTES_MAX + PIECE_BYTES as usize;
 
 /// The length of a table's entry in a manifest that is begun anew, without its bounds. All of them are
 /// encoded together.

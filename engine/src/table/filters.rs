@@ -124,10 +124,6 @@ impl TableFilters {
     /// What is in memory then stays: `None`.
     pub(crate) fn loaded(&self, columns: f64) -> Option<Self> {
         let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none())?;
-        // The bytes from the file are in memory beside the filter that is made of them.
-        let memory = self.point.charge.account();
-        let buffer_bytes = stored.filter.memory_bytes(columns) as usize; // It is to be in memory.
-        let _buffer = memory.charge(MemoryUse::Writing, buffer_bytes);
         match stored.filter.load(columns) {
             Ok(filter) => Some(self.with_point(FilterState::Resident(filter))),
             Err(reason) => {

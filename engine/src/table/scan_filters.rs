@@ -8,7 +8,7 @@ use sievedb_filter::{FilterArena, RangeFilter, TableFilter};
 use sievedb_sstable::{FilterPlace, FilterState, FilterUnusable, TableIdentity, TableSource};
 
 use crate::{
-    memory::{MemoryAccount, MemoryUse},
+    memory::MemoryAccount,
     table::{
         ChargedFilter, PrefixFilterPlace, TableMeta,
         filters::{reason, with_cause},
@@ -239,15 +239,10 @@ impl ScanFilters {
         };
         let ScanFilterTable { meta, arena, memory, .. } = &*self.of_table;
         let prefix = self.absent_prefix().filter(|_| wanted.prefix).filter(|it| may_load(it));
-        let prefix = prefix.map(|file| {
-            let _buffer = memory.charge(MemoryUse::Writing, file.place.bytes as usize);
-            ChargedFilter::new(file.load_prefix(arena), memory)
-        });
+        let prefix = prefix.map(|file| ChargedFilter::new(file.load_prefix(arena), memory));
         let range = self.absent_range().filter(|_| wanted.range).filter(|it| may_load(it));
-        let range = range.map(|file| {
-            let _buffer = memory.charge(MemoryUse::Writing, file.place.bytes as usize);
-            ChargedFilter::of_ranges(file.load_range(meta, arena), memory)
-        });
+        let range =
+            range.map(|file| ChargedFilter::of_ranges(file.load_range(meta, arena), memory));
         let is_changed = prefix.is_some() || range.is_some();
         (is_changed.then(|| self.with(prefix, range)), is_all)
     }

@@ -28,7 +28,7 @@ use crate::{
     memory::{Charge, MemoryAccount, MemoryUse},
     memory_budget::MemoryParts,
     stats::Counters,
-    table::bookkeeping::LOG_BUFFERS_BYTES,
+    table::bookkeeping::BUFFERS_BYTES,
     table::cache_room::{CacheRoom, ShareTaken, WorkerShare},
     table::end::end_bytes,
     table::files::TableFiles,
@@ -126,7 +126,7 @@ impl TableStore {
             TableFiles::new(Arc::clone(&fs), options.read_mode, open_files, Arc::clone(&counters));
         let filter_arena = FilterArena::new();
         filter_arena.set_bytes_max(in_memory(memory.limit(MemoryUse::Filters)));
-        let log_buffers = memory.charge(MemoryUse::Bookkeeping, LOG_BUFFERS_BYTES);
+        let log_buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);
         let cache = Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes)));
         let cache_room = Arc::new(CacheRoom::new(Arc::clone(&cache), Arc::clone(&memory)));
         cache_room.fit();

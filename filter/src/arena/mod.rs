@@ -35,7 +35,7 @@ use core::ptr::NonNull;
 #[cfg(feature = "std")]
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub(crate) use slice::Slice;
+pub(crate) use slice::{Filling, Slice};
 #[cfg(feature = "std")]
 use space::Space;
 

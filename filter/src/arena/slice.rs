@@ -46,24 +46,10 @@ impl<T: Copy> Slice<T> {
 }
 
 impl<T> Slice<T> {
-    fn placed(mut values: impl ExactSizeIterator<Item = T>, arena: &FilterArena) -> Self {
-        const { assert!(align_of::<T>() <= PIECE_BYTES) }
-        let (len, arena) = (values.len(), arena.clone());
-        let bytes = len.checked_mul(size_of::<T>()).expect("an array is shorter than the memory");
-        let Some(first) = arena.take(bytes) else {
-            return Self::of_heap(huge_pages::collected(values), arena);
-        };
-        let first = first.cast::<T>();
-        // From here on a panic of `values` must not lose the piece.
-        let piece = Self { first, len, arena };
-        for index in 0..len {
-            let value = values.next().expect("as many values as they said");
-            // SAFETY: the piece has room for `len` elements.
-            let element = unsafe { first.add(index) };
-            // SAFETY: it is ours, aligned, and holds nothing to be dropped.
-            unsafe { element.write(value) }
-        }
-        piece
+    fn placed(values: impl ExactSizeIterator<Item = T>, arena: &FilterArena) -> Self {
+        let mut filling = Filling::new(values.len(), arena);
+        filling.extend(values);
+        filling.finish()
     }
 
     fn of_heap(values: Vec<T>, arena: FilterArena) -> Self {
@@ -74,6 +60,81 @@ impl<T> Slice<T> {
     /// Where it lies.
     pub(crate) fn arena(&self) -> &FilterArena {
         &self.arena
+    }
+}
+
+/// A [`Slice`] that is being filled, from its begin on.
+pub(crate) enum Filling<T> {
+    /// Nobody looks at it before all of it is written.
+    Piece { piece: Slice<T>, written: usize },
+    /// No more than the first `len` elements.
+    Heap { values: Vec<T>, len: usize, arena: FilterArena },
+}
+
+impl<T> Filling<T> {
+    /// Room for `len` elements, in `arena`.
+    ///
+    /// # Panics
+    ///
+    /// As [`Slice::filled`].
+    pub(crate) fn new(len: usize, arena: &FilterArena) -> Self {
+        const { assert!(align_of::<T>() <= PIECE_BYTES) }
+        let arena = arena.clone();
+        let bytes = len.checked_mul(size_of::<T>()).expect("an array is shorter than the memory");
+        match arena.take(bytes) {
+            Some(first) => {
+                Self::Piece { piece: Slice { first: first.cast(), len, arena }, written: 0 }
+            }
+            None => {
+                let mut values = Vec::with_capacity(len);
+                huge_pages::ask(values.spare_capacity_mut());
+                Self::Heap { values, len, arena }
+            }
+        }
+    }
+
+    /// Writes the next elements.
+    ///
+    /// # Panics
+    ///
+    /// If there is no room for as many.
+    pub(crate) fn extend(&mut self, new: impl ExactSizeIterator<Item = T>) {
+        match self {
+            Self::Heap { values, len, .. } => {
+                assert!(new.len() <= *len - values.len(), "no more than there is room for");
+                values.extend(new);
+            }
+            Self::Piece { piece, written } => {
+                assert!(new.len() <= piece.len - *written, "no more than there is room for");
+                let mut count = 0;
+                for (index, value) in (*written..piece.len).zip(new) {
+                    // SAFETY: the piece has room for `len` elements.
+                    let element = unsafe { piece.first.add(index) };
+                    // SAFETY: it is ours, aligned, and holds nothing to be dropped.
+                    unsafe { element.write(value) }
+                    count += 1;
+                }
+                *written += count;
+            }
+        }
+    }
+
+    /// The slice.
+    ///
+    /// # Panics
+    ///
+    /// Unless all of it is written.
+    pub(crate) fn finish(self) -> Slice<T> {
+        match self {
+            Self::Heap { values, len, arena } => {
+                assert_eq!(values.len(), len, "all elements are written");
+                Slice::of_heap(values, arena)
+            }
+            Self::Piece { piece, written } => {
+                assert_eq!(written, piece.len, "all elements are written");
+                piece
+            }
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{chunk::Chunk, holes::Holes, *};
-use crate::filter_block::{self, Expected, FilterKind};
+use crate::decode_error::DecodeError;
+use crate::filter_block::{self, Expected, FilterKind, Trailer};
 use crate::line::{LINE_BYTES, Line};
 use crate::range_filter::{PointCollector, RangeFilter};
 use crate::ribbon::Ribbon;
@@ -236,6 +237,43 @@ fn chunks_are_aligned_and_can_be_written() {
             let byte = chunk.at(offset);
             // SAFETY: within the chunk, which nobody else has.
             unsafe { byte.write(7) }
+        }
+    }
+}
+
+/// What a filter wrote over is given back when it turns out to be damaged, or cannot be read to its end.
+#[test]
+fn a_filter_that_cannot_be_read_leaves_nothing_behind() {
+    let arena = FilterArena::new();
+    for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
+        let built = TableFilter::build(kind, &hashes(700_000), 18.0).expect("it is built");
+        let mut bytes = filter_block::encode(&built, EXPECTED);
+        let trailer = Trailer::read(&bytes, bytes.len() as u64, EXPECTED).expect("it is whole");
+        let mut pieces = 0;
+        let loaded: Result<TableFilter, DecodeError> =
+            trailer.load_in(f64::INFINITY, &arena, |piece| {
+                pieces += 1;
+                Ok(&bytes[piece.start as usize..piece.end as usize])
+            });
+        drop(loaded.expect("it is whole"));
+        assert!(pieces > 10, "{kind:?}: {pieces}");
+        for fails_at in [0, 1, pieces / 2, pieces - 1] {
+            let mut asked = 0;
+            let loaded = trailer.load_in(f64::INFINITY, &arena, |piece| {
+                asked += 1;
+                let bytes = &bytes[piece.start as usize..piece.end as usize];
+                let missing = DecodeError::Truncated { what: "piece", need: 1, have: 0 };
+                if asked > fails_at { Err(missing) } else { Ok(bytes) }
+            });
+            assert!(loaded.is_err(), "{kind:?}, piece {fails_at}");
+            assert_eq!(asked, fails_at + 1, "nothing is read behind what cannot be");
+            assert_eq!(arena.stats().used_bytes, 0, "{kind:?}, piece {fails_at}");
+        }
+        for at in [0, bytes.len() / 2, bytes.len() - 100] {
+            bytes[at] ^= 1;
+            assert!(filter_block::decode_in(&bytes, EXPECTED, &arena).is_err(), "{kind:?}, {at}");
+            assert_eq!(arena.stats().used_bytes, 0, "{kind:?}, byte {at}");
+            bytes[at] ^= 1;
         }
     }
 }

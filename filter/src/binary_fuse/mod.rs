@@ -31,13 +31,13 @@ mod tests;
 
 use build::{Built, build};
 use place::{ATTEMPTS, Hasher, SATURATED};
-use print::Print;
 use shape::Shape;
 
 use crate::arena::Slice;
 use crate::line::prefetch;
 use crate::params::columns_fpr;
 
+pub(crate) use print::Print;
 pub(crate) use stored::Header;
 
 /// Bits per key of a large [`BinaryFuse8`].

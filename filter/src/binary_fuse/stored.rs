@@ -15,7 +15,7 @@ use super::BinaryFuse;
 use super::place::SATURATED;
 use super::print::Print;
 use super::shape::Shape;
-use crate::arena::{FilterArena, Slice};
+use crate::arena::Slice;
 use crate::decode_error::DecodeError;
 
 /// What the payload needs to be read, but for the number of its keys.
@@ -69,16 +69,10 @@ impl<P: Print> BinaryFuse<P> {
         bytes
     }
 
-    /// The filter that a payload holds, of as many bytes as its header says. Nothing is checked again
-    /// when it is asked.
-    pub(crate) fn from_payload(
-        header: &Header,
-        payload: &[u8],
-        key_count: u64,
-        arena: &FilterArena,
-    ) -> Self {
+    /// The filter that has these slots, as many as its header says. Nothing is checked again when it is
+    /// asked.
+    pub(crate) fn from_stored(header: &Header, slots: Slice<P>, key_count: u64) -> Self {
         debug_assert_eq!(P::BITS, header.print_bits);
-        let slots = Slice::collected(P::take_all(payload), arena);
         Self::from_parts(header.shape, header.attempt, slots, key_count)
     }
 }

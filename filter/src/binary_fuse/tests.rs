@@ -1,6 +1,7 @@
 //! What the parts of a filter promise each other.
 
 use super::*;
+use crate::filter_block::{self, Expected};
 
 /// SplitMix64.
 fn hashes(seed: u64, n: usize) -> Vec<u64> {
@@ -58,8 +59,9 @@ fn without_a_seed_every_key_is_a_maybe() {
     assert_eq!(filter.expected_fpr(), 1.0);
     assert_eq!(filter.key_count(), 1_000);
     assert!(hashes(2, 1_000).iter().all(|&hash| filter.may_contain_hash(hash)));
-    let heap = crate::FilterArena::heap();
-    let stored = BinaryFuse16::from_payload(&filter.header(), &filter.to_payload(), 1_000, &heap);
+    let expected = Expected { hash_seed: 1, salt: 2 };
+    let bytes = filter_block::encode(&filter.into(), expected);
+    let stored = filter_block::decode(&bytes, expected).unwrap();
     assert!(hashes(3, 1_000).iter().all(|&hash| stored.may_contain_hash(hash)));
 }
 

@@ -39,12 +39,14 @@ use alloc::vec::Vec;
 
 mod describe;
 mod kind;
+mod loading;
 mod parameters;
 mod trailer;
 mod varint;
 
 pub use describe::{Field, describe};
 pub use kind::FilterKind;
+pub use loading::PIECE_BYTES;
 pub use trailer::{TRAILER_BYTES_MAX, Trailer};
 
 use crate::arena::FilterArena;

@@ -5,18 +5,15 @@ use core::ops::Range;
 
 use super::parameters::Parameters;
 use super::{COLUMNS, Expected, FilterKind, check_crc32, varint, version_of};
-use crate::arena::{FilterArena, Slice};
-use crate::binary_fuse::{BinaryFuse8, BinaryFuse16};
-use crate::blocked_bloom::BlockedBloom;
+use crate::arena::FilterArena;
 use crate::decode_error::DecodeError;
 use crate::hash::HASH_VERSION;
-use crate::line::Line;
 use crate::range_filter::RangeFilter;
-use crate::ribbon::Ribbon;
 use crate::table_filter::TableFilter;
 
 /// Names of the column groups; a filter of one group has the first.
-const GROUPS: [&str; 4] = ["filter payload", "column group 1", "column group 2", "column group 3"];
+pub(super) const GROUPS: [&str; 4] =
+    ["filter payload", "column group 1", "column group 2", "column group 3"];
 
 /// Most bytes of a trailer: its length is a byte.
 pub const TRAILER_BYTES_MAX: usize = u8::MAX as usize;
@@ -116,27 +113,9 @@ impl Trailer {
         columns: f64,
         arena: &FilterArena,
     ) -> Result<TableFilter, DecodeError> {
-        let front = self.checked_front(front, columns)?;
-        Ok(match &self.parameters {
-            &Parameters::BlockedBloom { probes } => {
-                let (lines, _) = front.as_chunks();
-                let lines = Slice::collected(lines.iter().map(Line::from_bytes), arena);
-                BlockedBloom::from_lines(lines, probes, self.key_count).into()
-            }
-            Parameters::Ribbon(header) => {
-                Ribbon::from_payload(&header.layout(), front, columns, self.key_count, arena).into()
-            }
-            Parameters::BinaryFuse(header) if header.print_bits() == u8::BITS => {
-                BinaryFuse8::from_payload(header, front, self.key_count, arena).into()
-            }
-            Parameters::BinaryFuse(header) => {
-                BinaryFuse16::from_payload(header, front, self.key_count, arena).into()
-            }
-            Parameters::Range(_) => {
-                let value = FilterKind::Range as u64;
-                return Err(DecodeError::OutOfRange { what: "kind of a filter for keys", value });
-            }
-        })
+        let front = self.front(front, columns)?;
+        let piece = |piece: Range<u64>| Ok(&front[piece.start as usize..piece.end as usize]);
+        self.load_in(columns, arena, piece)
     }
 
     /// Reads a range filter. `front` is the payload or more.
@@ -149,23 +128,17 @@ impl Trailer {
         front: &[u8],
         arena: &FilterArena,
     ) -> Result<RangeFilter, DecodeError> {
-        let front = self.checked_front(front, COLUMNS)?;
-        let Parameters::Range(header) = &self.parameters else {
-            let what = "kind of the range filter";
-            let (expected, found) = (FilterKind::Range as u64, self.kind() as u64);
-            return Err(DecodeError::Mismatch { what, expected, found });
-        };
-        RangeFilter::from_payload(header, front, self.key_count, arena)
+        let front = self.front(front, COLUMNS)?;
+        let piece = |piece: Range<u64>| Ok(&front[piece.start as usize..piece.end as usize]);
+        self.load_range_in(arena, piece)
     }
 
-    /// The part of `front` that holds the first `columns` columns, with good checksums.
-    fn checked_front<'a>(&self, front: &'a [u8], columns: f64) -> Result<&'a [u8], DecodeError> {
+    /// The part of `front` that holds the first `columns` columns.
+    fn front<'a>(&self, front: &'a [u8], columns: f64) -> Result<&'a [u8], DecodeError> {
         let need = self.front_bytes(columns);
         let have = front.len() as u64;
         let front = usize::try_from(need).ok().and_then(|need| front.get(..need));
-        let front = front.ok_or(DecodeError::Truncated { what: "filter payload", need, have })?;
-        self.check_groups(front, columns).collect::<Result<(), _>>()?;
-        Ok(front)
+        front.ok_or(DecodeError::Truncated { what: "filter payload", need, have })
     }
 
     /// Whether each of the groups that hold the first `columns` columns is what was written.
@@ -186,13 +159,26 @@ impl Trailer {
         })
     }
 
+    pub(super) fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    pub(super) fn payload_bytes(&self) -> u64 {
+        self.payload_bytes
+    }
+
+    /// The checksum of each group.
+    pub(super) fn group_crc32s(&self) -> &[u32] {
+        &self.group_crc32s
+    }
+
     /// What the filter is.
     #[must_use]
     pub fn kind(&self) -> FilterKind {
         self.parameters.kind()
     }
 
-    /// Columns of a ribbon, on average over its slots: what [`Ribbon::columns`] says of the whole. `None`
+    /// Columns of a ribbon, on average over its slots: what [`Ribbon::columns`](crate::Ribbon::columns) says of the whole. `None`
     /// for any other filter, which is loaded whole or not at all.
     #[must_use]
     pub fn columns(&self) -> Option<f64> {
@@ -223,7 +209,7 @@ impl Trailer {
     }
 
     /// The places of the groups that hold the first `columns` columns.
-    fn groups(&self, columns: f64) -> Vec<Range<u64>> {
+    pub(super) fn groups(&self, columns: f64) -> Vec<Range<u64>> {
         self.parameters.groups(self.payload_bytes, columns)
     }
 

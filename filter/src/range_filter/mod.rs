@@ -39,7 +39,7 @@ use shape::Shape;
 
 pub use key_points::{POINT_BYTES_MAX, PointCollector, Points};
 pub use shape::{BITS_PER_KEY_MIN, POINTS_MAX};
-pub(crate) use stored::Header;
+pub(crate) use stored::{Header, Loading};
 
 use crate::params::BITS_PER_KEY_MAX;
 

@@ -22,7 +22,7 @@ use super::coder::Coder;
 use super::elias_fano::{EliasFano, words};
 use super::key_points::POINT_BYTES_MAX;
 use super::shape::{POINTS_MAX, Shape, UNIVERSE_MAX};
-use crate::arena::{FilterArena, Slice};
+use crate::arena::{Filling, FilterArena};
 use crate::decode_error::DecodeError;
 
 /// What the payload needs to be read, but for the number of its points.
@@ -89,28 +89,50 @@ impl RangeFilter {
     pub(crate) fn to_payload(&self) -> Vec<u8> {
         self.codes.words().flat_map(u64::to_le_bytes).collect()
     }
+}
 
-    /// The filter that a payload holds, of as many bytes as its header says, in `arena`.
+/// A range filter on its way from its payload into memory, as far as it was read.
+pub(crate) struct Loading {
+    header: Header,
+    lows: Filling<u64>,
+    uppers: Filling<u64>,
+    /// Words of `lows` that were not read yet.
+    lows_left: usize,
+}
+
+impl Loading {
+    /// Of a payload of as many bytes as `header` says.
+    pub(crate) fn new(header: Header, arena: &FilterArena) -> Self {
+        // They are to be in memory.
+        let [lows, uppers] = words(header.codes, header.shape).map(|words| words as usize);
+        let lows_left = lows;
+        let [lows, uppers] = [lows, uppers].map(|words| Filling::new(words, arena));
+        Self { header, lows, uppers, lows_left }
+    }
+
+    /// The next bytes, a multiple of 8.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        let (words, _) = bytes.as_chunks();
+        let (lows, uppers) = words.split_at(words.len().min(self.lows_left));
+        self.lows_left -= lows.len();
+        self.lows.extend(lows.iter().map(|word| u64::from_le_bytes(*word)));
+        self.uppers.extend(uppers.iter().map(|word| u64::from_le_bytes(*word)));
+    }
+
+    /// The filter.
     ///
     /// # Errors
     ///
     /// [`DecodeError`] if the buckets do not hold as many codes as the header says.
-    pub(crate) fn from_payload(
-        header: &Header,
-        payload: &[u8],
-        key_count: u64,
-        arena: &FilterArena,
-    ) -> Result<Self, DecodeError> {
-        let Header { prefix_bytes, point_bytes, codes, shape, seed } = *header;
-        let (payload, _) = payload.as_chunks();
-        // The payload was found to have as many bytes as both together.
-        let [low_words, _] = words(codes, shape).map(|words| words as usize);
-        let (lows, uppers) = payload.split_at(low_words);
-        let [lows, uppers] = [lows, uppers].map(|words| {
-            Slice::collected(words.iter().map(|word| u64::from_le_bytes(*word)), arena)
-        });
+    ///
+    /// # Panics
+    ///
+    /// Unless all bytes were put.
+    pub(crate) fn finish(self, key_count: u64) -> Result<RangeFilter, DecodeError> {
+        let Header { prefix_bytes, point_bytes, codes, shape, seed } = self.header;
+        let (lows, uppers) = (self.lows.finish(), self.uppers.finish());
         let codes = EliasFano::checked(lows, uppers, codes as usize, shape)?;
         let coder = Coder::new(shape.universe, seed);
-        Ok(Self { coder, codes, shape, seed, prefix_bytes, point_bytes, key_count })
+        Ok(RangeFilter { coder, codes, shape, seed, prefix_bytes, point_bytes, key_count })
     }
 }

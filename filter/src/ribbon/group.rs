@@ -81,16 +81,6 @@ impl Group {
         (shape.words() as usize).div_ceil(LINE_WORDS) + 1 // They are in memory.
     }
 
-    /// The words of a stored group of this shape.
-    pub(crate) fn from_bytes(shape: GroupShape, bytes: &[u8], arena: &FilterArena) -> Self {
-        let mut group = Self::zeroed(shape, arena);
-        let (words, _) = bytes.as_chunks();
-        for (word, bytes) in group.lines.iter_mut().flat_map(|line| &mut line.0).zip(words) {
-            *word = u64::from_le_bytes(*bytes);
-        }
-        group
-    }
-
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_> {
         View { lines: &self.lines, shape: self.shape }

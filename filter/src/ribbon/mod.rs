@@ -21,6 +21,7 @@
 //! | `questions` | the calls of a path, the same around each `matches`  |
 //! | `shrink`   | giving up columns                                          |
 //! | `stored`   | the payload of a filter block                              |
+//! | `loading`  | the same on its way into memory                            |
 //!
 //! Sources: Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021,
 //! <https://arxiv.org/abs/2103.02515>; Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast
@@ -37,6 +38,7 @@ mod band;
 mod batch;
 mod build;
 mod group;
+mod loading;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
 mod order;
@@ -66,6 +68,7 @@ use shape::{BLOCK_SLOTS, BUCKET_STARTS, Layer, Shape, kept_from};
 use crate::float::Float;
 use crate::params::BITS_PER_KEY_MAX;
 
+pub(crate) use loading::Loading;
 pub use shape::COLUMNS_MAX;
 pub(crate) use stored::Header;
 

@@ -27,10 +27,7 @@ use core::num::NonZeroU8;
 use core::ops::Range;
 
 use super::Ribbon;
-use super::group::{Group, Groups, LINE_WORDS};
-use super::path::Path;
-use super::shape::{COLUMNS_MAX, GROUP_COLUMNS, GroupShape, LAYERS_MAX, Shape};
-use crate::arena::FilterArena;
+use super::shape::{COLUMNS_MAX, GROUP_COLUMNS, LAYERS_MAX, Shape};
 use crate::decode_error::DecodeError;
 
 /// Groups start at multiples of so many bytes.
@@ -117,7 +114,7 @@ impl Header {
 /// Where the parts of a payload lie, which need not be there.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    shape: Shape,
+    pub(super) shape: Shape,
     /// Where each group starts.
     starts: Vec<u64>,
     end: u64,
@@ -136,7 +133,7 @@ impl Layout {
     }
 
     /// The shape that [`Ribbon::shrink_to`] leaves.
-    fn shrunk(&self, columns: f64) -> Shape {
+    pub(super) fn shrunk(&self, columns: f64) -> Shape {
         self.shape.shrunk(columns).unwrap_or_else(|| self.shape.clone())
     }
 
@@ -189,62 +186,24 @@ impl Ribbon {
         }
         bytes
     }
-
-    /// The filter that a payload of this layout holds, as [`shrink_to`](Self::shrink_to) would leave
-    /// it. Nothing is checked again when it is asked.
-    ///
-    /// # Panics
-    ///
-    /// If a group of [`Layout::groups_for`] is not in `payload`.
-    pub(crate) fn from_payload(
-        layout: &Layout,
-        payload: &[u8],
-        columns: f64,
-        key_count: u64,
-        arena: &FilterArena,
-    ) -> Self {
-        let shape = layout.shrunk(columns);
-        let groups = (0..shape.group_count()).map(|index| {
-            let stored = layout.shape.group(index);
-            let bytes = &payload[layout.starts[index] as usize..];
-            let bytes = &bytes[..8 * stored.words() as usize];
-            let wanted = shape.group(index);
-            if wanted == stored {
-                Group::from_bytes(stored, bytes, arena)
-            } else {
-                first_columns(wanted, stored, bytes, arena)
-            }
-        });
-        let groups = Groups::new(groups);
-        let thresholds = payload[layout.threshold_bytes()].to_vec();
-        Self::from_parts(Path::detect(), shape, groups, thresholds, key_count)
-    }
-}
-
-/// The first columns of a stored group, of each block as many as are wanted.
-fn first_columns(
-    wanted: GroupShape,
-    stored: GroupShape,
-    bytes: &[u8],
-    arena: &FilterArena,
-) -> Group {
-    let (words, _) = bytes.as_chunks();
-    let mut group = Group::zeroed(wanted, arena);
-    for block in 0..stored.blocks {
-        let first = stored.first_word(block) as usize; // It is in memory.
-        let count = usize::from(wanted.block_columns(block));
-        let mut columns = [0; LINE_WORDS];
-        for (column, word) in columns.iter_mut().zip(&words[first..][..count]) {
-            *column = u64::from_le_bytes(*word);
-        }
-        group.set_block(block, &columns);
-    }
-    group
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::loading::Loading;
     use super::*;
+    use crate::arena::FilterArena;
+
+    fn from_payload(layout: &Layout, payload: &[u8], columns: f64) -> Ribbon {
+        let heap = FilterArena::heap();
+        let mut loading = Loading::new(layout.clone(), columns, &heap);
+        for (index, group) in layout.groups_for(columns).enumerate() {
+            // Of so few lines each that blocks are cut anywhere.
+            let group = &payload[group.start as usize..group.end as usize];
+            group.chunks(192).for_each(|piece| loading.put(index, piece));
+        }
+        loading.finish(3_000)
+    }
 
     /// What is read in part is what [`Ribbon::shrunk_to`] makes, and the words are those of the whole.
     #[test]
@@ -260,8 +219,7 @@ mod tests {
             for columns in
                 (4..=4 * u32::from(COLUMNS_MAX)).map(|quarters| f64::from(quarters) / 4.0)
             {
-                let first =
-                    Ribbon::from_payload(&layout, &payload, columns, 3_000, &FilterArena::heap());
+                let first = from_payload(&layout, &payload, columns);
                 let shrunk = whole.shrunk_to(columns);
                 assert!(first.shape == shrunk.shape, "{columns} of {bits_per_key}");
                 assert!(first.groups == shrunk.groups, "{columns} of {bits_per_key}");

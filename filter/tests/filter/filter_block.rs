@@ -1,7 +1,7 @@
 //! The stored form: its size, what it refuses, and what can be read of it in part.
 
-use sievedb_filter::filter_block::{self, TRAILER_BYTES_MAX, Trailer};
-use sievedb_filter::{DecodeError, Expected, FilterKind, Ribbon, TableFilter};
+use sievedb_filter::filter_block::{self, PIECE_BYTES, TRAILER_BYTES_MAX, Trailer};
+use sievedb_filter::{DecodeError, Expected, FilterArena, FilterKind, Ribbon, TableFilter};
 
 use crate::random::{Random, seed};
 use crate::seal::{EXPECTED, numbers_place, seal};
@@ -204,6 +204,39 @@ fn a_ribbon_is_read_in_part() {
     }
     assert!(Trailer::read(tail, whole.len() as u64 - 1, EXPECTED).is_err(), "a byte is missing");
     assert!(trailer.columns().is_some_and(|columns| (columns - 20.3).abs() < 0.1));
+}
+
+/// Pieces come in order, no longer than they may be, and are all that is asked for.
+#[test]
+fn a_filter_is_read_a_piece_at_a_time() {
+    let built = [
+        (build(FilterKind::BlockedBloom, 300_000, 10.0), 1.0),
+        (build(FilterKind::Ribbon, 300_000, 20.3), 20.3),
+        (build(FilterKind::Ribbon, 300_000, 20.3), 12.6),
+        (build(FilterKind::Ribbon, 300_000, 7.4), 6.1),
+        (build(FilterKind::BinaryFuse, 300_000, 8.0), 1.0),
+        (build(FilterKind::BinaryFuse, 300_000, 18.0), 1.0),
+    ];
+    for (filter, columns) in built {
+        let name = format!("{:?}, {columns} columns", filter.kind());
+        let block = filter_block::encode(&filter, EXPECTED);
+        let trailer = Trailer::read(&block, block.len() as u64, EXPECTED).expect("it is whole");
+        let mut end = 0;
+        let loaded = trailer.load_in(columns, &FilterArena::heap(), |piece| {
+            assert_eq!(piece.start, end, "{name}");
+            assert!(piece.end - piece.start <= PIECE_BYTES, "{name}");
+            end = piece.end;
+            Ok::<_, DecodeError>(block[piece.start as usize..piece.end as usize].to_vec())
+        });
+        let loaded = loaded.expect("it is whole");
+        assert!(end > 2 * PIECE_BYTES, "{name}: {end}");
+        assert_eq!(end, trailer.front_bytes(columns), "{name}");
+        let want = filter_block::decode_columns(&block, EXPECTED, columns).expect("it is whole");
+        let [loaded, want] = [loaded, want].map(|it| filter_block::encode(&it, EXPECTED));
+        assert!(loaded == want, "{name}");
+        let is_whole = !name.starts_with("Ribbon") || columns == 20.3;
+        assert_eq!(loaded == block, is_whole, "{name}");
+    }
 }
 
 #[test]

@@ -21,8 +21,14 @@ pub(crate) fn numbers_place(bytes: &[u8]) -> Range<usize> {
 /// Replaces each checksum by the one that the reader asks for, as far as it gets.
 pub(crate) fn seal(bytes: &mut [u8], expected: Expected) {
     for _ in 0..6 {
-        // Whatever the kind is: it is looked at after the checksums.
-        let found = filter_block::decode_range(bytes, expected);
+        // The kind is looked at before the checksums of the payload.
+        let for_keys = filter_block::decode(bytes, expected).map(drop);
+        let found = match for_keys {
+            Err(DecodeError::OutOfRange { what: "kind of a filter for keys", .. }) => {
+                filter_block::decode_range(bytes, expected).map(drop)
+            }
+            found => found,
+        };
         let Err(DecodeError::Checksum { what, stored, computed }) = found else { break };
         let [stored, computed] = [stored, computed].map(|sum| (sum as u32).to_le_bytes());
         let at = if what.starts_with("filter trailer") {

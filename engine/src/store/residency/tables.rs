@@ -63,13 +63,11 @@ fn load_at_once(
         return Vec::new();
     }
     let mut loads = Vec::with_capacity(targets.len());
-    let (mut bytes, mut bytes_of_largest) = (0, 1);
+    let mut bytes = 0;
     for target in targets {
         let filters = target.live.filters();
         if let Step::Load(columns) = step(&filters, target.residence) {
-            let of_filter = filters.memory_bytes_at(columns);
-            bytes_of_largest = of_filter.max(bytes_of_largest);
-            bytes += of_filter;
+            bytes += filters.memory_bytes_at(columns);
             loads.push((target, columns));
         }
         let scan_filters = target.live.scan_filters();
@@ -80,9 +78,6 @@ fn load_at_once(
     if bytes > memory.limit(MemoryUse::Filters) {
         return Vec::new();
     }
-    // Each thread has the bytes of a file beside the filter that it makes of them.
-    let buffers = memory.limit(MemoryUse::Writing) / bytes_of_largest;
-    let threads = threads.min(usize::try_from(buffers).unwrap_or(usize::MAX)).max(1);
     let loaded = on_threads(threads, &loads, |(target, columns)| {
         let filters = target.live.filters();
         if let Some(loaded) = filters.loaded(*columns) {
