@@ -357,6 +357,11 @@ impl Options {
         self
     }
 
+    /// Whether there will be threads that work in the background.
+    pub(crate) fn has_workers(&self) -> bool {
+        self.worker_threads > 0 && !self.read_only
+    }
+
     /// Whether a test has planted `bug`.
     #[cfg(feature = "planted-bugs")]
     pub(crate) fn has_bug(&self, bug: PlantedBug) -> bool {

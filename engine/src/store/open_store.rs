@@ -247,7 +247,12 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
 fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
     let shared = Arc::clone(store);
     let thread = thread::Builder::new().name(format!("sievedb-worker-{number}"));
-    let started = thread.spawn(move || Background::work(&shared));
+    let started = thread.spawn(move || {
+        if number == 0 {
+            shared.tables.filter_arena.make_large();
+        }
+        Background::work(&shared);
+    });
     started.map_err(|error| Error::io("start a worker for", &store.tables.folder, error))
 }
 

@@ -126,6 +126,10 @@ impl TableStore {
             TableFiles::new(Arc::clone(&fs), options.read_mode, open_files, Arc::clone(&counters));
         let filter_arena = FilterArena::new();
         filter_arena.set_bytes_max(in_memory(memory.limit(MemoryUse::Filters)));
+        if options.has_workers() {
+            // Whoever opens the store waits for its filters, and no longer than it must.
+            filter_arena.begin_small();
+        }
         let log_buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);
         let cache = Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes)));
         let cache_room = Arc::new(CacheRoom::new(Arc::clone(&cache), Arc::clone(&memory)));

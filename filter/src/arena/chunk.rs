@@ -8,17 +8,37 @@ use super::CHUNK_BYTES;
 pub(super) struct Chunk {
     first: NonNull<u8>,
     bytes: usize,
+    is_large: bool,
 }
 
 // SAFETY: it owns its memory, and gives out nothing but addresses.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// A chunk of `bytes` bytes, a multiple of [`CHUNK_BYTES`]; `None` if the system has no more.
+    /// A chunk of `bytes` bytes, a multiple of [`CHUNK_BYTES`], in small pages; `None` if the system has no
+    /// more.
     pub(super) fn new(bytes: usize) -> Option<Self> {
         assert!(bytes > 0 && bytes.is_multiple_of(CHUNK_BYTES));
         let first = memory::take(bytes)?;
-        Some(Self { first, bytes })
+        Some(Self { first, bytes, is_large: false })
+    }
+
+    /// Asks the system for large pages: for those that were not written to yet.
+    pub(super) fn ask_large(&mut self) {
+        memory::ask_large(self.first, self.bytes);
+        self.is_large = true;
+    }
+
+    /// Whether large pages were asked for.
+    pub(super) fn is_large(&self) -> bool {
+        self.is_large
+    }
+
+    /// Asks for large pages, and has the system move there what was written to small ones. Who reads it
+    /// meanwhile waits.
+    pub(super) fn make_large(&mut self) {
+        self.ask_large();
+        memory::move_to_large(self.first, self.bytes);
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -68,11 +88,26 @@ mod memory {
                 let _ = unmapped;
             }
         }
-        // SAFETY: within the new mapping, and the advice changes no byte.
-        let advised = unsafe { madvise(first.cast(), bytes, Advice::LinuxHugepage) };
+        NonNull::new(first)
+    }
+
+    /// Of a mapping that [`take`] returned.
+    pub(super) fn ask_large(first: NonNull<u8>, bytes: usize) {
+        // SAFETY: within the mapping, and the advice changes no byte.
+        let advised = unsafe { madvise(first.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         // A system without large pages refuses: all is as before then.
         let _ = advised;
-        NonNull::new(first)
+    }
+
+    /// Of a mapping that [`take`] returned, for which large pages were asked.
+    pub(super) fn move_to_large(first: NonNull<u8>, bytes: usize) {
+        /// Of Linux's `linux/mman.h`, the same on all processors; `rustix` has no name for it.
+        const MADV_COLLAPSE: libc::c_int = 25;
+
+        // SAFETY: within the mapping, and the advice changes no byte.
+        let advised = unsafe { libc::madvise(first.as_ptr().cast(), bytes, MADV_COLLAPSE) };
+        // Before Linux 6.1 a thread of the system finds it some time later.
+        let _ = advised;
     }
 
     /// # Safety
@@ -100,6 +135,10 @@ mod memory {
         // SAFETY: a chunk is never empty.
         NonNull::new(unsafe { alloc::alloc(layout) })
     }
+
+    pub(super) fn ask_large(_: NonNull<u8>, _: usize) {}
+
+    pub(super) fn move_to_large(_: NonNull<u8>, _: usize) {}
 
     /// # Safety
     ///

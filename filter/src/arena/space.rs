@@ -12,6 +12,9 @@ const HEAP_BYTES_MAX: usize = CHUNK_BYTES / 2;
 /// A chunk is larger than this only for a filter that is.
 const GROWN_BYTES_MAX: usize = 8 * CHUNK_BYTES;
 
+/// Chunks in small pages have so many bytes at most: a processor knows where as many are.
+const SMALL_BYTES_MAX: usize = 4 * CHUNK_BYTES;
+
 /// The chunks of an arena and what is in them.
 #[derive(Default)]
 pub(super) struct Space {
@@ -24,6 +27,8 @@ pub(super) struct Space {
     used_bytes: usize,
     /// No chunk is taken from the system beyond it.
     bytes_max: Option<usize>,
+    /// Whether the first chunks come in small pages.
+    begins_small: bool,
 }
 
 impl Space {
@@ -39,10 +44,28 @@ impl Space {
         self.bytes_max = Some(bytes_max);
     }
 
+    /// See [`FilterArena::begin_small`](super::FilterArena::begin_small).
+    pub(super) fn begin_small(&mut self) {
+        self.begins_small = true;
+    }
+
+    /// Makes the pages of one chunk large, and no longer takes small ones; `false` if all are.
+    pub(super) fn make_large(&mut self) -> bool {
+        self.begins_small = false;
+        let small = self.chunks.values_mut().find(|chunk| !chunk.is_large());
+        small.map(Chunk::make_large).is_some()
+    }
+
     /// Bytes of pieces outside of chunks.
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
         self.heap_bytes
+    }
+
+    /// Bytes of chunks in small pages.
+    #[cfg(test)]
+    pub(super) fn small_bytes(&self) -> usize {
+        self.chunks.values().filter(|chunk| !chunk.is_large()).map(Chunk::bytes).sum()
     }
 
     /// See [`FilterArena::take`](super::FilterArena::take).
@@ -78,7 +101,10 @@ impl Space {
             after.is_some_and(|after| self.bytes_max.is_none_or(|bytes_max| after <= bytes_max))
         };
         let chunk_bytes = [grown.max(least), least].into_iter().find(has_room)?;
-        let chunk = Chunk::new(chunk_bytes)?;
+        let mut chunk = Chunk::new(chunk_bytes)?;
+        if !self.begins_small || self.chunk_bytes + chunk_bytes > SMALL_BYTES_MAX {
+            chunk.ask_large();
+        }
         let base = chunk.at(0).addr().get();
         self.chunk_bytes += chunk_bytes;
         self.chunks.insert(base, chunk);

@@ -241,6 +241,43 @@ fn chunks_are_aligned_and_can_be_written() {
     }
 }
 
+/// Pages change under those who read, and nothing else does.
+#[test]
+fn small_pages_become_large_ones_while_they_are_read() {
+    let small_bytes = |arena: &FilterArena| arena.with_space(|space| space.small_bytes());
+    let arena = FilterArena::new();
+    arena.begin_small();
+    let mut pieces: Vec<Slice<u64>> = Vec::new();
+    for number in 0..9_u64 {
+        let before = small_bytes(&arena).expect("an arena");
+        pieces.push(Slice::filled(number, CHUNK_BYTES / size_of::<u64>(), &arena));
+        let after = small_bytes(&arena).expect("an arena");
+        assert_eq!(after, (before + CHUNK_BYTES).min(4 * CHUNK_BYTES), "piece {number}");
+    }
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut rounds = 0_u64;
+            while !is_done.load(std::sync::atomic::Ordering::Acquire) || rounds == 0 {
+                for (number, piece) in (0_u64..).zip(&pieces) {
+                    assert!(piece.iter().step_by(97).all(|value| *value == number));
+                }
+                rounds += 1;
+            }
+            rounds
+        });
+        arena.make_large();
+        is_done.store(true, std::sync::atomic::Ordering::Release);
+        assert!(reader.join().expect("it found what was written") > 0);
+    });
+    assert_eq!(small_bytes(&arena), Some(0));
+    pieces.push(Slice::filled(9, CHUNK_BYTES / size_of::<u64>(), &arena));
+    assert_eq!(small_bytes(&arena), Some(0), "small ones were for the beginning");
+    for (number, piece) in (0_u64..).zip(&pieces) {
+        assert!(piece.iter().all(|value| *value == number), "piece {number}");
+    }
+}
+
 /// What a filter wrote over is given back when it turns out to be damaged, or cannot be read to its end.
 #[test]
 fn a_filter_that_cannot_be_read_leaves_nothing_behind() {
