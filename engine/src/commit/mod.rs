@@ -15,6 +15,7 @@
 mod placement;
 mod publish;
 mod shared_log;
+mod sync_turns;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
 mod tests;

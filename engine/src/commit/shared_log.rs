@@ -4,7 +4,7 @@ use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
-use super::{InFlight, Placement};
+use super::{InFlight, Placement, sync_turns::SyncTurns};
 use crate::{
     Error, Result,
     error::SYNC,
@@ -44,8 +44,8 @@ const LEFT_SHARE: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct SharedLog {
     files: Mutex<LogFiles>,
-    /// Held by the one who syncs, so that those who come meanwhile share the next sync.
-    syncing: Mutex<()>,
+    /// One syncs at a time, and those who come meanwhile share the next sync.
+    sync_turns: SyncTurns,
     /// What was placed up to here is with the operating system, or has failed.
     written: AtomicU64,
     /// What was placed up to here is on the disk, or has failed.
@@ -100,7 +100,7 @@ impl SharedLog {
                 mark: Position::default(),
                 syncs: 0,
             }),
-            syncing: Mutex::new(()),
+            sync_turns: SyncTurns::default(),
             written: AtomicU64::new(sequence),
             synced: AtomicU64::new(sequence),
         }
@@ -151,10 +151,7 @@ impl SharedLog {
         if self.synced.load(Acquire) >= sequence {
             return Ok(());
         }
-        let _turn = self.syncing.lock();
-        if self.synced.load(Acquire) >= sequence {
-            return Ok(());
-        }
+        let Some(_turn) = self.sync_turns.take(&self.synced, sequence) else { return Ok(()) };
         let (written, unsynced) = {
             let mut files = self.files.lock();
             if self.written.load(Acquire) < sequence {
