@@ -33,15 +33,21 @@ impl Loading {
     /// The next bytes of the group `index`: as many as remain, or a multiple of 64. All groups of
     /// [`Layout::groups_for`] come one after the other.
     pub(crate) fn put(&mut self, index: usize, bytes: &[u8]) {
-        if index > self.read.len() {
-            let (wanted, stored) = (self.shape.group(index), self.layout.shape.group(index));
-            let next = GroupLoading::new(wanted, stored, &self.arena);
-            self.read.push(mem::replace(&mut self.present, next).finish());
-        }
+        self.begin(index);
         let behind = self.present.put(bytes);
         if index == 0 {
             let left = self.layout.shape.threshold_bytes() as usize - self.thresholds.len(); // Fewer than words.
             self.thresholds.extend_from_slice(&behind[..behind.len().min(left)]);
+        }
+    }
+
+    /// Ends the groups before the group `index`, which is the next one that has bytes.
+    fn begin(&mut self, index: usize) {
+        while self.read.len() < index {
+            let next = self.read.len() + 1;
+            let (wanted, stored) = (self.shape.group(next), self.layout.shape.group(next));
+            let next = GroupLoading::new(wanted, stored, &self.arena);
+            self.read.push(mem::replace(&mut self.present, next).finish());
         }
     }
 
@@ -50,7 +56,9 @@ impl Loading {
     /// # Panics
     ///
     /// Unless all bytes of its groups were put.
-    pub(crate) fn finish(self, key_count: u64) -> Ribbon {
+    pub(crate) fn finish(mut self, key_count: u64) -> Ribbon {
+        // The last one has no bytes if no block has a word in it.
+        self.begin(self.shape.group_count() - 1);
         let groups = Groups::new(self.read.into_iter().chain([self.present.finish()]));
         Ribbon::from_parts(Path::detect(), self.shape, groups, self.thresholds, key_count)
     }
