@@ -54,6 +54,9 @@ pub enum Error {
     /// kind lives, a keyspace, snapshot, batch or iterator too. Only those that open it
     /// [read-only](crate::Options::read_only) may have it open together.
     Locked { path: PathBuf },
+    /// [`Db::close`](crate::Db::close) did not close the store at `path`: other handles of it live, such as
+    /// clones, keyspaces, snapshots, batches and iterators. The last of them closes it.
+    StillOpen { path: PathBuf },
     /// `cause` made it unsafe to write on; reads go on.
     ///
     /// Reopening the store recovers, unless `cause` is [`Corrupt`](Self::Corrupt): then a compaction met a
@@ -171,6 +174,12 @@ impl fmt::Display for Error {
             Self::Locked { path } => write!(
                 f,
                 "{} is open in another process, or by a handle in this one that still lives",
+                path.display()
+            ),
+            Self::StillOpen { path } => write!(
+                f,
+                "{} stays open: another handle of it still lives, such as a clone, a keyspace, a snapshot, a \
+                 batch or an iterator",
                 path.display()
             ),
             Self::ReadOnly { cause } if matches!(**cause, Self::Corrupt { .. }) => write!(
