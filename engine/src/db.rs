@@ -13,7 +13,7 @@ use crate::{
 /// A store: ordered keys with values, in a folder.
 ///
 /// Cheap to clone and safe to share between threads. The store is closed when the last handle of
-/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], [`Batch`] or iterator. Then whatever
+/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], iterator, or [`Batch`] with entries. Then whatever
 /// is still in memory is written to the log and synced. A drop cannot report an error:
 /// [`close`](Self::close) does.
 ///
@@ -112,7 +112,7 @@ impl Db {
 
     /// An empty batch. Its entries, for any keyspaces of this store, are written as one.
     pub fn batch(&self) -> Batch {
-        Batch::new(Arc::clone(self.default.open_store()))
+        Batch::new(self.default.open_store())
     }
 
     /// What is stored now, in all keyspaces at the same moment, to be read later.

@@ -76,9 +76,12 @@ pub enum Error {
     KeyTooLong { bytes: usize, bytes_max: usize },
     /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     ValueTooLong { bytes: usize, bytes_max: usize },
-    /// The write takes `bytes` bytes of memory; at most `bytes_max` are allowed, three quarters of what
-    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max) gives to memtables. Nothing
-    /// was changed.
+    /// The write takes `bytes` bytes of memory ([`Batch::bytes`](crate::Batch::bytes)); at most `bytes_max` are
+    /// allowed, three quarters of what
+    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max) gives to memtables, by default a quarter
+    /// of [`Options::memory_budget`](crate::Options::memory_budget), and a little less if empty memtables take some
+    /// of it. Nothing was changed, and a batch is as it was: commit it again after
+    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget), or write it in parts.
     WriteTooLarge { bytes: u64, bytes_max: u64 },
     /// Building the filter of a table anew takes `bytes` bytes of memory; at most `bytes_max` are allowed,
     /// what one worker has of the memory for writing. The table goes on without it.
@@ -200,10 +203,15 @@ impl fmt::Display for Error {
             Self::ValueTooLong { bytes, bytes_max } => {
                 write!(f, "a value of {bytes} bytes is too long: at most {bytes_max} are allowed")
             }
-            Self::WriteTooLarge { bytes, bytes_max } => write!(
-                f,
-                "a write that takes {bytes} bytes of memory is too large: at most {bytes_max} are allowed"
-            ),
+            Self::WriteTooLarge { bytes, bytes_max } => {
+                let (size, most) = (text::bytes(*bytes), text::bytes(*bytes_max));
+                write!(
+                    f,
+                    "a write that takes {size} ({bytes} bytes) of memory is too large: at most {most} ({bytes_max}) \
+                     are allowed, three quarters of Options::memtable_bytes_max, which is a quarter of \
+                     Options::memory_budget unless it is set"
+                )
+            }
             Self::FilterTooLarge { bytes, bytes_max } => write!(
                 f,
                 "a filter that takes {bytes} bytes of memory to build is too large: at most {bytes_max} are allowed"

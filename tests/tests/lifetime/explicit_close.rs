@@ -46,7 +46,11 @@ fn handles_of_any_kind_keep_the_store_open() {
         ("clone", |db| Box::new(db.clone())),
         ("keyspace", |db| Box::new(db.keyspace("users").unwrap())),
         ("snapshot", |db| Box::new(db.snapshot())),
-        ("batch", |db| Box::new(db.batch())),
+        ("batch", |db| {
+            let mut batch = db.batch();
+            batch.remove(db, "none").unwrap();
+            Box::new(batch)
+        }),
         ("iterator", |db| Box::new(db.iter())),
     ];
     for (name, hold) in holds {
@@ -70,6 +74,24 @@ fn handles_of_any_kind_keep_the_store_open() {
     let db = open(&fs);
     assert_eq!(db.get("later").unwrap().as_deref(), Some(&b"value"[..]));
     db.close().unwrap();
+}
+
+/// The variable often lives on.
+#[test]
+fn a_batch_without_entries_keeps_no_store_open() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = open_in_memory(fs.clone());
+    let (empty, mut committed) = (db.batch(), db.batch());
+    committed.insert(&db, "key", "value").unwrap();
+    committed.commit(Durability::Memory).unwrap();
+    db.close().unwrap();
+    committed.commit(Durability::Disk).unwrap();
+    let db = open(&fs);
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    for mut batch in [empty, committed] {
+        let foreign = batch.insert(&db, "key", "").unwrap_err();
+        assert!(matches!(foreign, Error::ForeignKeyspace { .. }), "{foreign}");
+    }
 }
 
 #[test]
