@@ -57,6 +57,7 @@ pub mod keyspace_options;
 mod level_count;
 mod listener;
 mod log;
+mod log_limits;
 mod manifest;
 mod memory;
 mod memory_budget;

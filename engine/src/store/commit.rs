@@ -10,6 +10,7 @@ use crate::{
     commit::{InFlight, LogHost, Placed, Placement, Validate, Verdict, Write},
     log::{Payload, Position, Writer},
     manifest::VersionEdit,
+    memory::MemoryUse,
     sync::MutexGuard,
     wal::segment::NewSegment,
 };
@@ -126,7 +127,7 @@ impl LogHost for Store {
     }
 
     fn segment_bytes(&self) -> u64 {
-        self.options.log_segment_bytes
+        self.options.log.segment_bytes(self.tables.memory.limit(MemoryUse::Memtables))
     }
 
     fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer> {

@@ -6,6 +6,7 @@ mod close;
 mod explicit_close;
 mod filter_policy;
 mod keyspace_options;
+mod log_length;
 mod memory;
 mod obsolete;
 mod opening;
