@@ -147,3 +147,23 @@ fn every_kind_of_file_is_dumped() {
     }
     assert!(failure(&["dump", text(&path.join("nothing"))]).contains("nothing"));
 }
+
+#[test]
+fn reports_end_with_one_newline() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, salvaged) = (folder.path().join("store"), folder.path().join("salvaged"));
+    let store = text(&path);
+    for key in ["a", "b"] {
+        output(&["put", store, key, "1"]);
+    }
+    let commands: [&[&str]; 4] = [
+        &["stats", store],
+        &["explain", store, "a"],
+        &["verify", store],
+        &["salvage", store, text(&salvaged)],
+    ];
+    for args in commands {
+        let report = output(args);
+        assert!(report.ends_with('\n') && !report.contains("\n\n"), "{args:?}: {report}");
+    }
+}
