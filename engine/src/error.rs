@@ -87,8 +87,8 @@ pub enum Error {
     /// what one worker has of the memory for writing. The table goes on without it.
     FilterTooLarge { bytes: u64, bytes_max: u64 },
     /// The memory budget, or one of its parts, has `bytes` bytes and needs `bytes_min`; `what` says what it
-    /// is. Nothing was changed.
-    BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64 },
+    /// is, and `made_of` what makes up the minimum. Nothing was changed.
+    BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64, made_of: String },
     /// The option `name` is out of range; `allowed` says what is in range.
     InvalidOption { name: &'static str, allowed: &'static str },
     /// The name of a keyspace is empty, or longer than 255 bytes.
@@ -176,7 +176,8 @@ impl fmt::Display for Error {
             }
             Self::Locked { path } => write!(
                 f,
-                "{} is open in another process, or by a handle in this one that still lives",
+                "{} is open in another process, or by a handle in this one that still lives: it must be closed \
+                 there first, unless all open it with Options::read_only",
                 path.display()
             ),
             Self::StillOpen { path } => write!(
@@ -216,11 +217,12 @@ impl fmt::Display for Error {
                 f,
                 "a filter that takes {bytes} bytes of memory to build is too large: at most {bytes_max} are allowed"
             ),
-            Self::BudgetTooSmall { what, bytes, bytes_min } => {
+            Self::BudgetTooSmall { what, bytes, bytes_min, made_of } => {
                 let (size, least) = (text::bytes(*bytes), text::bytes(*bytes_min));
                 write!(
                     f,
-                    "{what} of {size} ({bytes} bytes) is too small: at least {least} ({bytes_min}) are needed"
+                    "{what} of {size} ({bytes} bytes) is too small: at least {least} ({bytes_min}) are needed, \
+                     {made_of}"
                 )
             }
             Self::InvalidOption { name, allowed } => {
