@@ -103,23 +103,36 @@ fn what_scan_prints_is_imported() {
         let import = [&["import", text(&to), "--keyspace", "copy"], notation].concat();
         let end = sieve_reading(&import, scanned.as_bytes());
         assert!(end.status.success(), "{end:?}");
+        assert_eq!(String::from_utf8_lossy(&end.stdout), "imported: 5 entries\n");
         let again = output(&[&["scan", text(&to), "--keyspace", "copy"], notation].concat());
         assert_eq!(scanned, again);
         output(&["drop", text(&to), "copy"]);
     }
     let long_key = [b"a\t1\n", &[b'k'; 70_000][..], b"\t2\n"].concat();
-    let cases: [(&str, &[u8], &str); 4] = [
+    let cases: [(&str, &[u8], &str); 6] = [
         ("a long key", &long_key, "cannot store line 2"),
         ("no tab", b"a\t1\nb\n", "line 2 is no entry: there is no tab"),
         ("a bad escape", b"a\t1\nb\t\\q\n", "line 2 is no entry: write "),
+        (
+            "an end of line of others",
+            b"a\t1\nb\t2\r\n",
+            "line 2 is no entry: it ends with a carriage",
+        ),
+        ("a second tab", b"a\t1\nb\t2\t3\n", "line 2 is no entry: there is a second tab"),
         ("no text", b"a\t1\nb\t\xff\n", "line 2 is no entry: it is not UTF-8"),
     ];
     for (name, input, error) in cases {
         let end = sieve_reading(&["import", text(&third)], input);
         assert_eq!(end.status.code(), Some(2), "{name}");
+        assert_eq!(end.stdout, b"", "{name}");
         assert!(String::from_utf8_lossy(&end.stderr).contains(error), "{name}: {end:?}");
         assert_eq!(output(&["scan", text(&third)]), "a\t1\n", "{name}: what came before is there");
     }
+    let end = sieve_reading(&["import", text(&third)], br"b	2\t3\r");
+    assert_eq!(String::from_utf8_lossy(&end.stdout), "imported: 1 entry\n", "{end:?}");
+    assert_eq!(output(&["get", text(&third), "b", "--raw"]), "2\t3\r");
+    let end = sieve_reading(&["import", text(&third)], b"");
+    assert_eq!(String::from_utf8_lossy(&end.stdout), "imported: 0 entries\n", "{end:?}");
 }
 
 #[test]
