@@ -33,8 +33,8 @@
 //! [`KeyspaceOptions`], counters in [`Stats`].
 //!
 //! For Linux, tested on x86-64; nobody has tried other Unix systems, and it does not build on Windows.
-//! Features, none by default: `zstd` (that compression; needs a C compiler) and `serde` (statistics as
-//! `Serialize`).
+//! Features, none by default: `zstd` (that compression; needs a C compiler) and `serde` (statistics, and options
+//! of keyspaces, as `Serialize`).
 
 mod barriers;
 mod batch;

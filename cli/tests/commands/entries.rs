@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sievedb::{Compression, FilterPolicy, KeyspaceOptions, Options, PrefixExtractor};
 
 use super::{failure, output, says_no, sieve, sieve_reading, text};
@@ -258,6 +258,19 @@ fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
                  range filters of 12 bits a key";
     assert!(stats.contains(words), "{stats}");
     assert!(stats.lines().any(|line| line == format!("  {options}")), "{stats}");
+    let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
+    let told = json!({
+        "memtable_bytes": 32 << 20,
+        "table_bytes": 64 << 20,
+        "base_level_bytes": 128 << 20,
+        "filter_policy": {"kind": "Auto", "bits_per_key": 7.0, "memory_bytes_max": null},
+        "block_bytes": 3840,
+        "compression": {"kind": "None"},
+        "bottommost_compression": null,
+        "prefix_extractor": "separator:0x3a",
+        "range_filter_bits_per_key": 12.0,
+    });
+    assert_eq!(stats["keyspaces"][0]["options"], told);
     assert_eq!(table_files(&path), files);
     let manifest = path.read_dir().unwrap().map(|it| it.unwrap().path());
     let manifest = manifest.filter(|path| text(path).contains("MANIFEST-")).max().unwrap();
