@@ -65,7 +65,7 @@ impl Args {
             Command::Put(args) => args.run(),
             Command::Rm(args) => args.run(),
             Command::Scan(args) => args.run(out),
-            Command::Import(args) => args.run(),
+            Command::Import(args) => args.run(out),
             Command::Keyspaces(args) => args.run(out),
             Command::Drop(args) => args.run(),
             Command::Compact(args) => args.run(),

@@ -53,6 +53,18 @@ impl Error {
             _ => 2,
         }
     }
+
+    /// What can be done about it, where the message is not enough.
+    pub(crate) fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Store(sievedb::Error::Locked { .. }) => Some(
+                "close it there, or wait until it is closed. `get`, `scan`, `explain`, `keyspaces`, `stats`, \
+                 `verify` and `salvage` only read, and work beside others that only read; `dump` works at any \
+                 time, and `stats` shows what a store that is open has written into its file STATS",
+            ),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Error {

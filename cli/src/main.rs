@@ -42,13 +42,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints an error with its causes.
+/// Prints an error with its causes, and what can be done.
 fn report(error: &Error) {
     let mut text = format!("sieve: {error}\n");
     let mut cause = error.source();
     while let Some(error) = cause {
         text += &format!("  because: {error}\n");
         cause = error.source();
+    }
+    if let Some(advice) = error.advice() {
+        text += &format!("  to do: {advice}\n");
     }
     // Where nobody can read it, the code still tells.
     let _ = io::stderr().write_all(text.as_bytes());

@@ -1,6 +1,10 @@
 //! Writes that become one.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt, mem,
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use sievedb_filter::hash::key_hash;
 use sievedb_format::{KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX, codec::varint_bytes};
@@ -18,7 +22,8 @@ use crate::{
 /// Writes to any keyspaces of a store that become one: all of them are visible at the same moment,
 /// and survive a crash together or not at all. Of two writes to the same key the later one counts.
 ///
-/// Held in memory until [`commit`](Self::commit); dropping it writes nothing.
+/// Held in memory until [`commit`](Self::commit); dropping it writes nothing. [`bytes`](Self::bytes) tells how near
+/// it is to what memtables have room for.
 ///
 /// ```
 /// use sievedb::{Db, Durability};
@@ -33,14 +38,17 @@ use crate::{
 /// ```
 #[must_use = "a batch writes nothing until it is committed"]
 pub struct Batch {
-    open: Arc<OpenStore>,
+    /// Only to know the store again.
+    store: Weak<OpenStore>,
+    /// While there are entries: one that is committed, and lives on, does not keep the store open.
+    open: Option<Arc<OpenStore>>,
     encoder: WriteEncoder,
 }
 
 impl Batch {
-    pub(crate) fn new(open: Arc<OpenStore>) -> Self {
+    pub(crate) fn new(open: &Arc<OpenStore>) -> Self {
         let encoder = WriteEncoder::new(open.store().hash_seed, 0);
-        Self { open, encoder }
+        Self { store: Arc::downgrade(open), open: None, encoder }
     }
 
     /// Adds: store `value` under `key` in `keyspace`.
@@ -56,7 +64,9 @@ impl Batch {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.check(keyspace)?;
-        self.encoder.put(keyspace.tree(), key.as_ref(), value.as_ref())
+        self.encoder.put(keyspace.tree(), key.as_ref(), value.as_ref())?;
+        self.hold(keyspace);
+        Ok(())
     }
 
     /// Adds: remove `key` from `keyspace`. It need not be there.
@@ -66,7 +76,9 @@ impl Batch {
     /// As [`insert`](Self::insert).
     pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.check(keyspace)?;
-        self.encoder.remove(keyspace.tree(), key.as_ref())
+        self.encoder.remove(keyspace.tree(), key.as_ref())?;
+        self.hold(keyspace);
+        Ok(())
     }
 
     /// Number of writes in the batch.
@@ -81,25 +93,50 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Writes the batch. Visible, and as durable as asked, at return.
+    /// Memory that the batch takes in memtables once it is committed, at most, in bytes: keys and values, the log's
+    /// encoding of them, and what memtables need for each entry. 0 for an empty batch.
+    ///
+    /// More than three quarters of
+    /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max), 48 MiB by default, are refused with
+    /// [`Error::WriteTooLarge`]; a little less may be, too, because empty memtables take some of it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.encoder.write.charge_bytes()
+    }
+
+    /// Writes the batch. Visible, and as durable as asked, at return; the batch is empty then, and may be filled
+    /// anew.
     ///
     /// # Errors
+    ///
+    /// The batch is as it was: it may be committed again, when there is room, or with more entries.
     ///
     /// [`Error::WriteTooLarge`] for a batch that memtables never have room for, and nothing is changed;
     /// [`Error::Io`] and [`Error::ReadOnly`], after which nothing of the batch is visible, but all
     /// of it may come back when the store is reopened; [`Error::KeyspaceDropped`].
-    pub fn commit(self, durability: Durability) -> Result<()> {
-        if self.is_empty() {
-            return Ok(());
+    pub fn commit(&mut self, durability: Durability) -> Result<()> {
+        // Nothing is held without entries.
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let store = open.store();
+        let empty = WriteEncoder::new(store.hash_seed, 0);
+        let mut write = mem::replace(&mut self.encoder, empty).finish();
+        let committed = store.commit(&mut write, durability, &mut Always);
+        if committed.is_err() {
+            self.encoder = WriteEncoder::resume(store.hash_seed, write);
+            self.open = Some(open);
         }
-        self.open.store().commit(self.encoder.finish(), durability, &mut Always).map(drop)
+        committed.map(drop)
     }
 
     fn check(&self, keyspace: &Keyspace) -> Result<()> {
-        if Arc::ptr_eq(keyspace.open_store(), &self.open) {
+        if Arc::as_ptr(keyspace.open_store()) == self.store.as_ptr() {
             return Ok(());
         }
         Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() })
+    }
+
+    fn hold(&mut self, keyspace: &Keyspace) {
+        self.open.get_or_insert_with(|| Arc::clone(keyspace.open_store()));
     }
 }
 
@@ -144,6 +181,17 @@ impl WriteEncoder {
         Ok(encoder.finish())
     }
 
+    /// The opposite of [`finish`](Self::finish), for a write that was not made. Copies the entries.
+    fn resume(hash_seed: u64, mut write: Write) -> Self {
+        let payload = mem::take(&mut write.payload);
+        let encoder = BatchEncoder::resume(&payload, write.entries.len() as u64);
+        let count_bytes = payload.len() - encoder.entry_bytes();
+        for range in write.ranges() {
+            *range = range.start - count_bytes..range.end - count_bytes;
+        }
+        Self { hash_seed, encoder, write }
+    }
+
     fn put(&mut self, tree: &Arc<Tree>, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         if value.len() > VALUE_BYTES_MAX {
@@ -175,13 +223,14 @@ impl WriteEncoder {
         key: &[u8],
         start: usize,
         key_end: usize,
-        value: std::ops::Range<usize>,
+        value: Range<usize>,
     ) {
         let Write { targets, entries, .. } = &mut self.write;
         let known = targets.iter().rposition(|target| Arc::ptr_eq(&target.tree, tree));
         let target = known.unwrap_or_else(|| {
             let tree = Arc::clone(tree);
-            targets.push(Target { tree, memtable: None, charge_bytes: 0, batch_bytes: 0 });
+            let charge_bytes = if targets.is_empty() { BATCH_BYTES } else { 0 };
+            targets.push(Target { tree, memtable: None, charge_bytes, batch_bytes: 0 });
             targets.len() - 1
         });
         targets[target].batch_bytes += value.end - start;
@@ -194,18 +243,15 @@ impl WriteEncoder {
     pub(crate) fn finish(self) -> Write {
         let Self { encoder, mut write, .. } = self;
         let entry_bytes = encoder.entry_bytes();
-        write.payload = match write.targets.first_mut() {
+        write.payload = match write.targets.first() {
             Some(first) => {
-                first.charge_bytes += BATCH_BYTES;
                 encoder.finish_as(|bytes| first.tree.memory().shared_batch(bytes, entry_bytes))
             }
             None => encoder.finish(),
         };
         let count_bytes = write.payload.len() - entry_bytes;
-        for entry in &mut write.entries {
-            for range in [&mut entry.key, &mut entry.value] {
-                *range = range.start + count_bytes..range.end + count_bytes;
-            }
+        for range in write.ranges() {
+            *range = range.start + count_bytes..range.end + count_bytes;
         }
         write
     }
@@ -217,6 +263,11 @@ impl Write {
         let mut encoder = BatchEncoder::new();
         encode(&mut encoder);
         Self { payload: encoder.finish(), targets: SmallVec::new(), entries: SmallVec::new() }
+    }
+
+    /// Where keys and values lie.
+    fn ranges(&mut self) -> impl Iterator<Item = &mut Range<usize>> {
+        self.entries.iter_mut().flat_map(|entry| [&mut entry.key, &mut entry.value])
     }
 }
 

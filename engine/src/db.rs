@@ -13,9 +13,9 @@ use crate::{
 /// A store: ordered keys with values, in a folder.
 ///
 /// Cheap to clone and safe to share between threads. The store is closed when the last handle of
-/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], [`Batch`] or iterator. Then whatever
-/// is still in memory is written to the log and synced. A drop cannot report an error: call
-/// [`persist`](Self::persist) first if you must know.
+/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], iterator, or [`Batch`] with entries. Then whatever
+/// is still in memory is written to the log and synced. A drop cannot report an error:
+/// [`close`](Self::close) does.
 ///
 /// A `Db` is also a handle of the keyspace named `"default"`: reading and writing methods are
 /// those of [`Keyspace`].
@@ -112,7 +112,7 @@ impl Db {
 
     /// An empty batch. Its entries, for any keyspaces of this store, are written as one.
     pub fn batch(&self) -> Batch {
-        Batch::new(Arc::clone(self.default.open_store()))
+        Batch::new(self.default.open_store())
     }
 
     /// What is stored now, in all keyspaces at the same moment, to be read later.
@@ -128,6 +128,46 @@ impl Db {
     /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly).
     pub fn persist(&self, durability: Durability) -> Result<()> {
         self.store().persist(durability)
+    }
+
+    /// Closes the store, as the drop of its last handle does, and tells whether that went well.
+    ///
+    /// After `Ok`, every write that was acknowledged, whatever its durability, survives the loss of power; the
+    /// workers have ended, after the step that each was at; and the store may be opened again, by any process.
+    /// What is in memtables is in the log then: the next opening reads it, unless it was
+    /// [flushed](Self::flush).
+    ///
+    /// **While other handles live**, of whatever kind, clones in other threads among them, this is no more than a
+    /// [`persist`](Self::persist) to the disk and a drop of this one: the store stays open and locked, the others go
+    /// on, and the answer is [`Error::StillOpen`]. Of several threads that close the last handles at once, one gets
+    /// `Ok`.
+    ///
+    /// # Errors
+    ///
+    /// The handle is gone in any case.
+    ///
+    /// [`Error::StillOpen`] if other handles live, and what was written is durable.
+    /// [`Error::Io`], or [`Error::ReadOnly`] with the cause if the store had become so: each write has what its
+    /// [`Durability`] promised and no more, so that writes with [`Durability::Memory`] may be gone. Whoever would
+    /// rather make room on a full disk and try again calls [`persist`](Self::persist) before.
+    ///
+    /// A store that was opened [read-only](Options::read_only) has nothing to write.
+    ///
+    /// [`Error::StillOpen`]: crate::Error::StillOpen
+    /// [`Error::Io`]: crate::Error::Io
+    /// [`Error::ReadOnly`]: crate::Error::ReadOnly
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// let users = db.keyspace("users")?;
+    /// users.insert("7", "anna")?;
+    /// drop(users);
+    /// db.close()?;
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn close(self) -> Result<()> {
+        OpenStore::close(self.default.into_open_store())
     }
 
     /// Writes the memtables of all keyspaces into tables, and waits until that is done.

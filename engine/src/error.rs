@@ -54,6 +54,9 @@ pub enum Error {
     /// kind lives, a keyspace, snapshot, batch or iterator too. Only those that open it
     /// [read-only](crate::Options::read_only) may have it open together.
     Locked { path: PathBuf },
+    /// [`Db::close`](crate::Db::close) did not close the store at `path`: other handles of it live, such as
+    /// clones, keyspaces, snapshots, batches and iterators. The last of them closes it.
+    StillOpen { path: PathBuf },
     /// `cause` made it unsafe to write on; reads go on.
     ///
     /// Reopening the store recovers, unless `cause` is [`Corrupt`](Self::Corrupt): then a compaction met a
@@ -73,16 +76,19 @@ pub enum Error {
     KeyTooLong { bytes: usize, bytes_max: usize },
     /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     ValueTooLong { bytes: usize, bytes_max: usize },
-    /// The write takes `bytes` bytes of memory; at most `bytes_max` are allowed, three quarters of what
-    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max) gives to memtables. Nothing
-    /// was changed.
+    /// The write takes `bytes` bytes of memory ([`Batch::bytes`](crate::Batch::bytes)); at most `bytes_max` are
+    /// allowed, three quarters of what
+    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max) gives to memtables, by default a quarter
+    /// of [`Options::memory_budget`](crate::Options::memory_budget), and a little less if empty memtables take some
+    /// of it. Nothing was changed, and a batch is as it was: commit it again after
+    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget), or write it in parts.
     WriteTooLarge { bytes: u64, bytes_max: u64 },
     /// Building the filter of a table anew takes `bytes` bytes of memory; at most `bytes_max` are allowed,
     /// what one worker has of the memory for writing. The table goes on without it.
     FilterTooLarge { bytes: u64, bytes_max: u64 },
     /// The memory budget, or one of its parts, has `bytes` bytes and needs `bytes_min`; `what` says what it
-    /// is. Nothing was changed.
-    BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64 },
+    /// is, and `made_of` what makes up the minimum. Nothing was changed.
+    BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64, made_of: String },
     /// The option `name` is out of range; `allowed` says what is in range.
     InvalidOption { name: &'static str, allowed: &'static str },
     /// The name of a keyspace is empty, or longer than 255 bytes.
@@ -170,7 +176,14 @@ impl fmt::Display for Error {
             }
             Self::Locked { path } => write!(
                 f,
-                "{} is open in another process, or by a handle in this one that still lives",
+                "{} is open in another process, or by a handle in this one that still lives: it must be closed \
+                 there first, unless all open it with Options::read_only",
+                path.display()
+            ),
+            Self::StillOpen { path } => write!(
+                f,
+                "{} stays open: another handle of it still lives, such as a clone, a keyspace, a snapshot, a \
+                 batch or an iterator",
                 path.display()
             ),
             Self::ReadOnly { cause } if matches!(**cause, Self::Corrupt { .. }) => write!(
@@ -191,19 +204,25 @@ impl fmt::Display for Error {
             Self::ValueTooLong { bytes, bytes_max } => {
                 write!(f, "a value of {bytes} bytes is too long: at most {bytes_max} are allowed")
             }
-            Self::WriteTooLarge { bytes, bytes_max } => write!(
-                f,
-                "a write that takes {bytes} bytes of memory is too large: at most {bytes_max} are allowed"
-            ),
+            Self::WriteTooLarge { bytes, bytes_max } => {
+                let (size, most) = (text::bytes(*bytes), text::bytes(*bytes_max));
+                write!(
+                    f,
+                    "a write that takes {size} ({bytes} bytes) of memory is too large: at most {most} ({bytes_max}) \
+                     are allowed, three quarters of Options::memtable_bytes_max, which is a quarter of \
+                     Options::memory_budget unless it is set"
+                )
+            }
             Self::FilterTooLarge { bytes, bytes_max } => write!(
                 f,
                 "a filter that takes {bytes} bytes of memory to build is too large: at most {bytes_max} are allowed"
             ),
-            Self::BudgetTooSmall { what, bytes, bytes_min } => {
+            Self::BudgetTooSmall { what, bytes, bytes_min, made_of } => {
                 let (size, least) = (text::bytes(*bytes), text::bytes(*bytes_min));
                 write!(
                     f,
-                    "{what} of {size} ({bytes} bytes) is too small: at least {least} ({bytes_min}) are needed"
+                    "{what} of {size} ({bytes} bytes) is too small: at least {least} ({bytes_min}) are needed, \
+                     {made_of}"
                 )
             }
             Self::InvalidOption { name, allowed } => {

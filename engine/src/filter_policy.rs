@@ -14,6 +14,7 @@ pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 /// let options = KeyspaceOptions::new().filter_policy(half);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[must_use = "a policy does nothing until a keyspace is opened with it"]
 pub struct FilterPolicy {
     pub(crate) kind: FilterPolicyKind,
@@ -23,6 +24,7 @@ pub struct FilterPolicy {
 
 /// How bits are divided among the tables, and what they are spent on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum FilterPolicyKind {
     /// The fewest needless reads for the bits: many bits a key for small sorted runs, fewer for the

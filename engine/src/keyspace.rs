@@ -45,6 +45,10 @@ impl Keyspace {
         &self.open
     }
 
+    pub(crate) fn into_open_store(self) -> Arc<OpenStore> {
+        self.open
+    }
+
     pub(crate) fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }

@@ -1,5 +1,7 @@
 //! What a keyspace keeps for itself.
 
+#[cfg(feature = "serde")]
+mod serialize;
 mod text;
 mod values;
 
@@ -29,7 +31,8 @@ pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
 /// Default of [`KeyspaceOptions::block_bytes`].
 pub const DEFAULT_BLOCK_BYTES: usize = 3840;
 
-/// What a keyspace keeps for itself; stored in the manifest. Shown in words by `{}`.
+/// What a keyspace keeps for itself; stored in the manifest. Shown in words by `{}`; with the feature `serde` for
+/// machines, too, by the names of the methods that set it.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "options do nothing until a keyspace is opened with them"]
 pub struct KeyspaceOptions {

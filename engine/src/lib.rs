@@ -33,8 +33,8 @@
 //! [`KeyspaceOptions`], counters in [`Stats`].
 //!
 //! For Linux, tested on x86-64; nobody has tried other Unix systems, and it does not build on Windows.
-//! Features, none by default: `zstd` (that compression; needs a C compiler) and `serde` (statistics as
-//! `Serialize`).
+//! Features, none by default: `zstd` (that compression; needs a C compiler) and `serde` (statistics, and options
+//! of keyspaces, as `Serialize`).
 
 mod barriers;
 mod batch;
@@ -57,6 +57,7 @@ pub mod keyspace_options;
 mod level_count;
 mod listener;
 mod log;
+mod log_limits;
 mod manifest;
 mod memory;
 mod memory_budget;

@@ -12,7 +12,7 @@
 //! bookkeeping has what it leaves, and else takes it from the cache. If the budget is not set, the other parts are those of the default:
 //! together they are more or less than that.
 
-use crate::{Error, Result};
+use crate::{Error, Result, text};
 
 /// Default of [`Options::memory_budget`](crate::Options::memory_budget): enough for 50 million keys at 10
 /// bits of filter each, two memtables of the default size and a block cache of some 20,000 blocks; little
@@ -69,6 +69,23 @@ impl MemoryBudget {
         u64::try_from((16 * set).div_ceil(left)).unwrap_or(u64::MAX)
     }
 
+    /// What [`least`](Self::least) is made of.
+    fn least_parts(&self) -> String {
+        let parts = [
+            ("memtable_bytes_max", self.memtable_bytes_max, "a quarter of it for memtables"),
+            ("filter_bytes_max", self.filter_bytes_max, "a quarter for filters"),
+            ("block_cache_bytes", self.block_cache_bytes, "a sixteenth for the block cache"),
+        ];
+        let mut text = String::new();
+        for (name, set, share) in parts {
+            match set {
+                Some(bytes) => text += &format!("{name} of {}, ", text::bytes(bytes)),
+                None => text += &format!("{share}, "),
+            }
+        }
+        text + "an eighth for writing"
+    }
+
     /// Gives memtables, and the whole, as much more as it takes for a write of `bytes` bytes that was too large.
     pub(crate) fn make_room_for(&mut self, bytes: u64) {
         // Three quarters are for writes, of what memtables of other keyspaces leave.
@@ -83,18 +100,27 @@ impl MemoryBudget {
     ///
     /// [`Error::BudgetTooSmall`] if the budget is too small, or the parts do not fit into it.
     pub(crate) fn divide(&self, workers: usize) -> Result<MemoryParts> {
-        let too_small =
-            |what, bytes, bytes_min| Err(Error::BudgetTooSmall { what, bytes, bytes_min });
+        let too_small = |what, bytes, bytes_min, made_of| {
+            Err(Error::BudgetTooSmall { what, bytes, bytes_min, made_of })
+        };
         let least = MEMORY_BUDGET_MIN.max(workers as u64 * MEMORY_BUDGET_PER_WORKER_MIN);
         let bytes = self.bytes.unwrap_or_else(|| DEFAULT_MEMORY_BUDGET.max(least));
         if bytes < least {
-            return too_small("a memory_budget", bytes, least);
+            let made_of = match least {
+                MEMORY_BUDGET_MIN => "the least for any number of worker_threads".to_owned(),
+                _ => {
+                    let each = text::bytes(MEMORY_BUDGET_PER_WORKER_MIN);
+                    format!("{each} for each of {workers} worker_threads")
+                }
+            };
+            return too_small("a memory_budget", bytes, least, made_of);
         }
         // Beyond any memory, and the sum stays a number.
         let part = |bytes: Option<u64>, default| bytes.unwrap_or(default).min(u64::MAX / 8);
         let memtables = part(self.memtable_bytes_max, bytes / 4);
         if memtables < MEMTABLE_BYTES_MIN {
-            return too_small("a memtable_bytes_max", memtables, MEMTABLE_BYTES_MIN);
+            let made_of = "a few hundred entries, or a batch of 256 KiB".to_owned();
+            return too_small("a memtable_bytes_max", memtables, MEMTABLE_BYTES_MIN, made_of);
         }
         let filters = part(self.filter_bytes_max, bytes / 4);
         let writing = bytes / 8;
@@ -106,7 +132,7 @@ impl MemoryBudget {
             let block_cache_min = part(self.block_cache_bytes, bytes / BLOCK_CACHE_IN_BUDGET);
             if bytes < of_others + block_cache_min {
                 let what = "beside the parts that were set, a memory_budget";
-                return too_small(what, bytes, self.least());
+                return too_small(what, bytes, self.least(), self.least_parts());
             }
             let block_cache = part(self.block_cache_bytes, bytes - of_others);
             (block_cache, bytes - of_others - block_cache)
@@ -229,46 +255,64 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let all = budget(64 * MIB);
         let cases = [
-            ("too small", budget(8 * MIB - 1), 1, "memory_budget"),
-            ("too small for its workers", budget(16 * MIB), 5, "memory_budget"),
+            (
+                "too small",
+                budget(8 * MIB - 1),
+                1,
+                ["memory_budget", "the least for any number of worker_threads"],
+            ),
+            (
+                "too small for its workers",
+                budget(16 * MIB),
+                5,
+                [
+                    "memory_budget",
+                    "at least 20.0 MiB (20971520) are needed, 4.0 MiB for each of 5 worker_threads",
+                ],
+            ),
             (
                 "memtables",
                 MemoryBudget { memtable_bytes_max: Some(1), ..all },
                 1,
-                "memtable_bytes_max",
+                ["memtable_bytes_max", "a batch of 256 KiB"],
             ),
             (
                 "filters",
                 MemoryBudget { filter_bytes_max: Some(64 * MIB), ..all },
                 1,
-                "memory_budget",
+                [
+                    "memory_budget",
+                    "a quarter of it for memtables, filter_bytes_max of 64.0 MiB, a sixteenth for the block cache, \
+                     an eighth for writing",
+                ],
             ),
             (
                 "cache",
                 MemoryBudget { block_cache_bytes: Some(u64::MAX), ..all },
                 1,
-                "memory_budget",
+                ["memory_budget", "a quarter for filters, block_cache_bytes of "],
             ),
             (
                 "memtables that leave no cache",
                 MemoryBudget { memtable_bytes_max: Some(40 * MIB), ..all },
                 1,
-                "memory_budget",
+                ["memory_budget", "memtable_bytes_max of 40.0 MiB, a quarter for filters"],
             ),
             (
                 "filters that leave less than the least cache",
                 MemoryBudget { filter_bytes_max: Some(36 * MIB + 1), ..all },
                 1,
-                "memory_budget",
+                ["memory_budget", "filter_bytes_max of 36.0 MiB"],
             ),
         ];
         for (name, budget, workers, want) in cases {
-            match budget.divide(workers) {
-                Err(Error::BudgetTooSmall { what, bytes, bytes_min }) => {
-                    assert!(what.contains(want) && bytes < bytes_min, "{name}: {what}");
-                }
-                other => panic!("{name}: {other:?}"),
-            }
+            let error = budget.divide(workers).expect_err(name);
+            let Error::BudgetTooSmall { bytes, bytes_min, .. } = error else {
+                panic!("{name}: {error:?}");
+            };
+            assert!(bytes < bytes_min, "{name}");
+            let text = error.to_string();
+            assert!(want.iter().all(|part| text.contains(part)), "{name}: {text}");
         }
     }
 

@@ -7,6 +7,7 @@ use crate::{
     clock::{Clock, SystemClock},
     fs::{Fs, RealFs},
     listener::EventListener,
+    log_limits::{LOG_SEGMENT_BYTES_MIN, LogLimits},
     memory_budget::MemoryBudget,
     planted::PlantedBug,
 };
@@ -16,9 +17,9 @@ pub use crate::memory_budget::{
     DEFAULT_MEMORY_BUDGET, MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN,
 };
 
-/// Default of [`Options::log_segment_bytes`].
+/// Default of [`Options::log_segment_bytes`], and the most that it is where the log is shorter.
 pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
-/// Default of [`Options::log_bytes_max`].
+/// Default of [`Options::log_bytes_max`] with the default memory budget and with larger ones.
 pub const DEFAULT_LOG_BYTES_MAX: u64 = 256 << 20;
 /// Default of [`Options::open_files_max`].
 pub const DEFAULT_OPEN_FILES_MAX: usize = 512;
@@ -78,8 +79,7 @@ pub struct Options {
     pub(crate) listener: Option<Arc<dyn EventListener>>,
     pub(crate) durability: Durability,
     pub(crate) memory: MemoryBudget,
-    pub(crate) log_segment_bytes: u64,
-    pub(crate) log_bytes_max: u64,
+    pub(crate) log: LogLimits,
     pub(crate) open_files_max: usize,
     pub(crate) worker_threads: usize,
     pub(crate) read_mode: ReadMode,
@@ -104,8 +104,7 @@ impl Default for Options {
             listener: None,
             durability: Durability::default(),
             memory: MemoryBudget::default(),
-            log_segment_bytes: DEFAULT_LOG_SEGMENT_BYTES,
-            log_bytes_max: DEFAULT_LOG_BYTES_MAX,
+            log: LogLimits::default(),
             open_files_max: DEFAULT_OPEN_FILES_MAX,
             worker_threads: DEFAULT_WORKER_THREADS,
             read_mode: ReadMode::default(),
@@ -214,19 +213,25 @@ impl Options {
 
     /// Length at which a log segment is sealed and the next one begun, in bytes.
     ///
-    /// From 4 KiB; default 32 MiB ([`DEFAULT_LOG_SEGMENT_BYTES`]). A segment may exceed it by the writes
+    /// From 4 KiB; default an eighth of [`log_bytes_max`](Self::log_bytes_max), at most 32 MiB
+    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]), which it is with the default budget. A segment may exceed it by the writes
     /// that are logged together.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
-        self.log_segment_bytes = bytes;
+        self.log.segment_bytes = Some(bytes);
         self
     }
 
     /// Length of all log segments at which the keyspaces that pin the oldest one are flushed.
     ///
-    /// At least twice [`log_segment_bytes`](Self::log_segment_bytes); default
-    /// 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]). Bounds the time that recovery takes.
+    /// Bounds the time that recovery takes, and the disk that keyspaces pin which are seldom written to.
+    ///
+    /// From 8 KiB, and at least twice [`log_segment_bytes`](Self::log_segment_bytes) if that is set. By default four
+    /// times what memtables may take: 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]) with the default
+    /// [`memory_budget`](Self::memory_budget), and no more with a larger one; less with a smaller one, at least
+    /// 32 MiB and twice a `log_segment_bytes` that is set. It follows
+    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget). If it is set it stays as it is.
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
-        self.log_bytes_max = bytes;
+        self.log.bytes_max = Some(bytes);
         self
     }
 
@@ -376,12 +381,6 @@ impl Options {
 
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
-        if self.log_segment_bytes < 4 << 10 {
-            return invalid("log_segment_bytes", "at least 4 KiB");
-        }
-        if self.log_bytes_max / 2 < self.log_segment_bytes {
-            return invalid("log_bytes_max", "at least twice log_segment_bytes");
-        }
         if self.open_files_max == 0 {
             return invalid("open_files_max", "at least 1");
         }
@@ -391,7 +390,15 @@ impl Options {
         if self.stats_file_interval.is_some_and(|interval| interval < STATS_FILE_INTERVAL_MIN) {
             return invalid("stats_file_interval", "at least 10 ms");
         }
-        self.memory.divide(self.worker_threads)?;
+        let memtables = self.memory.divide(self.worker_threads)?.memtables;
+        let segment_bytes = self.log.segment_bytes(memtables);
+        if segment_bytes < LOG_SEGMENT_BYTES_MIN {
+            return invalid("log_segment_bytes", "at least 4 KiB");
+        }
+        if self.log.bytes_max(memtables) / 2 < segment_bytes {
+            let allowed = "at least 8 KiB, and twice log_segment_bytes if that is set";
+            return invalid("log_bytes_max", allowed);
+        }
         self.keyspace.as_ref().map_or(Ok(()), KeyspaceOptions::validate)
     }
 }
@@ -407,7 +414,7 @@ mod tests {
         let new = KeyspaceOptions::new;
         let cases = [
             ("log_segment_bytes", Options::new().log_segment_bytes(4095)),
-            ("log_bytes_max", Options::new().log_bytes_max(1 << 20)),
+            ("log_bytes_max", Options::new().log_bytes_max(8191)),
             ("log_bytes_max", Options::new().log_bytes_max(8193).log_segment_bytes(4097)),
             ("log_bytes_max", Options::new().log_segment_bytes(u64::MAX)),
             ("open_files_max", Options::new().open_files_max(0)),

@@ -195,7 +195,7 @@ impl fmt::Display for VerifyReport {
         for end in &self.torn_tails {
             writeln!(f, "{end}")?;
         }
-        writeln!(
+        write!(
             f,
             "{} of {} with {}, {} asked for {}, {} in the log: {}",
             counted(self.tables, ["table", "tables"]),
@@ -209,7 +209,7 @@ impl fmt::Display for VerifyReport {
         if self.unused_filters_damaged > 0 {
             let unused = self.unused_filters_damaged;
             let unused = counted(unused, ["damaged filter has", "damaged filters have"]);
-            writeln!(f, "{unused} been replaced: nobody reads what was damaged")?;
+            write!(f, "\n{unused} been replaced: nobody reads what was damaged")?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
         let (_db, keyspace) = self.keyspace.open(Purpose::Read)?;
-        write!(out, "{}", keyspace.explain(key)?)?;
+        writeln!(out, "{}", keyspace.explain(key)?)?;
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! `sieve import`.
 
-use std::io::{self, BufRead as _, Read as _};
+use std::io::{self, BufRead as _, Read as _, Write};
 
-use sievedb::{Db, Durability, KEY_BYTES_MAX, Keyspace, VALUE_BYTES_MAX};
+use sievedb::{Db, Durability, KEY_BYTES_MAX, Keyspace, VALUE_BYTES_MAX, text::counted};
 
 use super::KeyspaceArgs;
 use crate::{
@@ -16,7 +16,9 @@ const LINE_BYTES_MAX: usize = 4 * KEY_BYTES_MAX + 1 + 4 * VALUE_BYTES_MAX + 1;
 /// Stores what `sieve scan` prints, from standard input, durably at the end; makes the store and the keyspace
 /// if there are none.
 ///
-/// Each line is an entry: the key, a tab, the value. A line that is none ends it; those before are stored then.
+/// Each line is an entry: the key, a tab, the value. A line that is none ends it, and is told with its number;
+/// those before are stored then. That goes for a second tab, too, and for a carriage return at the end: in a value
+/// they are written `\t` and `\r`. Prints how many entries were imported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -26,19 +28,22 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(&self) -> Result<()> {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let (db, keyspace) = self.keyspace.open_or_create()?;
         let stored = self.store_all(&db, &keyspace);
         // What came before a bad line is stored, too.
         db.persist(Durability::Disk)?;
-        stored
+        writeln!(out, "imported: {}", counted(stored?, ["entry", "entries"]))?;
+        Ok(())
     }
 
-    /// Stores the lines of standard input, up to the first that is no entry.
-    fn store_all(&self, db: &Db, keyspace: &Keyspace) -> Result<()> {
+    /// Stores the lines of standard input, up to the first that is no entry. Returns how many there were.
+    fn store_all(&self, db: &Db, keyspace: &Keyspace) -> Result<u64> {
         let mut input = io::stdin().lock();
         let mut line = String::new();
-        for number in 1.. {
+        let mut number = 0;
+        loop {
+            number += 1;
             line.clear();
             let mut bounded = input.by_ref().take(LINE_BYTES_MAX as u64 + 1);
             let read = bounded.read_line(&mut line);
@@ -46,12 +51,9 @@ impl Args {
                 return Err(Error::BadLine { number, reason: "it is longer than any entry" });
             }
             if read.map_err(|error| bad_encoding(number, error))? == 0 {
-                break;
+                return Ok(number - 1);
             }
-            let text = line.strip_suffix('\n').unwrap_or(&line);
-            let (key, value) = text
-                .split_once('\t')
-                .ok_or(Error::BadLine { number, reason: "there is no tab behind the key" })?;
+            let (key, value) = split(&line).map_err(|reason| Error::BadLine { number, reason })?;
             let bytes = |text| {
                 let bytes = self.notation.bytes(text);
                 bytes.map_err(|reason| Error::BadLine { number, reason })
@@ -59,8 +61,23 @@ impl Args {
             store(db, keyspace, &bytes(key)?, &bytes(value)?)
                 .map_err(|source| Error::RefusedLine { number, source })?;
         }
-        Ok(())
     }
+}
+
+/// Key and value of a line, as they are written. What `sieve scan` never prints is more likely to be of another format
+/// than to be meant.
+fn split(line: &str) -> Result<(&str, &str), &'static str> {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    if line.ends_with('\r') {
+        return Err(
+            r"it ends with a carriage return, which is written \r if it is part of the value",
+        );
+    }
+    let (key, value) = line.split_once('\t').ok_or("there is no tab behind the key")?;
+    if value.contains('\t') {
+        return Err(r"there is a second tab, and a tab of a key or a value is written \t");
+    }
+    Ok((key, value))
 }
 
 /// Stores an entry, with a larger memory budget if it needs one.

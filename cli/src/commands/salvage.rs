@@ -26,7 +26,7 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let older = if self.keep_older { OlderValues::Keep } else { OlderValues::LeaveOut };
         let report = Options::new().salvage(&self.old, &self.new, older)?;
-        write!(out, "{report}")?;
+        writeln!(out, "{report}")?;
         match report.lost.len() {
             0 => Ok(()),
             count => Err(Error::Problems { count }),

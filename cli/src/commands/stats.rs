@@ -78,7 +78,7 @@ impl Args {
                 let age = age.unwrap_or_default();
                 writeln!(out, "The store is open: these are the figures of its file STATS{age}.")?;
             }
-            write!(out, "{stats}")?;
+            writeln!(out, "{stats}")?;
         }
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Args {
     fn watch(&self, interval: Duration, out: &mut dyn Write) -> Result<()> {
         check_store(&self.store)?;
         let mut last = load(&self.store)?;
-        write!(out, "since the store was opened:\n{last}")?;
+        writeln!(out, "since the store was opened:\n{last}")?;
         out.flush()?;
         let mut left = self.count.unwrap_or(u64::MAX).saturating_sub(1);
         while left > 0 {
@@ -96,7 +96,7 @@ impl Args {
             let now = load(&self.store)?;
             writeln!(out)?;
             if now.open_for < last.open_for {
-                write!(out, "the store was opened anew:\n{now}")?;
+                writeln!(out, "the store was opened anew:\n{now}")?;
             } else if now.open_for == last.open_for && !is_open(&self.store) {
                 writeln!(out, "nobody has the store open any more")?;
                 return Ok(());
@@ -104,7 +104,7 @@ impl Args {
                 writeln!(out, "nothing was written since")?;
             } else {
                 let since = now.since(&last);
-                write!(out, "in the last {:.1} s:\n{since}", since.open_for.as_secs_f64())?;
+                writeln!(out, "in the last {:.1} s:\n{since}", since.open_for.as_secs_f64())?;
             }
             out.flush()?;
             last = now;

@@ -28,7 +28,7 @@ impl Args {
             bar.set_position(progress.bytes_done);
         })?;
         bar.finish_and_clear();
-        write!(out, "{report}")?;
+        writeln!(out, "{report}")?;
         match report.problems.len() {
             0 => Ok(()),
             count => Err(Error::Problems { count }),

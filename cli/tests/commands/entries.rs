@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sievedb::{Compression, FilterPolicy, KeyspaceOptions, Options, PrefixExtractor};
 
 use super::{failure, output, says_no, sieve, sieve_reading, text};
@@ -103,23 +103,36 @@ fn what_scan_prints_is_imported() {
         let import = [&["import", text(&to), "--keyspace", "copy"], notation].concat();
         let end = sieve_reading(&import, scanned.as_bytes());
         assert!(end.status.success(), "{end:?}");
+        assert_eq!(String::from_utf8_lossy(&end.stdout), "imported: 5 entries\n");
         let again = output(&[&["scan", text(&to), "--keyspace", "copy"], notation].concat());
         assert_eq!(scanned, again);
         output(&["drop", text(&to), "copy"]);
     }
     let long_key = [b"a\t1\n", &[b'k'; 70_000][..], b"\t2\n"].concat();
-    let cases: [(&str, &[u8], &str); 4] = [
+    let cases: [(&str, &[u8], &str); 6] = [
         ("a long key", &long_key, "cannot store line 2"),
         ("no tab", b"a\t1\nb\n", "line 2 is no entry: there is no tab"),
         ("a bad escape", b"a\t1\nb\t\\q\n", "line 2 is no entry: write "),
+        (
+            "an end of line of others",
+            b"a\t1\nb\t2\r\n",
+            "line 2 is no entry: it ends with a carriage",
+        ),
+        ("a second tab", b"a\t1\nb\t2\t3\n", "line 2 is no entry: there is a second tab"),
         ("no text", b"a\t1\nb\t\xff\n", "line 2 is no entry: it is not UTF-8"),
     ];
     for (name, input, error) in cases {
         let end = sieve_reading(&["import", text(&third)], input);
         assert_eq!(end.status.code(), Some(2), "{name}");
+        assert_eq!(end.stdout, b"", "{name}");
         assert!(String::from_utf8_lossy(&end.stderr).contains(error), "{name}: {end:?}");
         assert_eq!(output(&["scan", text(&third)]), "a\t1\n", "{name}: what came before is there");
     }
+    let end = sieve_reading(&["import", text(&third)], br"b	2\t3\r");
+    assert_eq!(String::from_utf8_lossy(&end.stdout), "imported: 1 entry\n", "{end:?}");
+    assert_eq!(output(&["get", text(&third), "b", "--raw"]), "2\t3\r");
+    let end = sieve_reading(&["import", text(&third)], b"");
+    assert_eq!(String::from_utf8_lossy(&end.stdout), "imported: 0 entries\n", "{end:?}");
 }
 
 #[test]
@@ -245,6 +258,19 @@ fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
                  range filters of 12 bits a key";
     assert!(stats.contains(words), "{stats}");
     assert!(stats.lines().any(|line| line == format!("  {options}")), "{stats}");
+    let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
+    let told = json!({
+        "memtable_bytes": 32 << 20,
+        "table_bytes": 64 << 20,
+        "base_level_bytes": 128 << 20,
+        "filter_policy": {"kind": "Auto", "bits_per_key": 7.0, "memory_bytes_max": null},
+        "block_bytes": 3840,
+        "compression": {"kind": "None"},
+        "bottommost_compression": null,
+        "prefix_extractor": "separator:0x3a",
+        "range_filter_bits_per_key": 12.0,
+    });
+    assert_eq!(stats["keyspaces"][0]["options"], told);
     assert_eq!(table_files(&path), files);
     let manifest = path.read_dir().unwrap().map(|it| it.unwrap().path());
     let manifest = manifest.filter(|path| text(path).contains("MANIFEST-")).max().unwrap();

@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use serde_json::Value;
-use sievedb::Options;
+use serde_json::{Value, json};
+use sievedb::{Compression, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options};
 
 use super::{failure, output, sieve, text};
 
@@ -127,6 +127,21 @@ fn statistics_name_levels_and_totals() {
     assert!(text.contains(" KiB") && !text.contains(" bytes"), "{text}");
 }
 
+/// No store is needed for that, nor a build that can compress so.
+#[test]
+fn options_are_told_by_their_names() {
+    let zstd = Compression::Zstd { level: 9, dictionary_bytes: 4096 };
+    let policy = FilterPolicy::new(FilterPolicyKind::Bloom).memory_bytes_max(1 << 20);
+    let options = KeyspaceOptions::new().filter_policy(policy).bottommost_compression(zstd);
+    let json = serde_json::to_value(options).unwrap();
+    let told = json!({"kind": "Bloom", "bits_per_key": 10.0, "memory_bytes_max": 1 << 20});
+    assert_eq!(json["filter_policy"], told);
+    assert_eq!(json["compression"], json!({"kind": "Lz4"}));
+    let told = json!({"kind": "Zstd", "level": 9, "dictionary_bytes": 4096});
+    assert_eq!(json["bottommost_compression"], told);
+    assert!(json["prefix_extractor"].is_null(), "{json}");
+}
+
 #[test]
 fn every_kind_of_file_is_dumped() {
     let folder = tempfile::tempdir().unwrap();
@@ -146,4 +161,24 @@ fn every_kind_of_file_is_dumped() {
         assert!(dump.starts_with("00000000-"), "{name}: {dump}");
     }
     assert!(failure(&["dump", text(&path.join("nothing"))]).contains("nothing"));
+}
+
+#[test]
+fn reports_end_with_one_newline() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, salvaged) = (folder.path().join("store"), folder.path().join("salvaged"));
+    let store = text(&path);
+    for key in ["a", "b"] {
+        output(&["put", store, key, "1"]);
+    }
+    let commands: [&[&str]; 4] = [
+        &["stats", store],
+        &["explain", store, "a"],
+        &["verify", store],
+        &["salvage", store, text(&salvaged)],
+    ];
+    for args in commands {
+        let report = output(args);
+        assert!(report.ends_with('\n') && !report.contains("\n\n"), "{args:?}: {report}");
+    }
 }

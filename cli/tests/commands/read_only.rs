@@ -61,7 +61,9 @@ fn commands_that_read_share_a_store() {
     let reader = Options::new().read_only(true).open(&path).unwrap();
     assert_eq!(output(&["get", store, "a"]), "1\n");
     assert!(output(&["verify", store]).contains("0 problems"));
-    assert!(failure(&["put", store, "a", "2"]).contains("is open in another process"));
+    let refused = failure(&["put", store, "a", "2"]);
+    assert!(refused.contains("is open in another process"), "{refused}");
+    assert!(refused.contains("\n  to do: close it there") && refused.ends_with('\n'), "{refused}");
     assert_eq!(reader.get("a").unwrap().as_deref(), Some(&b"1"[..]));
     drop(reader);
     output(&["put", store, "a", "2"]);

@@ -132,10 +132,14 @@ impl Placement {
     /// memtable was frozen.
     ///
     /// A memtable that is full is frozen first, so that a batch lies in one memtable as a whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyspaceDropped`], [`Error::SequenceNumbersExhausted`]; `write` is as it was then, and else taken.
     pub(crate) fn place(
         &mut self,
         publish: &PublishQueue,
-        mut write: Write,
+        write: &mut Write,
         payload: Payload,
         waits: bool,
     ) -> Result<(Arc<InFlight>, bool)> {
@@ -161,7 +165,7 @@ impl Placement {
         self.last_placed = last;
         let record = PendingRecord { sequence: first, payload };
         self.pending_bytes += record.payload.bytes().len();
-        let in_flight = Arc::new(InFlight::new(first, last, write));
+        let in_flight = Arc::new(InFlight::new(first, last, mem::take(write)));
         let waiter = waits.then(|| Arc::clone(&in_flight));
         self.pending.push(record, waiter);
         publish.push(Arc::clone(&in_flight));

@@ -12,7 +12,7 @@ use crate::{read::tree::Tree, read::view::PlacedMemtable};
 /// The entries of a batch, encoded for the log, and where they go.
 ///
 /// Values in memtables are slices of the encoded batch: nothing is copied twice.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Write {
     pub(crate) payload: Bytes,
     pub(crate) targets: SmallVec<[Target; 1]>,
@@ -20,7 +20,7 @@ pub(crate) struct Write {
 }
 
 /// A keyspace that a batch writes to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) tree: Arc<Tree>,
     /// Chosen when the batch is placed.
@@ -56,6 +56,15 @@ impl Write {
         for placed in self.targets.iter().filter_map(|target| target.memtable.as_ref()) {
             placed.note_inserted(last);
         }
+    }
+
+    /// The same, to be placed again.
+    pub(crate) fn unplaced(&self) -> Self {
+        let mut write = self.clone();
+        for target in &mut write.targets {
+            target.memtable = None;
+        }
+        write
     }
 
     /// Whether an entry is for `key`.

@@ -20,7 +20,7 @@ impl fmt::Display for Explanation {
             writeln!(f, "{memtable}")?;
         }
         for table in &self.tables {
-            write!(f, "{table}")?;
+            writeln!(f, "{table}")?;
         }
         let elsewhere = runs.saturating_sub(self.tables.len() as u64);
         if elsewhere > 0 {
@@ -32,7 +32,7 @@ impl fmt::Display for Explanation {
         if let Some(sequence) = self.range_tombstone {
             writeln!(f, "a range tombstone with sequence {sequence} covers the key")?;
         }
-        writeln!(f, "{}: {}", self.answer, self.cost)
+        write!(f, "{}: {}", self.answer, self.cost)
     }
 }
 
@@ -95,16 +95,16 @@ impl fmt::Display for TableStep {
         let entries = counted(self.entries, ["entry", "entries"]);
         write!(f, "{} to {}, {entries}", Key(&self.smallest), Key(&self.largest))?;
         if self.is_skipped {
-            return writeln!(f, ": not asked, the key was found");
+            return write!(f, ": not asked, the key was found");
         }
-        writeln!(f, "\n  filter: {}", self.filter)?;
+        write!(f, "\n  filter: {}", self.filter)?;
         for block in &self.blocks {
-            writeln!(f, "  {block}")?;
+            write!(f, "\n  {block}")?;
         }
         match &self.found {
             _ if self.filter.verdict == FilterVerdict::Absent => Ok(()),
-            None => writeln!(f, "  searched, not found"),
-            Some(found) => writeln!(f, "  found {found}"),
+            None => write!(f, "\n  searched, not found"),
+            Some(found) => write!(f, "\n  found {found}"),
         }
     }
 }

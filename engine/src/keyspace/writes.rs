@@ -27,8 +27,8 @@ impl Keyspace {
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let store = self.open.store();
         let (key, value) = (key.as_ref(), value.as_ref());
-        let write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
-        store.commit(write, store.options.durability, &mut Always).map(drop)
+        let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
+        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 
     /// Stores `value` under `key` unless the key has a value; tells whether it did. Of concurrent
@@ -43,7 +43,7 @@ impl Keyspace {
     pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         let store = self.open.store();
         let (key, value) = (key.as_ref(), value.as_ref());
-        let write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
+        let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
         // The common "no", whose read would otherwise keep all writers waiting.
         let view = self.tree.view();
         let version = view.version.number();
@@ -53,7 +53,7 @@ impl Keyspace {
         }
         drop(view);
         let mut absent = KeyIsAbsent { keyspace: self, key, hash, version };
-        Ok(store.commit(write, store.options.durability, &mut absent)?.is_some())
+        Ok(store.commit(&mut write, store.options.durability, &mut absent)?.is_some())
     }
 
     /// Removes `key`. It need not be there.
@@ -63,8 +63,8 @@ impl Keyspace {
     /// As [`insert`](Self::insert).
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let store = self.open.store();
-        let write = WriteEncoder::single_remove(store.hash_seed, &self.tree, key.as_ref())?;
-        store.commit(write, store.options.durability, &mut Always).map(drop)
+        let mut write = WriteEncoder::single_remove(store.hash_seed, &self.tree, key.as_ref())?;
+        store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 
     /// As [`find_hashed`](Self::find_hashed), for a key that the tables of `version` do not have.

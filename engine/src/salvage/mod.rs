@@ -60,14 +60,21 @@ impl fmt::Display for SalvageReport {
         for lost in &self.lost {
             writeln!(f, "lost: {lost}")?;
         }
-        writeln!(
-            f,
-            "{} and {} of the log were read, {} cannot be read; of {} only what may be older than that is left",
+        let read = format!(
+            "{} and {} of the log were read",
             counted(self.tables, ["table", "tables"]),
-            counted(self.log_batches, ["batch", "batches"]),
-            counted(self.lost.len() as u64, ["place", "places"]),
-            counted(self.older, ["key", "keys"])
-        )
+            counted(self.log_batches, ["batch", "batches"])
+        );
+        if self.lost.is_empty() {
+            return write!(f, "nothing is lost: {read}");
+        }
+        let places = counted(self.lost.len() as u64, ["place", "places"]);
+        write!(f, "{read}, {places} cannot be read")?;
+        if self.older > 0 {
+            let keys = counted(self.older, ["key", "keys"]);
+            write!(f, "; of {keys} only what may be older than that is left")?;
+        }
+        Ok(())
     }
 }
 
@@ -219,5 +226,37 @@ impl Salvage<'_> {
         let hash_seed = self.loaded.state.hash_seed;
         self.saved.insert(id, Saved { keyspace, older: HashSet::new(), hash_seed });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::VerifyProblemKind;
+
+    #[test]
+    fn a_report_says_what_there_is_to_say() {
+        let lost = VerifyProblem {
+            path: "000012.sst".into(),
+            offset: 7,
+            keyspace: None,
+            keys: None,
+            kind: VerifyProblemKind::Damaged,
+            message: "is gone".to_owned(),
+        };
+        let nothing = SalvageReport { tables: 3, log_batches: 1, ..SalvageReport::default() };
+        let some = SalvageReport { lost: vec![lost], ..nothing.clone() };
+        let older = SalvageReport { older: 2, ..some.clone() };
+        let read = "3 tables and 1 batch of the log were read";
+        let damaged =
+            format!("lost: 000012.sst near byte 7: is gone\n{read}, 1 place cannot be read");
+        let cases = [
+            (nothing, format!("nothing is lost: {read}")),
+            (some, damaged.clone()),
+            (older, damaged + "; of 2 keys only what may be older than that is left"),
+        ];
+        for (report, want) in cases {
+            assert_eq!(report.to_string(), want);
+        }
     }
 }

@@ -14,6 +14,8 @@ pub use file::read_stats_file;
 pub use level::{LevelShape, LevelStats};
 pub(crate) use lookup_sample::Sampled;
 
+use crate::KeyspaceOptions;
+
 /// What a store holds and what it did since it was opened.
 #[derive(Debug, Clone, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -210,8 +212,8 @@ pub struct BackgroundStats {
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
-    /// Its present [options](crate::Keyspace::options), in words.
-    pub options: String,
+    /// Its present [options](crate::Keyspace::options).
+    pub options: KeyspaceOptions,
     /// Memory of its memtables, in bytes.
     pub memtable_bytes: u64,
     /// Memtables that wait for their flush.

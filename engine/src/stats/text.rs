@@ -10,7 +10,7 @@ use crate::text::{bytes, counted};
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
+        write!(
             f,
             "time: {:.1} s; last sequence number: {}; log: {} of {}",
             self.open_for.as_secs_f64(),
@@ -18,19 +18,19 @@ impl fmt::Display for Stats {
             counted(self.log_segments, ["segment", "segments"]),
             bytes(self.log_bytes)
         )?;
-        writeln!(f, "memory: {}", self.memory)?;
+        write!(f, "\nmemory: {}", self.memory)?;
         let delay = self.write_delay_us;
-        writeln!(f, "writes: {}; present delay of each: {delay} us", self.writes)?;
+        write!(f, "\nwrites: {}; present delay of each: {delay} us", self.writes)?;
         if self.snapshots > 0 {
             let snapshots = counted(self.snapshots, ["snapshot is", "snapshots are"]);
             let age = self.oldest_snapshot_us as f64 / 1e6;
-            writeln!(f, "{snapshots} open, the oldest for {age:.1} s")?;
+            write!(f, "\n{snapshots} open, the oldest for {age:.1} s")?;
         }
-        writeln!(f, "background: {}", self.background)?;
-        writeln!(f, "lookups: {}", self.lookups)?;
-        writeln!(
+        write!(f, "\nbackground: {}", self.background)?;
+        write!(f, "\nlookups: {}", self.lookups)?;
+        write!(
             f,
-            "physical reads of table files, by lookups, scans and background work: {} ({}); planned: {:.4} \
+            "\nphysical reads of table files, by lookups, scans and background work: {} ({}); planned: {:.4} \
              runs searched in vain for an absent key",
             self.table_reads.calls,
             bytes(self.table_reads.bytes),
@@ -39,12 +39,12 @@ impl fmt::Display for Stats {
         self.opening.fmt_known(f)?;
         self.fmt_levels(f)?;
         for keyspace in &self.keyspaces {
-            writeln!(f, "{keyspace}")?;
-            writeln!(f, "  {}", keyspace.options)?;
+            write!(f, "\n{keyspace}")?;
+            write!(f, "\n  {}", keyspace.options)?;
         }
         if self.tables_with_unusable_filters > 0 {
             let filters = counted(self.tables_with_unusable_filters, ["filter", "filters"]);
-            writeln!(f, "{filters} cannot be used")?;
+            write!(f, "\n{filters} cannot be used")?;
         }
         if self.filters_not_whole > 0 {
             let filters = counted(self.filters_not_whole, ["filter is", "filters are"]);
@@ -56,10 +56,10 @@ impl fmt::Display for Stats {
                 }
                 false => "for want of room",
             };
-            writeln!(f, "{filters} not whole in memory, {why}")?;
+            write!(f, "\n{filters} not whole in memory, {why}")?;
         }
         if let Some(cause) = &self.read_only {
-            writeln!(f, "read-only: {cause}")?;
+            write!(f, "\nread-only: {cause}")?;
         }
         Ok(())
     }
@@ -78,9 +78,9 @@ impl Stats {
             return Ok(());
         }
         rows.push(("total".to_owned(), self.total()));
-        writeln!(
+        write!(
             f,
-            "levels, all keyspaces together: what they hold, what lookups did, what scans did"
+            "\nlevels, all keyspaces together: what they hold, what lookups did, what scans did"
         )?;
         table(f, &rows, &HELD)?;
         table(f, &rows, &LOOKUPS)?;
@@ -142,7 +142,7 @@ fn percent(rate: f64) -> String {
     format!("{:.4} %", rate * 100.0)
 }
 
-/// Writes rows under the heads of their columns, all flush right.
+/// Writes rows under the heads of their columns, all flush right, each on a new line.
 fn table(
     f: &mut fmt::Formatter<'_>,
     rows: &[(String, LevelStats)],
@@ -156,17 +156,15 @@ fn table(
         cells.iter().map(String::len).max().unwrap_or(0).max(head.len())
     };
     let widths: Vec<usize> = columns.iter().zip(&cells).map(width_of).collect();
-    write!(f, "level")?;
+    write!(f, "\nlevel")?;
     for ((head, _), width) in columns.iter().zip(&widths) {
         write!(f, "  {head:>width$}")?;
     }
-    writeln!(f)?;
     for (at, (name, _)) in rows.iter().enumerate() {
-        write!(f, "{name:>5}")?;
+        write!(f, "\n{name:>5}")?;
         for (cells, width) in cells.iter().zip(&widths) {
             write!(f, "  {:>width$}", cells[at])?;
         }
-        writeln!(f)?;
     }
     Ok(())
 }
@@ -220,9 +218,9 @@ impl OpeningStats {
     fn fmt_known(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         if !self.total.is_zero() {
-            writeln!(
+            write!(
                 f,
-                "opening: {:.1} ms, of which log {:.1}, tables of it {:.1}, tables {:.1} ({}), filters {:.1}, \
+                "\nopening: {:.1} ms, of which log {:.1}, tables of it {:.1}, tables {:.1} ({}), filters {:.1}, \
                  manifest {:.1}",
                 ms(self.total),
                 ms(self.log),
@@ -236,7 +234,7 @@ impl OpeningStats {
         for (name, cut) in [("log", self.log_bytes_cut), ("manifest", self.manifest_bytes_cut)] {
             if cut > 0 {
                 let cut = bytes(cut);
-                writeln!(f, "{cut} at the end of the {name} were no record and were cut off")?;
+                write!(f, "\n{cut} at the end of the {name} were no record and were cut off")?;
             }
         }
         Ok(())
@@ -321,6 +319,7 @@ mod tests {
         assert!(!text.contains("prefix"), "{text}");
         let first = "time: 0.0 s; last sequence number: 0; log: 0 segments of 0 B\n";
         assert!(text.starts_with(first), "{text}");
+        assert!(!text.ends_with('\n') && !text.contains("\n\n"), "{text}");
         for part in ["writes: 0 entries", "background: 0 flushes", "tombstones"] {
             assert!(text.contains(part), "{part}: {text}");
         }

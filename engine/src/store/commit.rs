@@ -10,6 +10,7 @@ use crate::{
     commit::{InFlight, LogHost, Placed, Placement, Validate, Verdict, Write},
     log::{Payload, Position, Writer},
     manifest::VersionEdit,
+    memory::MemoryUse,
     sync::MutexGuard,
     wal::segment::NewSegment,
 };
@@ -19,21 +20,21 @@ use crate::{
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
 impl Store {
-    /// Sends `write` down the pipeline. Returns its last sequence number once it is as durable as
-    /// asked and visible, or `None` if `condition` did not hold.
+    /// Sends `write` down the pipeline, which takes it. Returns its last sequence number once it is as durable
+    /// as asked and visible, or `None` if `condition` did not hold.
     ///
     /// # Errors
     ///
-    /// Why the write is neither durable nor visible. After an I/O error it may still come back when
-    /// the store is reopened.
+    /// Why the write is neither durable nor visible; `write` is as it was then. After an I/O error it may still
+    /// come back when the store is reopened.
     pub(crate) fn commit(
         &self,
-        write: Write,
+        write: &mut Write,
         durability: Durability,
         condition: &mut impl Validate,
     ) -> Result<Option<SequenceNumber>> {
         self.check_writable()?;
-        self.throttle(&write)?;
+        self.throttle(write)?;
         // A stronger write passes on what waits anyway.
         if durability == Durability::Memory
             && self.placement.lock().pending_bytes() >= PENDING_BYTES_MAX
@@ -52,7 +53,10 @@ impl Store {
         if froze {
             self.background.wake();
         }
-        logged?;
+        if let Err(error) = logged {
+            *write = in_flight.write.unplaced();
+            return Err(error);
+        }
         self.count(&in_flight.write);
         self.run_inline();
         Ok(Some(in_flight.last))
@@ -70,10 +74,14 @@ impl Store {
         counters.bytes.add(write.payload.len() as u64);
     }
 
-    /// Places `write`: from here on it has its position in the history.
+    /// Places `write`, and takes it: from here on it has its position in the history.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be placed; `write` is as it was then.
     pub(crate) fn place(
         &self,
-        write: Write,
+        write: &mut Write,
         durability: Durability,
         condition: &mut impl Validate,
     ) -> Result<Option<(Arc<InFlight>, bool)>> {
@@ -84,9 +92,9 @@ impl Store {
             let mut placement = self.placement.lock();
             self.check_writable()?;
             match condition.check(&Placed::new(&self.publish))? {
-                Verdict::Holds if self.room(&write)? == Room::Wait => {
+                Verdict::Holds if self.room(write)? == Room::Wait => {
                     drop(placement);
-                    self.stall(|| self.wait_for_room(&write))?;
+                    self.stall(|| self.wait_for_room(write))?;
                 }
                 Verdict::Holds => {
                     let froze_largest = self.freeze_largest();
@@ -119,7 +127,7 @@ impl LogHost for Store {
     }
 
     fn segment_bytes(&self) -> u64 {
-        self.options.log_segment_bytes
+        self.options.log.segment_bytes(self.tables.memory.limit(MemoryUse::Memtables))
     }
 
     fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer> {

@@ -13,6 +13,7 @@ use crate::{
     keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::{ManifestState, VersionEdit},
+    memory::MemoryUse,
     planted::PlantedBug,
     read::source::{ScanOptions, Source},
     read::tree::Tree,
@@ -172,8 +173,8 @@ impl Store {
     /// Freezes the memtables that pin the oldest log segment if the log has become too long: a
     /// keyspace that is rarely written to must not keep all of it.
     pub(crate) fn relieve_log(&self) {
-        let bytes = self.log.size().bytes;
-        if bytes <= self.options.log_bytes_max {
+        let memtable_bytes_max = self.tables.memory.limit(MemoryUse::Memtables);
+        if self.log.size().bytes <= self.options.log.bytes_max(memtable_bytes_max) {
             return;
         }
         let Some(last) = self.log.oldest_finished() else { return };

@@ -106,9 +106,13 @@ impl Store {
     }
 
     /// Makes `record` durable in the log, does `install`, and tells the manifest.
-    fn change_keyspaces(&self, record: Write, install: impl FnOnce(&mut Unrecorded)) -> Result<()> {
+    fn change_keyspaces(
+        &self,
+        mut record: Write,
+        install: impl FnOnce(&mut Unrecorded),
+    ) -> Result<()> {
         self.placement.lock().begin_keyspace_change();
-        let placed = self.place(record, Durability::Disk, &mut Always);
+        let placed = self.place(&mut record, Durability::Disk, &mut Always);
         let Ok(Some((in_flight, _))) = placed else {
             self.placement.lock().finish_keyspace_change(false);
             return placed.map(drop);

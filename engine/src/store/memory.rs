@@ -51,7 +51,7 @@ const fn writable_share(left: u64) -> u64 {
 
 impl Write {
     /// Memory that the entries will take in memtables, at most.
-    fn charge_bytes(&self) -> u64 {
+    pub(crate) fn charge_bytes(&self) -> u64 {
         let bytes = self.targets.iter().map(|target| target.charge_bytes);
         bytes.map(|bytes| (bytes + spare_bytes(bytes)) as u64).sum()
     }

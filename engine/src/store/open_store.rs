@@ -1,13 +1,13 @@
 //! A store from its opening to its clean close.
 
 use std::{
-    io,
+    io, mem,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
 use crate::{
-    Error, Options, Result,
+    Durability, Error, Options, Result,
     commit::{Placement, PublishQueue, SharedLog},
     error::SYNC,
     file_name::FileName,
@@ -36,6 +36,7 @@ pub(crate) struct OpenStore {
     store: Arc<Store>,
     workers: Vec<JoinHandle<()>>,
     stats_writer: Option<StatsWriter>,
+    is_closed: bool,
 }
 
 impl OpenStore {
@@ -79,7 +80,7 @@ impl OpenStore {
         store.opening.total = store.options.clock.now().saturating_sub(start);
         let store = Arc::new(store);
         // Before the workers: if one cannot be started, the drop ends those that were.
-        let mut open = Self { store, workers: Vec::new(), stats_writer: None };
+        let mut open = Self { store, workers: Vec::new(), stats_writer: None, is_closed: false };
         if open.store.options.read_only {
             return Ok(open);
         }
@@ -95,8 +96,30 @@ impl OpenStore {
     }
 }
 
-impl Drop for OpenStore {
-    fn drop(&mut self) {
+impl OpenStore {
+    /// Closes the store if `open` is its last handle; makes everything durable in any case.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StillOpen`] if it is not the last; else as [`Db::close`](crate::Db::close).
+    pub(crate) fn close(open: Arc<Self>) -> Result<()> {
+        let path = open.store.tables.folder.clone();
+        if Arc::strong_count(&open) > 1 && !open.store.options.read_only {
+            // Now: whoever closes the store may be one who drops his handle, and is not told of an error.
+            open.store.persist(Durability::Disk)?;
+        }
+        // Of several threads that do this at once, one gets it for certain.
+        match Arc::into_inner(open) {
+            Some(mut last) => last.end(),
+            None => Err(Error::StillOpen { path }),
+        }
+    }
+
+    /// Ends the workers and makes everything durable, once.
+    fn end(&mut self) -> Result<()> {
+        if mem::replace(&mut self.is_closed, true) {
+            return Ok(());
+        }
         self.store.background.shut_down();
         for worker in self.workers.drain(..) {
             // A worker that drops the last handle, in a listener, cannot wait for itself. A worker
@@ -105,17 +128,27 @@ impl Drop for OpenStore {
                 let _ = worker.join();
             }
         }
-        if self.store.check_writable().is_ok() {
-            // Nobody is there to be told of an error, and nothing more was promised than the
-            // writes got when they were acknowledged.
-            if self.store.close().is_ok() && self.store.check_writable().is_ok() {
-                self.store.manifest.lock().close();
-            }
-            if let Some(writer) = self.stats_writer.take() {
-                writer.finish(&self.store);
-            }
-            self.store.unlink_obsolete();
+        if self.store.options.read_only {
+            return Ok(());
         }
+        self.store.check_writable()?;
+        let closed = self.store.close().and_then(|()| self.store.check_writable());
+        if closed.is_ok() {
+            self.store.manifest.lock().close();
+        }
+        if let Some(writer) = self.stats_writer.take() {
+            writer.finish(&self.store);
+        }
+        self.store.unlink_obsolete();
+        closed
+    }
+}
+
+impl Drop for OpenStore {
+    fn drop(&mut self) {
+        // Nobody is there to be told of an error, and nothing more was promised than the writes got when they
+        // were acknowledged.
+        let _ = self.end();
     }
 }
 

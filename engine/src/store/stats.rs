@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::Store;
 use crate::{
+    KeyspaceOptions,
     level_count::LEVELS,
     memory::MemoryUse,
     read::tree::Tree,
@@ -77,7 +78,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     let memtable_bytes = view.memtables().map(|memtable| memtable.memory_bytes() as u64).sum();
     let mut keyspace = KeyspaceStats {
         name: tree.name.clone(),
-        options: tree.options().to_string(),
+        options: KeyspaceOptions::clone(&tree.options()),
         memtable_bytes,
         frozen_memtables: view.frozen.len() as u64,
         runs: view.version.runs().len() as u64,

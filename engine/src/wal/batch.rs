@@ -70,6 +70,14 @@ impl BatchEncoder {
         Self { bytes: buffer, entries: 0 }
     }
 
+    /// The batch of a `payload` with so many entries, to be added to.
+    pub(crate) fn resume(payload: &[u8], entries: u64) -> Self {
+        let stored = &payload[varint_bytes(entries)..];
+        let mut resumed = Self::with_capacity(stored.len());
+        resumed.bytes.extend_from_slice(stored);
+        Self { entries, ..resumed }
+    }
+
     /// Bytes that a put takes, for [`with_capacity`](Self::with_capacity): exactly, so that the buffer need
     /// not be moved or cut when it is shared.
     pub(crate) const fn put_bytes(keyspace: u64, key_bytes: usize, value_bytes: usize) -> usize {

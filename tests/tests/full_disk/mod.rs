@@ -10,7 +10,7 @@ use std::{
 };
 
 use sievedb::{
-    Event, EventListener,
+    Durability, Event, EventListener,
     clock::SystemClock,
     fs::{Call, Fault, FaultFs, MemoryFs, Times},
 };
@@ -122,4 +122,27 @@ fn a_flush_needs_no_room_for_a_new_log_segment() {
     fs.heal();
     db.insert("more", "").unwrap();
     assert!(db.contains_key("more").unwrap() && db.stats().read_only.is_none());
+}
+
+#[test]
+fn a_batch_that_found_no_room_is_committed_again() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+    let db = small_options(fs.clone()).open(FOLDER).unwrap();
+    let mut batch = db.batch();
+    for key in 0..10_u8 {
+        batch.insert(&db, [key], [key; 20]).unwrap();
+    }
+    batch.remove(&db, [3]).unwrap();
+    fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&Call::GROWING));
+    for durability in [Durability::OsBuffer, Durability::Disk] {
+        assert!(batch.commit(durability).unwrap_err().is_no_space());
+        assert_eq!(batch.len(), 11);
+        assert!(db.iter().next().is_none(), "nothing of it is visible");
+    }
+    fs.heal();
+    batch.commit(Durability::Disk).unwrap();
+    assert!(batch.is_empty());
+    let found: Vec<_> = db.iter().map(|entry| entry.unwrap()).collect();
+    assert_eq!(found.len(), 9);
+    assert!(found.iter().all(|(key, value)| key[0] != 3 && value[..] == [key[0]; 20]));
 }

@@ -57,6 +57,8 @@ fn check(db: &Db, rng: &mut Rng, asked: u64) -> [u64; 3] {
         let difference: Vec<_> =
             by_lookup.iter().zip(counted(&after)).map(|(a, b)| a - b).collect();
         assert_eq!(told(&explanation)[..], difference, "{explanation}");
+        let text = explanation.to_string();
+        assert!(!text.ends_with('\n') && !text.contains("\n\n"), "{text}");
         let blocks: Vec<_> = explanation.tables.iter().flat_map(|table| &table.blocks).collect();
         let is_index = blocks.iter().filter(|block| block.is_index).count() as u64;
         let cost = &explanation.cost;
@@ -116,7 +118,7 @@ fn each_step_is_told() {
     for part in ["its filter says", "level ", "filter: ", "data block at byte", "found sequence"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(text.ends_with("B)\n") && text.contains("present, a value of 8 bytes"), "{text}");
+    assert!(text.ends_with("B)") && text.contains("present, a value of 8 bytes"), "{text}");
 
     // Cold again: what is read the first time is in the cache the second time.
     drop(db);

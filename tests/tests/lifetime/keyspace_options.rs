@@ -142,7 +142,7 @@ fn a_plain_open_keeps_the_options() {
             assert_eq!(report.filters, 3 * report.tables, "{name}: {report}");
             assert_eq!(rebuilt.0.load(SeqCst), 0, "{name}");
             for keyspace in db.stats().keyspaces {
-                assert_eq!(keyspace.options, options.to_string(), "{name}");
+                assert_eq!(keyspace.options, options, "{name}");
             }
         }
     }

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod close;
+mod explicit_close;
 mod filter_policy;
 mod keyspace_options;
+mod log_length;
 mod memory;
 mod obsolete;
 mod opening;

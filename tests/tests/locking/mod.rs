@@ -57,7 +57,8 @@ fn a_second_opening_in_this_process_is_refused() {
 
         let db = open().unwrap();
         assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"v"[..]), "{name}");
-        let (snapshot, batch) = (db.snapshot(), db.batch());
+        let (snapshot, mut batch) = (db.snapshot(), db.batch());
+        batch.insert(&db, "never", "committed").unwrap();
         drop(db);
         assert!(is_locked(&open(), folder), "{name}: a snapshot and a batch are left");
         drop(snapshot);

@@ -21,10 +21,19 @@ fn a_write_that_never_fits_is_refused() {
         other => panic!("{other:?}"),
     }
     let mut batch = db.batch();
+    assert_eq!(batch.bytes(), 0);
     for key in 0..20_u8 {
         batch.insert(&db, [key], vec![key; 100_000]).unwrap();
     }
-    assert!(matches!(batch.commit(Durability::OsBuffer), Err(Error::WriteTooLarge { .. })));
+    match batch.commit(Durability::OsBuffer) {
+        Err(error @ Error::WriteTooLarge { bytes, .. }) => {
+            assert_eq!(bytes, batch.bytes());
+            let text = error.to_string();
+            assert!(text.contains("1.5 MiB (1572864)"), "{text}");
+            assert!(text.contains("Options::memtable_bytes_max"), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
     assert_eq!(db.stats().last_sequence, before);
     assert!(db.iter().next().is_none());
     // One that fits when all else is flushed waits for that.
@@ -59,4 +68,71 @@ fn a_write_that_nearly_fits_does_not_wait_for_ever() {
         }
     }
     assert!(stored > 0 && refused > 0, "{stored} stored, {refused} refused");
+}
+
+/// Whether it is refused by its length alone, or because empty memtables leave no room for it.
+#[test]
+fn a_refused_batch_is_as_it_was() {
+    let _turn = turn();
+    for (name, value_bytes) in [("too long", 2 * MIB), ("nearly too long", (3 << 19) - 6_000)] {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.memory_budget(8 << 20).open("db").unwrap();
+        let users = db.keyspace("users").unwrap();
+        users.insert("gone", "").unwrap();
+        let mut batch = db.batch();
+        batch.insert(&users, "long", vec![7; value_bytes]).unwrap();
+        batch.remove(&users, "gone").unwrap();
+        let (len, bytes) = (batch.len(), batch.bytes());
+        for _ in 0..2 {
+            let refused = batch.commit(Durability::OsBuffer);
+            assert!(matches!(refused, Err(Error::WriteTooLarge { .. })), "{name}: {refused:?}");
+            assert_eq!((batch.len(), batch.bytes()), (len, bytes), "{name}");
+        }
+        // So many that their number takes two bytes in the log.
+        for key in 0..200_u8 {
+            batch.insert(&db, [key], [key; 3]).unwrap();
+        }
+        assert!(batch.bytes() > bytes);
+        db.set_memory_budget(64 << 20).unwrap();
+        batch.commit(Durability::OsBuffer).unwrap();
+        assert_eq!((batch.len(), batch.bytes()), (0, 0), "{name}");
+        // A batch may be filled again.
+        batch.insert(&db, "again", "").unwrap();
+        batch.commit(Durability::OsBuffer).unwrap();
+        assert_eq!(users.get("long").unwrap().unwrap(), vec![7; value_bytes], "{name}");
+        assert!(!users.contains_key("gone").unwrap() && db.contains_key("again").unwrap());
+        for key in 0..200_u8 {
+            assert_eq!(db.get([key]).unwrap().as_deref(), Some(&[key; 3][..]), "{name}");
+        }
+        drop((users, batch));
+        db.close().unwrap();
+    }
+}
+
+/// The bound of memtables is kept by what is charged for a batch before it is placed.
+#[test]
+fn a_batch_tells_what_it_takes() {
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.open("db").unwrap();
+    let users = db.keyspace("users").unwrap();
+    for keyspace in [&db, &users] {
+        // Its memtable begins, with a filter that no batch is charged for.
+        keyspace.insert("", "").unwrap();
+    }
+    for (name, entries, value_bytes) in
+        [("one", 1, 10), ("many short ones", 10_000, 0), ("some long ones", 20, 50_000)]
+    {
+        let before = db.stats().memory.memtable_bytes;
+        let mut batch = db.batch();
+        for key in 0..entries {
+            let keyspace = if key % 2 == 0 { &db } else { &users };
+            batch.insert(keyspace, format!("{name}{key}"), vec![1; value_bytes]).unwrap();
+        }
+        let bytes = batch.bytes();
+        assert!(bytes > entries * value_bytes as u64, "{name}: {bytes}");
+        batch.commit(Durability::Memory).unwrap();
+        let taken = db.stats().memory.memtable_bytes - before;
+        assert!(taken <= bytes && bytes < 2 * taken + 4096, "{name}: {taken} of {bytes}");
+    }
 }

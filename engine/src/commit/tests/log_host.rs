@@ -83,13 +83,14 @@ impl Host {
         key: &str,
         durability: Durability,
     ) -> Option<(SequenceNumber, Result<()>)> {
-        let write = WriteEncoder::single_put(HASH_SEED, &self.tree, key.as_bytes(), b"").unwrap();
+        let mut write =
+            WriteEncoder::single_put(HASH_SEED, &self.tree, key.as_bytes(), b"").unwrap();
         let payload = Payload::new(write.payload.clone());
         let in_flight = {
             let mut placement = self.placement.lock();
             self.check_writable().ok()?;
             let waits = durability > Durability::Memory;
-            placement.place(&self.publish, write, payload, waits).unwrap().0
+            placement.place(&self.publish, &mut write, payload, waits).unwrap().0
         };
         let logged = match durability {
             Durability::Memory => Ok(()),

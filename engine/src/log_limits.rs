@@ -1,0 +1,81 @@
+//! How long the log and its segments may become where nobody says. Pure.
+//!
+//! What memtables hold is as long in the log at most, and a keyspace that is seldom written to pins what others
+//! have flushed since. Four times the memtables' part lets the others flush some eight memtables of half that part
+//! until the keyspace is flushed too, with next to nothing in it.
+
+use crate::options::{DEFAULT_LOG_BYTES_MAX, DEFAULT_LOG_SEGMENT_BYTES};
+
+/// Length of the log over the memtables' part.
+const LOG_OVER_MEMTABLES: u64 = 4;
+
+/// The least default. With less, segments would be so short that to make them costs more than flushes do.
+const LOG_BYTES_LEAST: u64 = 32 << 20;
+
+/// Segments in a log of the default length: what is flushed frees the disk in steps of one.
+const SEGMENTS: u64 = 8;
+
+/// Least length of a segment, set or not.
+pub(crate) const LOG_SEGMENT_BYTES_MIN: u64 = 4 << 10;
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LogLimits {
+    pub(crate) bytes_max: Option<u64>,
+    pub(crate) segment_bytes: Option<u64>,
+}
+
+impl LogLimits {
+    /// Length of the log at which keyspaces are flushed to shorten it, in bytes, while memtables may take
+    /// `memtable_bytes_max`.
+    pub(crate) fn bytes_max(&self, memtable_bytes_max: u64) -> u64 {
+        self.bytes_max.unwrap_or_else(|| {
+            let of_memtables = memtable_bytes_max.saturating_mul(LOG_OVER_MEMTABLES);
+            // Segments that were set by hand have to fit in, as far as they may be so long.
+            let of_segments = self.segment_bytes.map_or(0, |bytes| bytes.saturating_mul(2));
+            of_memtables.max(of_segments).clamp(LOG_BYTES_LEAST, DEFAULT_LOG_BYTES_MAX)
+        })
+    }
+
+    /// Length at which a segment is sealed, in bytes.
+    pub(crate) fn segment_bytes(&self, memtable_bytes_max: u64) -> u64 {
+        self.segment_bytes.unwrap_or_else(|| {
+            let share = self.bytes_max(memtable_bytes_max) / SEGMENTS;
+            share.clamp(LOG_SEGMENT_BYTES_MIN, DEFAULT_LOG_SEGMENT_BYTES)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_log_is_as_long_as_its_memtables_need() {
+        let unset = LogLimits::default();
+        let log = |bytes| LogLimits { bytes_max: Some(bytes), ..unset };
+        let segments = |bytes| LogLimits { segment_bytes: Some(bytes), ..unset };
+        let both = LogLimits { bytes_max: Some(64 * KIB), segment_bytes: Some(20 * KIB) };
+        let cases = [
+            ("default", unset, 64 * MIB, [256 * MIB, 32 * MIB]),
+            ("a small budget", unset, 4 * MIB, [32 * MIB, 4 * MIB]),
+            ("one between", unset, 12 * MIB, [48 * MIB, 6 * MIB]),
+            ("a large one", unset, 16 << 30, [256 * MIB, 32 * MIB]),
+            ("the largest", unset, u64::MAX, [256 * MIB, 32 * MIB]),
+            ("a long log", log(4 << 30), 4 * MIB, [4 << 30, 32 * MIB]),
+            ("a short log", log(MIB), 64 * MIB, [MIB, 128 * KIB]),
+            ("the shortest", log(8 * KIB), 64 * MIB, [8 * KIB, 4 * KIB]),
+            ("short segments", segments(4 * KIB), 4 * MIB, [32 * MIB, 4 * KIB]),
+            ("long segments", segments(32 * MIB), 4 * MIB, [64 * MIB, 32 * MIB]),
+            ("too long segments", segments(u64::MAX), 4 * MIB, [256 * MIB, u64::MAX]),
+            ("both", both, 64 * MIB, [64 * KIB, 20 * KIB]),
+        ];
+        for (name, limits, memtables, want) in cases {
+            let found = [limits.bytes_max(memtables), limits.segment_bytes(memtables)];
+            assert_eq!(found, want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `Db::close` says how it went, and what keeps a store open.
+
+use std::{path::Path, sync::Arc};
+
+use sievedb::{
+    Db, Durability, Error, Options,
+    clock::ManualClock,
+    fs::{Call, Fault, FaultFs, Fs, Loss, MemoryFs, Times},
+};
+
+use super::small_store::{FOLDER, open};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// Without threads; writes wait in memory.
+fn open_in_memory(fs: Arc<dyn Fs>) -> Db {
+    let options = Options::new().fs(fs).clock(Arc::new(ManualClock::new()));
+    options.worker_threads(0).durability(Durability::Memory).open(FOLDER).unwrap()
+}
+
+#[test]
+fn a_closed_store_has_everything_and_is_free() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = open_in_memory(fs.clone());
+    db.insert("key", "value").unwrap();
+    db.close().unwrap();
+    // Opened with the lock of the other gone, and after a power cut.
+    open(&fs).close().unwrap();
+    let fs = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
+    assert_eq!(open(&fs).get("key").unwrap().as_deref(), Some(&b"value"[..]));
+
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let db = Db::open(folder.path()).unwrap();
+        db.insert("key", "value").unwrap();
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn handles_of_any_kind_keep_the_store_open() {
+    let fs = Arc::new(MemoryFs::new());
+    type Hold = fn(&Db) -> Box<dyn std::any::Any>;
+    let holds: [(&str, Hold); 5] = [
+        ("clone", |db| Box::new(db.clone())),
+        ("keyspace", |db| Box::new(db.keyspace("users").unwrap())),
+        ("snapshot", |db| Box::new(db.snapshot())),
+        ("batch", |db| {
+            let mut batch = db.batch();
+            batch.remove(db, "none").unwrap();
+            Box::new(batch)
+        }),
+        ("iterator", |db| Box::new(db.iter())),
+    ];
+    for (name, hold) in holds {
+        let db = open_in_memory(fs.clone());
+        db.insert("by", name).unwrap();
+        let held = hold(&db);
+        match db.close() {
+            Err(Error::StillOpen { path }) => assert!(path.ends_with(FOLDER), "{name}: {path:?}"),
+            other => panic!("{name}: {other:?}"),
+        }
+        let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
+        let found = open(&crashed).get("by").unwrap();
+        assert_eq!(found.as_deref(), Some(name.as_bytes()), "it is durable all the same");
+        let other = Options::new().fs(fs.clone()).open(FOLDER);
+        assert!(matches!(other, Err(Error::Locked { .. })), "{name}: {other:?}");
+        if let Some(db) = held.downcast_ref::<Db>() {
+            db.insert("later", "value").unwrap();
+        }
+        drop(held);
+    }
+    let db = open(&fs);
+    assert_eq!(db.get("later").unwrap().as_deref(), Some(&b"value"[..]));
+    db.close().unwrap();
+}
+
+/// The variable often lives on.
+#[test]
+fn a_batch_without_entries_keeps_no_store_open() {
+    let fs = Arc::new(MemoryFs::new());
+    let db = open_in_memory(fs.clone());
+    let (empty, mut committed) = (db.batch(), db.batch());
+    committed.insert(&db, "key", "value").unwrap();
+    committed.commit(Durability::Memory).unwrap();
+    db.close().unwrap();
+    committed.commit(Durability::Disk).unwrap();
+    let db = open(&fs);
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    for mut batch in [empty, committed] {
+        let foreign = batch.insert(&db, "key", "").unwrap_err();
+        assert!(matches!(foreign, Error::ForeignKeyspace { .. }), "{foreign}");
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_told() {
+    let cases = [
+        ("the sync of the log", EIO, Call::SyncData, ".log"),
+        ("the log on a full disk", ENOSPC, Call::Append, ".log"),
+        ("the edit that names the end of the log", EIO, Call::Append, "MANIFEST"),
+    ];
+    for (name, errno, call, suffix) in cases {
+        for handles in [1, 2] {
+            let memory = Arc::new(MemoryFs::new());
+            let fs = Arc::new(FaultFs::new(memory.clone()));
+            let db = open_in_memory(fs.clone());
+            // So that the file is there.
+            db.insert("key", "value").unwrap();
+            db.persist(Durability::OsBuffer).unwrap();
+            db.insert("other", "value").unwrap();
+            let others = vec![db.clone(); handles - 1];
+            let names = memory.list(Path::new(FOLDER)).unwrap();
+            let file = names.iter().find(|file| file.contains(suffix)).unwrap();
+            fs.inject(Fault::new(errno, Times::ForGood).calls(&[call]).suffix(file));
+            let closed = db.close();
+            match (&closed, handles) {
+                // It is the last handle that writes to the manifest.
+                (Err(Error::StillOpen { .. }), 2) if suffix == "MANIFEST" => {}
+                (Err(error @ Error::Io { .. }), _) => {
+                    assert_eq!(error.is_no_space(), errno == ENOSPC, "{name}: {error:?}");
+                }
+                _ => panic!("{name}, {handles} handles: {closed:?}"),
+            }
+            fs.heal();
+            drop(others);
+            let db = open(&memory);
+            assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_became_read_only_says_why() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+    let db = open_in_memory(fs.clone());
+    db.insert("key", "value").unwrap();
+    fs.inject(Fault::new(EIO, Times::Once).calls(&[Call::Append]).suffix(".log"));
+    db.persist(Durability::Disk).unwrap_err();
+    match db.close() {
+        Err(Error::ReadOnly { cause }) => assert!(matches!(*cause, Error::Io { .. }), "{cause}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_store_that_is_only_read_is_closed_too() {
+    let fs = Arc::new(MemoryFs::new());
+    open(&fs).close().unwrap();
+    let options = || Options::new().fs(fs.clone()).read_only(true);
+    options().open(FOLDER).unwrap().close().unwrap();
+    let db = options().open(FOLDER).unwrap();
+    let other = db.clone();
+    assert!(matches!(db.close(), Err(Error::StillOpen { .. })));
+    other.close().unwrap();
+    open(&fs).close().unwrap();
+}
