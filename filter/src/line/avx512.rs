@@ -8,7 +8,18 @@ use core::arch::x86_64::{
     _mm512_testn_epi32_mask,
 };
 
-use super::{Line, POWERS, batch};
+use super::{Aligned, Line, POWERS, PROBES_MAX, batch, powers};
+
+/// The powers for each number of probes, and those for [`PROBES_MAX`] at 0.
+static POWERS_OF: [Aligned<[u32; PROBES_MAX as usize]>; PROBES_MAX as usize] = {
+    let mut all = [const { Aligned(powers(PROBES_MAX as usize)) }; PROBES_MAX as usize];
+    let mut probes = 1;
+    while probes < all.len() {
+        all[probes] = Aligned(powers(probes));
+        probes += 1;
+    }
+    all
+};
 
 /// Proof that this CPU has AVX-512.
 #[derive(Debug, Clone, Copy)]
@@ -20,41 +31,51 @@ impl Avx512 {
         has.then_some(Self(()))
     }
 
+    /// Whether all bits of `hash` are set in its line of `lines`. There must be lines.
+    ///
     /// In assembly, because a function with intrinsics is never inlined into one that is compiled for any
-    /// processor. Far out of the caches a core asks as many questions at once as it holds instructions of:
-    /// a call costs as much as the question.
+    /// processor. What bounds a question is how many instructions it takes, in the caches and far out of them,
+    /// where a core asks as many at once as it holds instructions of. So `mulx` finds the line, which needs no check
+    /// and no moves, the load adds it up, and lanes beyond the probes repeat the first instead of being masked: 16
+    /// instructions in a loop instead of 21, 0.7 ns instead of 1.0.
     #[inline(always)]
-    pub(super) fn contains(self, line: &Line, hash: u64, probes: u8) -> bool {
+    pub(super) fn contains(self, lines: &[Line], hash: u64, probes: u8) -> bool {
+        assert!(!lines.is_empty(), "a filter has lines");
+        let powers = &POWERS_OF[usize::from(probes % PROBES_MAX)];
         let missing: u32;
         // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it. What is read are the 64
-        // bytes of each reference.
+        // bytes of each of two references, the powers and a line: the high half of the product, its index, is
+        // below the number of lines, which is not 0.
         unsafe {
             asm!(
+                // As `line_index`, times the bytes of a line.
+                "mulx {at}, {missing:r}, {count}",
+                "shl {at}, 6",
                 // Lane `i` is the `g(i)` of `hash`.
-                "vpbroadcastd zmm16, {hash:e}",
+                "vpbroadcastd zmm16, edx",
                 "vpmulld zmm16, zmm16, [{powers}]",
                 // Bits 28 to 31 of it are the word of the line.
                 "vpsrld zmm17, zmm16, 28",
-                "vpermd zmm17, zmm17, [{line}]",
+                "vpermd zmm17, zmm17, [{lines} + {at}]",
                 // Bits 23 to 27 are the bit within the word: a rotation ignores what stands above them.
                 "vpsrld zmm16, zmm16, 23",
                 "vprorvd zmm16, zmm17, zmm16",
                 // The first of the powers is 1.
                 "vptestnmd k1, zmm16, dword ptr [{powers}]{{1to16}}",
                 "kmovw {missing:e}, k1",
-                hash = in(reg) hash,
-                powers = in(reg) &raw const POWERS,
-                line = in(reg) line,
-                missing = lateout(reg) missing,
+                in("rdx") hash,
+                count = in(reg) lines.len(),
+                powers = in(reg) powers,
+                lines = in(reg) lines.as_ptr(),
+                at = out(reg) _,
+                missing = out(reg) missing,
                 out("zmm16") _,
                 out("zmm17") _,
                 out("k1") _,
-                options(pure, readonly, nostack, preserves_flags),
+                options(pure, readonly, nostack),
             );
         }
-        // Lanes from `probes` on do not count. Filters have 1 to 16: with 0 the shift would be out of range.
-        debug_assert!((1..=16).contains(&probes));
-        missing << (u32::BITS - u32::from(probes)) == 0
+        missing == 0
     }
 
     pub(super) fn contains_all(
