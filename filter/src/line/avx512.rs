@@ -21,6 +21,12 @@ static POWERS_OF: [Aligned<[u32; PROBES_MAX as usize]>; PROBES_MAX as usize] = {
     all
 };
 
+/// A lane for each probe, and the first again in the lanes that are left: it is looked at once more.
+#[inline(always)]
+fn powers_of(probes: u8) -> &'static [u32; PROBES_MAX as usize] {
+    &POWERS_OF[usize::from(probes % PROBES_MAX)].0
+}
+
 /// Proof that this CPU has AVX-512.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512(());
@@ -41,7 +47,6 @@ impl Avx512 {
     #[inline(always)]
     pub(super) fn contains(self, lines: &[Line], hash: u64, probes: u8) -> bool {
         assert!(!lines.is_empty(), "a filter has lines");
-        let powers = &POWERS_OF[usize::from(probes % PROBES_MAX)];
         let missing: u32;
         // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it. What is read are the 64
         // bytes of each of two references, the powers and a line: the high half of the product, its index, is
@@ -65,7 +70,7 @@ impl Avx512 {
                 "kmovw {missing:e}, k1",
                 in("rdx") hash,
                 count = in(reg) lines.len(),
-                powers = in(reg) powers,
+                powers = in(reg) powers_of(probes),
                 lines = in(reg) lines.as_ptr(),
                 at = out(reg) _,
                 missing = out(reg) missing,
@@ -97,7 +102,8 @@ impl Avx512 {
 
 #[target_feature(enable = "avx512f,bmi2")]
 fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], answers: &mut [bool]) {
-    batch::test_all(lines, hashes, answers, |line, hash| contains(line, hash, probes));
+    let powers = load(powers_of(probes));
+    batch::test_all(lines, hashes, answers, |line, hash| contains(line, hash, powers));
 }
 
 #[target_feature(enable = "avx512f,bmi2")]
@@ -105,19 +111,16 @@ fn insert_all(lines: &mut [Line], probes: u8, hashes: &[u64]) {
     batch::insert_all(lines, hashes, |line, hash| insert(line, hash, probes));
 }
 
-/// The same as [`Avx512::contains`], for a loop that keeps the constants in registers: in a batch that takes a
-/// fifth less.
+/// The same as [`Avx512::contains`], for a loop that keeps the constants in registers.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
-fn contains(line: &Line, hash: u64, probes: u8) -> bool {
-    let g = products(hash);
+fn contains(line: &Line, hash: u64, powers: __m512i) -> bool {
+    let g = products(hash, powers);
     // Bits 28 to 31 of `g` are the word of the line, bits 23 to 27 the bit within the word: a
     // rotation ignores what stands above them.
     let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(g), load(&line.0));
     let found = _mm512_rorv_epi32(words, _mm512_srli_epi32::<23>(g));
-    let missing = _mm512_testn_epi32_mask(found, _mm512_set1_epi32(1));
-    // Lanes from `probes` on do not count.
-    _bzhi_u32(missing.into(), probes.into()) == 0
+    _mm512_testn_epi32_mask(found, _mm512_set1_epi32(1)) == 0
 }
 
 #[inline]
@@ -126,7 +129,7 @@ fn insert(line: &mut Line, hash: u64, probes: u8) {
     // Lanes from `probes` on are beyond the line.
     let lanes = _bzhi_u32(u32::MAX, probes.into()) as u16;
     let beyond = _mm512_set1_epi32(1 << 16);
-    let positions = _mm512_mask_srli_epi32::<23>(beyond, lanes, products(hash));
+    let positions = _mm512_mask_srli_epi32::<23>(beyond, lanes, products(hash, load(&POWERS.0)));
     let mut stored = Line::EMPTY;
     store(&mut stored, positions);
     let (pairs, _) = stored.0.as_chunks::<2>();
@@ -157,11 +160,11 @@ fn single_bit(bit: u32) -> __m512i {
     _mm512_sllv_epi32(_mm512_set1_epi32(1), shift)
 }
 
-/// Lane `i` is the `g(i)` of `hash`.
+/// Lane `i` is the `g(i)` of `hash`, if these are its powers.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
-fn products(hash: u64) -> __m512i {
-    _mm512_mullo_epi32(_mm512_set1_epi32(hash as i32), load(&POWERS.0)) // The low half.
+fn products(hash: u64, powers: __m512i) -> __m512i {
+    _mm512_mullo_epi32(_mm512_set1_epi32(hash as i32), powers) // The low half.
 }
 
 #[inline]

@@ -57,11 +57,12 @@ proptest! {
         }
     }
 
-    /// Batches shorter and longer than what is on its way from memory.
+    /// Batches shorter and longer than what is on its way from memory, of few lines and of so many that they
+    /// are asked for ahead.
     #[test]
     fn every_path_finds_all_of_a_batch(
         hashes in proptest::collection::vec(any::<u64>(), 0..400),
-        lines in 1_usize..40,
+        lines in prop_oneof![9 => 1_usize..40, 1 => Just(batch::FAR_BYTES / LINE_BYTES)],
         probes in 1..=PROBES_MAX,
     ) {
         let mut want = vec![Line::EMPTY; lines];
