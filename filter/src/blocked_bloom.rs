@@ -80,7 +80,7 @@ impl BlockedBloom {
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        self.path.contains(line_of(&self.lines, hash), hash, self.probes)
+        self.path.contains(&self.lines, hash, self.probes)
     }
 
     /// Starts to load the line that [`may_contain_hash`](Self::may_contain_hash) will read.

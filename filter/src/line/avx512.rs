@@ -8,7 +8,24 @@ use core::arch::x86_64::{
     _mm512_testn_epi32_mask,
 };
 
-use super::{Line, POWERS, batch};
+use super::{Aligned, Line, POWERS, PROBES_MAX, batch, powers};
+
+/// The powers for each number of probes, and those for [`PROBES_MAX`] at 0.
+static POWERS_OF: [Aligned<[u32; PROBES_MAX as usize]>; PROBES_MAX as usize] = {
+    let mut all = [const { Aligned(powers(PROBES_MAX as usize)) }; PROBES_MAX as usize];
+    let mut probes = 1;
+    while probes < all.len() {
+        all[probes] = Aligned(powers(probes));
+        probes += 1;
+    }
+    all
+};
+
+/// A lane for each probe, and the first again in the lanes that are left: it is looked at once more.
+#[inline(always)]
+fn powers_of(probes: u8) -> &'static [u32; PROBES_MAX as usize] {
+    &POWERS_OF[usize::from(probes % PROBES_MAX)].0
+}
 
 /// Proof that this CPU has AVX-512.
 #[derive(Debug, Clone, Copy)]
@@ -20,41 +37,50 @@ impl Avx512 {
         has.then_some(Self(()))
     }
 
+    /// Whether all bits of `hash` are set in its line of `lines`. There must be lines.
+    ///
     /// In assembly, because a function with intrinsics is never inlined into one that is compiled for any
-    /// processor. Far out of the caches a core asks as many questions at once as it holds instructions of:
-    /// a call costs as much as the question.
+    /// processor. What bounds a question is how many instructions it takes, in the caches and far out of them,
+    /// where a core asks as many at once as it holds instructions of. So `mulx` finds the line, which needs no check
+    /// and no moves, the load adds it up, and lanes beyond the probes repeat the first instead of being masked: 16
+    /// instructions in a loop instead of 21, 0.7 ns instead of 1.0.
     #[inline(always)]
-    pub(super) fn contains(self, line: &Line, hash: u64, probes: u8) -> bool {
+    pub(super) fn contains(self, lines: &[Line], hash: u64, probes: u8) -> bool {
+        assert!(!lines.is_empty(), "a filter has lines");
         let missing: u32;
         // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it. What is read are the 64
-        // bytes of each reference.
+        // bytes of each of two references, the powers and a line: the high half of the product, its index, is
+        // below the number of lines, which is not 0.
         unsafe {
             asm!(
+                // As `line_index`, times the bytes of a line.
+                "mulx {at}, {missing:r}, {count}",
+                "shl {at}, 6",
                 // Lane `i` is the `g(i)` of `hash`.
-                "vpbroadcastd zmm16, {hash:e}",
+                "vpbroadcastd zmm16, edx",
                 "vpmulld zmm16, zmm16, [{powers}]",
                 // Bits 28 to 31 of it are the word of the line.
                 "vpsrld zmm17, zmm16, 28",
-                "vpermd zmm17, zmm17, [{line}]",
+                "vpermd zmm17, zmm17, [{lines} + {at}]",
                 // Bits 23 to 27 are the bit within the word: a rotation ignores what stands above them.
                 "vpsrld zmm16, zmm16, 23",
                 "vprorvd zmm16, zmm17, zmm16",
                 // The first of the powers is 1.
                 "vptestnmd k1, zmm16, dword ptr [{powers}]{{1to16}}",
                 "kmovw {missing:e}, k1",
-                hash = in(reg) hash,
-                powers = in(reg) &raw const POWERS,
-                line = in(reg) line,
-                missing = lateout(reg) missing,
+                in("rdx") hash,
+                count = in(reg) lines.len(),
+                powers = in(reg) powers_of(probes),
+                lines = in(reg) lines.as_ptr(),
+                at = out(reg) _,
+                missing = out(reg) missing,
                 out("zmm16") _,
                 out("zmm17") _,
                 out("k1") _,
-                options(pure, readonly, nostack, preserves_flags),
+                options(pure, readonly, nostack),
             );
         }
-        // Lanes from `probes` on do not count. Filters have 1 to 16: with 0 the shift would be out of range.
-        debug_assert!((1..=16).contains(&probes));
-        missing << (u32::BITS - u32::from(probes)) == 0
+        missing == 0
     }
 
     pub(super) fn contains_all(
@@ -76,7 +102,8 @@ impl Avx512 {
 
 #[target_feature(enable = "avx512f,bmi2")]
 fn contains_all(lines: &[Line], probes: u8, hashes: &[u64], answers: &mut [bool]) {
-    batch::test_all(lines, hashes, answers, |line, hash| contains(line, hash, probes));
+    let powers = load(powers_of(probes));
+    batch::test_all(lines, hashes, answers, |line, hash| contains(line, hash, powers));
 }
 
 #[target_feature(enable = "avx512f,bmi2")]
@@ -84,19 +111,16 @@ fn insert_all(lines: &mut [Line], probes: u8, hashes: &[u64]) {
     batch::insert_all(lines, hashes, |line, hash| insert(line, hash, probes));
 }
 
-/// The same as [`Avx512::contains`], for a loop that keeps the constants in registers: in a batch that takes a
-/// fifth less.
+/// The same as [`Avx512::contains`], for a loop that keeps the constants in registers.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
-fn contains(line: &Line, hash: u64, probes: u8) -> bool {
-    let g = products(hash);
+fn contains(line: &Line, hash: u64, powers: __m512i) -> bool {
+    let g = products(hash, powers);
     // Bits 28 to 31 of `g` are the word of the line, bits 23 to 27 the bit within the word: a
     // rotation ignores what stands above them.
     let words = _mm512_permutexvar_epi32(_mm512_srli_epi32::<28>(g), load(&line.0));
     let found = _mm512_rorv_epi32(words, _mm512_srli_epi32::<23>(g));
-    let missing = _mm512_testn_epi32_mask(found, _mm512_set1_epi32(1));
-    // Lanes from `probes` on do not count.
-    _bzhi_u32(missing.into(), probes.into()) == 0
+    _mm512_testn_epi32_mask(found, _mm512_set1_epi32(1)) == 0
 }
 
 #[inline]
@@ -105,7 +129,7 @@ fn insert(line: &mut Line, hash: u64, probes: u8) {
     // Lanes from `probes` on are beyond the line.
     let lanes = _bzhi_u32(u32::MAX, probes.into()) as u16;
     let beyond = _mm512_set1_epi32(1 << 16);
-    let positions = _mm512_mask_srli_epi32::<23>(beyond, lanes, products(hash));
+    let positions = _mm512_mask_srli_epi32::<23>(beyond, lanes, products(hash, load(&POWERS.0)));
     let mut stored = Line::EMPTY;
     store(&mut stored, positions);
     let (pairs, _) = stored.0.as_chunks::<2>();
@@ -136,11 +160,11 @@ fn single_bit(bit: u32) -> __m512i {
     _mm512_sllv_epi32(_mm512_set1_epi32(1), shift)
 }
 
-/// Lane `i` is the `g(i)` of `hash`.
+/// Lane `i` is the `g(i)` of `hash`, if these are its powers.
 #[inline]
 #[target_feature(enable = "avx512f,bmi2")]
-fn products(hash: u64) -> __m512i {
-    _mm512_mullo_epi32(_mm512_set1_epi32(hash as i32), load(&POWERS.0)) // The low half.
+fn products(hash: u64, powers: __m512i) -> __m512i {
+    _mm512_mullo_epi32(_mm512_set1_epi32(hash as i32), powers) // The low half.
 }
 
 #[inline]

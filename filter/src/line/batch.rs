@@ -9,6 +9,10 @@ use super::{Line, line_index, line_of, prefetch};
 /// with 128. To partition the hashes of a build by ranges of lines first was no faster at any size.
 const AHEAD: usize = 128;
 
+/// Lines of fewer bytes are in the caches next to the core if they are asked often. Their questions are not helped by
+/// prefetches: they took 1.1 ns with, 0.8 ns without.
+pub(super) const FAR_BYTES: usize = 256 << 10;
+
 /// Sets each of `answers` to what `test` says of the hash at its place and its line.
 #[inline(always)]
 pub(super) fn test_all(
@@ -20,6 +24,10 @@ pub(super) fn test_all(
     let ask = |(&hash, answer): (&u64, &mut bool)| {
         *answer = test(line_of(lines, hash), hash);
     };
+    if size_of_val(lines) < FAR_BYTES {
+        hashes.iter().zip(answers).for_each(ask);
+        return;
+    }
     let (first, rest) = hashes.split_at(hashes.len().min(AHEAD));
     for &hash in first {
         prefetch(line_of(lines, hash));

@@ -55,15 +55,18 @@ const GOLDEN: u32 = 0x9e37_79b9;
 pub(crate) struct Aligned<T>(pub(crate) T);
 
 /// The powers 0 to 15 of [`GOLDEN`].
-static POWERS: Aligned<[u32; PROBES_MAX as usize]> = {
+static POWERS: Aligned<[u32; PROBES_MAX as usize]> = Aligned(powers(PROBES_MAX as usize));
+
+/// As many powers of [`GOLDEN`] as a key has probes, and behind them the first again.
+const fn powers(probes: usize) -> [u32; PROBES_MAX as usize] {
     let mut powers = [1; PROBES_MAX as usize];
     let mut i = 1;
-    while i < powers.len() {
+    while i < probes {
         powers[i] = GOLDEN.wrapping_mul(powers[i - 1]);
         i += 1;
     }
-    Aligned(powers)
-};
+    powers
+}
 
 /// 512 bits, at an address that is a multiple of 64, so that a question touches one cache line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How this CPU tests and fills lines. All give the same answers and set the same bits.
 
-use super::{Line, batch, portable};
+use super::{Line, batch, line_of, portable};
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 use super::neon::Neon;
@@ -56,17 +56,21 @@ impl Path {
         portable.into_iter().chain(others).collect()
     }
 
-    /// Whether all bits of `hash` are set in `line`.
+    /// Whether all bits of `hash` are set in its line of `lines`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no line.
     #[inline]
-    pub(crate) fn contains(self, line: &Line, hash: u64, probes: u8) -> bool {
+    pub(crate) fn contains(self, lines: &[Line], hash: u64, probes: u8) -> bool {
         match self {
-            Self::Portable => portable::contains(line, hash, probes),
+            Self::Portable => portable::contains(line_of(lines, hash), hash, probes),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(avx2) => avx2.contains(line, hash, probes),
+            Self::Avx2(avx2) => avx2.contains(line_of(lines, hash), hash, probes),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(avx512) => avx512.contains(line, hash, probes),
+            Self::Avx512(avx512) => avx512.contains(lines, hash, probes),
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Self::Neon(neon) => neon.contains(line, hash, probes),
+            Self::Neon(neon) => neon.contains(line_of(lines, hash), hash, probes),
         }
     }
 

@@ -34,7 +34,7 @@ proptest! {
         let bytes = line.to_bytes();
         let want = bits(hash, probes).all(|bit| bytes[bit as usize / 8] >> (bit % 8) & 1 == 1);
         for path in Path::all() {
-            prop_assert_eq!(path.contains(&line, hash, probes), want, "{:?}", path);
+            prop_assert_eq!(path.contains(slice::from_ref(&line), hash, probes), want, "{:?}", path);
             let mut answer = [!want];
             path.contains_all(slice::from_ref(&line), probes, &[hash], &mut answer);
             prop_assert_eq!(answer, [want], "{:?}, in a batch", path);
@@ -57,11 +57,12 @@ proptest! {
         }
     }
 
-    /// Batches shorter and longer than what is on its way from memory.
+    /// Batches shorter and longer than what is on its way from memory, of few lines and of so many that they
+    /// are asked for ahead.
     #[test]
     fn every_path_finds_all_of_a_batch(
         hashes in proptest::collection::vec(any::<u64>(), 0..400),
-        lines in 1_usize..40,
+        lines in prop_oneof![9 => 1_usize..40, 1 => Just(batch::FAR_BYTES / LINE_BYTES)],
         probes in 1..=PROBES_MAX,
     ) {
         let mut want = vec![Line::EMPTY; lines];
@@ -80,6 +81,8 @@ proptest! {
             let mut answers = vec![false; asked.len()];
             path.contains_all(&filled, probes, &asked, &mut answers);
             prop_assert_eq!(&answers, &affirmed, "{:?}", path);
+            let one_by_one = asked.iter().map(|&hash| path.contains(&filled, hash, probes));
+            prop_assert!(one_by_one.eq(affirmed.iter().copied()), "{:?}, one by one", path);
             prop_assert!(answers.iter().step_by(2).all(|&answer| answer), "{:?}", path);
         }
     }
@@ -100,7 +103,10 @@ fn one_missing_bit_is_noticed() {
             let mut line = Line([u32::MAX; 16]);
             line.0[bit as usize / 32] &= !(1 << (bit % 32));
             for path in Path::all() {
-                assert!(!path.contains(&line, hash, probes), "{path:?}, bit {bit}");
+                assert!(
+                    !path.contains(slice::from_ref(&line), hash, probes),
+                    "{path:?}, bit {bit}"
+                );
             }
         }
     }
@@ -120,7 +126,7 @@ fn assert_found_on_every_path(name: &str, hashes: &[u64], lines: usize, probes: 
     for path in Path::all() {
         let mut filled = vec![Line::EMPTY; lines];
         path.insert_all(&mut filled, probes, hashes);
-        let has = |&hash: &u64| path.contains(line_of(&filled, hash), hash, probes);
+        let has = |&hash: &u64| path.contains(&filled, hash, probes);
         assert!(hashes.iter().all(has), "{name}, {probes} probes, {path:?}");
         let mut answers = vec![false; hashes.len()];
         path.contains_all(&filled, probes, hashes, &mut answers);

@@ -49,7 +49,7 @@ impl Layer {
 
     #[inline]
     pub(super) fn may_contain(&self, hash: u64, path: Path) -> bool {
-        path.contains(line_of(&self.lines, hash), hash, self.probes)
+        path.contains(&self.lines, hash, self.probes)
     }
 
     #[inline]

@@ -24,7 +24,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 impl Structure for Bloom<u64> {
-    #[inline]
+    #[inline(always)]
     fn may_contain(&self, hash: u64) -> bool {
         self.check(&hash)
     }

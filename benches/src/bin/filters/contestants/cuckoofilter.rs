@@ -29,7 +29,7 @@ fn build(hashes: &[u64]) -> CuckooFilter<Mixer> {
 }
 
 impl Structure for CuckooFilter<Mixer> {
-    #[inline]
+    #[inline(always)]
     fn may_contain(&self, hash: u64) -> bool {
         self.contains(&hash)
     }

@@ -26,7 +26,7 @@ struct Fastbloom {
 }
 
 impl Structure for Fastbloom {
-    #[inline]
+    #[inline(always)]
     fn may_contain(&self, hash: u64) -> bool {
         self.filter.contains_hash(hash)
     }

@@ -28,7 +28,7 @@ fn build(hashes: &[u64], rate: f64) -> Filter {
 }
 
 impl Structure for Filter {
-    #[inline]
+    #[inline(always)]
     fn may_contain(&self, hash: u64) -> bool {
         self.contains_fingerprint(hash)
     }

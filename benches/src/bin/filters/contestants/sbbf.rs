@@ -21,7 +21,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 impl Structure for Filter {
-    #[inline]
+    #[inline(always)]
     fn may_contain(&self, hash: u64) -> bool {
         self.contains_hash(hash)
     }

@@ -61,7 +61,7 @@ fn filled<F: InsertFilter + 'static>(mut filter: F, hashes: &[u64]) -> Box<dyn B
 }
 
 impl<F: Filter> Structure for Standalone<F> {
-    #[inline]
+    #[inline(always)]
     fn may_contain(&self, hash: u64) -> bool {
         self.0.may_contain_hash(hash)
     }

@@ -53,7 +53,7 @@ const BATCH: usize = 32;
 macro_rules! structure {
     ($name:ident, $kind:ident) => {
         impl Structure for $name {
-            #[inline]
+            #[inline(always)]
             fn may_contain(&self, hash: u64) -> bool {
                 self.may_contain_hash(hash)
             }

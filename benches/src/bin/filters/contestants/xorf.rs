@@ -25,7 +25,7 @@ pub(super) const FAMILY_16: Family = Family {
 };
 
 impl Structure for BinaryFuse8 {
-    #[inline]
+    #[inline(always)]
     fn may_contain(&self, hash: u64) -> bool {
         self.contains(&hash)
     }
@@ -36,7 +36,7 @@ impl Structure for BinaryFuse8 {
 }
 
 impl Structure for BinaryFuse16 {
-    #[inline]
+    #[inline(always)]
     fn may_contain(&self, hash: u64) -> bool {
         self.contains(&hash)
     }
