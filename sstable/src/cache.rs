@@ -14,7 +14,7 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync::Cache};
 
 use crate::{
     block::{Block, BlockInner},
-    cache_steps::{CacheSteps, lossless_factor},
+    cache_steps::{CacheSteps, way},
     sync::Mutex,
 };
 
@@ -128,9 +128,9 @@ impl BlockCache {
 
     /// Changes the most bytes that it holds. Blocks that are too much go at once.
     ///
-    /// The capacity is rounded down to 8 KiB for each shard, and up to that if it is not 0. So the cache tells blocks
-    /// that are read again from others as well as before, however often it shrinks and grows. With 0 it keeps
-    /// nothing, and loses that for good.
+    /// The capacity is rounded down to 8 KiB for each shard, sometimes to a few times that, and up to it if it is not
+    /// 0. So the cache tells blocks that are read again from others as well as before, however often it shrinks and
+    /// grows. With 0 it keeps nothing, and loses that for good.
     ///
     /// Locks each shard in turn. There are as many as [`new`](Self::new) has made.
     pub fn set_capacity_bytes(&self, bytes: u64) {
@@ -139,10 +139,12 @@ impl BlockCache {
         if to == from {
             return;
         }
-        let factor = lossless_factor(from, to);
-        if factor > 1 {
-            // For a moment: what comes in meanwhile goes at once.
-            self.blocks.set_capacity(self.steps.bytes(factor * from));
+        let (by, to) = way(from, to);
+        if to == from {
+            return;
+        }
+        if by != to {
+            self.blocks.set_capacity(self.steps.bytes(by));
         }
         self.blocks.set_capacity(self.steps.bytes(to));
         *capacity_steps = to;
