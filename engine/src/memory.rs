@@ -31,7 +31,7 @@ pub(crate) enum MemoryUse {
     Filters,
     /// Top indexes and properties of tables. The limit is the block cache's: it gives way to them.
     Indexes,
-    /// What must be known of keyspaces and tables besides, and the buffers of log and manifest. The limit is
+    /// What must be known of keyspaces and tables besides, and buffers that are always there. The limit is
     /// what no part has: beyond it the block cache gives way.
     Bookkeeping,
     /// Tables that are being written: buffers, and hashes for the filter to come.

@@ -147,7 +147,7 @@ fn pieces(
     front_bytes: u64,
 ) -> impl FnMut(Range<u64>) -> Result<Bytes, FilterUnusable> {
     // The block was held against the file before its trailer was read: nothing overflows.
-    if front_bytes > PIECE_BYTES {
+    if front_bytes > PIECE_BYTES && !source.is_mapped() {
         let front = place.offset..place.offset + front_bytes;
         source.will_read(slice::from_ref(&front));
     }

@@ -101,7 +101,7 @@ pub(crate) struct TableStore {
     writers: u64,
     pub(super) files: TableFiles,
     next_file_id: AtomicU64,
-    _log_buffers: Charge,
+    _buffers: Charge,
 }
 
 /// Where a new table goes in its keyspace.
@@ -130,7 +130,7 @@ impl TableStore {
             // Whoever opens the store waits for its filters, and no longer than it must.
             filter_arena.begin_small();
         }
-        let log_buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);
+        let buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);
         let cache = Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes)));
         let cache_room = Arc::new(CacheRoom::new(Arc::clone(&cache), Arc::clone(&memory)));
         cache_room.fit();
@@ -148,7 +148,7 @@ impl TableStore {
             writers: options.worker_threads.max(1) as u64,
             files,
             next_file_id: AtomicU64::new(next_file_id),
-            _log_buffers: log_buffers,
+            _buffers: buffers,
         }
     }
 

@@ -1,8 +1,9 @@
 //! The array that a filter owns, in an arena or on the heap.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::boxed::Box;
 use core::{
     fmt,
+    mem::{self, MaybeUninit},
     ops::{Deref, DerefMut},
     ptr::{self, NonNull},
     slice,
@@ -13,7 +14,7 @@ use crate::huge_pages;
 
 /// As a `Box<[T]>`, with its elements in an arena. A question finds them as fast: by pointer and length.
 ///
-/// Whoever makes one has a `T` that is `Copy`: nothing in it is ever dropped.
+/// Nothing in it is ever dropped: a `T` needs no drop.
 pub(crate) struct Slice<T> {
     first: NonNull<T>,
     len: usize,
@@ -52,23 +53,16 @@ impl<T> Slice<T> {
         filling.finish()
     }
 
-    fn of_heap(values: Vec<T>, arena: FilterArena) -> Self {
-        let values = Box::leak(values.into_boxed_slice());
-        Self { len: values.len(), first: NonNull::from(values).cast(), arena }
-    }
-
     /// Where it lies.
     pub(crate) fn arena(&self) -> &FilterArena {
         &self.arena
     }
 }
 
-/// A [`Slice`] that is being filled, from its begin on.
-pub(crate) enum Filling<T> {
-    /// Nobody looks at it before all of it is written.
-    Piece { piece: Slice<T>, written: usize },
-    /// No more than the first `len` elements.
-    Heap { values: Vec<T>, len: usize, arena: FilterArena },
+/// A [`Slice`] that is being filled, from its begin on. Nobody looks at it before all of it is written.
+pub(crate) struct Filling<T> {
+    piece: Slice<T>,
+    written: usize,
 }
 
 impl<T> Filling<T> {
@@ -78,19 +72,15 @@ impl<T> Filling<T> {
     ///
     /// As [`Slice::filled`].
     pub(crate) fn new(len: usize, arena: &FilterArena) -> Self {
-        const { assert!(align_of::<T>() <= PIECE_BYTES) }
+        const { assert!(align_of::<T>() <= PIECE_BYTES && !mem::needs_drop::<T>()) }
         let arena = arena.clone();
         let bytes = len.checked_mul(size_of::<T>()).expect("an array is shorter than the memory");
-        match arena.take(bytes) {
-            Some(first) => {
-                Self::Piece { piece: Slice { first: first.cast(), len, arena }, written: 0 }
-            }
-            None => {
-                let mut values = Vec::with_capacity(len);
-                huge_pages::ask(values.spare_capacity_mut());
-                Self::Heap { values, len, arena }
-            }
-        }
+        let first = arena.take(bytes).map(NonNull::cast).unwrap_or_else(|| {
+            let mut room = Box::<[T]>::new_uninit_slice(len);
+            huge_pages::ask(&mut room);
+            NonNull::from(Box::leak(room)).cast()
+        });
+        Self { piece: Slice { first, len, arena }, written: 0 }
     }
 
     /// Writes the next elements.
@@ -99,24 +89,17 @@ impl<T> Filling<T> {
     ///
     /// If there is no room for as many.
     pub(crate) fn extend(&mut self, new: impl ExactSizeIterator<Item = T>) {
-        match self {
-            Self::Heap { values, len, .. } => {
-                assert!(new.len() <= *len - values.len(), "no more than there is room for");
-                values.extend(new);
-            }
-            Self::Piece { piece, written } => {
-                assert!(new.len() <= piece.len - *written, "no more than there is room for");
-                let mut count = 0;
-                for (index, value) in (*written..piece.len).zip(new) {
-                    // SAFETY: the piece has room for `len` elements.
-                    let element = unsafe { piece.first.add(index) };
-                    // SAFETY: it is ours, aligned, and holds nothing to be dropped.
-                    unsafe { element.write(value) }
-                    count += 1;
-                }
-                *written += count;
-            }
+        let Self { piece, written } = self;
+        assert!(new.len() <= piece.len - *written, "no more than there is room for");
+        let mut count = 0;
+        for (index, value) in (*written..piece.len).zip(new) {
+            // SAFETY: the piece has room for `len` elements.
+            let element = unsafe { piece.first.add(index) };
+            // SAFETY: it is ours, aligned, and holds nothing to be dropped.
+            unsafe { element.write(value) }
+            count += 1;
         }
+        *written += count;
     }
 
     /// The slice.
@@ -125,16 +108,8 @@ impl<T> Filling<T> {
     ///
     /// Unless all of it is written.
     pub(crate) fn finish(self) -> Slice<T> {
-        match self {
-            Self::Heap { values, len, arena } => {
-                assert_eq!(values.len(), len, "all elements are written");
-                Slice::of_heap(values, arena)
-            }
-            Self::Piece { piece, written } => {
-                assert_eq!(written, piece.len, "all elements are written");
-                piece
-            }
-        }
+        assert_eq!(self.written, self.piece.len, "all elements are written");
+        self.piece
     }
 }
 
@@ -143,9 +118,10 @@ impl<T> Drop for Slice<T> {
         if self.arena.give_back(self.first.cast(), self.len * size_of::<T>()) {
             return;
         }
-        let values = ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.len);
-        // SAFETY: what is in no chunk was a box: `of_heap` has leaked it.
-        drop(unsafe { Box::from_raw(values) });
+        let room =
+            ptr::slice_from_raw_parts_mut(self.first.cast::<MaybeUninit<T>>().as_ptr(), self.len);
+        // SAFETY: what is in no chunk was a box: `Filling::new` has leaked it.
+        drop(unsafe { Box::from_raw(room) });
     }
 }
 
@@ -154,7 +130,7 @@ impl<T> Deref for Slice<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements, written by `collected` or once in a box, and owned.
+        // SAFETY: `len` elements, owned, and all written: `Filling::finish` gives out no others.
         unsafe { slice::from_raw_parts(self.first.as_ptr(), self.len) }
     }
 }

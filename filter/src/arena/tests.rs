@@ -125,6 +125,18 @@ fn hashes(count: u64) -> Vec<u64> {
     (0..count).map(|i| crate::key_hash(&i.to_le_bytes(), 3)).collect()
 }
 
+fn trailer(bytes: &[u8]) -> Result<Trailer, DecodeError> {
+    Trailer::read(bytes, bytes.len() as u64, EXPECTED)
+}
+
+fn decode_in(bytes: &[u8], arena: &FilterArena) -> Result<TableFilter, DecodeError> {
+    trailer(bytes)?.decode_in(bytes, f64::INFINITY, arena)
+}
+
+fn decode_range_in(bytes: &[u8], arena: &FilterArena) -> Result<RangeFilter, DecodeError> {
+    trailer(bytes)?.decode_range_in(bytes, arena)
+}
+
 /// Every kind, whole and in part: the same answers, bytes and counts as on the heap.
 #[test]
 fn filters_are_those_of_the_heap() {
@@ -138,7 +150,7 @@ fn filters_are_those_of_the_heap() {
             let bytes = filter_block::encode(&built, EXPECTED);
             let on_heap = filter_block::decode(&bytes, EXPECTED).expect("it is whole");
             for round in 0..12 {
-                let filter = filter_block::decode_in(&bytes, EXPECTED, &arena).expect("whole");
+                let filter = decode_in(&bytes, &arena).expect("whole");
                 assert_eq!(filter_block::encode(&filter, EXPECTED), bytes, "{kind:?} {round}");
                 assert_eq!(filter.memory_bytes(), on_heap.memory_bytes());
                 filters.push((filter, on_heap.clone()));
@@ -166,7 +178,7 @@ fn range_filters_are_those_of_the_heap() {
     let points = collector.finish(&keys[0], &keys[keys.len() - 1]);
     let built = RangeFilter::build(points, 12.0, 7);
     let bytes = filter_block::encode_range(&built, EXPECTED);
-    let filter = filter_block::decode_range_in(&bytes, EXPECTED, &arena).expect("it is whole");
+    let filter = decode_range_in(&bytes, &arena).expect("it is whole");
     let copy = filter.clone();
     assert_eq!(arena.stats().used_bytes, filter.memory_bytes() + copy.memory_bytes());
     assert!(arena.stats().chunks > 0, "{:?}", arena.stats());
@@ -183,7 +195,7 @@ fn range_filters_are_those_of_the_heap() {
     for at in [0, bytes.len() / 2, bytes.len() - 1] {
         let mut bytes = bytes.clone();
         bytes[at] ^= 1;
-        assert!(filter_block::decode_range_in(&bytes, EXPECTED, &arena).is_err(), "byte {at}");
+        assert!(decode_range_in(&bytes, &arena).is_err(), "byte {at}");
         assert_eq!(arena.stats().used_bytes, 0, "byte {at}");
     }
 }
@@ -195,7 +207,7 @@ fn clones_and_shrunk_filters_are_in_the_same_arena() {
     let bytes = filter_block::encode(&built.clone().into(), EXPECTED);
     assert_eq!(FilterArena::heap().stats(), ArenaStats::default());
     let arena = FilterArena::new();
-    let filter = filter_block::decode_in(&bytes, EXPECTED, &arena).expect("it is whole");
+    let filter = decode_in(&bytes, &arena).expect("it is whole");
     let TableFilter::Ribbon(mut filter) = filter else { panic!("a ribbon") };
     let used = arena.stats().used_bytes;
     assert!(used > 1 << 20 && used <= filter.memory_bytes());
@@ -241,7 +253,8 @@ fn chunks_are_aligned_and_can_be_written() {
     }
 }
 
-/// Pages change under those who read, and nothing else does.
+/// Pages change under those who read, and nothing else does. Whether they become large is up to the system, and not
+/// looked at.
 #[test]
 fn small_pages_become_large_ones_while_they_are_read() {
     let small_bytes = |arena: &FilterArena| arena.with_space(|space| space.small_bytes());
@@ -281,11 +294,15 @@ fn small_pages_become_large_ones_while_they_are_read() {
 /// What a filter wrote over is given back when it turns out to be damaged, or cannot be read to its end.
 #[test]
 fn a_filter_that_cannot_be_read_leaves_nothing_behind() {
-    let arena = FilterArena::new();
-    for kind in [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse] {
+    let kinds = [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse];
+    for (kind, on_heap) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let arena = FilterArena::new();
+        if on_heap {
+            arena.set_bytes_max(0);
+        }
         let built = TableFilter::build(kind, &hashes(700_000), 18.0).expect("it is built");
         let mut bytes = filter_block::encode(&built, EXPECTED);
-        let trailer = Trailer::read(&bytes, bytes.len() as u64, EXPECTED).expect("it is whole");
+        let trailer = trailer(&bytes).expect("it is whole");
         let mut pieces = 0;
         let loaded: Result<TableFilter, DecodeError> =
             trailer.load_in(f64::INFINITY, &arena, |piece| {
@@ -305,11 +322,25 @@ fn a_filter_that_cannot_be_read_leaves_nothing_behind() {
             assert!(loaded.is_err(), "{kind:?}, piece {fails_at}");
             assert_eq!(asked, fails_at + 1, "nothing is read behind what cannot be");
             assert_eq!(arena.stats().used_bytes, 0, "{kind:?}, piece {fails_at}");
+            assert_eq!(heap_bytes(&arena), 0, "{kind:?}, piece {fails_at}");
+        }
+        for (less, more) in [(1, 0), (64, 0), (0, 1), (0, 64)] {
+            let loaded: Result<TableFilter, DecodeError> =
+                trailer.load_in(f64::INFINITY, &arena, |piece| {
+                    let end = (piece.end as usize - less + more).min(bytes.len());
+                    Ok(&bytes[piece.start as usize..end])
+                });
+            assert!(loaded.is_err(), "{kind:?}: {less} bytes less, {more} more");
+            assert_eq!((arena.stats().used_bytes, heap_bytes(&arena)), (0, 0), "{kind:?}");
         }
         for at in [0, bytes.len() / 2, bytes.len() - 100] {
             bytes[at] ^= 1;
-            assert!(filter_block::decode_in(&bytes, EXPECTED, &arena).is_err(), "{kind:?}, {at}");
-            assert_eq!(arena.stats().used_bytes, 0, "{kind:?}, byte {at}");
+            assert!(decode_in(&bytes, &arena).is_err(), "{kind:?}, {at}");
+            assert_eq!(
+                (arena.stats().used_bytes, heap_bytes(&arena)),
+                (0, 0),
+                "{kind:?}, byte {at}"
+            );
             bytes[at] ^= 1;
         }
     }

@@ -38,7 +38,8 @@ impl Trailer {
     ///
     /// # Errors
     ///
-    /// Those of `read`; [`DecodeError`] if a group is damaged, or it is a range filter.
+    /// Those of `read`; [`DecodeError`] if it returns more or fewer bytes, a group is damaged, or it is a range
+    /// filter.
     pub fn load_in<B: AsRef<[u8]>, E: From<DecodeError>>(
         &self,
         columns: f64,
@@ -50,12 +51,13 @@ impl Trailer {
         Ok(loading.finish(self.key_count()))
     }
 
-    /// Reads a range filter, as [`decode_range_in`](super::decode_range_in), from `read`, which is asked as by
+    /// Reads a range filter, as [`decode_range`](super::decode_range), with its memory in `arena`, from `read`, which is asked as by
     /// [`load_in`](Self::load_in).
     ///
     /// # Errors
     ///
-    /// Those of `read`; [`DecodeError`] if the payload is damaged, or it is a filter for single keys.
+    /// Those of `read`; [`DecodeError`] if it returns more or fewer bytes, the payload is damaged, or it is a filter
+    /// for single keys.
     pub fn load_range_in<B: AsRef<[u8]>, E: From<DecodeError>>(
         &self,
         arena: &FilterArena,
@@ -86,9 +88,14 @@ impl Trailer {
             while !left.is_empty() {
                 let piece = left.start..left.end.min(left.start + PIECE_BYTES);
                 left.start = piece.end;
-                let bytes = read(piece)?;
-                computed.update(bytes.as_ref());
-                put(index, bytes.as_ref());
+                let (expected, bytes) = (piece.end - piece.start, read(piece)?);
+                let (bytes, found) = (bytes.as_ref(), bytes.as_ref().len() as u64);
+                if found != expected {
+                    let what = "bytes of a piece of the filter";
+                    return Err(DecodeError::Mismatch { what, expected, found }.into());
+                }
+                computed.update(bytes);
+                put(index, bytes);
             }
             check_crc32(what, stored, computed.finalize())?;
         }
@@ -98,8 +105,11 @@ impl Trailer {
 
 impl Loading {
     fn new(trailer: &Trailer, columns: f64, arena: &FilterArena) -> Result<Self, DecodeError> {
-        // All of it is to be in memory.
-        let payload_bytes = trailer.payload_bytes() as usize;
+        let value = trailer.payload_bytes();
+        let payload_bytes = usize::try_from(value).map_err(|_| {
+            let what = "bytes of the filter's payload";
+            DecodeError::OutOfRange { what, value }
+        })?;
         Ok(match trailer.parameters() {
             &Parameters::BlockedBloom { probes } => {
                 let lines = Filling::new(payload_bytes / LINE_BYTES, arena);

@@ -117,20 +117,6 @@ pub fn decode(bytes: &[u8], expected: Expected) -> Result<TableFilter, DecodeErr
     decode_columns(bytes, expected, COLUMNS)
 }
 
-/// As [`decode`], with the filter's memory in `arena`.
-///
-/// # Errors
-///
-/// As [`decode`].
-pub fn decode_in(
-    bytes: &[u8],
-    expected: Expected,
-    arena: &FilterArena,
-) -> Result<TableFilter, DecodeError> {
-    let trailer = Trailer::read(bytes, bytes.len() as u64, expected)?;
-    trailer.decode_in(bytes, COLUMNS, arena)
-}
-
 /// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other filter
 /// whole.
 ///
@@ -156,20 +142,8 @@ pub fn decode_columns(
 ///
 /// As [`decode`], and if the bytes are a filter for single keys.
 pub fn decode_range(bytes: &[u8], expected: Expected) -> Result<RangeFilter, DecodeError> {
-    decode_range_in(bytes, expected, &FilterArena::heap())
-}
-
-/// As [`decode_range`], with the filter's memory in `arena`.
-///
-/// # Errors
-///
-/// As [`decode_range`].
-pub fn decode_range_in(
-    bytes: &[u8],
-    expected: Expected,
-    arena: &FilterArena,
-) -> Result<RangeFilter, DecodeError> {
-    Trailer::read(bytes, bytes.len() as u64, expected)?.decode_range_in(bytes, arena)
+    let trailer = Trailer::read(bytes, bytes.len() as u64, expected)?;
+    trailer.decode_range_in(bytes, &FilterArena::heap())
 }
 
 fn check_crc32(what: &'static str, stored: u32, computed: u32) -> Result<(), DecodeError> {

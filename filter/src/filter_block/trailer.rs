@@ -107,7 +107,7 @@ impl Trailer {
     /// # Errors
     ///
     /// As [`decode`](Self::decode).
-    pub fn decode_in(
+    pub(crate) fn decode_in(
         &self,
         front: &[u8],
         columns: f64,
@@ -123,7 +123,7 @@ impl Trailer {
     /// # Errors
     ///
     /// [`DecodeError`] if `front` is too short or damaged, or it is a filter for single keys.
-    pub fn decode_range_in(
+    pub(crate) fn decode_range_in(
         &self,
         front: &[u8],
         arena: &FilterArena,

@@ -69,7 +69,7 @@ impl Avx512 {
                 "vptestnmd k1, zmm16, dword ptr [{powers}]{{1to16}}",
                 "kmovw {missing:e}, k1",
                 in("rdx") hash,
-                count = in(reg) lines.len(),
+                count = in(reg) lines.len() as u64,
                 powers = in(reg) powers_of(probes),
                 lines = in(reg) lines.as_ptr(),
                 at = out(reg) _,

@@ -43,10 +43,10 @@ fn the_budget_changes_while_the_store_is_open() {
 #[test]
 fn raising_the_filters_leaves_a_block_cache() {
     let _turn = turn();
-    // Of the cache's part 384 KiB are for the buffers of log and manifest, and up to a 64th is rounded off.
+    // Of the cache's part 448 KiB are for buffers, and up to a 64th is rounded off.
     let limits = |db: &Db| {
         let memory = db.stats().memory;
-        let cache = memory.block_cache_bytes_max + (384 << 10);
+        let cache = memory.block_cache_bytes_max + (448 << 10);
         [memory.filter_bytes_max >> 20, (cache + cache / 64) >> 20]
     };
     let open = |options: Options| {

@@ -78,6 +78,7 @@ fn load_at_once(
     if bytes > memory.limit(MemoryUse::Filters) {
         return Vec::new();
     }
+    // A piece of a file is on its way to each: nobody writes tables yet, and their part has room for more.
     let loaded = on_threads(threads, &loads, |(target, columns)| {
         let filters = target.live.filters();
         if let Some(loaded) = filters.loaded(*columns) {
