@@ -104,12 +104,20 @@ impl Batch {
         self.encoder.write.charge_bytes()
     }
 
+    /// Drops all that was added. The batch may be filled anew.
+    pub fn clear(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.encoder = WriteEncoder::new(open.store().hash_seed, 0);
+        }
+    }
+
     /// Writes the batch. Visible, and as durable as asked, at return; the batch is empty then, and may be filled
     /// anew.
     ///
     /// # Errors
     ///
-    /// The batch is as it was: it may be committed again, when there is room, or with more entries.
+    /// The batch is as it was. After [`Error::WriteTooLarge`], or an [`Error::Io`] for want of space, it may be
+    /// committed again when there is room; after the others it is of no more use: [`clear`](Self::clear) it.
     ///
     /// [`Error::WriteTooLarge`] for a batch that memtables never have room for, and nothing is changed;
     /// [`Error::Io`] and [`Error::ReadOnly`], after which nothing of the batch is visible, but all

@@ -81,7 +81,8 @@ pub enum Error {
     /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max) gives to memtables, by default a quarter
     /// of [`Options::memory_budget`](crate::Options::memory_budget), and a little less if empty memtables take some
     /// of it. Nothing was changed, and a batch is as it was: commit it again after
-    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget), or write it in parts.
+    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget), or write it in parts. If `memtable_bytes_max` was set,
+    /// no budget changes it while the store is open.
     WriteTooLarge { bytes: u64, bytes_max: u64 },
     /// Building the filter of a table anew takes `bytes` bytes of memory; at most `bytes_max` are allowed,
     /// what one worker has of the memory for writing. The table goes on without it.
@@ -209,7 +210,7 @@ impl fmt::Display for Error {
                 write!(
                     f,
                     "a write that takes {size} ({bytes} bytes) of memory is too large: at most {most} ({bytes_max}) \
-                     are allowed, three quarters of Options::memtable_bytes_max, which is a quarter of \
+                     are allowed, three quarters of what empty memtables leave of Options::memtable_bytes_max, a quarter of \
                      Options::memory_budget unless it is set"
                 )
             }

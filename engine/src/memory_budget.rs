@@ -107,7 +107,7 @@ impl MemoryBudget {
         let bytes = self.bytes.unwrap_or_else(|| DEFAULT_MEMORY_BUDGET.max(least));
         if bytes < least {
             let made_of = match least {
-                MEMORY_BUDGET_MIN => "the least for any number of worker_threads".to_owned(),
+                MEMORY_BUDGET_MIN => "the least for up to 2 worker_threads".to_owned(),
                 _ => {
                     let each = text::bytes(MEMORY_BUDGET_PER_WORKER_MIN);
                     format!("{each} for each of {workers} worker_threads")

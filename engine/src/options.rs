@@ -228,7 +228,8 @@ impl Options {
     /// From 8 KiB, and at least twice [`log_segment_bytes`](Self::log_segment_bytes) if that is set. By default four
     /// times what memtables may take: 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]) with the default
     /// [`memory_budget`](Self::memory_budget), and no more with a larger one; less with a smaller one, at least
-    /// 32 MiB and twice a `log_segment_bytes` that is set. It follows
+    /// 32 MiB and twice a `log_segment_bytes` that is set, if that is 128 MiB at most: with a longer one set this,
+    /// too. It follows
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget). If it is set it stays as it is.
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log.bytes_max = Some(bytes);

@@ -70,12 +70,14 @@ fn split(line: &str) -> Result<(&str, &str), &'static str> {
     let line = line.strip_suffix('\n').unwrap_or(line);
     if line.ends_with('\r') {
         return Err(
-            r"it ends with a carriage return, which is written \r if it is part of the value",
+            r"it ends with a carriage return, which is not printed as such (\r, or 0d in hex)",
         );
     }
     let (key, value) = line.split_once('\t').ok_or("there is no tab behind the key")?;
     if value.contains('\t') {
-        return Err(r"there is a second tab, and a tab of a key or a value is written \t");
+        return Err(
+            r"there is a second tab, and a tab of a key or a value is written \t (09 in hex)",
+        );
     }
     Ok((key, value))
 }

@@ -94,6 +94,29 @@ fn a_batch_without_entries_keeps_no_store_open() {
     }
 }
 
+/// A batch that nothing can commit any more is of use again, and keeps no store open.
+#[test]
+fn a_cleared_batch_holds_nothing() {
+    let db = open_in_memory(Arc::new(MemoryFs::new()));
+    let gone = db.keyspace("gone").unwrap();
+    let mut batch = db.batch();
+    batch.insert(&gone, "key", "value").unwrap();
+    db.drop_keyspace("gone").unwrap();
+    drop(gone);
+    for _ in 0..2 {
+        let refused = batch.commit(Durability::Memory).unwrap_err();
+        assert!(matches!(refused, Error::KeyspaceDropped { .. }), "{refused}");
+    }
+    batch.clear();
+    assert_eq!((batch.len(), batch.bytes()), (0, 0));
+    batch.insert(&db, "key", "later").unwrap();
+    batch.commit(Durability::Memory).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"later"[..]));
+    batch.insert(&db, "key", "never").unwrap();
+    batch.clear();
+    db.close().unwrap();
+}
+
 #[test]
 fn what_goes_wrong_is_told() {
     let cases = [
