@@ -259,7 +259,7 @@ mod tests {
                 "too small",
                 budget(8 * MIB - 1),
                 1,
-                ["memory_budget", "the least for any number of worker_threads"],
+                ["memory_budget", "the least for up to 2 worker_threads"],
             ),
             (
                 "too small for its workers",
