@@ -196,7 +196,8 @@ mod tests {
     use super::*;
     use crate::{
         block::{Block, BlockRole},
-        options::{DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_INDEX_PARTITION_MEMORY_BYTES},
+        options::DEFAULT_INDEX_PARTITION_BYTES,
+        properties::partition_memory_bytes,
     };
 
     #[test]
@@ -256,8 +257,10 @@ mod tests {
             ("8 bytes", |n| (n * 40).to_be_bytes().to_vec()),
             ("short keys", |n| (n as u32).to_be_bytes()[1..].to_vec()),
         ];
-        for (name, key) in cases {
-            let mut builder = IndexBuilder::new(DEFAULT_INDEX_PARTITION_BYTES);
+        let lengths = [2 << 10, DEFAULT_INDEX_PARTITION_BYTES];
+        let cases = cases.iter().flat_map(|case| lengths.map(|bytes| (case.0, case.1, bytes)));
+        for (name, key, partition_bytes) in cases {
+            let mut builder = IndexBuilder::new(partition_bytes);
             let (mut largest, mut partitions) = (0, 0);
             for n in 0..20_000_u64 {
                 let (last, next) = (key(n), key(n + 1));
@@ -275,8 +278,9 @@ mod tests {
                 builder.add(last, Some(next), handle, write).unwrap();
             }
             assert!(partitions > 5, "{name}");
-            assert!(largest <= DEFAULT_INDEX_PARTITION_MEMORY_BYTES, "{name}: {largest}");
-            assert!(largest > DEFAULT_INDEX_PARTITION_MEMORY_BYTES / 2, "{name}: {largest}");
+            let charged = partition_memory_bytes(partition_bytes as u64) as usize;
+            assert!(largest <= charged, "{name}, {partition_bytes}: {largest}");
+            assert!(largest > charged / 2, "{name}, {partition_bytes}: {largest}");
         }
     }
 }

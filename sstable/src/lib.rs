@@ -90,8 +90,8 @@ pub use filter_keys::{FilterKeys, PrefixFilter};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
 pub use identity::TableIdentity;
 pub use options::{
-    Compression, DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_INDEX_PARTITION_MEMORY_BYTES,
-    InvalidOption, TableOptions,
+    Compression, DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_WRITE_BUFFER_BYTES, InvalidOption,
+    TableOptions,
 };
 pub use prefix_extractor::{PrefixExtractor, PrefixFunction};
 pub use properties::TableProperties;

@@ -14,9 +14,8 @@ pub const DEFAULT_BLOCK_BYTES: usize = 3840;
 pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 /// Default of [`TableOptions::index_partition_bytes`]: 16 KiB.
 pub const DEFAULT_INDEX_PARTITION_BYTES: usize = 16 << 10;
-/// Memory of an index partition of [`DEFAULT_INDEX_PARTITION_BYTES`], at most, in bytes: 80 KiB. Its content, and for
-/// each of its entries, of which short keys make more, a slot for the block and what a search starts with.
-pub const DEFAULT_INDEX_PARTITION_MEMORY_BYTES: usize = 5 * DEFAULT_INDEX_PARTITION_BYTES;
+/// Default of [`TableOptions::write_buffer_bytes`]: 256 KiB.
+pub const DEFAULT_WRITE_BUFFER_BYTES: usize = 256 << 10;
 
 const BLOCK_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 const DICTIONARY_BYTES: RangeInclusive<u32> = 1 << 10..=1 << 20;
@@ -125,6 +124,7 @@ pub struct TableOptions {
     pub(crate) prefix_filter_bits_per_key: f64,
     pub(crate) range_filter_bits_per_key: f64,
     pub(crate) index_partition_bytes: usize,
+    pub(crate) write_buffer_bytes: usize,
 }
 
 impl Default for TableOptions {
@@ -138,6 +138,7 @@ impl Default for TableOptions {
             prefix_filter_bits_per_key: 0.0,
             range_filter_bits_per_key: 0.0,
             index_partition_bytes: DEFAULT_INDEX_PARTITION_BYTES,
+            write_buffer_bytes: DEFAULT_WRITE_BUFFER_BYTES,
         }
     }
 }
@@ -213,6 +214,15 @@ impl TableOptions {
         self
     }
 
+    /// How much is appended to the file at a time, in bytes; the writer has a buffer of that length. The table is
+    /// the same, whatever it is.
+    ///
+    /// From 1 KiB to 1 MiB; default [`DEFAULT_WRITE_BUFFER_BYTES`].
+    pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {
+        self.write_buffer_bytes = bytes;
+        self
+    }
+
     /// Thousandths of a bit per key that the filter gets.
     pub(crate) fn filter_millibits(&self) -> u64 {
         // At most 40,000: `validate` was called.
@@ -242,6 +252,7 @@ impl TableOptions {
                 "a length from 1 to 65,536, or a name of 1 to 100 bytes",
             ),
             (BLOCK_BYTES.contains(&self.index_partition_bytes), "index_partition_bytes", size),
+            (BLOCK_BYTES.contains(&self.write_buffer_bytes), "write_buffer_bytes", size),
             (self.filter_kind != FilterKind::Range, "filter_kind", "any kind but Range"),
         ];
         for (is_in_range, name, allowed) in checks {
@@ -307,6 +318,7 @@ mod tests {
             ("filter_bits_per_key", new().filter_bits_per_key(40.1)),
             ("filter_bits_per_key", new().filter_bits_per_key(f64::NAN)),
             ("index_partition_bytes", new().index_partition_bytes(0)),
+            ("write_buffer_bytes", new().write_buffer_bytes(1023)),
             ("filter_kind", new().filter_kind(FilterKind::Range)),
             ("prefix_extractor", new().prefix_filter(PrefixExtractor::FixedLength(0), 10.0)),
             ("range_filter_bits_per_key", new().range_filter_bits_per_key(3.9)),

@@ -6,13 +6,12 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::source::TableSink;
 
-/// Appends shorter than this are collected.
-const BUFFER_BYTES: usize = 256 << 10;
-
 /// Counts, sums and collects what goes to a sink.
 #[derive(Debug)]
 pub(crate) struct Output<S> {
     sink: S,
+    /// Shorter appends are collected.
+    buffer_bytes: usize,
     buffer: Vec<u8>,
     /// Bytes that the sink took.
     sent: u64,
@@ -31,10 +30,10 @@ impl std::fmt::Debug for Checksum {
 }
 
 impl<S: TableSink> Output<S> {
-    /// Starts at the beginning of `sink`.
-    pub(crate) fn new(sink: S) -> Self {
+    /// Starts at the beginning of `sink`, which gets `buffer_bytes` bytes at a time.
+    pub(crate) fn new(sink: S, buffer_bytes: usize) -> Self {
         let checksum = Checksum(Xxh3Default::new());
-        Self { sink, buffer: Vec::new(), sent: 0, checksum, is_broken: false }
+        Self { sink, buffer_bytes, buffer: Vec::new(), sent: 0, checksum, is_broken: false }
     }
 
     /// Where the next byte goes.
@@ -48,12 +47,12 @@ impl<S: TableSink> Output<S> {
     ///
     /// Those of the sink. Every later call fails too.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+        if self.buffer.len() + bytes.len() > self.buffer_bytes {
             self.flush()?;
         }
-        if bytes.len() < BUFFER_BYTES {
+        if bytes.len() < self.buffer_bytes {
             // Exactly as much as is charged for it, and never while it grows as much again.
-            self.buffer.reserve_exact(BUFFER_BYTES - self.buffer.len());
+            self.buffer.reserve_exact(self.buffer_bytes - self.buffer.len());
             self.buffer.extend_from_slice(bytes);
             return Ok(());
         }
@@ -113,9 +112,11 @@ mod tests {
 
     use super::*;
 
+    const BUFFER_BYTES: usize = 1 << 10;
+
     #[test]
     fn sink_gets_every_byte_in_order() {
-        let mut output = Output::new(Vec::new());
+        let mut output = Output::new(Vec::new(), BUFFER_BYTES);
         let mut want = Vec::new();
         for (bytes, byte) in [(1, 1), (100, 2), (BUFFER_BYTES - 101, 3), (1, 4), (5, 5)]
             .into_iter()
@@ -144,7 +145,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut output = Output::new(FailOnce(true));
+        let mut output = Output::new(FailOnce(true), BUFFER_BYTES);
         let big = vec![0; BUFFER_BYTES];
         assert_eq!(output.append(&big).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert!(output.append(&big).is_err());

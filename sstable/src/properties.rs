@@ -152,6 +152,12 @@ impl FilterProperties {
     }
 }
 
+/// Memory of an index partition of so many bytes, at most: its head, its content, and for each of its entries, of
+/// which short keys make more, a slot for the block and what a search starts with.
+pub(crate) fn partition_memory_bytes(partition_bytes: u64) -> u64 {
+    partition_bytes.saturating_mul(5).saturating_add(1 << 10)
+}
+
 impl TableProperties {
     /// Those of an empty table that is built with `options`.
     pub(crate) fn new(options: &TableOptions) -> Self {
@@ -184,6 +190,18 @@ impl TableProperties {
     #[must_use]
     pub fn tombstones(&self) -> u64 {
         self.count(Kind::Tombstone).saturating_add(self.count(Kind::RangeTombstone))
+    }
+
+    /// Memory of an index partition in which a cursor stands, at most, in bytes: about 5 times
+    /// [`TableOptions::index_partition_bytes`]. 0 for an index of one level, which is resident as a whole.
+    #[must_use]
+    pub fn partition_memory_bytes_max(&self) -> u64 {
+        if self.index_partitions == 0 {
+            return 0;
+        }
+        // One separator may be longer than a partition should be.
+        let longest = self.content_bytes_max.min(KEY_BYTES_MAX as u64);
+        partition_memory_bytes(self.index_partition_bytes).saturating_add(longest)
     }
 
     /// Bytes of memory that the bounds and the name take.

@@ -25,8 +25,8 @@ use crate::{
 
 /// Writes a table from front to back.
 ///
-/// Takes memory for a block of data, the open index partition, the top index and a write buffer of
-/// 256 KiB, all of them bounded by options or the largest entry; only 8 bytes for each distinct
+/// Takes memory for a block of data, the open index partition, the top index and a write buffer, all of them
+/// bounded by options or the largest entry; only 8 bytes for each distinct
 /// user key, and for each distinct prefix, grow with the table, until the filters are built, and as many
 /// again for each user key with a range filter.
 ///
@@ -99,7 +99,7 @@ impl<S: TableSink> TableWriter<S> {
     pub fn new(sink: S, identity: TableIdentity, options: TableOptions) -> io::Result<Self> {
         options.validate().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let TableIdentity { store_id, file_id, salt, .. } = identity;
-        let mut out = Output::new(sink);
+        let mut out = Output::new(sink, options.write_buffer_bytes);
         out.append(&FileHeader { kind: FileKind::Table, store_id, file_id }.encode())?;
         Ok(Self {
             out,

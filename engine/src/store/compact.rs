@@ -32,7 +32,7 @@ use crate::{
     store::new_filter::choose_filter,
     store::table_output::write_tables,
     store::throttle::{Pressure, pressure},
-    table::read_buffers::ReadBuffers,
+    table::read_buffers::{ReadBuffers, RunBuffers},
     table::store::TablePlace,
     table::{LiveTable, TableMeta},
     version::Version,
@@ -175,12 +175,12 @@ impl Store {
         }
         let share = self.tables.worker_share();
         let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
-        let blocks_bytes = if compaction.is_trivial_move {
+        let runs = if compaction.is_trivial_move {
             Vec::new()
         } else {
-            blocks_bytes(&view.version, compaction)
+            input_runs(&view.version, compaction)
         };
-        let buffers = ReadBuffers::take(&share, &blocks_bytes, read_ahead_bytes_max);
+        let buffers = ReadBuffers::take(&share, &runs, read_ahead_bytes_max);
         let Some(inputs) = find_inputs(&view.version, compaction, &buffers) else {
             // The keyspace was dropped meanwhile.
             return Ok(Ended::Done);
@@ -344,19 +344,23 @@ fn is_of_input(error: &Error, version: &Version, compaction: &Compaction) -> boo
     version.tables().any(|(_, _, live)| live.path == *path && is_input(live))
 }
 
-/// The longest content of a block in each sorted run of the inputs.
-fn blocks_bytes(version: &Version, compaction: &Compaction) -> Vec<u64> {
-    let bytes_of: BTreeMap<_, _> = version
+/// In what each sorted run of the inputs stands while it is read.
+fn input_runs(version: &Version, compaction: &Compaction) -> Vec<RunBuffers> {
+    let tables: BTreeMap<_, _> = version
         .tables()
-        .map(|(_, _, live)| (live.meta.id, live.table.properties().content_bytes_max))
+        .map(|(_, _, live)| (live.meta.id, RunBuffers::of(live.table.properties())))
         .collect();
-    let mut longest = Vec::new();
-    for LevelInputs { level, tables } in &compaction.inputs {
+    let mut runs = Vec::new();
+    for LevelInputs { level, tables: ids } in &compaction.inputs {
         // A table that is gone is none to read: the compaction is then given up.
-        let of_tables = tables.iter().filter_map(|id| bytes_of.get(id).copied());
-        if *level == 0 { longest.extend(of_tables) } else { longest.extend(of_tables.max()) }
+        let of_tables = ids.iter().filter_map(|id| tables.get(id).copied());
+        if *level == 0 {
+            runs.extend(of_tables);
+        } else {
+            runs.extend(of_tables.reduce(RunBuffers::or));
+        }
     }
-    longest
+    runs
 }
 
 /// A source for each table of level 0 and one for each deeper level; `None` if a table is gone.

@@ -13,8 +13,8 @@ use crate::{
         FilterRole, LiveTable,
         cache_room::ShareTaken,
         filter_store::BuiltFilter,
-        read_buffers::ReadBuffers,
-        store::{ENTRIES_CHARGED, ENTRY_BYTES},
+        read_buffers::{ReadBuffers, RunBuffers},
+        room::{ENTRIES_CHARGED, ENTRY_BYTES},
     },
 };
 
@@ -34,8 +34,8 @@ impl Store {
     ) -> Result<Option<(BuiltFilter, ShareTaken)>> {
         let mut taken = self.take_build(live.table.properties().user_keys)?;
         let left = taken.share().bytes_max().saturating_sub(taken.bytes());
-        let block_bytes = live.table.properties().content_bytes_max;
-        let buffers = ReadBuffers::take(taken.share(), &[block_bytes], left / 2);
+        let run = RunBuffers::of(live.table.properties());
+        let buffers = ReadBuffers::take(taken.share(), &[run], left / 2);
         let identity = live.meta.identity(self.tables.store_id, self.hash_seed);
         let mut keys = FilterKeys::new(options, &identity);
         let mut cursor = Table::cursor(Arc::clone(&live.table), buffers.cursor_options());

@@ -9,8 +9,9 @@ use crate::{
     iter::cursor::Cursor,
     keyspace_options::KeyspaceOptions,
     table::TableMeta,
+    table::builder::TableBuilder,
     table::cache_room::WorkerShare,
-    table::store::{TableBuilder, TablePlace, TableStore},
+    table::store::{TablePlace, TableStore},
 };
 
 /// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less if

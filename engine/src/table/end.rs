@@ -2,7 +2,7 @@
 
 use sievedb_filter::filter_block::TRAILER_BYTES_MAX;
 
-use super::TableMeta;
+use super::{TableMeta, room::in_memory};
 
 /// What lies in front of the filters of most tables: the top index.
 const TOP_INDEX_BYTES: u64 = 4 << 10;
@@ -28,5 +28,5 @@ pub(super) fn end_bytes(meta: &TableMeta) -> usize {
     let bytes = bytes.filter(|bytes| (BEHIND_FILTERS_BYTES..=END_BYTES_MAX).contains(bytes)).max();
     let without_filters = if first.is_none() { TOP_INDEX_BYTES } else { 0 };
     let bytes = bytes.unwrap_or(BEHIND_FILTERS_BYTES + without_filters).min(meta.bytes);
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+    in_memory(bytes)
 }

@@ -4,6 +4,8 @@
 //! |--------------|-----------------------------------------------------------------------|
 //! | [`meta`]     | what the manifest knows of a table                                    |
 //! | [`store`]    | how table files are created and opened                                |
+//! | [`builder`]  | a table that is being written                                         |
+//! | [`room`]     | what it takes of the share of the worker that writes it, and when it ends |
 //! | [`filter_role`] | what a filter of a table is asked for                              |
 //! | [`filter_store`] | how filters are found in their files, and written to files of their own |
 //! | [`files`]    | how the table format reads them: opened when needed, every read counted |
@@ -19,6 +21,7 @@
 //! | [`obsolete`] | files that nothing needs, until a worker unlinks them                 |
 
 pub(crate) mod bookkeeping;
+pub(crate) mod builder;
 pub(crate) mod cache_room;
 mod end;
 pub(crate) mod files;
@@ -30,6 +33,7 @@ mod meta;
 pub(crate) mod obsolete;
 pub(crate) mod open_files;
 pub(crate) mod read_buffers;
+pub(crate) mod room;
 pub(crate) mod scan_filters;
 pub(crate) mod store;
 mod unfinished;

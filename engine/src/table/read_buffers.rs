@@ -2,9 +2,34 @@
 
 use std::sync::Arc;
 
-use sievedb_sstable::{CursorOptions, DEFAULT_INDEX_PARTITION_MEMORY_BYTES, READ_AHEAD_BYTES_MAX};
+use sievedb_sstable::{CursorOptions, READ_AHEAD_BYTES_MAX, TableProperties};
 
 use super::cache_room::{ShareTaken, WorkerShare};
+
+/// In what a sorted run stands while it is read, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RunBuffers {
+    /// The longest content of a block.
+    block_bytes: u64,
+    /// The largest index partition, in memory.
+    partition_bytes: u64,
+}
+
+impl RunBuffers {
+    /// For a table with these properties.
+    pub(crate) fn of(table: &TableProperties) -> Self {
+        let partition_bytes = table.partition_memory_bytes_max();
+        Self { block_bytes: table.content_bytes_max, partition_bytes }
+    }
+
+    /// For this, and for `other` in the same run.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            block_bytes: self.block_bytes.max(other.block_bytes),
+            partition_bytes: self.partition_bytes.max(other.partition_bytes),
+        }
+    }
+}
 
 /// Buffers for reading tables from front to back, part of the worker's share as long as this is held.
 #[derive(Debug)]
@@ -14,23 +39,21 @@ pub(crate) struct ReadBuffers {
 }
 
 impl ReadBuffers {
-    /// Takes what a worker needs to read sorted runs at once, whose longest blocks have contents of so many
-    /// bytes: `blocks_bytes`.
+    /// Takes what a worker needs to read these sorted runs at once.
     ///
     /// All of them read ahead `read_ahead_bytes_max` bytes together, at most: with many runs, or a small
     /// budget, less is read at once. On top come the blocks in which the runs stand.
     pub(crate) fn take(
         share: &Arc<WorkerShare>,
-        blocks_bytes: &[u64],
+        runs: &[RunBuffers],
         read_ahead_bytes_max: u64,
     ) -> Self {
-        let runs = blocks_bytes.len();
-        let read_ahead_bytes = read_ahead_bytes(read_ahead_bytes_max, runs);
-        let of_run = (read_ahead_bytes + DEFAULT_INDEX_PARTITION_MEMORY_BYTES) as u64;
+        let read_ahead_bytes = read_ahead_bytes(read_ahead_bytes_max, runs.len());
+        let of_run =
+            |run: &RunBuffers| read_ahead_bytes as u64 + run.block_bytes + run.partition_bytes;
         // One run at a time has its next block, too, as it is stored and unpacked.
-        let next = 2 * blocks_bytes.iter().max().copied().unwrap_or(0);
-        let blocks: u64 = blocks_bytes.iter().sum();
-        let taken = share.take(runs as u64 * of_run + blocks + next);
+        let next = 2 * runs.iter().map(|run| run.block_bytes).max().unwrap_or(0);
+        let taken = share.take(runs.iter().map(of_run).sum::<u64>() + next);
         Self { read_ahead_bytes, taken }
     }
 

@@ -1,8 +1,5 @@
 //! Creates, opens and deletes table files.
 
-#[cfg(all(test, not(feature = "shuttle")))]
-mod tests;
-
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -12,76 +9,31 @@ use std::{
 };
 
 use sievedb_filter::FilterArena;
-use sievedb_format::{Corruption, InternalKey};
-use sievedb_sstable::{
-    BlockCache, ReadError, Table, TableEnd, TableIdentity, TableSummary, TableWriter,
-};
+use sievedb_format::Corruption;
+use sievedb_sstable::{BlockCache, ReadError, Table, TableEnd, TableIdentity, TableWriter};
 
 use crate::{
     Error, Options, Result,
     error::SYNC,
     file_name::FileName,
     filter_policy::FilterChoice,
-    fs::{AppendFile, Fs},
-    keyspace_options::{Compression, KeyspaceOptions},
+    fs::Fs,
+    keyspace_options::KeyspaceOptions,
     listener::EventListener,
     memory::{Charge, MemoryAccount, MemoryUse},
     memory_budget::MemoryParts,
     stats::Counters,
     table::bookkeeping::BUFFERS_BYTES,
-    table::cache_room::{CacheRoom, ShareTaken, WorkerShare},
+    table::builder::TableBuilder,
+    table::cache_room::{CacheRoom, WorkerShare},
     table::end::end_bytes,
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
     table::open_files::OpenFiles,
+    table::room::{TableRoom, in_memory, within_share},
     table::unfinished::{FileSink, Unfinished},
-    table::{FilterPlace, LiveTable, PrefixFilterPlace, TableMeta, table_error},
+    table::{LiveTable, TableMeta, table_error},
 };
-
-/// What a table writer buffers, in bytes, besides its blocks.
-const WRITER_BYTES: usize = 256 << 10;
-/// What the writer of a table takes at first: its block three times, as entries, as content and compressed,
-/// and what a dictionary is trained from.
-fn writer_bytes(options: &KeyspaceOptions) -> usize {
-    let sample = match options.compression {
-        Compression::Zstd { dictionary_bytes, .. } => SAMPLE_RATIO * dictionary_bytes as usize,
-        _ => 0,
-    };
-    WRITER_BYTES + 3 * options.block_bytes + sample
-}
-
-/// The options of a table that one worker writes within its share: a block may have 1/8 of it, and what a dictionary
-/// is trained from one half. Pure.
-fn within_share(options: &KeyspaceOptions, share: u64) -> KeyspaceOptions {
-    let share = usize::try_from(share).unwrap_or(usize::MAX);
-    let mut options = options.clone();
-    options.block_bytes = options.block_bytes.min(share / 8);
-    if let Compression::Zstd { dictionary_bytes, .. } = &mut options.compression {
-        let sampled_max = share / 2 / SAMPLE_RATIO;
-        *dictionary_bytes = u32::try_from(sampled_max).unwrap_or(u32::MAX).min(*dictionary_bytes);
-    }
-    options
-}
-
-/// A dictionary is trained from so many times its length.
-const SAMPLE_RATIO: usize = 100;
-
-/// Entries whose share of the filter is charged at a time.
-pub(crate) const ENTRIES_CHARGED: u64 = 1 << 10;
-/// What an entry takes until the filter is built: its hash in an array that may have an eighth to spare,
-/// and 20 bytes while a ribbon is built.
-pub(crate) const ENTRY_BYTES: usize = HASH_BYTES + 20;
-/// A hash in an array that may have an eighth to spare.
-const HASH_BYTES: usize = size_of::<u64>() * 9 / 8;
-
-/// An entry above this is long: its share grows before it is copied.
-const LONG_ENTRY_BYTES: u64 = 16 << 10;
-/// A long entry is in the block to be and in its content, then in that and compressed, which may be longer.
-const LONG_ENTRY_COPIES: u64 = 3;
-/// After so many bytes of entries the writer's memory is looked at again.
-const UNMEASURED_BYTES_MAX: u64 = 64 << 10;
-/// Of the top index so much is part of what a writer takes at first.
-const TOP_INDEX_BYTES: u64 = 64 << 10;
 
 /// Creates, opens and deletes the table files of a store; hands out file ids.
 #[derive(Debug)]
@@ -168,8 +120,7 @@ impl TableStore {
     }
 
     /// Begins a table with the options of its keyspace, and this filter, in a share of which `reading_bytes`
-    /// are taken to read: the table ends early for them, but has half of the share at least, and room for
-    /// [`ENTRIES_CHARGED`] entries, however large its blocks and its dictionary are.
+    /// are taken to read: see [`TableRoom`].
     ///
     /// # Errors
     ///
@@ -182,8 +133,8 @@ impl TableStore {
         reading_bytes: u64,
     ) -> Result<TableBuilder> {
         let options = &within_share(options, share.bytes_max());
-        let first_bytes = writer_bytes(options) as u64;
-        let taken = share.take(first_bytes);
+        let room = TableRoom::new(options, share.bytes_max(), reading_bytes);
+        let taken = share.take(room.first_bytes);
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -191,36 +142,16 @@ impl TableStore {
             .fs
             .random_u64()
             .map_err(|error| Error::io("draw a random number for", &path, error))?;
-        let writer = TableWriter::new(
-            FileSink(Arc::clone(&file)),
-            TableIdentity { store_id: self.store_id, file_id: id, salt, hash_seed: self.hash_seed },
-            options.table_options(filter),
-        );
+        let identity =
+            TableIdentity { store_id: self.store_id, file_id: id, salt, hash_seed: self.hash_seed };
+        let options = options
+            .table_options(filter)
+            .write_buffer_bytes(room.write_buffer_bytes)
+            .index_partition_bytes(room.index_partition_bytes);
+        let writer = TableWriter::new(FileSink(Arc::clone(&file)), identity, options);
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
         let unfinished = Unfinished::new(path, &self.obsolete_files);
-        // The filters are built one after the other.
-        let has_prefixes = options.prefix_extractor.present().is_some();
-        let has_ranges = options.range_filter_bits_per_key > 0.0;
-        let more = usize::from(has_prefixes) + usize::from(has_ranges);
-        let entry_bytes = (ENTRY_BYTES + more * HASH_BYTES) as u64;
-        // More than what it takes at first and for the first entries: else each would get a table.
-        let least = first_bytes + ENTRIES_CHARGED * entry_bytes + 1;
-        let bytes_max = share.bytes_max();
-        let growing_bytes_max =
-            bytes_max.saturating_sub(reading_bytes).max(bytes_max / 2).max(least);
-        Ok(TableBuilder {
-            writer,
-            file,
-            unfinished,
-            id,
-            salt,
-            entry_bytes,
-            first_bytes,
-            entries_charged: 0,
-            unmeasured_bytes: 0,
-            taken,
-            growing_bytes_max,
-        })
+        Ok(TableBuilder::new(writer, file, unfinished, identity, room, taken))
     }
 
     /// What one worker may take at a time to write tables and filters, in bytes.
@@ -312,119 +243,5 @@ impl TableStore {
 
     pub(super) fn identity(&self, meta: &TableMeta) -> TableIdentity {
         meta.identity(self.store_id, self.hash_seed)
-    }
-}
-
-/// A table that is being written. Its file is obsolete if it is dropped before it is finished.
-#[derive(Debug)]
-pub(crate) struct TableBuilder {
-    writer: TableWriter<FileSink>,
-    file: Arc<dyn AppendFile>,
-    unfinished: Unfinished,
-    id: u64,
-    salt: u64,
-    /// What an entry takes until the filters are built.
-    entry_bytes: u64,
-    /// What the writer takes at first, and mostly later, too.
-    first_bytes: u64,
-    entries_charged: u64,
-    /// Bytes of entries since the writer's memory was looked at.
-    unmeasured_bytes: u64,
-    taken: ShareTaken,
-    /// What the writer takes at first and for its entries may be so much: the share of one worker, less what
-    /// it reads with.
-    growing_bytes_max: u64,
-}
-
-impl TableBuilder {
-    /// Whether the table must end here for want of memory: each entry leaves something for the filter, and
-    /// each block in the index.
-    pub(crate) fn has_its_share(&self) -> bool {
-        let index_bytes = self.writer.growing_memory_bytes() as u64;
-        let growing = self.entry_charge() + index_bytes.saturating_sub(TOP_INDEX_BYTES);
-        self.first_bytes + growing >= self.growing_bytes_max
-    }
-
-    fn entry_charge(&self) -> u64 {
-        self.entries_charged * self.entry_bytes
-    }
-
-    /// Takes what the writer and its entries need, and `more` bytes.
-    fn measure(&mut self, more: u64) {
-        let writer_bytes = self.first_bytes.max(self.writer.memory_bytes() as u64);
-        self.taken.set(writer_bytes + self.entry_charge() + more);
-        self.unmeasured_bytes = 0;
-    }
-
-    /// Adds the next entry.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`].
-    pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
-        let bytes = (key.user_key.len() + value.len()) as u64;
-        self.unmeasured_bytes += bytes;
-        let is_long = bytes > LONG_ENTRY_BYTES;
-        let is_uncharged = self.writer.entries() == self.entries_charged;
-        if is_uncharged {
-            self.entries_charged += ENTRIES_CHARGED;
-        }
-        if is_uncharged || is_long || self.unmeasured_bytes > UNMEASURED_BYTES_MAX {
-            self.measure(if is_long { LONG_ENTRY_COPIES * bytes } else { 0 });
-        }
-        self.writer
-            .add(key, value)
-            .map_err(|error| Error::io("write", &self.unfinished.path, error))
-    }
-
-    /// Length of the file so far, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.writer.estimated_bytes()
-    }
-
-    /// Writes the rest and makes the data durable. The entry in the folder is not.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`].
-    pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, mut unfinished, id, salt, taken: _taken, .. } = self;
-        let path = &unfinished.path;
-        let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
-        file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
-        unfinished.finish();
-        Ok(Arc::new(meta(id, salt, place, summary)))
-    }
-}
-
-/// As many bytes, or all there can be.
-fn in_memory(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-fn meta(id: u64, salt: u64, place: TablePlace, summary: TableSummary) -> TableMeta {
-    let in_table = |place| FilterPlace::in_file(id, place);
-    TableMeta {
-        id,
-        level: place.level,
-        run: place.run,
-        bytes: summary.bytes,
-        checksum: summary.checksum,
-        salt,
-        filter: summary.filter.map(in_table),
-        prefix_filter: summary
-            .prefix_filter
-            .zip(summary.prefix_extractor)
-            .map(|(place, extractor)| PrefixFilterPlace { place: in_table(place), extractor }),
-        range_filter: summary.range_filter.map(in_table),
-        global_sequence: None,
-        smallest: summary.smallest.into(),
-        largest: summary.largest.into(),
-        entries: summary.entries,
-        tombstones: summary.tombstones,
-        smallest_sequence: summary.smallest_sequence,
-        largest_sequence: summary.largest_sequence,
-        oldest_expiry_ms: None,
-        blob_files: Vec::new(),
     }
 }

@@ -9,6 +9,7 @@ mod changes;
 mod counting;
 mod keyspaces;
 mod lives;
+mod much_data;
 mod pinned;
 mod runs;
 mod sums;

@@ -4,7 +4,13 @@ use sievedb_filter::FilterKind;
 use sievedb_format::{Kind, Trailer};
 
 use super::*;
-use crate::fs::MemoryFs;
+use crate::{
+    Options,
+    filter_policy::FilterChoice,
+    fs::{Fs, MemoryFs},
+    keyspace_options::KeyspaceOptions,
+    memory::MemoryUse,
+};
 
 const MIB: u64 = 1 << 20;
 

@@ -1,0 +1,150 @@
+//! A table that is being written, within the share of a worker.
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;
+
+use std::sync::Arc;
+
+use sievedb_format::InternalKey;
+use sievedb_sstable::{TableIdentity, TableSummary, TableWriter};
+
+use crate::{
+    Error, Result,
+    error::SYNC,
+    fs::AppendFile,
+    table::cache_room::ShareTaken,
+    table::room::{ENTRIES_CHARGED, TableRoom},
+    table::store::TablePlace,
+    table::unfinished::{FileSink, Unfinished},
+    table::{FilterPlace, PrefixFilterPlace, TableMeta},
+};
+
+/// An entry above this is long: its share grows before it is copied.
+const LONG_ENTRY_BYTES: u64 = 16 << 10;
+/// A long entry is in the block to be and in its content, then in that and compressed, which may be longer.
+const LONG_ENTRY_COPIES: u64 = 3;
+/// After so many bytes of entries the writer's memory is looked at again.
+const UNMEASURED_BYTES_MAX: u64 = 64 << 10;
+
+/// A table that is being written. Its file is obsolete if it is dropped before it is finished.
+#[derive(Debug)]
+pub(crate) struct TableBuilder {
+    writer: TableWriter<FileSink>,
+    file: Arc<dyn AppendFile>,
+    unfinished: Unfinished,
+    identity: TableIdentity,
+    room: TableRoom,
+    entries_charged: u64,
+    /// Bytes of entries since the writer's memory was looked at.
+    unmeasured_bytes: u64,
+    taken: ShareTaken,
+}
+
+impl TableBuilder {
+    /// A table without entries, for which what `room` asks for at first is `taken`.
+    pub(super) fn new(
+        writer: TableWriter<FileSink>,
+        file: Arc<dyn AppendFile>,
+        unfinished: Unfinished,
+        identity: TableIdentity,
+        room: TableRoom,
+        taken: ShareTaken,
+    ) -> Self {
+        Self {
+            writer,
+            file,
+            unfinished,
+            identity,
+            room,
+            entries_charged: 0,
+            unmeasured_bytes: 0,
+            taken,
+        }
+    }
+
+    /// Whether the table must end here for want of memory: each entry leaves something for the filter, and
+    /// each partition of the index in its top.
+    pub(crate) fn has_its_share(&self) -> bool {
+        let growing = self.entry_charge() + self.writer.growing_memory_bytes() as u64;
+        growing >= self.room.growing_bytes_max
+    }
+
+    fn entry_charge(&self) -> u64 {
+        self.entries_charged * self.room.entry_bytes
+    }
+
+    /// Takes what the writer and its entries need, and `more` bytes.
+    fn measure(&mut self, more: u64) {
+        let writer_bytes = self.room.first_bytes.max(self.writer.memory_bytes() as u64);
+        self.taken.set(writer_bytes + self.entry_charge() + more);
+        self.unmeasured_bytes = 0;
+    }
+
+    /// Adds the next entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(crate) fn add(&mut self, key: InternalKey<'_>, value: &[u8]) -> Result<()> {
+        let bytes = (key.user_key.len() + value.len()) as u64;
+        self.unmeasured_bytes += bytes;
+        let is_long = bytes > LONG_ENTRY_BYTES;
+        let is_uncharged = self.writer.entries() == self.entries_charged;
+        if is_uncharged {
+            self.entries_charged += ENTRIES_CHARGED;
+        }
+        if is_uncharged || is_long || self.unmeasured_bytes > UNMEASURED_BYTES_MAX {
+            self.measure(if is_long { LONG_ENTRY_COPIES * bytes } else { 0 });
+        }
+        self.writer
+            .add(key, value)
+            .map_err(|error| Error::io("write", &self.unfinished.path, error))
+    }
+
+    /// Length of the file so far, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.writer.estimated_bytes()
+    }
+
+    /// Writes the rest and makes the data durable. The entry in the folder is not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`].
+    pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
+        let Self { writer, file, mut unfinished, identity, taken: _taken, .. } = self;
+        let path = &unfinished.path;
+        let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
+        file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
+        unfinished.finish();
+        Ok(Arc::new(meta(&identity, place, summary)))
+    }
+}
+
+fn meta(identity: &TableIdentity, place: TablePlace, summary: TableSummary) -> TableMeta {
+    let (id, salt) = (identity.file_id, identity.salt);
+    let in_table = |place| FilterPlace::in_file(id, place);
+    TableMeta {
+        id,
+        level: place.level,
+        run: place.run,
+        bytes: summary.bytes,
+        checksum: summary.checksum,
+        salt,
+        filter: summary.filter.map(in_table),
+        prefix_filter: summary
+            .prefix_filter
+            .zip(summary.prefix_extractor)
+            .map(|(place, extractor)| PrefixFilterPlace { place: in_table(place), extractor }),
+        range_filter: summary.range_filter.map(in_table),
+        global_sequence: None,
+        smallest: summary.smallest.into(),
+        largest: summary.largest.into(),
+        entries: summary.entries,
+        tombstones: summary.tombstones,
+        smallest_sequence: summary.smallest_sequence,
+        largest_sequence: summary.largest_sequence,
+        oldest_expiry_ms: None,
+        blob_files: Vec::new(),
+    }
+}

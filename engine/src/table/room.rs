@@ -1,0 +1,130 @@
+//! What a table takes of the share of the worker that writes it. Pure.
+//!
+//! A small share makes small tables, of which there are many: each is written with a write buffer, blocks and index
+//! partitions of its measure, so that most of the share is for entries, and little of the index stays in memory.
+
+use sievedb_sstable::{DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_WRITE_BUFFER_BYTES};
+
+use crate::keyspace_options::{Compression, KeyspaceOptions};
+
+/// Entries whose share of the filter is charged at a time.
+pub(crate) const ENTRIES_CHARGED: u64 = 1 << 10;
+/// What an entry takes until the filter is built: its hash in an array that may have an eighth to spare,
+/// and 20 bytes while a ribbon is built.
+pub(crate) const ENTRY_BYTES: usize = HASH_BYTES + 20;
+/// A hash in an array that may have an eighth to spare.
+const HASH_BYTES: usize = size_of::<u64>() * 9 / 8;
+
+/// A dictionary is trained from so many times its length.
+const SAMPLE_RATIO: usize = 100;
+
+/// The write buffer and a block each have at most this part of a share.
+const BUFFER_IN_SHARE: usize = 8;
+/// An index partition has at most this part of a share: 2 KiB of the least, with which the indexes of tables that are
+/// written there are not resident as a whole.
+const INDEX_PARTITION_IN_SHARE: usize = 256;
+/// Least index partition: that of the least share.
+const INDEX_PARTITION_BYTES_MIN: usize = 2 << 10;
+
+/// How a table is written within a share, and when it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TableRoom {
+    pub(super) write_buffer_bytes: usize,
+    pub(super) index_partition_bytes: usize,
+    /// What the writer takes at first, and mostly later, too.
+    pub(super) first_bytes: u64,
+    /// What an entry takes until the filters are built.
+    pub(super) entry_bytes: u64,
+    /// The entries, and what else grows with the table, may take so much.
+    pub(super) growing_bytes_max: u64,
+}
+
+impl TableRoom {
+    /// For a table with `options`, which are [within the share](within_share), while `reading_bytes` of it are taken
+    /// to read: the table ends early for them, but has half of what the writer leaves at least, and room for
+    /// [`ENTRIES_CHARGED`] entries.
+    pub(super) fn new(options: &KeyspaceOptions, share_bytes: u64, reading_bytes: u64) -> Self {
+        let share = in_memory(share_bytes);
+        let write_buffer_bytes = DEFAULT_WRITE_BUFFER_BYTES.min(share / BUFFER_IN_SHARE);
+        let index_partition_bytes = (share / INDEX_PARTITION_IN_SHARE)
+            .clamp(INDEX_PARTITION_BYTES_MIN, DEFAULT_INDEX_PARTITION_BYTES);
+        let sample = match options.compression {
+            Compression::Zstd { dictionary_bytes, .. } => SAMPLE_RATIO * dictionary_bytes as usize,
+            _ => 0,
+        };
+        // A block as entries, as content and compressed.
+        let blocks = 3 * options.block_bytes;
+        let first_bytes = (write_buffer_bytes + index_partition_bytes + blocks + sample) as u64;
+        // The filters are built one after the other.
+        let has_prefixes = options.prefix_extractor.present().is_some();
+        let has_ranges = options.range_filter_bits_per_key > 0.0;
+        let more = usize::from(has_prefixes) + usize::from(has_ranges);
+        let entry_bytes = (ENTRY_BYTES + more * HASH_BYTES) as u64;
+        let left = share_bytes.saturating_sub(first_bytes);
+        let growing_bytes_max = left
+            .saturating_sub(reading_bytes)
+            .max(left / 2)
+            // More than what the first entries take: else each would get a table.
+            .max(ENTRIES_CHARGED * entry_bytes + 1);
+        Self {
+            write_buffer_bytes,
+            index_partition_bytes,
+            first_bytes,
+            entry_bytes,
+            growing_bytes_max,
+        }
+    }
+}
+
+/// The options of a table that one worker writes within its share: a block may have 1/8 of it, and what a dictionary
+/// is trained from one half.
+pub(super) fn within_share(options: &KeyspaceOptions, share_bytes: u64) -> KeyspaceOptions {
+    let share = in_memory(share_bytes);
+    let mut options = options.clone();
+    options.block_bytes = options.block_bytes.min(share / BUFFER_IN_SHARE);
+    if let Compression::Zstd { dictionary_bytes, .. } = &mut options.compression {
+        let sampled_max = share / 2 / SAMPLE_RATIO;
+        *dictionary_bytes = u32::try_from(sampled_max).unwrap_or(u32::MAX).min(*dictionary_bytes);
+    }
+    options
+}
+
+/// As many bytes, or all there can be.
+pub(super) fn in_memory(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+
+    #[test]
+    fn tables_of_small_shares_have_small_buffers_and_many_entries() {
+        let new = KeyspaceOptions::new;
+        // Of the share, the write buffer and the index partition in KiB, and the least and the most entries.
+        let cases = [
+            ("the least share, a flush", 512, 0, new(), [64, 2], 14_000..16_000),
+            ("two runs are merged", 512, 100, new(), [64, 2], 11_000..13_000),
+            ("many runs are merged", 512, 500, new(), [64, 2], 7_000..8_000),
+            ("the longest blocks", 512, 500, new().block_bytes(1 << 20), [64, 2], 4_000..5_000),
+            ("1 MiB", 1 << 10, 150, new(), [128, 4], 25_000..27_000),
+            ("16 MiB", 16 << 10, 2 << 10, new(), [256, 16], 480_000..500_000),
+        ];
+        for (name, share, reading, options, [buffer, partition], entries) in cases {
+            let options = within_share(&options, share * KIB);
+            let room = TableRoom::new(&options, share * KIB, reading * KIB);
+            let found = [room.write_buffer_bytes, room.index_partition_bytes];
+            assert_eq!(found, [buffer << 10, partition << 10], "{name}");
+            let most = room.growing_bytes_max / room.entry_bytes;
+            assert!(entries.contains(&most), "{name}: {most}");
+        }
+    }
+
+    #[test]
+    fn no_table_has_a_single_block_of_entries_because_there_is_no_room() {
+        let room = TableRoom::new(&KeyspaceOptions::new(), 0, u64::MAX);
+        assert!(room.growing_bytes_max > ENTRIES_CHARGED * room.entry_bytes);
+    }
+}

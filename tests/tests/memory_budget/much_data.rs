@@ -1,0 +1,88 @@
+//! A small budget holds much data: what stays in memory of each table is little, and there are not too many tables.
+
+use sievedb::{Db, Durability, Keyspace, Options, stats::MemoryStats};
+use sievedb_tests::{rng::Rng, settings};
+
+use crate::{
+    MIB,
+    counting::{forget_peak, peak_bytes, turn},
+};
+
+/// What is no part of a budget: the counters of threads, and the batch of the test.
+const FIXED_BYTES: usize = 64 << 10;
+const VALUE_BYTES: usize = 100;
+
+/// Writes so many entries of 116 bytes.
+fn write(db: &Db, keyspace: &Keyspace, entries: u64) {
+    let mut rng = Rng::new(settings::seed("much data", 4));
+    let mut value = [0; VALUE_BYTES];
+    let mut batch = db.batch();
+    for number in 1..=entries {
+        value.chunks_mut(4).for_each(|word| word[0] = rng.below(256) as u8);
+        let key = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        batch.insert(keyspace, key.to_be_bytes(), value).unwrap();
+        if number % 100 == 0 {
+            batch.commit(Durability::Memory).unwrap();
+        }
+    }
+    batch.commit(Durability::Memory).unwrap();
+}
+
+/// Writes `entries` to a store with this budget, merges and reads them. There are so many to a table at least, and of
+/// each so many bytes are resident at most.
+fn hold(budget: usize, entries: u64, entries_of_table_min: u64, resident_of_table_max: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let before = forget_peak();
+    let options = Options::new().memory_budget(budget as u64);
+    // What filters do not take must not hide what others take too much.
+    let db = options.filter_bytes_max(budget as u64 / 16).open(folder.path()).unwrap();
+    let keyspace = db.keyspace("data").unwrap();
+    let resident_bytes = |memory: &MemoryStats| memory.index_bytes + memory.bookkeeping_bytes;
+    let without_tables = resident_bytes(&db.stats().memory);
+    let check = |what: &str| {
+        let (peak, stats) = (peak_bytes() - before, db.stats());
+        let memory = &stats.memory;
+        let tables = stats.keyspaces[0].tables;
+        let of_table = entries / tables;
+        let resident = resident_bytes(memory) - without_tables;
+        println!(
+            "{} MiB, {what}: {peak} bytes; {tables} tables of {of_table} entries; {memory:?}",
+            budget / MIB
+        );
+        assert!(peak <= budget + FIXED_BYTES, "{what}: {peak} bytes at the most");
+        assert!(of_table >= entries_of_table_min, "{what}: {tables} tables");
+        assert!(
+            resident < tables * resident_of_table_max,
+            "{what}: {resident} bytes of {tables} tables"
+        );
+    };
+    write(&db, &keyspace, entries);
+    check("written");
+    keyspace.compact().unwrap();
+    forget_peak();
+    let mut found = 0;
+    for entry in keyspace.iter().read_ahead_bytes_max(0) {
+        found += u64::from(entry.unwrap().1.len() == VALUE_BYTES);
+    }
+    assert_eq!(found, entries);
+    check("merged and read");
+}
+
+/// With its two workers the least budget holds 12 times as many bytes, and 48 times in the long form.
+#[test]
+fn the_least_budget_holds_much_data() {
+    let _turn = turn();
+    if std::env::var_os("SIEVE_LONG").is_none() {
+        return hold(8 * MIB, 870_000, 7_000, 8_000);
+    }
+    let cases = [
+        (8, 7_000, 8_000),
+        (12, 13_000, 9_000),
+        (16, 18_000, 10_000),
+        (24, 27_000, 12_000),
+        (64, 60_000, 30_000),
+    ];
+    for (budget_mib, entries_of_table_min, resident_of_table_max) in cases {
+        hold(budget_mib * MIB, 3_470_000, entries_of_table_min, resident_of_table_max);
+    }
+}
