@@ -12,7 +12,7 @@
 //! |               | varints | parameters     | by kind, see below                                   |
 //! |               | 4 × groups | `group_crc32` | CRC-32 (IEEE 802.3) of each column group           |
 //! | end - 7       | 1      | `kind`          | a [`FilterKind`]                                     |
-//! | end - 6       | 1      | `version`       | of the kind: 3 for a ribbon, 2 for the others        |
+//! | end - 6       | 1      | `version`       | of the kind: 4 for a ribbon, 2 for the others        |
 //! | end - 5       | 1      | `trailer_bytes` | length of the trailer, from `hash_version` to the end |
 //! | end - 4       | 4      | `trailer_crc32` | CRC-32 of the store's hash seed (u64), the table's salt (u64) and the trailer so far |
 //!
@@ -30,7 +30,7 @@
 //!
 //! Later versions keep the last seven bytes and what the checksum covers. Version 1, which no
 //! release wrote, did not have them: it fails the checksum. In version 2 of a ribbon the second layer
-//! had a mix of its own.
+//! had a mix of its own, and in version 3 one that took another product, as the fingerprint did.
 //!
 //! Trailers are short. Of a thousand to a million keys: blocked Bloom 15 to 16 bytes, ribbon of one
 //! group 19 to 25, binary fuse 18 to 20, range 30 to 35.
@@ -58,7 +58,7 @@ use parameters::Parameters;
 
 /// The version that this release writes of a kind, and the only one that it reads.
 fn version_of(kind: u8) -> u8 {
-    if kind == FilterKind::Ribbon as u8 { 3 } else { 2 }
+    if kind == FilterKind::Ribbon as u8 { 4 } else { 2 }
 }
 
 /// What the table that a filter belongs to says about it.

@@ -65,6 +65,8 @@ struct Layers {
     columns: NonZeroU8,
     elimination: Elimination,
     bands: Vec<Band>,
+    /// Of the first layer, from the second on.
+    first_starts: u64,
     thresholds: Thresholds,
     attempt: u16,
 }
@@ -76,6 +78,7 @@ impl Layers {
             columns,
             elimination: Elimination::new(path, groups),
             bands: Vec::new(),
+            first_starts: 0,
             thresholds: Thresholds::default(),
             attempt: 0,
         };
@@ -96,7 +99,8 @@ impl Layers {
     fn bump(&mut self, keys: &[u64], blocks: u64, round: u8) -> Vec<u64> {
         let starts = layer_starts(blocks, false);
         // A layer before it has no rounds.
-        let source = Source::new(self.bands.len(), u16::from_le_bytes([0, round]), 0);
+        let attempt = u16::from_le_bytes([0, round]);
+        let source = Source::new(self.bands.len(), attempt, 0, self.first_starts);
         let chunks = Chunks::new(keys, source, starts);
         self.elimination.start(blocks);
         let mut bumped = Vec::with_capacity(chunks.len() / 14);
@@ -118,6 +122,9 @@ impl Layers {
                 }
             }
         });
+        if self.bands.is_empty() {
+            self.first_starts = starts;
+        }
         self.bands.push(self.elimination.finish());
         bumped
     }
@@ -127,7 +134,8 @@ impl Layers {
     fn try_keep(&mut self, keys: &[u64], blocks: u64, attempt: u16) -> bool {
         let starts = layer_starts(blocks, true);
         // The high byte is the round of the layer before it.
-        let source = Source::new(self.bands.len(), attempt, attempt & 0xff00);
+        let first_attempt = attempt & 0xff00;
+        let source = Source::new(self.bands.len(), attempt, first_attempt, self.first_starts);
         let mut sorted: Vec<Row> =
             keys.iter().map(|&hash| row(hash, source, starts, self.columns)).collect();
         sorted.sort_unstable_by_key(|row| row.start);

@@ -68,6 +68,11 @@ impl Place {
         self.coefficients & !(u64::MAX << self.offset)
     }
 
+    /// The place of `hash`, by the definition.
+    pub(crate) fn of(ribbon: &Ribbon, hash: u64) -> Self {
+        Self::new(row_of(ribbon, hash))
+    }
+
     /// The place in the first layer, where most keys are.
     #[inline(always)]
     pub(crate) fn first(ribbon: &Ribbon, mixed: Mixed) -> Self {
@@ -117,7 +122,7 @@ pub(crate) struct Front {
     pub(crate) seed: u64,
     /// Of the first layer.
     pub(crate) starts: u64,
-    factor: u64,
+    second_seed: u64,
     second_starts: u64,
     /// The first slot of the second layer.
     second_slot: u64,
@@ -130,14 +135,12 @@ impl Front {
         // If there is no second one, the first bumps no key.
         let (first, second) = (layers[0], layers.get(1).unwrap_or(&layers[0]));
         let (Source::Mix { seed } | Source::Second { seed, .. }) = first.source;
-        let factor = match second.source {
-            Source::Second { factor, .. } => factor,
-            Source::Mix { .. } => 1,
-        };
+        let (Source::Mix { seed: second_seed } | Source::Second { seed: second_seed, .. }) =
+            second.source;
         Self {
             seed,
             starts: first.starts,
-            factor,
+            second_seed,
             second_starts: second.starts,
             second_slot: second.first_block * BLOCK_SLOTS,
             second_bucket_start: second.first_bucket * BUCKET_STARTS,
@@ -153,7 +156,7 @@ impl Front {
             return Some(first);
         }
         cold_path();
-        let second = mixed.second_row(self.factor, self.second_starts);
+        let second = first.in_second(self.second_seed, self.second_starts);
         if is_bumped(ribbon, self.second_bucket_start + second.start) {
             return None;
         }
@@ -200,16 +203,23 @@ fn is_bumped(ribbon: &Ribbon, start: u64) -> bool {
 /// Answers a question by the definition.
 #[inline(never)]
 pub(crate) fn portable(ribbon: &Ribbon, hash: u64) -> bool {
-    test_all(ribbon, &Place::new(row_of(ribbon, hash)), matches)
+    test_all(ribbon, &Place::of(ribbon, hash), matches)
 }
 
 /// Whether the slots of `place` add up to its fingerprint, in all columns of `group`.
 pub(crate) fn matches(group: View<'_>, place: &Place, fingerprint: u8) -> bool {
-    let (first, next, columns) = place.words(group);
-    (0..usize::from(columns)).fold(true, |all, j| {
-        let slots = (group.word(first + j) & place.low()) ^ (group.word(next + j) & place.high());
-        all & (slots.count_ones() & 1 == u32::from(fingerprint >> j & 1))
-    })
+    let (_, _, columns) = place.words(group);
+    (0..columns).fold(true, |all, column| all & matches_column(group, place, fingerprint, column))
+}
+
+/// The same for one column.
+#[inline(always)]
+pub(crate) fn matches_column(group: View<'_>, place: &Place, fingerprint: u8, column: u8) -> bool {
+    let (first, next, _) = place.words(group);
+    let column = usize::from(column);
+    let low = group.word(first + column) & place.low();
+    let slots = low ^ (group.word(next + column) & place.high());
+    slots.count_ones() & 1 == u32::from(fingerprint >> column & 1)
 }
 
 /// Answers a question with `test`, or with one of the others where there is more to do.

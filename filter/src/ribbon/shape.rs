@@ -91,11 +91,12 @@ impl Shape {
             2 => attempt & 0xff00,
             _ => 0,
         };
+        let starts_of = |layer| layer_starts(layer_blocks[layer], layer + 1 == layer_blocks.len());
         for (i, &blocks) in layer_blocks.iter().enumerate() {
             let is_last = i + 1 == layer_blocks.len();
-            let starts = layer_starts(blocks, is_last);
+            let starts = starts_of(i);
             shape.layers.push(Layer {
-                source: Source::new(i, attempt_of(i), attempt_of(0)),
+                source: Source::new(i, attempt_of(i), attempt_of(0), starts_of(0)),
                 starts,
                 first_block: shape.blocks,
                 first_bucket: shape.buckets,

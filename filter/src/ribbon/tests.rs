@@ -193,6 +193,47 @@ fn the_definition_is_the_equation() {
     assert!((4_000..4_050).contains(&maybe), "{maybe}");
 }
 
+/// Which of 32 columns the equation of a hash meets, as bits.
+fn columns_met(filter: &Ribbon, hash: u64) -> u32 {
+    let place = Place::of(filter, hash);
+    let prints = place.fingerprint.to_le_bytes();
+    let bits = filter.groups.iter().zip(prints).map(|(group, print)| {
+        let met = |column: u8| query::matches_column(group.view(), &place, print, column);
+        (0..8).fold(0, |bits, column| bits | u8::from(met(column)) << column)
+    });
+    let bits: Vec<u8> = bits.collect();
+    u32::from_le_bytes(bits.try_into().expect("four groups"))
+}
+
+/// An absent key meets each column with one half, and any two with a quarter: no part of the fingerprint follows
+/// from the coefficients. So each column halves the rate, also of filters whose rate nobody can measure.
+#[test]
+fn absent_keys_meet_columns_by_chance() {
+    const ASKED: usize = 1 << 17;
+    const DEVIATIONS: f64 = 5.0;
+
+    for (name, keys) in [("random", hashes(8, 20_000)), ("in order", (0..20_000).collect())] {
+        let filter = Ribbon::build(&keys, 32.0);
+        let mut met = vec![vec![0_u64; ASKED / 64]; 32];
+        for (number, hash) in hashes(9, ASKED).into_iter().enumerate() {
+            let columns = columns_met(&filter, hash);
+            for (column, met) in met.iter_mut().enumerate() {
+                met[number / 64] |= u64::from(columns >> column & 1) << (number % 64);
+            }
+        }
+        for left in 0..32 {
+            for right in 0..=left {
+                let both = met[left].iter().zip(&met[right]);
+                let both: u32 = both.map(|(left, right)| (left & right).count_ones()).sum();
+                let share = if left == right { 0.5 } else { 0.25 };
+                let deviation = (ASKED as f64 * share * (1.0 - share)).sqrt();
+                let off = f64::from(both) - ASKED as f64 * share;
+                assert!(off.abs() < DEVIATIONS * deviation, "{name}: {left}, {right}: {both}");
+            }
+        }
+    }
+}
+
 /// Every slot but a few gets a row: bumping wastes none.
 #[test]
 fn layers_are_full() {
