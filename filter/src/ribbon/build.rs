@@ -200,6 +200,12 @@ impl Layers {
 
     /// Adds a last layer for `count` different keys: for hashes that are anything but random.
     fn keep(&mut self, keys: &[u64], count: usize) {
+        if self.bands.len() == 1 {
+            // The second layer takes its mix from the first: hashes that contradict each other there do so in it, too.
+            let keys = self.bump(keys, bumping_blocks(count as u64), 0);
+            let count = distinct(&keys);
+            return self.keep(&keys, count);
+        }
         let mut blocks = (count as u64).div_ceil(BLOCK_SLOTS) + 1;
         // With a layer before it, the high byte is that layer's and stays zero.
         let last = if self.bands.is_empty() { u16::MAX } else { u8::MAX.into() };

@@ -122,7 +122,7 @@ pub(crate) struct Front {
     pub(crate) seed: u64,
     /// Of the first layer.
     pub(crate) starts: u64,
-    second_seed: u64,
+    factor: u64,
     second_starts: u64,
     /// The first slot of the second layer.
     second_slot: u64,
@@ -134,13 +134,15 @@ impl Front {
     pub(crate) fn new(layers: &[Layer]) -> Self {
         // If there is no second one, the first bumps no key.
         let (first, second) = (layers[0], layers.get(1).unwrap_or(&layers[0]));
-        let (Source::Mix { seed } | Source::Second { seed, .. }) = first.source;
-        let (Source::Mix { seed: second_seed } | Source::Second { seed: second_seed, .. }) =
-            second.source;
+        let (Source::Mix { seed } | Source::Second { first_seed: seed, .. }) = first.source;
+        let factor = match second.source {
+            Source::Second { factor, .. } => factor,
+            Source::Mix { .. } => 1,
+        };
         Self {
             seed,
             starts: first.starts,
-            second_seed,
+            factor,
             second_starts: second.starts,
             second_slot: second.first_block * BLOCK_SLOTS,
             second_bucket_start: second.first_bucket * BUCKET_STARTS,
@@ -156,7 +158,7 @@ impl Front {
             return Some(first);
         }
         cold_path();
-        let second = first.in_second(self.second_seed, self.second_starts);
+        let second = first.in_second(self.factor, self.second_starts);
         if is_bumped(ribbon, self.second_bucket_start + second.start) {
             return None;
         }

@@ -6,13 +6,13 @@
 //! | coefficients | the low half: bit `s % 64` says whether slot `s` of the 64 from the start on takes part; the start does |
 //! | fingerprint  | the 32 low bits of `high`, one for each column                                  |
 //!
-//! `starts` is odd, so that each half of the second product is as random as `g`. The fingerprint must not follow from
-//! the start, or absent keys would meet it: `g` has as much of `low`, which tells nothing of `high`. A product of its
-//! own for the fingerprint made a question 5 % longer.
+//! `starts` is odd, so that each half of the second product is as random as `g`. Of random hashes the low half of
+//! `high` looks independent of `g`, which has as much of `low`: absent keys meet each column with one half. Of hashes
+//! in order it hardly changes in its upper bits: they must be as good as random. A product of its own for the
+//! fingerprint made a question 5 % longer.
 //!
-//! The second layer, which most bumped keys belong to, takes the coefficients of the first, and a seed, for the
-//! mix, and has the same fingerprint. So the place of a bumped key is one product away; with two it took another
-//! 5 % of a question, though one key in 13 is bumped.
+//! The second layer, which most bumped keys belong to, takes the coefficients of the first, times an odd factor, for
+//! the mix, and has the same fingerprint. That `g` need not be kept for it made a question another 5 % shorter.
 
 /// Slots that an equation spans: one machine word.
 pub(crate) const WIDTH: u64 = 64;
@@ -55,16 +55,16 @@ impl TurnedRow {
     pub(crate) fn new(hash: u64, source: Source, starts: u64) -> Self {
         match source {
             Source::Mix { seed } => Mixed::new(hash, seed).row(starts),
-            Source::Second { first_seed, first_starts, seed } => {
-                Mixed::new(hash, first_seed).row(first_starts).in_second(seed, starts)
+            Source::Second { first_seed, first_starts, factor } => {
+                Mixed::new(hash, first_seed).row(first_starts).in_second(factor, starts)
             }
         }
     }
 
     /// The equation in the second layer, of `starts` starts, of a key that has this one in the first.
     #[inline(always)]
-    pub(crate) fn in_second(self, seed: u64, starts: u64) -> Self {
-        let (start, coefficients) = halves(self.coefficients ^ seed, starts);
+    pub(crate) fn in_second(self, factor: u64, starts: u64) -> Self {
+        let (start, coefficients) = halves(self.coefficients.wrapping_mul(factor), starts);
         Self { start, coefficients, ..self }
     }
 }
@@ -74,8 +74,8 @@ impl TurnedRow {
 pub(crate) enum Source {
     /// The mix of hash and seed.
     Mix { seed: u64 },
-    /// For the second layer: the coefficients in the first, and a seed.
-    Second { first_seed: u64, first_starts: u64, seed: u64 },
+    /// For the second layer: the coefficients in the first, and an odd factor.
+    Second { first_seed: u64, first_starts: u64, factor: u64 },
 }
 
 impl Source {
@@ -88,13 +88,16 @@ impl Source {
     ) -> Self {
         let seed = seed(layer, attempt);
         match layer {
-            1 => Self::Second { first_seed: self::seed(0, first_attempt), first_starts, seed },
+            1 => {
+                let first_seed = self::seed(0, first_attempt);
+                Self::Second { first_seed, first_starts, factor: seed | 1 }
+            }
             _ => Self::Mix { seed },
         }
     }
 }
 
-/// What the equations of a hash in all layers of a seed have in common.
+/// What the equation of a hash in the first layer, of any number of starts, is made of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mixed {
     g: u64,

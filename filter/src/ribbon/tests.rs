@@ -234,6 +234,31 @@ fn absent_keys_meet_columns_by_chance() {
     }
 }
 
+/// Hashes of the same mix under the first layer's seed, and different fingerprints: in the first two layers they
+/// contradict each other under every seed of the second. Found by walks of 2^34 steps.
+#[test]
+fn hashes_that_contradict_each_other_in_two_layers_are_found() {
+    const PAIRS: [[u64; 2]; 6] = [
+        [0x3113_915f_4e2b_691b, 0x5b18_4fa9_90aa_d88c],
+        [0xaf85_2477_e1d0_315c, 0xe731_e217_ea80_b50c],
+        [0x2db5_87ce_8174_02a5, 0xe1d8_35ae_b47c_0cf5],
+        [0xf538_c43c_4d84_a1fe, 0x8046_d79b_1e5d_2f8b],
+        [0x62e3_980d_6c1a_297c, 0x3d27_2f1b_1d01_0cfb],
+        [0xf9ca_9885_fd5a_f0ff, 0x4b64_e757_64b5_10e3],
+    ];
+    for [left, right] in PAIRS {
+        let [left, right] = [left, right].map(|hash| Mixed::new(hash, row::seed(0, 0)));
+        let [left, right] = [left.row(1001), right.row(1001)];
+        assert_eq!((left.start, left.coefficients), (right.start, right.coefficients));
+        assert_ne!(left.fingerprint as u8, right.fingerprint as u8);
+    }
+    for random in (0..6_000).step_by(500) {
+        let mut keys = hashes(10, random);
+        keys.extend(PAIRS.as_flattened());
+        assert_found_on_every_path("pairs", &keys, 8.0);
+    }
+}
+
 /// Every slot but a few gets a row: bumping wastes none.
 #[test]
 fn layers_are_full() {

@@ -64,7 +64,7 @@ fn what_is_no_filter_is_an_error() {
         ("kind zero", end(&bloom, 7, 0)),
         ("an earlier version", end(&bloom, 6, 1)),
         ("a later version", end(&bloom, 6, 3)),
-        ("a ribbon of an earlier version", end(&ribbon, 6, 2)),
+        ("a ribbon of an earlier version", end(&ribbon, 6, 3)),
         ("a trailer without length", end(&bloom, 5, 0)),
         ("a trailer cut in its end", end(&bloom, 5, 6)),
         ("a trailer of its end alone", bloom[bloom.len() - 7..].to_vec()),
