@@ -11,8 +11,7 @@ use quick_cache::{Options, OptionsBuilder};
 /// Capacity of a shard for which it remembers one block that it no longer has: some two blocks.
 const STEP_BYTES: u64 = 8 << 10;
 
-/// Smaller shards would have few steps, and no room for long blocks: an index partition of 16 KiB takes
-/// up to 80 in memory.
+/// Smaller shards would have few steps, and no room for long blocks, such as index partitions are in memory.
 const SHARD_BYTES_MIN: u64 = 512 << 10;
 
 /// Of a step, so much is for blocks that were read again: a fraction that takes no rounding either.

@@ -155,7 +155,7 @@ impl FilterProperties {
 /// Memory of an index partition of so many bytes, at most: its head, its content, and for each of its entries, of
 /// which short keys make more, a slot for the block and what a search starts with.
 pub(crate) fn partition_memory_bytes(partition_bytes: u64) -> u64 {
-    partition_bytes.saturating_mul(5).saturating_add(1 << 10)
+    5 * partition_bytes + (1 << 10)
 }
 
 impl TableProperties {
@@ -193,15 +193,17 @@ impl TableProperties {
     }
 
     /// Memory of an index partition in which a cursor stands, at most, in bytes: about 5 times
-    /// [`TableOptions::index_partition_bytes`]. 0 for an index of one level, which is resident as a whole.
+    /// [`TableOptions::index_partition_bytes`], or one separator, if that is longer. 0 for an index of one level, which is
+    /// resident as a whole.
     #[must_use]
     pub fn partition_memory_bytes_max(&self) -> u64 {
-        if self.index_partitions == 0 {
+        if self.index_levels < 2 {
             return 0;
         }
-        // One separator may be longer than a partition should be.
-        let longest = self.content_bytes_max.min(KEY_BYTES_MAX as u64);
-        partition_memory_bytes(self.index_partition_bytes).saturating_add(longest)
+        // No content is longer than that, whatever else the file says.
+        let longest = self.content_bytes_max;
+        let single = longest.min(KEY_BYTES_MAX as u64) + (1 << 10);
+        partition_memory_bytes(self.index_partition_bytes.min(longest)).max(single)
     }
 
     /// Bytes of memory that the bounds and the name take.

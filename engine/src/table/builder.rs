@@ -65,8 +65,14 @@ impl TableBuilder {
     /// Whether the table must end here for want of memory: each entry leaves something for the filter, and
     /// each partition of the index in its top.
     pub(crate) fn has_its_share(&self) -> bool {
+        let next = if self.is_charge_due() { ENTRIES_CHARGED * self.room.entry_bytes } else { 0 };
         let growing = self.entry_charge() + self.writer.growing_memory_bytes() as u64;
-        growing >= self.room.growing_bytes_max
+        growing + next > self.room.growing_bytes_max
+    }
+
+    /// Whether the next entry is one more than those that are charged.
+    fn is_charge_due(&self) -> bool {
+        self.writer.entries() == self.entries_charged
     }
 
     fn entry_charge(&self) -> u64 {
@@ -89,11 +95,11 @@ impl TableBuilder {
         let bytes = (key.user_key.len() + value.len()) as u64;
         self.unmeasured_bytes += bytes;
         let is_long = bytes > LONG_ENTRY_BYTES;
-        let is_uncharged = self.writer.entries() == self.entries_charged;
-        if is_uncharged {
+        let is_charge_due = self.is_charge_due();
+        if is_charge_due {
             self.entries_charged += ENTRIES_CHARGED;
         }
-        if is_uncharged || is_long || self.unmeasured_bytes > UNMEASURED_BYTES_MAX {
+        if is_charge_due || is_long || self.unmeasured_bytes > UNMEASURED_BYTES_MAX {
             self.measure(if is_long { LONG_ENTRY_COPIES * bytes } else { 0 });
         }
         self.writer

@@ -15,11 +15,21 @@ pub(crate) const ENTRY_BYTES: usize = HASH_BYTES + 20;
 /// A hash in an array that may have an eighth to spare.
 const HASH_BYTES: usize = size_of::<u64>() * 9 / 8;
 
+/// What the writer takes at first besides its buffers: what LZ4 remembers, and the heads of the entries of a block.
+const WRITER_BYTES: usize = 40 << 10;
+/// So many lengths of a block, and of an index partition, are what it takes to make one: as entries, as content,
+/// compressed, each in an array that may have room to spare.
+const COPIES: usize = 4;
+/// A table may have a top index of so many bytes, however little is left for it.
+const TOP_INDEX_BYTES_MIN: u64 = 16 << 10;
+
 /// A dictionary is trained from so many times its length.
 const SAMPLE_RATIO: usize = 100;
 
-/// The write buffer and a block each have at most this part of a share.
+/// The write buffer has at most this part of a share...
 const BUFFER_IN_SHARE: usize = 8;
+/// ...and a block this one.
+const BLOCK_IN_SHARE: usize = 16;
 /// An index partition has at most this part of a share: 2 KiB of the least, with which the indexes of tables that are
 /// written there are not resident as a whole.
 const INDEX_PARTITION_IN_SHARE: usize = 256;
@@ -42,7 +52,7 @@ pub(super) struct TableRoom {
 impl TableRoom {
     /// For a table with `options`, which are [within the share](within_share), while `reading_bytes` of it are taken
     /// to read: the table ends early for them, but has half of what the writer leaves at least, and room for
-    /// [`ENTRIES_CHARGED`] entries.
+    /// [`ENTRIES_CHARGED`] entries and a little index.
     pub(super) fn new(options: &KeyspaceOptions, share_bytes: u64, reading_bytes: u64) -> Self {
         let share = in_memory(share_bytes);
         let write_buffer_bytes = DEFAULT_WRITE_BUFFER_BYTES.min(share / BUFFER_IN_SHARE);
@@ -52,9 +62,8 @@ impl TableRoom {
             Compression::Zstd { dictionary_bytes, .. } => SAMPLE_RATIO * dictionary_bytes as usize,
             _ => 0,
         };
-        // A block as entries, as content and compressed.
-        let blocks = 3 * options.block_bytes;
-        let first_bytes = (write_buffer_bytes + index_partition_bytes + blocks + sample) as u64;
+        let blocks = COPIES * (options.block_bytes + index_partition_bytes);
+        let first_bytes = (WRITER_BYTES + write_buffer_bytes + blocks + sample) as u64;
         // The filters are built one after the other.
         let has_prefixes = options.prefix_extractor.present().is_some();
         let has_ranges = options.range_filter_bits_per_key > 0.0;
@@ -64,8 +73,7 @@ impl TableRoom {
         let growing_bytes_max = left
             .saturating_sub(reading_bytes)
             .max(left / 2)
-            // More than what the first entries take: else each would get a table.
-            .max(ENTRIES_CHARGED * entry_bytes + 1);
+            .max(ENTRIES_CHARGED * entry_bytes + TOP_INDEX_BYTES_MIN);
         Self {
             write_buffer_bytes,
             index_partition_bytes,
@@ -76,12 +84,12 @@ impl TableRoom {
     }
 }
 
-/// The options of a table that one worker writes within its share: a block may have 1/8 of it, and what a dictionary
+/// The options of a table that one worker writes within its share: a block may have 1/16 of it, and what a dictionary
 /// is trained from one half.
 pub(super) fn within_share(options: &KeyspaceOptions, share_bytes: u64) -> KeyspaceOptions {
     let share = in_memory(share_bytes);
     let mut options = options.clone();
-    options.block_bytes = options.block_bytes.min(share / BUFFER_IN_SHARE);
+    options.block_bytes = options.block_bytes.min(share / BLOCK_IN_SHARE);
     if let Compression::Zstd { dictionary_bytes, .. } = &mut options.compression {
         let sampled_max = share / 2 / SAMPLE_RATIO;
         *dictionary_bytes = u32::try_from(sampled_max).unwrap_or(u32::MAX).min(*dictionary_bytes);
@@ -105,11 +113,11 @@ mod tests {
         let new = KeyspaceOptions::new;
         // Of the share, the write buffer and the index partition in KiB, and the least and the most entries.
         let cases = [
-            ("the least share, a flush", 512, 0, new(), [64, 2], 14_000..16_000),
-            ("two runs are merged", 512, 100, new(), [64, 2], 11_000..13_000),
-            ("many runs are merged", 512, 500, new(), [64, 2], 7_000..8_000),
-            ("the longest blocks", 512, 500, new().block_bytes(1 << 20), [64, 2], 4_000..5_000),
-            ("1 MiB", 1 << 10, 150, new(), [128, 4], 25_000..27_000),
+            ("the least share, a flush", 512, 0, new(), [64, 2], 13_000..15_000),
+            ("two runs are merged", 512, 100, new(), [64, 2], 10_000..12_000),
+            ("many runs are merged", 512, 500, new(), [64, 2], 6_500..8_000),
+            ("the longest blocks", 512, 500, new().block_bytes(1 << 20), [64, 2], 4_000..6_000),
+            ("1 MiB", 1 << 10, 150, new(), [128, 4], 23_000..26_000),
             ("16 MiB", 16 << 10, 2 << 10, new(), [256, 16], 480_000..500_000),
         ];
         for (name, share, reading, options, [buffer, partition], entries) in cases {
@@ -125,6 +133,6 @@ mod tests {
     #[test]
     fn no_table_has_a_single_block_of_entries_because_there_is_no_room() {
         let room = TableRoom::new(&KeyspaceOptions::new(), 0, u64::MAX);
-        assert!(room.growing_bytes_max > ENTRIES_CHARGED * room.entry_bytes);
+        assert!(room.growing_bytes_max > ENTRIES_CHARGED * room.entry_bytes + KIB);
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     fs::{Fs, MemoryFs},
     keyspace_options::KeyspaceOptions,
     memory::MemoryUse,
+    table::cache_room::WorkerShare,
 };
 
 const MIB: u64 = 1 << 20;
@@ -37,5 +38,42 @@ fn each_long_value_is_charged_its_copies() {
         assert!((24 * MIB..26 * MIB).contains(&bytes), "{name}: {bytes}");
         drop((table, share));
         assert_eq!(tables.memory.bytes(MemoryUse::Writing), 0, "{name}");
+    }
+}
+
+/// However small the share is, and whatever the entries are like: a table that ends for want of it has not taken more.
+#[test]
+fn a_table_ends_within_its_share() {
+    let fs: Arc<dyn Fs> = Arc::new(MemoryFs::with_seed(2));
+    let options = Options::new().fs(fs).worker_threads(0).memory_budget(8 * MIB);
+    let db = options.open("db").expect("a new store");
+    let tables = &db.open_store().store().tables;
+    let filter = FilterChoice { kind: FilterKind::Ribbon, bits_per_key: 10.0 };
+    let new = KeyspaceOptions::new;
+    let cases = [
+        ("short entries", 8, 2, new(), 5_000..12_000),
+        ("entries of 116 bytes", 16, 100, new(), 5_000..12_000),
+        ("long values", 16, 3_000, new(), 5_000..12_000),
+        ("longer keys", 100, 20, new(), 5_000..12_000),
+        ("long blocks", 16, 100, new().block_bytes(64 << 10), 3_000..9_000),
+        ("a range filter", 16, 100, new().range_filter_bits_per_key(16.0), 4_000..8_000),
+    ];
+    for (name, key_bytes, value_bytes, keyspace, entries) in cases {
+        let share = WorkerShare::new(Arc::clone(&tables.cache_room), MIB / 2);
+        let reading = share.take(100 << 10);
+        let created = tables.create(&keyspace, filter, &share, share.bytes());
+        let mut table = created.expect("a new file");
+        let (mut number, mut key, mut most) = (0_u64, vec![b'.'; key_bytes], 0);
+        while number == 0 || !table.has_its_share() {
+            number += 1;
+            key[key_bytes - 8..].copy_from_slice(&number.to_be_bytes());
+            let value: Vec<u8> = (0..value_bytes).map(|at| (number * at) as u8).collect();
+            let internal = InternalKey::new(&key, Trailer::new(number, Kind::Put));
+            table.add(internal, &value).expect("room");
+            most = most.max(share.bytes());
+        }
+        assert!(entries.contains(&number), "{name}: {number} entries");
+        assert!(most <= share.bytes_max(), "{name}: {most} of {} bytes", share.bytes_max());
+        drop((table, reading));
     }
 }
