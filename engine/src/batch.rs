@@ -237,7 +237,8 @@ impl WriteEncoder {
         let known = targets.iter().rposition(|target| Arc::ptr_eq(&target.tree, tree));
         let target = known.unwrap_or_else(|| {
             let tree = Arc::clone(tree);
-            let charge_bytes = if targets.is_empty() { BATCH_BYTES } else { 0 };
+            // Each has a buffer of its own.
+            let charge_bytes = BATCH_BYTES;
             targets.push(Target { tree, memtable: None, charge_bytes, batch_bytes: 0 });
             targets.len() - 1
         });

@@ -1,6 +1,6 @@
 //! A batch on its way through the commit pipeline.
 
-use std::{ops::Range, sync::Arc};
+use std::{mem, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::{Kind, SequenceNumber, Trailer};
@@ -11,7 +11,8 @@ use crate::{read::tree::Tree, read::view::PlacedMemtable};
 
 /// The entries of a batch, encoded for the log, and where they go.
 ///
-/// Values in memtables are slices of the encoded batch: nothing is copied twice.
+/// Values in memtables are slices of the encoded batch: nothing is copied twice. Only those of a batch for several
+/// keyspaces are: see [`Values`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Write {
     pub(crate) payload: Bytes,
@@ -45,11 +46,12 @@ pub(crate) struct Entry {
 impl Write {
     /// Puts every entry into its memtable, the first with the sequence number `first`.
     pub(crate) fn insert(&self, first: SequenceNumber) {
+        let mut values = Values::new(self);
         for (sequence, entry) in (first..).zip(&self.entries) {
             let placed = self.targets[entry.target].memtable.as_ref();
             let memtable = &placed.expect("a placed write has its memtables").memtable;
             let key = &self.payload[entry.key.clone()];
-            let value = self.payload.slice(entry.value.clone());
+            let value = values.next(self, entry);
             memtable.insert(entry.hash, key, Trailer::new(sequence, entry.kind), value);
         }
         let last = first + self.entries.len() as u64 - 1;
@@ -73,6 +75,49 @@ impl Write {
             self.targets[entry.target].tree.id == keyspace
                 && &self.payload[entry.key.clone()] == key
         })
+    }
+}
+
+/// The values of a write as memtables keep them.
+///
+/// Those of a write for several keyspaces are copied, into one buffer for each: else the memtable of a keyspace with
+/// few entries would keep the whole batch, long after the others are flushed.
+enum Values {
+    InPayload,
+    /// For each target its values, and how many bytes of them were handed out.
+    Apart(SmallVec<[(Bytes, usize); 4]>),
+}
+
+impl Values {
+    fn new(write: &Write) -> Self {
+        if write.targets.len() < 2 {
+            return Self::InPayload;
+        }
+        let mut lengths: SmallVec<[usize; 4]> = SmallVec::from_elem(0, write.targets.len());
+        for entry in &write.entries {
+            lengths[entry.target] += entry.value.len();
+        }
+        let mut copies: SmallVec<[Vec<u8>; 4]> =
+            lengths.into_iter().map(Vec::with_capacity).collect();
+        for entry in &write.entries {
+            copies[entry.target].extend_from_slice(&write.payload[entry.value.clone()]);
+        }
+        let shared = write.targets.iter().zip(copies).map(|(target, values)| {
+            (target.tree.memory().shared_batch(values, target.batch_bytes), 0)
+        });
+        Self::Apart(shared.collect())
+    }
+
+    /// That of the next entry.
+    fn next(&mut self, write: &Write, entry: &Entry) -> Bytes {
+        match self {
+            Self::InPayload => write.payload.slice(entry.value.clone()),
+            Self::Apart(copies) => {
+                let (values, start) = &mut copies[entry.target];
+                let end = *start + entry.value.len();
+                values.slice(mem::replace(start, end)..end)
+            }
+        }
     }
 }
 

@@ -117,11 +117,16 @@ impl<'a> LogState<'a> {
     ///
     /// [`Error::Corrupt`] if its entries cannot be read or do not fit what there is.
     pub(super) fn apply(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
+        // As in a commit: the memtable of one keyspace must not keep the entries of others.
+        let copies_values = !replayed.batch.is_of_one_keyspace();
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
             let entry = entry.map_err(|source| replayed.corrupt(source))?;
             let corrupt = |source| replayed.corrupt(source);
             match entry {
-                Entry::Put { keyspace, key, value } => {
+                Entry::Put { keyspace, key, mut value } => {
+                    if copies_values {
+                        value = bytes::Bytes::copy_from_slice(&value);
+                    }
                     self.insert(keyspace, sequence, Kind::Put, key, value).map_err(corrupt)?;
                 }
                 Entry::Remove { keyspace, key } => {

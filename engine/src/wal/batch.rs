@@ -43,6 +43,19 @@ pub(crate) enum Entry<'a> {
     ClearKeyspace { keyspace: u64 },
 }
 
+impl Entry<'_> {
+    /// The keyspace that it is about.
+    fn keyspace(&self) -> u64 {
+        match *self {
+            Self::Put { keyspace, .. }
+            | Self::Remove { keyspace, .. }
+            | Self::CreateKeyspace { keyspace, .. }
+            | Self::DropKeyspace { keyspace }
+            | Self::ClearKeyspace { keyspace } => keyspace,
+        }
+    }
+}
+
 /// Writes a batch. Callers check the lengths of keys, values and names.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchEncoder {
@@ -191,6 +204,13 @@ impl Batch {
     #[cfg(test)]
     pub(crate) const fn payload(&self) -> &Bytes {
         &self.payload
+    }
+
+    /// Whether all entries that can be read are for the same keyspace.
+    pub(crate) fn is_of_one_keyspace(&self) -> bool {
+        let mut keyspaces = self.iter().flatten().map(|entry| entry.keyspace());
+        let first = keyspaces.next();
+        keyspaces.all(|keyspace| Some(keyspace) == first)
     }
 
     /// Reads the entries. Ends behind the last one or the first error; bytes that follow the last

@@ -1,10 +1,15 @@
 //! Many keyspaces.
 
-use std::sync::Arc;
+#![expect(clippy::disallowed_methods, reason = "it copies the files of a store that is open")]
 
-use sievedb::{Keyspace, Options, fs::MemoryFs};
+use std::{fs, sync::Arc};
 
-use crate::counting::{live_bytes, turn};
+use sievedb::{Durability, Keyspace, Options, fs::MemoryFs};
+
+use crate::{
+    MIB,
+    counting::{forget_peak, live_bytes, peak_bytes, turn},
+};
 
 /// A keyspace that nobody writes to takes next to nothing, and one that had one write a little.
 #[test]
@@ -28,4 +33,50 @@ fn idle_keyspaces_cost_little() {
     println!("{memory:?}");
     assert!(memory.memtable_bytes < memory.memtable_bytes_max / 2, "{memory:?}");
     assert!(keyspaces.iter().all(|keyspace| keyspace.contains_key("key").unwrap()));
+}
+
+/// A keyspace that gets a little of each batch does not keep what others got, after their flushes and when it is
+/// read back from the log.
+#[test]
+fn a_keyspace_with_few_entries_keeps_no_others() {
+    const BUDGET: usize = 8 * MIB;
+    /// The test's own batch, and counters of threads.
+    const FIXED_BYTES: usize = 128 << 10;
+
+    let _turn = turn();
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    // No file comes or goes while they are copied.
+    let options = Options::new().memory_budget(BUDGET as u64).worker_threads(0);
+    let before = forget_peak();
+    let db = options.clone().open(folders[0].path()).unwrap();
+    let [data, counts] = ["data", "counts"].map(|name| db.keyspace(name).unwrap());
+    let mut batch = db.batch();
+    for number in 0..3_000_u64 {
+        for entry in 0..50 {
+            batch.insert(&data, (50 * number + entry).to_be_bytes(), [7; 100]).unwrap();
+        }
+        batch.insert(&counts, "count", number.to_be_bytes()).unwrap();
+        batch.commit(Durability::OsBuffer).unwrap();
+    }
+    db.wait_for_background().unwrap();
+    let (peak, memory) = (peak_bytes() - before, db.stats().memory);
+    println!("written: {peak} bytes, {memory:?}");
+    assert!(peak <= BUDGET + FIXED_BYTES, "{peak} bytes while they are written");
+    assert!(memory.pinned_bytes < 64 << 10, "{memory:?}");
+
+    for entry in fs::read_dir(folders[0].path()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "LOCK" {
+            fs::copy(entry.path(), folders[1].path().join(entry.file_name())).unwrap();
+        }
+    }
+    drop((batch, data, counts, db));
+    let before = forget_peak();
+    let db = options.open(folders[1].path()).unwrap();
+    let peak = peak_bytes() - before;
+    println!("read back: {peak} bytes");
+    assert!(peak <= BUDGET + FIXED_BYTES, "{peak} bytes while they are read back");
+    let count = db.keyspace("counts").unwrap().get("count").unwrap().unwrap();
+    assert_eq!(*count, 2_999_u64.to_be_bytes());
+    assert_eq!(db.keyspace("data").unwrap().iter().count(), 150_000);
 }
