@@ -2,7 +2,8 @@
 //!
 //! Everything that lives long and grows with the data takes a [`Charge`] for its bytes: memtables,
 //! filters, indexes, and tables while they are written. So what is in memory is known without a
-//! look at any of them, also for what only a reader still holds. The block cache counts for itself.
+//! look at any of them, also for what only a reader still holds. The block cache counts for itself, and so does
+//! the arena of the filters.
 //! The limits are those of [`memory_budget`](crate::memory_budget), and change while a store is open.
 
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub(crate) enum MemoryUse {
     /// Memtables that are in tables already, and that readers have not let go of. No limit: nobody but
     /// the reader can free them.
     PinnedMemtables,
-    /// Filters of tables.
+    /// What filters of tables have outside of their arena. The limit is for both together: see
+    /// [`filter_memory`](crate::table::filter_memory).
     Filters,
     /// Top indexes and properties of tables. The limit is the block cache's: it gives way to them.
     Indexes,

@@ -106,6 +106,11 @@ impl BlockedBloom {
         self.lines.len() * LINE_BYTES
     }
 
+    /// Those that the arena counts.
+    pub(crate) fn arena_bytes(&self) -> usize {
+        self.lines.arena_bytes()
+    }
+
     /// Expected false-positive rate, from 0 to 1; see [`blocked_bloom_fpr_of`].
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {

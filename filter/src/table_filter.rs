@@ -117,6 +117,17 @@ impl TableFilter {
         }
     }
 
+    /// Those of [`memory_bytes`](Self::memory_bytes) that its [arena](crate::FilterArena) counts as used.
+    #[must_use]
+    pub fn arena_bytes(&self) -> usize {
+        match self {
+            Self::BlockedBloom(filter) => filter.arena_bytes(),
+            Self::Ribbon(filter) => filter.arena_bytes(),
+            Self::BinaryFuse8(filter) => filter.arena_bytes(),
+            Self::BinaryFuse16(filter) => filter.arena_bytes(),
+        }
+    }
+
     /// Expected false-positive rate, from 0 to 1.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {

@@ -84,6 +84,16 @@ impl StoredFilter {
         load(&*self.source, self.place, &self.trailer, columns, &self.arena)
     }
 
+    /// Whether all of it is good. Reads it, into memory that nobody counts with the filters that are asked.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterUnusable`].
+    pub fn check(&self) -> Result<(), FilterUnusable> {
+        let Self { source, place, trailer, .. } = self;
+        load(&**source, *place, trailer, f64::INFINITY, &FilterArena::heap()).map(drop)
+    }
+
     /// What the filter is.
     #[must_use]
     pub fn kind(&self) -> FilterKind {

@@ -155,9 +155,9 @@ pub struct MemoryStats {
     pub memtable_bytes: u64,
     /// Bound of the memtables. Not of those of a store that is opened [read-only](crate::Options::read_only).
     pub memtable_bytes_max: u64,
-    /// Filters of tables, with what is free in the chunks that they lie in.
+    /// Filters of tables, with what is free in the chunks that they lie in and was not given back to the system.
     pub filter_bytes: u64,
-    /// Bound of the filters.
+    /// Bound of the filters. They are within it, but for what lookups hold for some seconds or longer when it is cut.
     pub filter_bytes_max: u64,
     /// Top indexes of tables. They take what they need, out of the block cache's part.
     pub index_bytes: u64,

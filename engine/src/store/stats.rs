@@ -52,13 +52,12 @@ impl Store {
     fn memory_stats(&self) -> MemoryStats {
         let Self { tables, .. } = self;
         let (memory, cache) = (&tables.memory, &tables.cache);
-        let arena = tables.filter_arena.stats();
-        let arena_waste = arena.bytes.saturating_sub(arena.used_bytes);
+        let (filter_bytes, filter_bytes_max) = tables.filter_bytes_and_max();
         MemoryStats {
             memtable_bytes: memory.memtable_bytes(),
             memtable_bytes_max: memory.limit(MemoryUse::Memtables),
-            filter_bytes: memory.bytes(MemoryUse::Filters) + arena_waste as u64,
-            filter_bytes_max: memory.limit(MemoryUse::Filters),
+            filter_bytes,
+            filter_bytes_max,
             index_bytes: memory.bytes(MemoryUse::Indexes),
             bookkeeping_bytes: memory.bytes(MemoryUse::Bookkeeping),
             writing_bytes: memory.bytes(MemoryUse::Writing),

@@ -223,7 +223,7 @@ impl TableStore {
         Ok(match place {
             NewPlace::Point(Some(place)) => {
                 let stored = self.open_filter_file(meta, place)?;
-                stored.load(f64::INFINITY)?;
+                stored.check()?;
                 Some(StoredAnew::Point(place, stored))
             }
             NewPlace::Prefix(Some(prefix)) => {

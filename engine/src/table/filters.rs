@@ -37,7 +37,8 @@ struct Stored {
     damage: OnceLock<Box<str>>,
 }
 
-/// A filter whose memory is charged for as long as it lives.
+/// A filter whose memory is counted for as long as it lives: by its arena, and what lies outside of it by a
+/// charge.
 #[derive(Debug)]
 pub(crate) struct ChargedFilter<F = TableFilter> {
     state: FilterState<F>,
@@ -49,7 +50,8 @@ pub(crate) struct ChargedFilter<F = TableFilter> {
 
 impl ChargedFilter {
     pub(crate) fn new(state: FilterState, memory: &Arc<MemoryAccount>) -> Self {
-        let charge = memory.charge(MemoryUse::Filters, state.memory_bytes());
+        let beside_bytes = |it: &TableFilter| it.memory_bytes() - it.arena_bytes();
+        let charge = memory.charge(MemoryUse::Filters, state.resident().map_or(0, beside_bytes));
         let expected_fpr = state.resident().map(TableFilter::expected_fpr);
         Self { state, charge, expected_fpr }
     }
@@ -57,7 +59,9 @@ impl ChargedFilter {
 
 impl ChargedFilter<RangeFilter> {
     pub(crate) fn of_ranges(state: FilterState<RangeFilter>, memory: &Arc<MemoryAccount>) -> Self {
-        let charge = memory.charge(MemoryUse::Filters, state.range_memory_bytes());
+        let beside_bytes = |it: &RangeFilter| it.memory_bytes() - it.arena_bytes();
+        let bytes = state.resident_range().map_or(0, beside_bytes);
+        let charge = memory.charge(MemoryUse::Filters, bytes);
         Self { state, charge, expected_fpr: None }
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod builder;
 pub(crate) mod cache_room;
 mod end;
 pub(crate) mod files;
+pub(crate) mod filter_memory;
 mod filter_role;
 pub(crate) mod filter_store;
 pub(crate) mod filters;

@@ -30,7 +30,7 @@ use crate::{
     table::files::TableFiles,
     table::obsolete::ObsoleteFiles,
     table::open_files::OpenFiles,
-    table::room::{TableRoom, in_memory, within_share},
+    table::room::{TableRoom, within_share},
     table::unfinished::{FileSink, Unfinished},
     table::{LiveTable, TableMeta, table_error},
 };
@@ -77,7 +77,6 @@ impl TableStore {
         let files =
             TableFiles::new(Arc::clone(&fs), options.read_mode, open_files, Arc::clone(&counters));
         let filter_arena = FilterArena::new();
-        filter_arena.set_bytes_max(in_memory(memory.limit(MemoryUse::Filters)));
         if options.has_workers() {
             // Whoever opens the store waits for its filters, and no longer than it must.
             filter_arena.begin_small();
@@ -86,7 +85,8 @@ impl TableStore {
         let cache = Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes)));
         let cache_room = Arc::new(CacheRoom::new(Arc::clone(&cache), Arc::clone(&memory)));
         cache_room.fit();
-        Self {
+        let filter_bytes_max = memory.limit(MemoryUse::Filters);
+        let store = Self {
             fs,
             folder: folder.to_owned(),
             store_id,
@@ -101,7 +101,9 @@ impl TableStore {
             files,
             next_file_id: AtomicU64::new(next_file_id),
             _buffers: buffers,
-        }
+        };
+        store.bound_filters(filter_bytes_max);
+        store
     }
 
     /// A number that no file of this store has had.
@@ -193,7 +195,6 @@ impl TableStore {
     /// Sets the limits to the parts of a budget, but for that of the filters.
     pub(crate) fn set_memory_limits(&self, parts: &MemoryParts) {
         self.memory.set_limits(parts);
-        self.filter_arena.set_bytes_max(in_memory(parts.filters));
         self.fit_cache();
     }
 

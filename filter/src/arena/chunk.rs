@@ -2,13 +2,31 @@
 
 use core::ptr::NonNull;
 
-use super::CHUNK_BYTES;
+use super::{CHUNK_BYTES, pages::PageBytes};
 
 /// Memory of a multiple of [`CHUNK_BYTES`], at one. Back to the system when it is dropped.
 pub(super) struct Chunk {
     first: NonNull<u8>,
     bytes: usize,
-    is_large: bool,
+    pages: Pages,
+}
+
+/// The pages of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    /// Small, until large ones are asked for.
+    Small,
+    /// Large ones were asked for.
+    Large,
+    /// Small, because some of them were given back. So it stays: a large page would have all of them again.
+    Single,
+}
+
+/// Of the pages that the system takes back; none where it takes back whole chunks only.
+pub(super) fn page_bytes() -> PageBytes {
+    // Else one could lie in two chunks.
+    let divides = |bytes: &usize| bytes.is_power_of_two() && *bytes <= CHUNK_BYTES;
+    PageBytes::new(memory::page_bytes().filter(divides))
 }
 
 // SAFETY: it owns its memory, and gives out nothing but addresses.
@@ -20,18 +38,38 @@ impl Chunk {
     pub(super) fn new(bytes: usize) -> Option<Self> {
         assert!(bytes > 0 && bytes.is_multiple_of(CHUNK_BYTES));
         let first = memory::take(bytes)?;
-        Some(Self { first, bytes, is_large: false })
+        Some(Self { first, bytes, pages: Pages::Small })
     }
 
     /// Asks the system for large pages: for those that were not written to yet.
     pub(super) fn ask_large(&mut self) {
         memory::ask_large(self.first, self.bytes);
-        self.is_large = true;
+        self.pages = Pages::Large;
     }
 
-    /// Whether large pages were asked for.
-    pub(super) fn is_large(&self) -> bool {
-        self.is_large
+    /// Whether its pages are small ones for a while only.
+    pub(super) fn is_small(&self) -> bool {
+        self.pages == Pages::Small
+    }
+
+    /// Gives pages back to the system, `bytes` from `offset` on: what was in them is lost, and they come again,
+    /// filled with zeros, when they are written to. Whether the system has taken them.
+    ///
+    /// Of a large page the rest stays where it is, and is small pages from then on. The system counts what was
+    /// given back as free at once, but uses it again when it is short of memory and splits the page.
+    ///
+    /// # Safety
+    ///
+    /// Nobody has a piece in them, and they are whole pages.
+    pub(super) unsafe fn give_back_pages(&mut self, offset: usize, bytes: usize) -> bool {
+        assert!(offset + bytes <= self.bytes);
+        if self.pages != Pages::Single {
+            // Else the system could fill the gap, to make the page large again.
+            memory::refuse_large(self.first, self.bytes);
+            self.pages = Pages::Single;
+        }
+        // SAFETY: within the chunk, and nobody uses them: the caller's promise.
+        unsafe { memory::give_back_pages(self.at(offset), bytes) }
     }
 
     /// Asks for large pages, and has the system move there what was written to small ones. Who reads it
@@ -65,7 +103,10 @@ impl Drop for Chunk {
 mod memory {
     use core::ptr::{self, NonNull};
 
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use rustix::{
+        mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap},
+        param::page_size,
+    };
 
     use super::super::CHUNK_BYTES;
 
@@ -110,6 +151,28 @@ mod memory {
         let _ = advised;
     }
 
+    pub(super) fn page_bytes() -> Option<usize> {
+        Some(page_size())
+    }
+
+    /// Of a mapping that [`take`] returned.
+    pub(super) fn refuse_large(first: NonNull<u8>, bytes: usize) {
+        // SAFETY: within the mapping, and the advice changes no byte.
+        let advised = unsafe { madvise(first.as_ptr().cast(), bytes, Advice::LinuxNoHugepage) };
+        // A system without large pages refuses: none comes then.
+        let _ = advised;
+    }
+
+    /// Whole pages of a mapping that [`take`] returned.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses them: their bytes become zeros.
+    pub(super) unsafe fn give_back_pages(first: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: within the mapping, and nobody uses them: the caller's promise.
+        unsafe { madvise(first.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
+    }
+
     /// # Safety
     ///
     /// [`take`] returned `first` for `bytes`, and nobody uses them any more.
@@ -139,6 +202,19 @@ mod memory {
     pub(super) fn ask_large(_: NonNull<u8>, _: usize) {}
 
     pub(super) fn move_to_large(_: NonNull<u8>, _: usize) {}
+
+    pub(super) fn page_bytes() -> Option<usize> {
+        None
+    }
+
+    pub(super) fn refuse_large(_: NonNull<u8>, _: usize) {}
+
+    /// # Safety
+    ///
+    /// None is needed: it keeps them.
+    pub(super) unsafe fn give_back_pages(_: NonNull<u8>, _: usize) -> bool {
+        false
+    }
 
     /// # Safety
     ///

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::pages::PageBytes;
+
 /// The free ranges of all chunks: best fit, and of equals the lowest address.
 ///
 /// The best fit leaves large holes whole; with few sizes, which filters of one keyspace have, most
@@ -12,19 +14,50 @@ pub(super) struct Holes {
     by_address: BTreeMap<usize, usize>,
     /// The same, by length.
     by_length: BTreeSet<(usize, usize)>,
+    page_bytes: PageBytes,
+    /// Bytes of the whole pages in all holes.
+    whole_page_bytes: usize,
 }
 
 impl Holes {
+    /// None yet, in memory with such pages.
+    pub(super) fn new(page_bytes: PageBytes) -> Self {
+        Self { page_bytes, ..Self::default() }
+    }
+
     /// Adds a range that is free.
     pub(super) fn add(&mut self, first: usize, bytes: usize) {
+        self.whole_page_bytes += self.page_bytes.within(first, bytes).len();
         self.by_address.insert(first, bytes);
         self.by_length.insert((bytes, first));
     }
 
     /// Forgets a hole.
     pub(super) fn remove(&mut self, first: usize, bytes: usize) {
+        self.whole_page_bytes -= self.page_bytes.within(first, bytes).len();
         self.by_address.remove(&first);
         self.by_length.remove(&(bytes, first));
+    }
+
+    /// Bytes of the whole pages in all holes.
+    pub(super) fn whole_page_bytes(&self) -> usize {
+        self.whole_page_bytes
+    }
+
+    /// The holes, the longest first: first address and length.
+    pub(super) fn longest_first(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.by_length.iter().rev().map(|&(bytes, first)| (first, bytes))
+    }
+
+    /// No page of a hole can be given back from now on.
+    pub(super) fn keep_pages(&mut self) {
+        self.page_bytes = PageBytes::default();
+        self.whole_page_bytes = 0;
+    }
+
+    /// The bytes of the longest hole.
+    pub(super) fn longest(&self) -> usize {
+        self.longest_first().next().map_or(0, |(_, bytes)| bytes)
     }
 
     /// Takes `bytes` from the smallest hole that has them.
@@ -62,10 +95,11 @@ impl Holes {
         bytes
     }
 
-    /// Holes of exactly so many bytes.
-    pub(super) fn whole_chunks(&self, bytes: usize) -> usize {
-        self.by_length.range((bytes, 0)..=(bytes, usize::MAX)).count()
+    /// The holes of exactly so many bytes.
+    pub(super) fn of_bytes(&self, bytes: usize) -> impl Iterator<Item = usize> {
+        self.by_length.range((bytes, 0)..=(bytes, usize::MAX)).map(|&(_, first)| first)
     }
+
     /// Bytes of all holes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {

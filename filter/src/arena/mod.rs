@@ -14,8 +14,12 @@
 //! |---------|-----------------------------------------------------------|
 //! | `chunk` | memory from the system, and back to it                    |
 //! | `holes` | where a piece goes: numbers alone, no memory              |
-//! | `space` | the two together                                          |
+//! | `pages` | which pages of holes the system has back: numbers alone   |
+//! | `space` | the three together                                        |
 //! | `slice` | the array that a filter owns, in an arena or on the heap  |
+//!
+//! Between filters there are holes. Under a bound their whole pages go back to the system, on Linux, as soon as
+//! chunks and what lies on the heap beside them are more together; elsewhere holes stay, and count.
 //!
 //! Why not a crate: `offset-allocator` has a fixed space with 32-bit offsets, `rlsf` keeps its notes
 //! inside of the memory that it hands out and never gives a block back. What is needed here is little:
@@ -25,6 +29,8 @@
 mod chunk;
 #[cfg(feature = "std")]
 mod holes;
+#[cfg(feature = "std")]
+mod pages;
 mod slice;
 #[cfg(feature = "std")]
 mod space;
@@ -49,7 +55,7 @@ const PIECE_BYTES: usize = 64;
 /// Where the filters of a store have their memory. Cheap to clone: all clones are the same arena.
 ///
 /// A filter stays where it was read, and what is made of it by cloning or shrinking is beside it. Memory
-/// goes back to the system by whole chunks, of which one that is empty is kept.
+/// goes back to the system by whole chunks, of which one that is empty is kept; and beyond a bound by single pages.
 ///
 /// Without the feature `std` it is the plain heap.
 #[derive(Clone, Default)]
@@ -63,12 +69,22 @@ pub struct FilterArena {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArenaStats {
-    /// What it has from the system: its chunks, and pieces on the heap.
+    /// What it has from the system: its chunks without the pages of holes that it gave back, and pieces on the
+    /// heap.
     pub bytes: usize,
     /// What filters use of it.
     pub used_bytes: usize,
     /// Chunks.
     pub chunks: usize,
+    /// What filters do not use and it cannot give back: the ends of holes, which share a page with a filter. All of
+    /// the holes where pages cannot be given back.
+    pub waste_bytes_min: usize,
+    /// By how much a further filter may make `used_bytes` and `waste_bytes_min` more than by its own bytes: for what is
+    /// left of its pages.
+    pub edge_bytes_max: usize,
+    /// A further filter of so many bytes takes nothing from the system: the longest hole, where pages cannot be
+    /// given back, and else 0.
+    pub hole_bytes_max: usize,
 }
 
 impl FilterArena {
@@ -77,7 +93,7 @@ impl FilterArena {
     pub fn new() -> Self {
         Self {
             #[cfg(feature = "std")]
-            space: Some(Arc::default()),
+            space: Some(Arc::new(Mutex::new(Space::new()))),
         }
     }
 
@@ -85,6 +101,14 @@ impl FilterArena {
     #[must_use]
     pub fn heap() -> Self {
         Self::default()
+    }
+
+    /// Whether it counts what it holds.
+    fn counts(&self) -> bool {
+        #[cfg(feature = "std")]
+        return self.space.is_some();
+        #[cfg(not(feature = "std"))]
+        false
     }
 
     /// What it holds at present; zeros for [`heap`](Self::heap), which does not count.
@@ -97,13 +121,27 @@ impl FilterArena {
         ArenaStats::default()
     }
 
-    /// Takes no chunk from the system that makes [`ArenaStats::bytes`] more than this: what needs one
-    /// goes to the heap, with as many bytes as it has. Never refuses memory to a filter.
+    /// Bounds [`ArenaStats::bytes`] together with what filters have [beside it](Self::expect): takes no
+    /// chunk from the system that makes them more than this, what needs one goes to the heap, with as many bytes as
+    /// it has, and pages of holes go back to the system. Never refuses memory to a filter: they are within the bound as
+    /// long as [`used_bytes`](ArenaStats::used_bytes) and [`waste_bytes_min`](ArenaStats::waste_bytes_min) are.
+    ///
+    /// Takes some microseconds for each hole whose pages go back, here and whenever a filter comes; a filter that
+    /// comes there gets new pages then. A chunk that gave back pages is in small ones from then on.
     pub fn set_bytes_max(&self, bytes_max: usize) {
         #[cfg(feature = "std")]
         self.with_space(|space| space.set_bytes_max(bytes_max));
         #[cfg(not(feature = "std"))]
         let _ = bytes_max;
+    }
+
+    /// Tells of the next filter: what it takes, and what all filters then have outside of the arena, in bytes, to be
+    /// within the bound, too.
+    pub fn expect(&self, coming_bytes: usize, beside_bytes: usize) {
+        #[cfg(feature = "std")]
+        self.with_space(|space| space.expect(coming_bytes, beside_bytes));
+        #[cfg(not(feature = "std"))]
+        let _ = (coming_bytes, beside_bytes);
     }
 
     /// Takes its first chunks from the system, 8 MiB at most, in small pages, until
@@ -117,9 +155,9 @@ impl FilterArena {
         self.with_space(Space::begin_small);
     }
 
-    /// Makes all pages large, and takes none but large ones from now on. Takes 0.2 ms for each chunk that is in
-    /// small pages, and 6 where the machine must have the memory from its host: whoever asks its filters, or
-    /// needs memory for one, waits as long at most.
+    /// Makes all pages large, but in chunks that gave back single ones, and takes none but large ones from now on.
+    /// Takes 0.2 ms for each chunk that is in small pages, and 6 where the machine must have the memory from its
+    /// host: whoever asks its filters, or needs memory for one, waits as long at most.
     pub fn make_large(&self) {
         #[cfg(feature = "std")]
         while self.with_space(Space::make_large).unwrap_or(false) {}

@@ -57,6 +57,11 @@ impl<T> Slice<T> {
     pub(crate) fn arena(&self) -> &FilterArena {
         &self.arena
     }
+
+    /// Its bytes, if the arena counts them.
+    pub(crate) fn arena_bytes(&self) -> usize {
+        if self.arena.counts() { size_of_val(&**self) } else { 0 }
+    }
 }
 
 /// A [`Slice`] that is being filled, from its begin on. Nobody looks at it before all of it is written.

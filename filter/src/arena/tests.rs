@@ -1,10 +1,12 @@
 //! Pieces against a model, and filters in an arena against the same on the heap.
 
+mod bound;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{chunk::Chunk, holes::Holes, *};
+use super::{chunk::Chunk, holes::Holes, pages::PageBytes, *};
 use crate::decode_error::DecodeError;
 use crate::filter_block::{self, Expected, FilterKind, Trailer};
 use crate::line::{LINE_BYTES, Line};
@@ -60,10 +62,15 @@ proptest! {
             let stats = arena.stats();
             prop_assert_eq!(stats.used_bytes, used);
             prop_assert!(stats.bytes >= used);
-            let chunk_bytes = stats.bytes - heap_bytes(&arena);
-            prop_assert!(chunk_bytes.is_multiple_of(CHUNK_BYTES));
-            if let Some(chunks) = bytes_max {
-                prop_assert!(chunk_bytes <= chunks * CHUNK_BYTES);
+            match bytes_max {
+                Some(chunks) => {
+                    let least = used + stats.waste_bytes_min;
+                    prop_assert!(stats.bytes <= least.max(chunks * CHUNK_BYTES));
+                }
+                None => {
+                    let chunk_bytes = stats.bytes - heap_bytes(&arena);
+                    prop_assert!(chunk_bytes.is_multiple_of(CHUNK_BYTES));
+                }
             }
             let mut places = BTreeMap::new();
             for (number, piece) in &pieces {
@@ -86,15 +93,27 @@ proptest! {
     /// Whatever is taken and given back, the holes and the pieces are all there is.
     #[test]
     fn holes_are_what_pieces_leave(sizes in proptest::collection::vec(1..3_000_usize, 1..60)) {
-        let (base, bytes) = (1 << 30, 100_000);
-        let mut holes = Holes::default();
+        const PAGE: usize = 1 << 10;
+
+        let (base, bytes) = (1 << 30, 100 * PAGE);
+        let mut holes = Holes::new(PageBytes::new(Some(PAGE)));
+        let whole_pages = |pieces: &[(usize, usize)]| {
+            let is_in = |page: usize, first: usize, size: usize| {
+                first < page + PAGE && page < first + size
+            };
+            let is_whole =
+                |page: &usize| pieces.iter().all(|&(first, size)| !is_in(*page, first, size));
+            (base..base + bytes).step_by(PAGE).filter(is_whole).count() * PAGE
+        };
         holes.add(base, bytes);
         let mut pieces = Vec::new();
         let mut left = bytes;
         for (index, size) in sizes.into_iter().enumerate() {
+            let before = holes.whole_page_bytes();
             if let Some(first) = holes.take(size) {
                 pieces.push((first, size));
                 left -= size;
+                prop_assert!(before - holes.whole_page_bytes() < size + PAGE);
             }
             if index % 3 == 2 && !pieces.is_empty() {
                 let (first, size) = pieces.swap_remove(index % pieces.len());
@@ -102,6 +121,10 @@ proptest! {
                 prop_assert!(holes.give_back(first, size, base, bytes) >= size);
             }
             prop_assert_eq!(holes.bytes(), left);
+            prop_assert_eq!(holes.whole_page_bytes(), whole_pages(&pieces));
+            let lengths: Vec<_> = holes.longest_first().map(|(_, bytes)| bytes).collect();
+            prop_assert!(lengths.is_sorted_by(|longer, shorter| longer >= shorter));
+            prop_assert_eq!(holes.longest(), lengths.first().copied().unwrap_or(0));
         }
         let mut last = 0;
         for (first, size) in pieces {
@@ -109,7 +132,7 @@ proptest! {
         }
         prop_assert_eq!(holes.bytes(), bytes);
         prop_assert!(last == bytes || last == 0);
-        prop_assert_eq!(holes.whole_chunks(bytes), 1, "all holes became one");
+        prop_assert_eq!(holes.of_bytes(bytes).count(), 1, "all holes became one");
     }
 }
 
@@ -227,7 +250,8 @@ fn clones_and_shrunk_filters_are_in_the_same_arena() {
 fn few_small_filters_take_no_chunk() {
     let arena = FilterArena::new();
     let small: Vec<Slice<u64>> = (0..100).map(|_| Slice::filled(1, 100, &arena)).collect();
-    assert_eq!(arena.stats(), ArenaStats { bytes: 80_000, used_bytes: 80_000, chunks: 0 });
+    let stats = arena.stats();
+    assert_eq!((stats.bytes, stats.used_bytes, stats.chunks), (80_000, 80_000, 0));
     let large = Slice::filled(7_u8, CHUNK_BYTES + 1, &arena);
     assert_eq!(arena.stats().chunks, 1);
     assert_eq!(arena.stats().bytes, 80_000 + 2 * CHUNK_BYTES);
@@ -237,7 +261,8 @@ fn few_small_filters_take_no_chunk() {
     drop((large, beside));
     assert_eq!(arena.stats().chunks, 0, "no larger chunk is kept");
     drop(small);
-    assert_eq!(arena.stats(), ArenaStats::default());
+    let edge_bytes_max = arena.stats().edge_bytes_max;
+    assert_eq!(arena.stats(), ArenaStats { edge_bytes_max, ..ArenaStats::default() });
 }
 
 #[test]

@@ -156,6 +156,11 @@ impl<P: Print> BinaryFuse<P> {
         size_of_val(&*self.slots)
     }
 
+    /// Those that the arena counts.
+    pub(crate) fn arena_bytes(&self) -> usize {
+        self.slots.arena_bytes()
+    }
+
     /// Expected false-positive rate, from 0 to 1: `2^-8` or `2^-16`, also of a filter without keys.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {

@@ -133,6 +133,10 @@ impl EliasFano {
         size_of_val(&*self.lows) + size_of_val(&*self.uppers) + size_of_val(&*self.zeros_before)
     }
 
+    pub(super) fn arena_bytes(&self) -> usize {
+        self.lows.arena_bytes() + self.uppers.arena_bytes() + self.zeros_before.arena_bytes()
+    }
+
     /// The codes of a bucket, by their places in the sequence.
     fn bucket(&self, bucket: u64) -> Range<usize> {
         let start = if bucket == 0 { 0 } else { self.zero(bucket - 1) + 1 };

@@ -145,6 +145,12 @@ impl RangeFilter {
     pub fn memory_bytes(&self) -> usize {
         self.codes.memory_bytes()
     }
+
+    /// Those of [`memory_bytes`](Self::memory_bytes) that its [arena](crate::FilterArena) counts as used.
+    #[must_use]
+    pub fn arena_bytes(&self) -> usize {
+        self.codes.arena_bytes()
+    }
 }
 
 /// Shows the shape, not the bits.

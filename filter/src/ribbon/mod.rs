@@ -225,6 +225,11 @@ impl Ribbon {
         self.bytes_of(&self.shape)
     }
 
+    /// Those that the arena counts: the columns.
+    pub(crate) fn arena_bytes(&self) -> usize {
+        self.groups.iter().map(|group| group.lines.arena_bytes()).sum()
+    }
+
     /// Expected false-positive rate, from 0 to 1: that of this very filter, over random hashes.
     #[must_use]
     pub fn expected_fpr(&self) -> f64 {

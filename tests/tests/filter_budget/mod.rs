@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod damage;
+mod holes;
 mod scan_filters;
 mod sweep;
 mod tables;

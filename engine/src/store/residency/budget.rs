@@ -22,7 +22,7 @@ impl Store {
         let tables = self.filter_tables();
         let goal = self.filter_bytes_goal();
         let targets = self.plan_filters(&mut measured, &tables, goal);
-        let mut changes = Changes::new(&tables, &self.tables.memory, goal, Patience::Short);
+        let mut changes = Changes::new(&tables, &self.tables, goal, Patience::Short);
         changes.give_up(&targets);
         let is_all = changes.load(&targets, LOAD_BYTES_MAX);
         // What is stuck waits a little.
@@ -49,15 +49,16 @@ impl Store {
             let mut measured = self.residency.change.lock();
             let tables = self.filter_tables();
             let goal = self.residency.bytes_max.load(SeqCst);
+            self.tables.bound_filters(goal);
             let targets = self.plan_filters(&mut measured, &tables, goal);
             // Until they fit, what was allowed before bounds the copies.
             let before = memory.limit(MemoryUse::Filters);
-            let mut changes = Changes::new(&tables, memory, before, Patience::Long);
+            let mut changes = Changes::new(&tables, &self.tables, before, Patience::Long);
             changes.give_up(&targets);
             changes.drop_beyond(&targets, goal);
-            if memory.bytes(MemoryUse::Filters) <= goal {
+            if self.tables.filter_memory().bytes() <= goal {
                 memory.set_limit(MemoryUse::Filters, goal);
-                let mut changes = Changes::new(&tables, memory, goal, Patience::Short);
+                let mut changes = Changes::new(&tables, &self.tables, goal, Patience::Short);
                 changes.load(&targets, LOAD_BYTES_MAX);
                 self.residency.note_stuck(changes.is_stuck);
                 self.tell_unreadable(&tables, changes.unreadable);
@@ -83,7 +84,9 @@ impl Store {
         } else {
             let _change = self.residency.change.lock();
             // Not `bytes_max`: another thread may have cut it since.
-            memory.set_limit(MemoryUse::Filters, self.residency.bytes_max.load(SeqCst));
+            let bytes_max = self.residency.bytes_max.load(SeqCst);
+            memory.set_limit(MemoryUse::Filters, bytes_max);
+            self.tables.bound_filters(bytes_max);
         }
         self.look_at_filters();
     }

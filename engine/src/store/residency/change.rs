@@ -9,10 +9,9 @@ use std::{
 use super::filter_tables::{FilterTables, Target};
 use crate::{
     filter_plan::Residence,
-    memory::{MemoryAccount, MemoryUse},
     read::tree::Tree,
     sync::thread,
-    table::{LiveTable, ScanFilters, TableFilters, scan_filters::Wanted},
+    table::{LiveTable, ScanFilters, TableFilters, scan_filters::Wanted, store::TableStore},
 };
 
 /// How often is looked whether a filter is freed.
@@ -61,7 +60,7 @@ pub(super) struct Unreadable {
 /// Changes filters within a bound.
 #[derive(Debug)]
 pub(super) struct Changes<'a> {
-    memory: &'a MemoryAccount,
+    store: &'a TableStore,
     /// For the filters of the store, in bytes. More may be there already.
     bytes_max: u64,
     /// How often to look for lookups that let go, each time.
@@ -93,7 +92,7 @@ struct Held<'a> {
 impl<'a> Changes<'a> {
     pub(super) fn new(
         tables: &'a FilterTables,
-        memory: &'a MemoryAccount,
+        store: &'a TableStore,
         bytes_max: u64,
         patience: Patience,
     ) -> Self {
@@ -109,7 +108,7 @@ impl<'a> Changes<'a> {
         });
         let (looks_max, looks_left) = patience.looks();
         Self {
-            memory,
+            store,
             bytes_max,
             looks_max,
             looks_left,
@@ -185,7 +184,9 @@ impl<'a> Changes<'a> {
                 Some(columns)
             } else {
                 self.is_stuck = true;
-                fitting(&target.live.filters(), columns, self.room(target.keyspace))
+                let (filters, room) = (target.live.filters(), self.room(target.keyspace));
+                self.store.expect_filter(room);
+                fitting(&filters, columns, room)
             };
             if let Some(columns) = columns {
                 self.load_table(target, columns);
@@ -201,7 +202,7 @@ impl<'a> Changes<'a> {
         let held = |changes: &Self| {
             let all: u64 = changes.keyspaces.iter().map(|held| held.bytes).sum();
             let replaced: u64 = changes.replaced.iter().map(|&(_, bytes, _)| bytes).sum();
-            all - replaced
+            all - replaced + changes.store.filter_memory().waste_bytes_min()
         };
         for target in targets.iter().rev() {
             if held(self) <= bytes_max {
@@ -227,7 +228,8 @@ impl<'a> Changes<'a> {
     fn makes_room_itself(&mut self, target: &Target, bytes: u64) -> bool {
         let filters = target.live.filters();
         let found = filters.point.memory_bytes() as u64;
-        if found == 0 || self.room(target.keyspace) + found < bytes {
+        let freed = self.store.filter_memory().freed_by(found);
+        if found == 0 || self.room(target.keyspace) + freed < bytes {
             return false;
         }
         self.replace(target, &filters, filters.dropped());
@@ -284,26 +286,36 @@ impl<'a> Changes<'a> {
         LiveTable::set_filters(live, new);
     }
 
+    /// What may be added to the filters of the store, in bytes.
+    fn room_of_store(&self) -> u64 {
+        self.store.filter_memory().room(self.bytes_max)
+    }
+
     /// What may be added to the filters of a keyspace, in bytes.
     fn room(&self, keyspace: usize) -> u64 {
-        let of_store = self.bytes_max.saturating_sub(self.memory.bytes(MemoryUse::Filters));
+        let of_store = self.room_of_store();
         let Held { bytes, bytes_max, .. } = self.keyspaces[keyspace];
         of_store.min(bytes_max.saturating_sub(bytes))
     }
 
     /// The same for a keyspace that may have as many as it had before, if its bound was cut meanwhile.
     fn room_of_before(&self, keyspace: usize) -> u64 {
-        let of_store = self.bytes_max.saturating_sub(self.memory.bytes(MemoryUse::Filters));
+        let of_store = self.room_of_store();
         let Held { bytes, bytes_max, bytes_before, .. } = self.keyspaces[keyspace];
         of_store.min(bytes_max.max(bytes_before).saturating_sub(bytes))
     }
 
-    /// Whether `room` is `bytes` or more, once lookups have let go of what was replaced.
+    /// Whether `room` is `bytes` or more, once lookups have let go of what was replaced. A filter of so many
+    /// bytes is loaded then.
     fn make_room(&mut self, keyspace: usize, bytes: u64, room: fn(&Self, usize) -> u64) -> bool {
-        room(self, keyspace) >= bytes || {
+        let has_room = room(self, keyspace) >= bytes || {
             self.release();
             room(self, keyspace) >= bytes
+        };
+        if has_room {
+            self.store.expect_filter(bytes);
         }
+        has_room
     }
 
     /// Lets lookups use what is there now.

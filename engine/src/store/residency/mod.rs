@@ -172,6 +172,7 @@ impl Store {
         self.residency.planned_at_ms.store(u64::try_from(now_ms).unwrap_or(u64::MAX), Relaxed);
         let questions = self.tables.counters.questions();
         self.residency.questions_planned.store(questions, Relaxed);
+        let bytes_max = self.tables.filter_memory().planned(bytes_max);
         let (plan, targets) = tables.plan(bytes_max, measured);
         let lacks = targets.iter().any(Target::lacks_scan_filters);
         self.residency.is_short.store(plan.is_short || lacks, Relaxed);

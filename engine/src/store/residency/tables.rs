@@ -10,7 +10,7 @@ use super::{
 use crate::{
     filter_policy::FilterPolicy,
     listener::EventListener,
-    memory::{MemoryAccount, MemoryUse},
+    memory::MemoryUse,
     read::tree::Tree,
     store::Store,
     store::on_threads::on_threads,
@@ -39,9 +39,9 @@ pub(crate) fn load_filters<'a>(
     let tables = FilterTables { keyspaces: keyspaces.collect() };
     let bytes_max = store.memory.limit(MemoryUse::Filters);
     let measured = MeasuredUse::default();
-    let (plan, targets) = tables.plan(bytes_max, &measured);
-    let mut unreadable = load_at_once(&tables, &targets, &store.memory, threads);
-    let mut changes = Changes::new(&tables, &store.memory, bytes_max, Patience::Short);
+    let (plan, targets) = tables.plan(store.filter_memory().planned(bytes_max), &measured);
+    let mut unreadable = load_at_once(&tables, &targets, store, threads);
+    let mut changes = Changes::new(&tables, store, bytes_max, Patience::Short);
     changes.load(&targets, u64::MAX);
     unreadable.append(&mut changes.unreadable);
     if let Some(listener) = listener {
@@ -50,12 +50,15 @@ pub(crate) fn load_filters<'a>(
     Prediction::of(&tables, &plan, &measured)
 }
 
+/// This part of the room is left for what filters are rounded up to, and for a page of each chunk.
+const ROUNDING_PART: u64 = 64;
+
 /// Loads the point filters that `targets` want, on several threads, if all of them fit: then none has to
 /// wait for room. Nothing is loaded if they do not, or if one thread is to do it. Those that could not be read.
 fn load_at_once(
     tables: &FilterTables,
     targets: &[Target],
-    memory: &MemoryAccount,
+    store: &TableStore,
     threads: usize,
 ) -> Vec<Unreadable> {
     let is_bounded = |it: &KeyspaceTables| it.policy.memory_bytes_max.is_some();
@@ -75,9 +78,13 @@ fn load_at_once(
         let range = if target.wanted.range { scan_filters.range_bytes() } else { 0 };
         bytes += prefix + range;
     }
-    if bytes > memory.limit(MemoryUse::Filters) {
+    // Nothing is in the arena yet, so they lie one behind the other: each of them begins in the page where another
+    // one ends.
+    let room = store.filter_memory().room(store.memory.limit(MemoryUse::Filters));
+    if bytes > room - room / ROUNDING_PART {
         return Vec::new();
     }
+    store.expect_filter(bytes);
     // A piece of a file is on its way to each: nobody writes tables yet, and their part has room for more.
     let loaded = on_threads(threads, &loads, |(target, columns)| {
         let filters = target.live.filters();
@@ -149,7 +156,7 @@ impl Store {
         };
         let new: BTreeSet<u64> = opened.iter().map(|live| live.meta.id).collect();
         let is_new = |target: &&Target| new.contains(&target.live.meta.id);
-        let mut changes = Changes::new(&tables, &self.tables.memory, goal, Patience::Short);
+        let mut changes = Changes::new(&tables, &self.tables, goal, Patience::Short);
         changes.give_up(&targets);
         changes.load(targets.iter().filter(is_new), u64::MAX);
         let fits = !changes.is_stuck;
@@ -171,11 +178,10 @@ impl Store {
         new: Option<StoredAnew>,
     ) -> Replacement<'a> {
         let change = self.residency.change.lock();
-        let memory = &self.tables.memory;
+        let bytes_max = self.tables.memory.limit(MemoryUse::Filters);
         let has_room = |bytes| {
-            let in_memory = memory.bytes(MemoryUse::Filters).saturating_add(bytes);
             tree.filter_policy().memory_bytes_max.is_none()
-                && in_memory <= memory.limit(MemoryUse::Filters)
+                && self.tables.has_filter_room(bytes, bytes_max)
         };
         let (filters, scan_filters) = (live.filters(), live.scan_filters());
         let rebuilt = match (role, new) {

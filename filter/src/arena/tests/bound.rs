@@ -1,0 +1,292 @@
+//! Pages of holes go back to the system under a bound, and come again.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::{fill_of, heap_bytes};
+use crate::arena::{
+    ArenaStats, CHUNK_BYTES, FilterArena, PIECE_BYTES, Slice,
+    pages::{PageBytes, Released},
+    space::Space,
+};
+use crate::line::{LINE_BYTES, Line};
+
+/// What to do next with filters of so many pieces.
+#[derive(Debug, Clone)]
+enum Step {
+    Take {
+        lines: usize,
+        pieces: usize,
+    },
+    /// All that there is room for.
+    Fill {
+        pieces: usize,
+    },
+    GiveBack(usize),
+    Bound {
+        bytes_max: usize,
+        beside: usize,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let lines = prop_oneof![
+        4 => 1..CHUNK_BYTES / LINE_BYTES,
+        2 => 1..200_usize,
+        1 => Just(CHUNK_BYTES / LINE_BYTES),
+    ];
+    let step = prop_oneof![
+        4 => (lines, 1..5_usize).prop_map(|(lines, pieces)| Step::Take { lines, pieces }),
+        1 => (1..5_usize).prop_map(|pieces| Step::Fill { pieces }),
+        3 => any::<usize>().prop_map(Step::GiveBack),
+        1 => (0..6 * CHUNK_BYTES, 0..CHUNK_BYTES / 4)
+            .prop_map(|(bytes_max, beside)| Step::Bound { bytes_max, beside }),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+/// What the arena has when it gives back what it can.
+fn least(stats: ArenaStats) -> usize {
+    stats.used_bytes + stats.waste_bytes_min
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 48 }))]
+
+    /// Who looks before each filter whether there is room never has more than the bound, and what was written
+    /// stays.
+    #[test]
+    fn a_bound_is_kept(steps in steps(), keeps_pages in any::<bool>()) {
+        let arena = FilterArena::new();
+        if keeps_pages {
+            // As where the system takes none.
+            arena.with_space(Space::keep_pages);
+        }
+        let mut filters: Vec<(u64, Vec<Slice<Line>>)> = Vec::new();
+        let (mut bound, mut beside_bytes) = (usize::MAX, 0);
+        for (number, step) in (0_u64..).zip(steps) {
+            let before = arena.stats();
+            let room = bound.saturating_sub(least(before) + before.edge_bytes_max);
+            match step {
+                Step::Take { pieces, .. } | Step::Fill { pieces } => {
+                    let lines = match step {
+                        Step::Take { lines, .. } => lines,
+                        _ if bound == usize::MAX => continue,
+                        _ => room / LINE_BYTES,
+                    };
+                    let bytes = lines * LINE_BYTES;
+                    let is_free = bytes <= before.hole_bytes_max && before.bytes <= bound;
+                    arena.expect(bytes, beside_bytes);
+                    let lines_of = |piece| lines * (piece + 1) / pieces - lines * piece / pieces;
+                    let slice = |piece| Slice::filled(fill_of(number), lines_of(piece), &arena);
+                    filters.push((number, (0..pieces).map(slice).collect()));
+                    let after = arena.stats();
+                    if (1..=room).contains(&bytes) || is_free {
+                        prop_assert!(after.bytes <= bound, "{:?}, then {:?}", before, after);
+                    }
+                }
+                Step::GiveBack(which) if !filters.is_empty() => {
+                    filters.swap_remove(which % filters.len());
+                }
+                Step::GiveBack(_) => {}
+                Step::Bound { bytes_max, beside } => {
+                    arena.set_bytes_max(bytes_max);
+                    arena.expect(0, beside);
+                    beside_bytes = beside;
+                    bound = bytes_max.saturating_sub(beside);
+                }
+            }
+            let stats = arena.stats();
+            prop_assert!(stats.bytes <= bound.max(least(stats)), "{:?}, bound {}", stats, bound);
+            prop_assert!(stats.bytes >= least(stats));
+            for (number, pieces) in &filters {
+                let fill = fill_of(*number);
+                prop_assert!(pieces.iter().all(|piece| piece.iter().all(|line| *line == fill)));
+            }
+        }
+        filters.clear();
+        let stats = arena.stats();
+        prop_assert_eq!((stats.used_bytes, heap_bytes(&arena)), (0, 0));
+        prop_assert!(stats.chunks <= 1 && stats.bytes <= CHUNK_BYTES.min(bound), "{:?}", stats);
+    }
+
+    /// Released pages against a set of them.
+    #[test]
+    fn released_pages_are_a_set(steps in proptest::collection::vec((0..400_usize, 1..80_usize, any::<bool>()), 1..60)) {
+        const PAGE: usize = 16;
+
+        let page_bytes = PageBytes::new(Some(PAGE));
+        let (mut released, mut model) = (Released::default(), BTreeSet::new());
+        for (first, bytes, is_release) in steps {
+            if is_release {
+                let pages = page_bytes.within(first, bytes);
+                let mut gaps_end = pages.end;
+                while let Some(gap) = released.last_gap(pages.clone()) {
+                    prop_assert!(gap.end <= gaps_end && !gap.is_empty());
+                    gaps_end = gap.start;
+                    for page in gap.clone().step_by(PAGE) {
+                        prop_assert!(model.insert(page), "{} was there", page);
+                    }
+                    released.add(gap);
+                }
+                prop_assert!(pages.step_by(PAGE).all(|page| model.contains(&page)));
+            } else {
+                released.take(page_bytes, first, bytes);
+                model.retain(|page| page + PAGE <= first || first + bytes <= *page);
+            }
+            prop_assert_eq!(released.bytes(), model.len() * PAGE);
+        }
+    }
+}
+
+/// A store fills its part, so that pieces go to the heap beside holes.
+#[test]
+fn holes_make_room_for_the_heap() {
+    const FILTER_BYTES: usize = 700 << 10;
+
+    let bytes_max = 2 * CHUNK_BYTES + FILTER_BYTES;
+    let arena = FilterArena::new();
+    arena.set_bytes_max(bytes_max);
+    let filter = |number: u8| Slice::filled(number, FILTER_BYTES, &arena);
+    // The first comes before it is time for a chunk, then there are two in each, and one has no place there.
+    let filters: Vec<_> = (0..6).map(filter).collect();
+    let stats = arena.stats();
+    assert_eq!((stats.chunks, heap_bytes(&arena)), (2, 2 * FILTER_BYTES));
+    if cfg!(all(target_os = "linux", not(miri))) {
+        assert!(stats.bytes <= bytes_max, "{stats:?}");
+        assert!(stats.waste_bytes_min <= 2 * stats.edge_bytes_max, "{stats:?}");
+        assert_eq!(stats.hole_bytes_max, 0);
+    } else {
+        assert_eq!(stats.bytes, bytes_max + FILTER_BYTES);
+        assert_eq!(stats.waste_bytes_min, 2 * (CHUNK_BYTES - 2 * FILTER_BYTES));
+        assert!(stats.hole_bytes_max > CHUNK_BYTES - 2 * FILTER_BYTES - 1_000, "{stats:?}");
+    }
+    for (number, filter) in (0..).zip(&filters) {
+        assert!(filter.iter().all(|byte| *byte == number), "filter {number}");
+    }
+}
+
+/// A larger chunk begins with a hole that is as long as a chunk of the usual size.
+#[test]
+fn a_hole_as_long_as_a_chunk_is_none() {
+    let arena = FilterArena::new();
+    let first = Slice::filled(1_u8, CHUNK_BYTES + PIECE_BYTES, &arena);
+    let last = Slice::filled(2_u8, CHUNK_BYTES - PIECE_BYTES, &arena);
+    drop(first);
+    let hole = Slice::filled(3_u8, CHUNK_BYTES, &arena);
+    let between = Slice::filled(4_u8, PIECE_BYTES, &arena);
+    drop(hole);
+    assert_eq!((arena.stats().chunks, heap_bytes(&arena)), (1, 0));
+    arena.set_bytes_max(0);
+    assert_eq!(arena.stats().chunks, 1);
+    assert!(last.iter().all(|byte| *byte == 2) && between.iter().all(|byte| *byte == 4));
+}
+
+/// What the system says of memory, on Linux.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod of_the_system {
+    use rustix::param::page_size;
+
+    use super::*;
+
+    /// Pages of a range that are in memory, by Linux's `mincore`.
+    fn resident_pages(first: usize, bytes: usize) -> usize {
+        let mut pages = vec![0_u8; bytes / page_size()];
+        let first = std::ptr::with_exposed_provenance_mut(first);
+        // SAFETY: it reads no byte of the range, and writes one for each of its pages.
+        let found = unsafe { libc::mincore(first, bytes, pages.as_mut_ptr()) };
+        assert_eq!(found, 0, "the range is mapped");
+        pages.iter().filter(|page| **page & 1 == 1).count()
+    }
+
+    /// Asks the system to make pages large, as a thread of its own may do at any time. Before Linux 6.1 it refuses.
+    fn collapse(first: usize, bytes: usize) {
+        const MADV_COLLAPSE: libc::c_int = 25;
+
+        let first = std::ptr::with_exposed_provenance_mut(first);
+        // SAFETY: the range is mapped, and the advice changes no byte.
+        let advised = unsafe { libc::madvise(first, bytes, MADV_COLLAPSE) };
+        let _ = advised;
+    }
+
+    /// A bound that is cut takes the pages of a hole, also from a chunk in large pages, and whoever gets the place
+    /// later has what he writes.
+    #[test]
+    fn released_pages_are_gone_and_come_again() {
+        const QUARTER: usize = CHUNK_BYTES / 4;
+
+        for begins_small in [false, true] {
+            let arena = FilterArena::new();
+            if begins_small {
+                arena.begin_small();
+            }
+            // It is time for a chunk.
+            drop(Slice::filled(0_u8, CHUNK_BYTES, &arena));
+            let mut quarters: Vec<Slice<u8>> =
+                (1..=4).map(|fill| Slice::filled(fill, QUARTER, &arena)).collect();
+            let pages = QUARTER / page_size();
+            let gone = quarters.remove(1);
+            let first = gone.as_ptr().addr();
+            assert_eq!(resident_pages(first, QUARTER), pages);
+            drop(gone);
+            assert_eq!(resident_pages(first, QUARTER), pages, "it may come again");
+            assert_eq!(arena.stats().bytes, CHUNK_BYTES);
+
+            // As much as is needed, from the end.
+            arena.set_bytes_max(CHUNK_BYTES - QUARTER / 2);
+            assert_eq!(arena.stats().bytes, CHUNK_BYTES - QUARTER / 2);
+            assert_eq!(resident_pages(first, QUARTER / 2), pages / 2);
+            assert_eq!(resident_pages(first + QUARTER / 2, QUARTER / 2), 0);
+            arena.set_bytes_max(CHUNK_BYTES);
+            arena.expect(0, QUARTER);
+            assert_eq!(arena.stats().bytes, CHUNK_BYTES - QUARTER);
+            assert_eq!(resident_pages(first, QUARTER), 0);
+            // Nobody fills the gap: nor does the system, which may not even if it is asked to.
+            arena.make_large();
+            collapse(quarters[0].as_ptr().addr(), CHUNK_BYTES);
+            assert_eq!(resident_pages(first, QUARTER), 0);
+
+            arena.expect(0, 0);
+            let again = Slice::filled(9_u8, QUARTER - PIECE_BYTES, &arena);
+            assert_eq!(again.as_ptr().addr(), first, "the hole has room for it");
+            assert_eq!(arena.stats().bytes, CHUNK_BYTES);
+            assert_eq!(resident_pages(first, QUARTER), pages);
+            assert!(again.iter().all(|byte| *byte == 9));
+            for (fill, quarter) in [1, 3, 4].into_iter().zip(&quarters) {
+                assert!(quarter.iter().all(|byte| *byte == fill), "quarter {fill}");
+            }
+        }
+    }
+
+    /// Pages that are gone make room for a chunk.
+    #[test]
+    fn released_pages_do_not_count_for_a_new_chunk() {
+        const QUARTER: usize = CHUNK_BYTES / 4;
+
+        let arena = FilterArena::new();
+        drop(Slice::filled(0_u8, CHUNK_BYTES, &arena));
+        let mut quarters: Vec<Slice<u8>> =
+            (1..=4).map(|fill| Slice::filled(fill, QUARTER, &arena)).collect();
+        quarters.remove(1);
+        arena.set_bytes_max(CHUNK_BYTES - QUARTER);
+        arena.set_bytes_max(2 * CHUNK_BYTES - QUARTER);
+        let half = Slice::filled(5_u8, CHUNK_BYTES / 2, &arena);
+        assert_eq!((arena.stats().chunks, heap_bytes(&arena)), (2, 0));
+        drop((half, quarters));
+    }
+
+    /// The chunk that is kept goes, too, and other memory is as it was.
+    #[test]
+    fn an_empty_chunk_goes_under_a_bound() {
+        let arena = FilterArena::new();
+        let large = Slice::filled(1_u8, CHUNK_BYTES, &arena);
+        drop(large);
+        assert_eq!((arena.stats().chunks, arena.stats().bytes), (1, CHUNK_BYTES));
+        arena.set_bytes_max(CHUNK_BYTES - 1);
+        assert_eq!((arena.stats().chunks, arena.stats().bytes), (0, 0));
+        let on_heap = Slice::filled(2_u8, CHUNK_BYTES, &arena);
+        assert_eq!(heap_bytes(&arena), CHUNK_BYTES);
+        assert!(on_heap.iter().all(|byte| *byte == 2));
+    }
+}
