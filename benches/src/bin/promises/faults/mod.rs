@@ -1,0 +1,31 @@
+//! Faults found in review: figures before and after their fixes.
+
+mod closing;
+mod keyspaces;
+mod pinned;
+mod resident;
+mod write_amplification;
+
+use crate::figure::Measurement;
+
+/// The measurements, in the order of the items.
+pub(crate) const MEASUREMENTS: &[Measurement] = &[
+    Measurement { item: "9", name: "pinned", measure: pinned::measure },
+    Measurement { item: "9", name: "resident", measure: resident::measure },
+    Measurement { item: "11", name: "closing", measure: closing::measure },
+    Measurement { item: "12", name: "reopening", measure: keyspaces::measure_reopening },
+    Measurement { item: "13", name: "many-keyspaces", measure: keyspaces::measure_writes },
+    Measurement { item: "13", name: "dropping", measure: keyspaces::measure_drops },
+    Measurement { item: "14", name: "write-amplification", measure: write_amplification::measure },
+];
+
+/// Bytes of a mebibyte.
+const MIB: u64 = 1 << 20;
+
+/// `bytes` in MiB.
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
+}
+
+/// Peak of the resident memory that a budget allows beyond itself.
+const RESIDENT_ALLOWANCE_MIB: f64 = 8.0;

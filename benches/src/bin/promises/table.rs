@@ -1,0 +1,153 @@
+//! Runs the measurements of a topic and prints each figure with its bound.
+
+use std::{
+    env,
+    error::Error,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
+use serde::Serialize;
+
+use crate::{
+    figure::{Bound, Figure, Measurement},
+    measurements, process,
+};
+
+/// Arguments of a run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Topic, such as `faults`.
+    topic: String,
+    /// Use small inputs: minutes instead of an hour.
+    #[arg(long)]
+    small: bool,
+    /// Run only the measurements whose name contains this text.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Rounds; the median of each figure is compared with its bound.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Also measure with this binary, built from an older commit.
+    #[arg(long, value_name = "BINARY")]
+    before: Option<PathBuf>,
+    /// Also write the figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// A figure over all rounds.
+#[derive(Debug, Serialize)]
+struct Row {
+    item: &'static str,
+    figure: Figure,
+    /// The same of the older commit.
+    before: Option<f64>,
+    holds: Option<bool>,
+}
+
+/// Measures, prints a table, and returns whether each figure keeps its bound.
+pub(crate) fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
+    let all = measurements(&args.topic).ok_or_else(|| format!("unknown topic: {}", args.topic))?;
+    let chosen = all.iter().filter(|measurement| measurement.name.contains(&args.only));
+    let mut rows = Vec::new();
+    for measurement in chosen {
+        rows.extend(measure(args, measurement)?);
+    }
+    if rows.is_empty() {
+        return Err(format!("no measurement matches {:?}", args.only).into());
+    }
+    if let Some(path) = &args.json {
+        process::write_file(path, &serde_json::to_vec_pretty(&rows)?)?;
+    }
+    let missed = rows.iter().filter(|row| row.holds == Some(false)).count();
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", table(args, &rows))?;
+    writeln!(out, "{} figures, {missed} outside their bound", rows.len())?;
+    Ok(missed == 0)
+}
+
+/// Runs `measurement` in rounds, alternating with the older binary.
+fn measure(args: &Args, measurement: &Measurement) -> Result<Vec<Row>, Box<dyn Error>> {
+    let own = env::current_exe()?;
+    let (mut now, mut before) = (Vec::new(), Vec::new());
+    for round in 1..=args.rounds {
+        writeln!(io::stderr(), "{}: round {round} of {}", measurement.name, args.rounds)?;
+        let measure_in =
+            |binary: &Path| process::measure_in(binary, &args.topic, measurement.name, args.small);
+        if let Some(binary) = &args.before {
+            before.push(measure_in(binary)?);
+        }
+        now.push(measure_in(&own)?);
+    }
+    let names = now.first().into_iter().flatten().map(|figure| figure.name.clone());
+    let rows = names.map(|name| {
+        let figure = median(&now, &name).expect("each name was taken from a round");
+        let before = median(&before, &name).map(|figure| figure.value);
+        let holds = figure.bound.map(|bound| bound.holds(figure.value));
+        Row { item: measurement.item, figure, before, holds }
+    });
+    Ok(rows.collect())
+}
+
+/// The median of the figure `name` over all rounds.
+fn median(rounds: &[Vec<Figure>], name: &str) -> Option<Figure> {
+    let mut figures: Vec<&Figure> =
+        rounds.iter().flatten().filter(|figure| figure.name == name).collect();
+    figures.sort_by(|a, b| a.value.total_cmp(&b.value));
+    figures.get(figures.len() / 2).map(|&figure| figure.clone())
+}
+
+fn table(args: &Args, rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    let mut header = vec!["item", "figure", "unit"];
+    header.extend(args.before.is_some().then_some("before"));
+    header.extend(["measured", "bound", "result"]);
+    table.set_header(header);
+    for row in rows {
+        let Figure { name, unit, value, bound } = &row.figure;
+        let mut cells = vec![row.item.to_owned(), name.clone(), unit.clone()];
+        if args.before.is_some() {
+            cells.push(row.before.map_or_else(String::new, number));
+        }
+        cells.push(number(*value));
+        cells.push(match bound {
+            Some(Bound::AtMost(bound)) => format!("<= {}", number(*bound)),
+            Some(Bound::AtLeast(bound)) => format!(">= {}", number(*bound)),
+            None => String::new(),
+        });
+        let result = row.holds.map(|holds| if holds { "pass" } else { "FAIL" });
+        cells.push(result.unwrap_or_default().to_owned());
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// `value` with about three significant digits.
+fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        magnitude if magnitude >= 100.0 => 0,
+        magnitude if magnitude >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_taken_by_name() {
+        let round = |a, b| vec![Figure::new("a", "", a), Figure::new("b", "", b)];
+        let rounds = [round(3.0, 1.0), round(1.0, 5.0), round(2.0, 9.0)];
+        assert_eq!(median(&rounds, "a").map(|figure| figure.value), Some(2.0));
+        assert_eq!(median(&rounds, "b").map(|figure| figure.value), Some(5.0));
+        assert_eq!(median(&rounds, "c"), None);
+    }
+}
