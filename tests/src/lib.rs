@@ -13,6 +13,7 @@
 //! | [`check`]       | one state that a crash left                                              |
 //! | [`case`]        | one crash, as text                                                       |
 //! | [`folder_sync`] | a file system that leaves folder syncs out                               |
+//! | [`hook_fs`]     | a file system that calls a function before it creates a file             |
 //! | [`rng`]         | random numbers from a seed                                               |
 //! | [`settings`]    | options that make a small store do what a large one does; environment    |
 
@@ -21,6 +22,7 @@ pub mod check;
 pub mod enumerate;
 pub mod folder_sync;
 pub mod history;
+pub mod hook_fs;
 pub mod kill;
 pub mod model;
 pub mod observe;

@@ -167,21 +167,19 @@ impl Store {
     }
 
     fn merge_and_install(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<Ended> {
-        let view = tree.kept_view();
-        if view.version.has_range_tombstones() {
+        // Only the version: memtables that are flushed during the merge must be freed.
+        let version = Arc::clone(&tree.view().version);
+        if version.has_range_tombstones() {
             // They would have to go along; nothing in this release writes them.
             let source = Corruption::Unsupported { what: "range tombstone", value: 0 };
             return Err(Error::corrupt(&self.tables.folder, 0, source));
         }
         let share = self.tables.worker_share();
         let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
-        let runs = if compaction.is_trivial_move {
-            Vec::new()
-        } else {
-            input_runs(&view.version, compaction)
-        };
+        let runs =
+            if compaction.is_trivial_move { Vec::new() } else { input_runs(&version, compaction) };
         let buffers = ReadBuffers::take(&share, &runs, read_ahead_bytes_max);
-        let Some(inputs) = find_inputs(&view.version, compaction, &buffers) else {
+        let Some(inputs) = find_inputs(&version, compaction, &buffers) else {
             // The keyspace was dropped meanwhile.
             return Ok(Ended::Done);
         };
@@ -191,7 +189,7 @@ impl Store {
             let to = |id| Move { id, level, run: DEEPER_RUN };
             Change { moved: compaction.tables().map(to).collect(), ..Change::default() }
         } else {
-            let merged = self.merge_inputs(tree, &view.version, compaction, inputs, &buffers)?;
+            let merged = self.merge_inputs(tree, &version, compaction, inputs, &buffers)?;
             let added = match merged {
                 Merged::Tables(added) => added,
                 Merged::Not(ended) => return Ok(ended),
@@ -201,7 +199,7 @@ impl Store {
         };
         self.install(tree, &change)?;
         if !compaction.is_trivial_move && self.options.warms_up {
-            warm_up_outputs(tree, &view.version, compaction, &buffers);
+            warm_up_outputs(tree, &version, compaction, &buffers);
         }
         let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
         self.background.count(|done| {
@@ -326,7 +324,7 @@ fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction, buffe
         });
     }
     user_keys.sort_unstable();
-    let version = tree.kept_view().version;
+    let version = Arc::clone(&tree.view().version);
     let output = version.runs().iter().find(|run| run.level == compaction.output_level);
     for user_key in user_keys {
         let Some(live) = output.and_then(|run| run.find(&user_key)) else { continue };

@@ -85,25 +85,30 @@ impl Store {
 
     /// Writes the frozen memtables of `tree` into tables, one sorted run for all.
     pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>) -> Result<()> {
-        let view = tree.kept_view();
-        let Some(newest) = view.frozen.first() else { return Ok(()) };
+        let (frozen, version) = {
+            let view = tree.view();
+            (view.frozen.clone(), Arc::clone(&view.version))
+        };
+        let Some(newest) = frozen.first() else { return Ok(()) };
         let placed = newest.last_sequence();
         // Every insert is done then, and what readers at present see is in the memtables.
         self.publish.wait_visible(placed);
         // Not `placed`: the record of a write that failed may still be the end of the log. If it
         // comes back, it must do so in every keyspace of its batch.
-        let inserted = view.frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
-        let first = view.frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
+        let inserted = frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
+        let first = frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
         let snapshots = self.snapshots.sequences_between(first, placed);
-        let is_bottom = |key: &[u8]| view.version.runs().iter().all(|run| run.find(key).is_none());
+        let is_bottom = |key: &[u8]| version.runs().iter().all(|run| run.find(key).is_none());
         let tables = write_memtables(
             &self.tables,
             &tree.kept_options(),
             |place, entries| choose_filter(tree, |_| false, place, entries),
-            &view.frozen,
+            &frozen,
             snapshots,
             is_bottom,
         )?;
+        // The view keeps them until the tables take their place, which may wait for the log.
+        drop((frozen, version));
         if !self.options.has_bug(PlantedBug::InstallFlushBeforeLogSync) {
             // A batch over two keyspaces must not survive by the half of it that is flushed.
             self.log.sync_to(self, inserted)?;

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::print_stdout, reason = "a test tells what it measured")]
 
+mod background_pins;
 mod changes;
 mod counting;
 mod keyspaces;
