@@ -1,7 +1,8 @@
 //! Calls that fail on demand, for tests.
 //!
-//! A call that fails does not reach the file system below, with one exception: an append may write
-//! a prefix first. After a failed [`AppendFile::sync_data`] the later ones of the same file
+//! A call that fails does not reach the file system below, with two exceptions: an append may write
+//! a prefix first, and a fault may say that the call is [carried out](Fault::carried_out). A call may
+//! also [panic](Fault::panic). After a failed [`AppendFile::sync_data`] the later ones of the same file
 //! succeed without reaching the file system below either, also through another handle: that is the
 //! kernel's lie that [`fs`](super) tells of, so a retry that is believed shows as lost data at the next
 //! crash.
@@ -16,10 +17,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::{
-    AppendFile, Call, Failure, Fault, FileLock, Fs, ReadFile, Times,
-    fault_plan::{Faults, Strike},
-};
+use super::{AppendFile, Call, Failure, Fault, FileLock, Fs, ReadFile, Times, fault_plan::Faults};
 
 /// A file system whose calls fail on demand.
 #[derive(Debug)]
@@ -60,22 +58,49 @@ impl FaultFs {
     /// Number of calls that were made to fail.
     #[must_use]
     pub fn failures(&self) -> usize {
-        self.faults.lock().failures
+        self.faults.lock().failures.len()
+    }
+
+    /// The calls that were made to fail, in order.
+    #[must_use]
+    pub fn failed_calls(&self) -> Vec<Failure> {
+        self.faults.lock().failures.clone()
     }
 
     /// The first call that was made to fail, for the message of a failing test.
     #[must_use]
     pub fn first_failure(&self) -> Option<Failure> {
-        self.faults.lock().first.clone()
+        self.faults.lock().failures.first().cloned()
     }
 
-    fn check(&self, call: Call, path: &Path) -> Result<(), Strike> {
-        self.faults.lock().check(call, path)
+    fn pass<T>(
+        &self,
+        call: Call,
+        path: &Path,
+        inner: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        pass(&self.faults, call, path, inner)
     }
 
     fn appending(&self, inner: Arc<dyn AppendFile>, path: &Path) -> Arc<dyn AppendFile> {
         Arc::new(FaultAppend { inner, path: path.to_owned(), faults: self.faults.clone() })
     }
+}
+
+/// Makes the call `inner`, unless a fault strikes it.
+fn pass<T>(
+    faults: &Mutex<Faults>,
+    call: Call,
+    path: &Path,
+    inner: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    // The lock must not be held during the call, or a slow sync would stop all others.
+    let strike = faults.lock().check(call, path);
+    let Some(strike) = strike else { return inner() };
+    if strike.carried_out {
+        inner()?;
+    }
+    Err(strike.end())
 }
 
 impl Fs for FaultFs {
@@ -84,73 +109,64 @@ impl Fs for FaultFs {
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.check(Call::CreateFolder, path)?;
-        self.inner.create_folder(path)
+        self.pass(Call::CreateFolder, path, || self.inner.create_folder(path))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.check(Call::List, folder)?;
-        self.inner.list(folder)
+        self.pass(Call::List, folder, || self.inner.list(folder))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.check(Call::Exists, path)?;
-        self.inner.exists(path)
+        self.pass(Call::Exists, path, || self.inner.exists(path))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.check(Call::Create, path)?;
-        let inner = self.inner.create(path)?;
-        // Another file, whatever had the name before.
-        self.faults.lock().lying.remove(path);
+        let inner = self.pass(Call::Create, path, || {
+            let inner = self.inner.create(path)?;
+            // Another file, whatever had the name before.
+            self.faults.lock().lying.remove(path);
+            Ok(inner)
+        })?;
         Ok(self.appending(inner, path))
     }
 
     fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.check(Call::OpenAppend, path)?;
-        Ok(self.appending(self.inner.open_append(path)?, path))
+        let inner = self.pass(Call::OpenAppend, path, || self.inner.open_append(path))?;
+        Ok(self.appending(inner, path))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        self.check(Call::Open, path)?;
-        let inner = self.inner.open(path)?;
+        let inner = self.pass(Call::Open, path, || self.inner.open(path))?;
         Ok(Arc::new(FaultRead { inner, path: path.to_owned(), faults: self.faults.clone() }))
     }
 
     fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        self.check(Call::Open, path)?;
-        let inner = self.inner.open_direct(path)?;
+        let inner = self.pass(Call::Open, path, || self.inner.open_direct(path))?;
         Ok(Arc::new(FaultRead { inner, path: path.to_owned(), faults: self.faults.clone() }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.check(Call::Rename, to)?;
-        self.inner.rename(from, to)
+        self.pass(Call::Rename, to, || self.inner.rename(from, to))
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.check(Call::Unlink, path)?;
-        self.inner.unlink(path)
+        self.pass(Call::Unlink, path, || self.inner.unlink(path))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.check(Call::Link, to)?;
-        self.inner.link(from, to)
+        self.pass(Call::Link, to, || self.inner.link(from, to))
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.check(Call::SyncFolder, path)?;
-        self.inner.sync_folder(path)
+        self.pass(Call::SyncFolder, path, || self.inner.sync_folder(path))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.check(Call::Lock, path)?;
-        self.inner.lock(path)
+        self.pass(Call::Lock, path, || self.inner.lock(path))
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.check(Call::LockShared, path)?;
-        self.inner.lock_shared(path)
+        self.pass(Call::LockShared, path, || self.inner.lock_shared(path))
     }
 
     /// Is never made to fail.
@@ -168,30 +184,31 @@ struct FaultAppend {
 
 impl AppendFile for FaultAppend {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        // The lock must not be held while the call goes on, or a slow sync would stop all others.
-        let checked = self.faults.lock().check(Call::Append, &self.path);
-        if let Err(strike) = checked {
-            self.inner.append(&bytes[..strike.written_bytes.min(bytes.len())])?;
-            return Err(strike.error);
-        }
-        self.inner.append(bytes)
+        let strike = self.faults.lock().check(Call::Append, &self.path);
+        let Some(strike) = strike else { return self.inner.append(bytes) };
+        let written = if strike.carried_out { bytes.len() } else { strike.written_bytes };
+        self.inner.append(&bytes[..written.min(bytes.len())])?;
+        Err(strike.end())
     }
 
     fn reserve(&self, file_bytes: u64) -> io::Result<()> {
-        self.faults.lock().check(Call::Reserve, &self.path)?;
-        self.inner.reserve(file_bytes)
+        pass(&self.faults, Call::Reserve, &self.path, || self.inner.reserve(file_bytes))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let lies = {
+        let (strike, lies) = {
             let mut faults = self.faults.lock();
-            if let Err(strike) = faults.check(Call::SyncData, &self.path) {
+            let strike = faults.check(Call::SyncData, &self.path);
+            let lies = faults.lying.contains(&self.path);
+            if strike.as_ref().is_some_and(|strike| !strike.carried_out) {
                 faults.lying.insert(self.path.clone());
-                return Err(strike.error);
             }
-            faults.lying.contains(&self.path)
+            (strike, lies)
         };
-        if lies { Ok(()) } else { self.inner.sync_data() }
+        if !lies && strike.as_ref().is_none_or(|strike| strike.carried_out) {
+            self.inner.sync_data()?;
+        }
+        strike.map_or(Ok(()), |strike| Err(strike.end()))
     }
 }
 
@@ -203,20 +220,18 @@ struct FaultRead {
 }
 
 impl FaultRead {
-    fn check(&self, call: Call) -> Result<(), Strike> {
-        self.faults.lock().check(call, &self.path)
+    fn pass<T>(&self, call: Call, inner: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        pass(&self.faults, call, &self.path, inner)
     }
 }
 
 impl ReadFile for FaultRead {
     fn len(&self) -> io::Result<u64> {
-        self.check(Call::Len)?;
-        self.inner.len()
+        self.pass(Call::Len, || self.inner.len())
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.check(Call::ReadAt)?;
-        self.inner.read_at(buf, offset)
+        self.pass(Call::ReadAt, || self.inner.read_at(buf, offset))
     }
 
     fn will_read(&self, place: Range<u64>) {
@@ -228,7 +243,6 @@ impl ReadFile for FaultRead {
     }
 
     fn map(&self) -> io::Result<Bytes> {
-        self.check(Call::Map)?;
-        self.inner.map()
+        self.pass(Call::Map, || self.inner.map())
     }
 }

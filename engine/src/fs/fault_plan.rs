@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     fmt, io,
+    panic::resume_unwind,
     path::{Path, PathBuf},
 };
 
@@ -48,23 +49,47 @@ pub enum Times {
     ForGood,
 }
 
+/// The payload of the panics of [`Fault::panic`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InjectedPanic;
+
+/// How a call ends that a fault strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It returns this error of the operating system.
+    Error(i32),
+    /// It panics with [`InjectedPanic`].
+    Panic,
+}
+
 /// A fault to inject with [`FaultFs::inject`](super::FaultFs::inject).
 #[derive(Debug, Clone)]
 pub struct Fault {
-    raw_os_error: i32,
+    end: End,
     times: Times,
     after: usize,
     calls: Option<Vec<Call>>,
     suffix: String,
     written_bytes: usize,
+    carried_out: bool,
 }
 
 impl Fault {
     /// The next call, whichever it is, fails with this error of the operating system (`errno`).
     #[must_use]
     pub fn new(raw_os_error: i32, times: Times) -> Self {
+        Self::ending(End::Error(raw_os_error), times)
+    }
+
+    /// The next call, whichever it is, panics with [`InjectedPanic`]. The panic hook is not called.
+    #[must_use]
+    pub fn panic(times: Times) -> Self {
+        Self::ending(End::Panic, times)
+    }
+
+    fn ending(end: End, times: Times) -> Self {
         let suffix = String::new();
-        Self { raw_os_error, times, after: 0, calls: None, suffix, written_bytes: 0 }
+        Self { end, times, after: 0, calls: None, suffix, written_bytes: 0, carried_out: false }
     }
 
     /// Lets this many of the calls that the fault is about pass first. Default 0.
@@ -96,6 +121,14 @@ impl Fault {
         self
     }
 
+    /// Carries the call out before it fails: all bytes are written, the file is created, or the
+    /// sync reaches the disk. Syncs of that file after such a sync do not lie. Default: not.
+    #[must_use]
+    pub fn carried_out(mut self) -> Self {
+        self.carried_out = true;
+        self
+    }
+
     fn is_about(&self, call: Call, path: &Path) -> bool {
         self.calls.as_ref().is_none_or(|calls| calls.contains(&call))
             && path.as_os_str().as_encoded_bytes().ends_with(self.suffix.as_bytes())
@@ -111,11 +144,21 @@ pub struct Failure {
     pub call: Call,
     /// Its path; for a rename or link, the new one.
     pub path: PathBuf,
+    /// The error that it reported (`errno`); `None` if it panicked.
+    pub raw_os_error: Option<i32>,
+    /// Whether it was carried out nevertheless.
+    pub carried_out: bool,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "call {} failed: {:?} {}", self.number, self.call, self.path.display())
+        let Self { number, call, path, raw_os_error, carried_out } = self;
+        let done = if *carried_out { " after it was carried out" } else { "" };
+        write!(f, "call {number} failed{done}: {call:?} {}", path.display())?;
+        match raw_os_error {
+            Some(errno) => write!(f, " (os error {errno})"),
+            None => write!(f, " (panic)"),
+        }
     }
 }
 
@@ -124,27 +167,35 @@ impl fmt::Display for Failure {
 pub(super) struct Faults {
     pub(super) calls: usize,
     pub(super) armed: Vec<Fault>,
-    pub(super) failures: usize,
-    pub(super) first: Option<Failure>,
+    pub(super) failures: Vec<Failure>,
     /// The files of which a sync failed: later ones do nothing and say they did.
     pub(super) lying: HashSet<PathBuf>,
 }
 
 /// What a call that must fail does.
 pub(super) struct Strike {
-    pub(super) error: io::Error,
+    end: End,
     pub(super) written_bytes: usize,
+    pub(super) carried_out: bool,
 }
 
-impl From<Strike> for io::Error {
-    fn from(strike: Strike) -> Self {
-        strike.error
+impl Strike {
+    /// Ends the call: returns its error.
+    ///
+    /// # Panics
+    ///
+    /// If the call must panic.
+    pub(super) fn end(self) -> io::Error {
+        match self.end {
+            End::Error(errno) => io::Error::from_raw_os_error(errno),
+            End::Panic => resume_unwind(Box::new(InjectedPanic)),
+        }
     }
 }
 
 impl Faults {
-    /// Counts a call, and says whether it fails.
-    pub(super) fn check(&mut self, call: Call, path: &Path) -> Result<(), Strike> {
+    /// Counts a call. Returns how it fails, if it must.
+    pub(super) fn check(&mut self, call: Call, path: &Path) -> Option<Strike> {
         let number = self.calls;
         self.calls += 1;
         let mut strike = None;
@@ -160,13 +211,17 @@ impl Faults {
                 // Two faults at one call: the other one waits for the next.
                 return true;
             }
-            let error = io::Error::from_raw_os_error(fault.raw_os_error);
-            strike = Some(Strike { error, written_bytes: fault.written_bytes });
+            let Fault { end, written_bytes, carried_out, .. } = *fault;
+            strike = Some(Strike { end, written_bytes, carried_out });
             fault.times == Times::ForGood
         });
-        let Some(strike) = strike else { return Ok(()) };
-        self.failures += 1;
-        self.first.get_or_insert_with(|| Failure { number, call, path: path.to_owned() });
-        Err(strike)
+        let strike = strike?;
+        let raw_os_error = match strike.end {
+            End::Error(errno) => Some(errno),
+            End::Panic => None,
+        };
+        let (path, carried_out) = (path.to_owned(), strike.carried_out);
+        self.failures.push(Failure { number, call, path, raw_os_error, carried_out });
+        Some(strike)
     }
 }

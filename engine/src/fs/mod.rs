@@ -62,7 +62,7 @@ use bytes::Bytes;
 
 pub use crash::Loss;
 pub use fault::FaultFs;
-pub use fault_plan::{Call, Failure, Fault, Times};
+pub use fault_plan::{Call, Failure, Fault, InjectedPanic, Times};
 pub use journal::Operation;
 pub use memory::MemoryFs;
 pub(crate) use read_only::ReadOnlyFs;
@@ -75,9 +75,8 @@ pub use real::RealFs;
 /// # Errors
 ///
 /// What the operating system says. The kinds that callers tell apart: `NotFound`, `AlreadyExists`
-/// and, for the locks, `WouldBlock`. A call that fails has changed nothing that is seen,
-/// except that [`create_folder`](Self::create_folder) may have made some parents, and that POSIX
-/// leaves open what an `EIO` has changed.
+/// and, for the locks, `WouldBlock`. A call that fails may have been carried
+/// out in full, in part or not at all.
 pub trait Fs: Debug + Send + Sync {
     /// `path` as it stays the same file when the process changes its current folder. Looks at no
     /// file.

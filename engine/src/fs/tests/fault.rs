@@ -1,8 +1,13 @@
 //! Calls fail when told, and only then.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Arc,
+};
 
-use super::super::{Call, Failure, Fault, FaultFs, Fs, Loss, MemoryFs, Times};
+use super::super::{Call, Failure, Fault, FaultFs, Fs, InjectedPanic, Loss, MemoryFs, Times};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -114,9 +119,15 @@ fn faults_choose_calls_and_names() {
     let moved = fs.rename(Path::new("a.sst"), Path::new("b.log"));
     assert_eq!(moved.unwrap_err().kind(), io::ErrorKind::StorageFull, "the new name counts");
     assert_eq!(fs.failures(), 3);
-    let first = Failure { number: 4, call: Call::Append, path: "a.log".into() };
+    let first = Failure {
+        number: 4,
+        call: Call::Append,
+        path: "a.log".into(),
+        raw_os_error: Some(ENOSPC),
+        carried_out: false,
+    };
     assert_eq!(fs.first_failure(), Some(first.clone()));
-    assert_eq!(first.to_string(), "call 4 failed: Append a.log");
+    assert_eq!(first.to_string(), "call 4 failed: Append a.log (os error 28)");
 }
 
 #[test]
@@ -137,6 +148,46 @@ fn a_failed_append_may_write_a_prefix() {
         file.append(b"one").unwrap_err();
         assert_eq!(memory.read("a").unwrap(), want, "{written} bytes");
     }
+}
+
+/// A call that is carried out and fails leaves what the same call leaves that succeeds.
+#[test]
+fn each_call_can_be_carried_out_and_fail() {
+    for (number, call) in CALLS.into_iter().enumerate() {
+        for panics in [false, true] {
+            let (memory, fs) = new();
+            let fault =
+                if panics { Fault::panic(Times::Once) } else { Fault::new(EIO, Times::Once) };
+            fs.inject(fault.after(number).carried_out());
+            let ended = catch_unwind(AssertUnwindSafe(|| every_call(&fs)));
+            match ended {
+                Ok(result) => {
+                    assert!(!panics, "{call:?}");
+                    assert_eq!(result.unwrap_err().raw_os_error(), Some(EIO), "{call:?}");
+                }
+                Err(payload) => assert!(panics && payload.is::<InjectedPanic>(), "{call:?}"),
+            }
+            let failure = fs.first_failure().unwrap();
+            assert_eq!((failure.number, failure.carried_out), (number, true));
+            assert_eq!(failure.raw_os_error, (!panics).then_some(EIO));
+            let changing = CALLS[..=number].iter().filter(|call| changes(**call)).count();
+            assert_eq!(memory.journal().len(), changing, "{call:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sync_behind_one_that_was_carried_out_is_true() {
+    let (memory, fs) = new();
+    let file = fs.create(Path::new("a")).unwrap();
+    fs.sync_folder(Path::new("")).unwrap();
+    file.append(b"one").unwrap();
+    fs.inject(Fault::new(EIO, Times::Once).calls(&Call::SYNCS).carried_out());
+    file.sync_data().unwrap_err();
+    file.append(b"two").unwrap();
+    file.sync_data().unwrap();
+    let crashed = memory.crash(memory.operations(), &Loss::Everything);
+    assert_eq!(crashed.read("a").unwrap(), "onetwo");
 }
 
 #[test]
