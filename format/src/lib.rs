@@ -8,6 +8,7 @@
 //! | [`file_header`]       | the 64 bytes every file begins with                           |
 //! | [`corruption`]        | what can be wrong with stored bytes                           |
 //! | [`range_tombstone`]   | which deletion of a key range covers a key                    |
+//! | [`table_bounds`]      | which user keys a table covers, and which end is exclusive    |
 //! | [`annotation`]        | bytes and their meaning side by side, for `sieve dump`        |
 //! | [`prefetch`]          | how memory that is read soon is asked for                     |
 //!
@@ -21,6 +22,7 @@ pub mod file_header;
 pub mod internal_key;
 pub mod prefetch;
 pub mod range_tombstone;
+pub mod table_bounds;
 
 pub use annotation::Annotation;
 pub use codec::{Decoder, Encode};
@@ -30,3 +32,4 @@ pub use internal_key::{
     InternalKey, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber, Trailer, VALUE_BYTES_MAX,
 };
 pub use range_tombstone::{RangeTombstone, RangeTombstoneSource, RangeTombstones};
+pub use table_bounds::TableBounds;

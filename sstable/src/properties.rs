@@ -29,14 +29,17 @@
 //! | 20     | `index_partition_bytes` | varint; option                                           |
 //! | 21     | `prefix_filter`         | kind (1 byte), expected false-positive rate (`f64`), name of the prefix extractor (the rest, UTF-8); absent without one |
 //! | 22     | `range_filter`          | kind (1 byte), expected false-positive rate of a range of one point (`f64`); absent without one |
+//! | 23 !   | `excluded_bounds`       | varint; bit 0: `smallest` is exclusive, bit 1: `largest`; absent if neither is |
 //!
-//! Those marked `!` must be understood. All but 10, 11, 21 and 22 are always there. In a table without
+//! Those marked `!` must be understood. All but 10, 11 and 21 to 23 are always there. In a table without
 //! entries 6 to 9 are empty or 0.
+
+use std::sync::Arc;
 
 use sievedb_filter::TableFilter;
 use sievedb_format::{
     Annotation, Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber,
-    annotation::printable,
+    TableBounds, annotation::printable,
 };
 
 use crate::options::TableOptions;
@@ -48,13 +51,16 @@ const COMPARATOR_BYTES: u8 = 1;
 pub(crate) const COMPRESSION_ZSTD: u8 = 2;
 
 /// Fields that a table may lack.
-const OPTIONAL: [u64; 4] = [10, 11, 21, 22];
+const OPTIONAL: [u64; 5] = [10, 11, 21, 22, EXCLUDED_BOUNDS];
 
-/// Fields up to this number must be understood.
-const MUST_UNDERSTAND_MAX: u64 = 3;
+/// Which ends of the bounds are exclusive.
+const EXCLUDED_BOUNDS: u64 = 23;
+
+/// Fields that must be understood.
+const REQUIRED: [u64; 4] = [1, 2, 3, EXCLUDED_BOUNDS];
 
 /// The names of the fields; number 1 comes first.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "comparator",
     "index_levels",
     "content_bytes_max",
@@ -77,6 +83,7 @@ const NAMES: [&str; 22] = [
     "index_partition_bytes",
     "prefix_filter",
     "range_filter",
+    "excluded_bounds",
 ];
 
 /// What a table says of itself as a whole.
@@ -91,10 +98,8 @@ pub struct TableProperties {
     pub counts: [u64; Kind::ALL.len()],
     /// Number of distinct user keys of point entries: what a filter is built over.
     pub user_keys: u64,
-    /// Smallest user key, range tombstones included.
-    pub smallest: Box<[u8]>,
-    /// Largest user key; the exclusive end of a range tombstone counts as one.
-    pub largest: Box<[u8]>,
+    /// Range of the user keys, range tombstones included.
+    pub bounds: TableBounds,
     /// Smallest sequence number.
     pub smallest_sequence: SequenceNumber,
     /// Largest sequence number.
@@ -209,7 +214,7 @@ impl TableProperties {
     /// Bytes of memory that the bounds and the name take.
     pub(crate) fn memory_bytes(&self) -> usize {
         let name = self.prefix_filter.as_ref().map_or(0, |(_, name)| name.len());
-        self.smallest.len() + self.largest.len() + name
+        self.bounds.memory_bytes() + name
     }
 
     /// Appends the encoded form.
@@ -239,14 +244,16 @@ impl TableProperties {
         }
         let counts_meaning: Vec<_> =
             occurring.map(|(kind, count)| format!("{kind:?} {count}")).collect();
+        let exclusions = self.bounds.exclusions();
+        let excluded = (exclusions > 0).then(|| Field::varint(EXCLUDED_BOUNDS, exclusions));
         [
             Some(Field::new(1, vec![COMPARATOR_BYTES], "byte order".to_owned())),
             Some(Field::varint(2, self.index_levels.into())),
             Some(Field::varint(3, self.content_bytes_max)),
             Some(Field::new(4, counts, counts_meaning.join(", "))),
             Some(Field::varint(5, self.user_keys)),
-            Some(Field::new(6, self.smallest.to_vec(), printable(&self.smallest))),
-            Some(Field::new(7, self.largest.to_vec(), printable(&self.largest))),
+            Some(Field::new(6, self.bounds.smallest.to_vec(), printable(&self.bounds.smallest))),
+            Some(Field::new(7, self.bounds.largest.to_vec(), printable(&self.bounds.largest))),
             Some(Field::varint(8, self.smallest_sequence)),
             Some(Field::varint(9, self.largest_sequence)),
             self.oldest_expiry_ms.map(|expiry| Field::varint(10, expiry)),
@@ -262,6 +269,7 @@ impl TableProperties {
             Some(Field::varint(20, self.index_partition_bytes)),
             self.prefix_filter.as_ref().map(|(filter, name)| Field::filter(21, *filter, name)),
             self.range_filter.map(|filter| Field::filter(22, filter, "")),
+            excluded,
         ]
         .into_iter()
         .flatten()
@@ -341,8 +349,8 @@ impl TableProperties {
                 }
             }
             5 => self.user_keys = field.varint(what)?,
-            6 => self.smallest = user_key(what, field)?,
-            7 => self.largest = user_key(what, field)?,
+            6 => self.bounds.smallest = user_key(what, field)?,
+            7 => self.bounds.largest = user_key(what, field)?,
             8 => self.smallest_sequence = sequence(what, field)?,
             9 => self.largest_sequence = sequence(what, field)?,
             10 => self.oldest_expiry_ms = Some(field.varint(what)?),
@@ -363,7 +371,8 @@ impl TableProperties {
                     .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
                 self.prefix_filter = Some((filter, name.into()));
             }
-            _ => self.range_filter = Some(FilterProperties::decode(what, field)?),
+            22 => self.range_filter = Some(FilterProperties::decode(what, field)?),
+            _ => self.bounds.set_exclusions(what, field.varint(what)?)?,
         }
         Ok(())
     }
@@ -402,7 +411,7 @@ impl Field {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let must_understand = self.number <= MUST_UNDERSTAND_MAX;
+        let must_understand = REQUIRED.contains(&self.number);
         out.put_varint(self.number << 1 | u64::from(must_understand));
         out.put_prefixed(&self.bytes);
     }
@@ -416,7 +425,7 @@ fn check_presence(before: u64, number: u64) -> Result<(), Corruption> {
     missing.map_or(Ok(()), |(what, _)| Err(Corruption::Missing { what }))
 }
 
-fn user_key(what: &'static str, field: &mut Decoder<'_>) -> Result<Box<[u8]>, Corruption> {
+fn user_key(what: &'static str, field: &mut Decoder<'_>) -> Result<Arc<[u8]>, Corruption> {
     let length = field.rest().len();
     if length > KEY_BYTES_MAX {
         return Err(Corruption::OutOfRange { what, value: length as u64 });

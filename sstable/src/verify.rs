@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
             found: TableProperties::default(),
             last: None,
             last_user_key: None,
-            keys_from: Bound::Included(Bytes::copy_from_slice(&table.properties().smallest)),
+            keys_from: Bound::Included(Bytes::copy_from_slice(&table.properties().bounds.smallest)),
             is_complete: true,
         }
     }
@@ -218,7 +218,7 @@ impl<'a> Walk<'a> {
     fn note_keys(&mut self, first: usize, keys_from: &Bound<Bytes>, separator: InternalKey<'_>) {
         let user_key = Bytes::copy_from_slice(separator.user_key);
         for problem in &mut self.verified.problems[first..] {
-            let largest = &*self.table.properties().largest;
+            let largest = &*self.table.properties().bounds.largest;
             let last = Bytes::copy_from_slice(separator.user_key.min(largest));
             problem.keys.get_or_insert_with(|| (keys_from.clone(), Bound::Included(last)));
         }
@@ -275,7 +275,7 @@ impl<'a> Walk<'a> {
         found.smallest_sequence =
             if is_first { sequence } else { found.smallest_sequence.min(sequence) };
         if is_first {
-            found.smallest = key.user_key.into();
+            found.bounds.smallest = key.user_key.into();
         }
         if self.last_user_key.as_deref() != Some(key.user_key) {
             found.user_keys += 1;
@@ -317,8 +317,8 @@ impl<'a> Walk<'a> {
             .collect();
         // Range tombstones may lie farther out.
         let largest = self.last_user_key.as_deref().unwrap_or_default();
-        let is_within =
-            found.user_keys == 0 || said.smallest <= found.smallest && largest <= &*said.largest;
+        let is_within = found.user_keys == 0
+            || said.bounds.holds(&found.bounds.smallest) && said.bounds.holds(largest);
         if !is_within {
             differences.push(Corruption::Order { what: "bounds of the properties" });
         }

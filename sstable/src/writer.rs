@@ -1,11 +1,11 @@
 //! Writes a table from front to back.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block};
 use sievedb_format::{
-    Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, Trailer,
-    VALUE_BYTES_MAX,
+    Encode, FileHeader, FileKind, InternalKey, KEY_BYTES_MAX, Kind, SequenceNumber, TableBounds,
+    Trailer, VALUE_BYTES_MAX,
     range_tombstone::{RangeTombstone, RangeTombstones},
 };
 
@@ -74,10 +74,8 @@ pub struct TableSummary {
     pub prefix_extractor: Option<Box<str>>,
     /// Where the range filter lies; `None` if the table has none.
     pub range_filter: Option<FilterPlace>,
-    /// Smallest user key, range tombstones included; empty in a table without entries.
-    pub smallest: Box<[u8]>,
-    /// Largest user key; the exclusive end of a range tombstone counts as one.
-    pub largest: Box<[u8]>,
+    /// Range of the user keys, range tombstones included; empty keys in a table without entries.
+    pub bounds: TableBounds,
     /// Number of entries, tombstones and range tombstones included.
     pub entries: u64,
     /// Number of tombstones, range tombstones included.
@@ -158,7 +156,7 @@ impl<S: TableSink> TableWriter<S> {
             }
             Some(last) => last.trailer = key.trailer,
             None => {
-                self.properties.smallest = key.user_key.into();
+                self.properties.bounds.smallest = key.user_key.into();
                 self.last = Some(Last { user_key: key.user_key.to_vec(), trailer: key.trailer });
             }
         }
@@ -280,8 +278,7 @@ impl<S: TableSink> TableWriter<S> {
             entries: properties.entries(),
             tombstones: properties.tombstones(),
             prefix_extractor: properties.prefix_filter.map(|(_, name)| name),
-            smallest: properties.smallest,
-            largest: properties.largest,
+            bounds: properties.bounds,
             smallest_sequence: properties.smallest_sequence,
             largest_sequence: properties.largest_sequence,
             oldest_expiry_ms: properties.oldest_expiry_ms,
@@ -329,7 +326,7 @@ impl<S: TableSink> TableWriter<S> {
     }
 
     fn write_range_filter(&mut self) -> io::Result<Option<FilterPlace>> {
-        let TableProperties { smallest, largest, .. } = &self.properties;
+        let TableBounds { smallest, largest, .. } = &self.properties.bounds;
         let Some(filter) = self.filter_keys.build_ranges(smallest, largest) else {
             return Ok(None);
         };
@@ -363,17 +360,13 @@ impl<S: TableSink> TableWriter<S> {
     /// Widens the bounds by the last key and the range tombstones.
     fn complete_properties(&mut self, range_tombstones: &RangeTombstones) {
         let properties = &mut self.properties;
-        let points = self.last.take().map(|last| last.user_key);
-        let ranges = range_tombstones.bounds();
-        if let Some((start, end)) = ranges {
-            if points.is_none() || *start < *properties.smallest {
-                properties.smallest = start.into();
-            }
-            properties.largest = end.into();
-        }
-        if let Some(largest) = points.filter(|largest| **largest > *properties.largest) {
-            properties.largest = largest.into();
-        }
+        let smallest = Arc::clone(&properties.bounds.smallest);
+        let points = self.last.take().map(|last| TableBounds::inclusive(smallest, last.user_key));
+        let ranges = range_tombstones.bounds().map(|(start, end)| TableBounds {
+            largest_excluded: true,
+            ..TableBounds::inclusive(start, end)
+        });
+        properties.bounds = TableBounds::hull(points.iter().chain(&ranges)).unwrap_or_default();
         *properties.count_mut(Kind::RangeTombstone) = range_tombstones.len() as u64;
     }
 }

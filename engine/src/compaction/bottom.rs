@@ -1,6 +1,6 @@
 //! Whether a deeper level may still hold a key.
 
-use std::sync::Arc;
+use sievedb_format::TableBounds;
 
 use super::levels::{Levels, Run, overlap};
 
@@ -10,25 +10,16 @@ use super::levels::{Levels, Run, overlap};
 /// one of its keys down there would have to take one of its inputs.
 #[derive(Debug)]
 pub(crate) struct DeeperLevels {
-    /// Per level the smallest and largest keys of its tables, and the first table that does not lie
+    /// Per level the bounds of its tables, and the first table that does not lie
     /// before the last key asked for.
-    levels: Vec<(Vec<KeyRange>, usize)>,
+    levels: Vec<(Vec<TableBounds>, usize)>,
 }
 
-/// The smallest and the largest user key of a table.
-type KeyRange = (Arc<[u8]>, Arc<[u8]>);
-
 impl DeeperLevels {
-    /// The tables of `levels` below `output_level` with keys from `smallest` to `largest`.
-    pub(crate) fn new(
-        levels: &Levels<'_>,
-        output_level: u8,
-        smallest: &[u8],
-        largest: &[u8],
-    ) -> Self {
-        let ranges = |run: &Run<'_>| -> Vec<KeyRange> {
-            let tables = overlap(run, smallest, largest).iter();
-            tables.map(|table| (table.smallest.clone(), table.largest.clone())).collect()
+    /// The tables of `levels` below `output_level` that overlap `bounds`.
+    pub(crate) fn new(levels: &Levels<'_>, output_level: u8, bounds: &TableBounds) -> Self {
+        let ranges = |run: &Run<'_>| -> Vec<TableBounds> {
+            overlap(run, bounds).iter().map(|table| table.bounds.clone()).collect()
         };
         let deeper = (output_level..=levels.last()).skip(1).map(|level| ranges(levels.run(level)));
         Self { levels: deeper.filter(|run| !run.is_empty()).map(|run| (run, 0)).collect() }
@@ -38,8 +29,8 @@ impl DeeperLevels {
     /// one is fine.
     pub(crate) fn may_hold(&mut self, user_key: &[u8]) -> bool {
         self.levels.iter_mut().any(|(run, at)| {
-            *at += run[*at..].iter().take_while(|(_, largest)| **largest < *user_key).count();
-            run.get(*at).is_some_and(|(smallest, _)| **smallest <= *user_key)
+            *at += run[*at..].iter().take_while(|it| it.ends_below(user_key)).count();
+            run.get(*at).is_some_and(|bounds| !bounds.starts_above(user_key))
         })
     }
 }

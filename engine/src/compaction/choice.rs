@@ -1,8 +1,8 @@
 //! What is chosen, and what may run beside it.
 
-use std::sync::Arc;
-
 use std::fmt;
+
+use sievedb_format::TableBounds;
 
 use super::levels::{Levels, bytes};
 use crate::table::TableMeta;
@@ -25,10 +25,8 @@ pub(crate) struct Compaction {
     pub(crate) is_trivial_move: bool,
     /// Length of the inputs, in bytes.
     pub(crate) input_bytes: u64,
-    /// Smallest user key of the inputs.
-    pub(crate) smallest: Arc<[u8]>,
-    /// Largest user key of the inputs.
-    pub(crate) largest: Arc<[u8]>,
+    /// Range of the user keys of the inputs.
+    pub(crate) bounds: TableBounds,
 }
 
 /// The tables of one level that a compaction reads.
@@ -72,13 +70,10 @@ impl Compaction {
         if all().any(|table| levels.is_busy(table)) {
             return None;
         }
-        let smallest = &all().map(|table| &table.smallest).min()?;
-        let largest = &all().map(|table| &table.largest).max()?;
+        let bounds = TableBounds::hull(all().map(|table| &table.bounds))?;
         // The result may lie anywhere between its ends, gaps of the inputs included.
         let is_in_the_way = |running: &Self| {
-            running.output_level == output_level
-                && running.smallest <= **largest
-                && **smallest <= running.largest
+            running.output_level == output_level && running.bounds.overlaps(&bounds)
         };
         if levels.running().iter().any(is_in_the_way) {
             return None;
@@ -93,8 +88,7 @@ impl Compaction {
             output_level,
             is_trivial_move,
             input_bytes: bytes(all()),
-            smallest: (*smallest).clone(),
-            largest: (*largest).clone(),
+            bounds,
             inputs: inputs
                 .into_iter()
                 .map(|(level, tables)| LevelInputs {

@@ -17,6 +17,8 @@
 
 use std::{collections::HashSet, fmt};
 
+use sievedb_format::TableBounds;
+
 use super::choice::Compaction;
 use crate::{keyspace_options::KeyspaceOptions, table::TableMeta};
 
@@ -95,7 +97,7 @@ impl<'a> Levels<'a> {
         // Newer runs of level 0 have larger numbers; in a level of one run its number is the same.
         all.sort_by(|left, right| {
             let place = |table: &TableMeta| (table.level, u64::MAX - table.run);
-            place(left).cmp(&place(right)).then_with(|| left.smallest.cmp(&right.smallest))
+            place(left).cmp(&place(right)).then_with(|| left.bounds.cmp_starts(&right.bounds))
         });
         let deepest = all.last().map_or(0, |table| table.level).max(LAST_LEVEL);
         let (mut level0, mut deeper) = (Vec::new(), vec![Run::new(); usize::from(deepest)]);
@@ -124,9 +126,9 @@ impl<'a> Levels<'a> {
         u8::try_from(self.deeper.len()).expect("level numbers have 8 bits")
     }
 
-    /// The tables of `level`, from 1, that overlap the keys from `smallest` to `largest`.
-    pub(crate) fn overlap(&self, level: u8, smallest: &[u8], largest: &[u8]) -> &[&'a TableMeta] {
-        overlap(self.run(level), smallest, largest)
+    /// The tables of `level`, from 1, that overlap `bounds`.
+    pub(crate) fn overlap(&self, level: u8, bounds: &TableBounds) -> &[&'a TableMeta] {
+        overlap(self.run(level), bounds)
     }
 
     /// Whether a running compaction reads the table.
@@ -207,11 +209,12 @@ impl<'a> Levels<'a> {
         let mut ids = HashSet::new();
         for run in self.level0.iter().chain(&self.deeper) {
             for table in run {
-                assert!(table.smallest <= table.largest, "{} is inverted", Name(table));
+                assert!(!table.bounds.is_empty(), "{} is inverted", Name(table));
                 assert!(ids.insert(table.id), "{} is there twice", Name(table));
             }
             for [left, right] in run.array_windows() {
-                assert!(left.largest < right.smallest, "{} overlaps {}", Name(left), Name(right));
+                let apart = left.bounds.is_before(&right.bounds);
+                assert!(apart, "{} overlaps {}", Name(left), Name(right));
             }
         }
     }
@@ -224,14 +227,13 @@ impl Targets {
     }
 }
 
-/// The tables of `run` that overlap the keys from `smallest` to `largest`.
+/// The tables of `run` that overlap `bounds`.
 pub(crate) fn overlap<'r, 'a>(
     run: &'r [&'a TableMeta],
-    smallest: &[u8],
-    largest: &[u8],
+    bounds: &TableBounds,
 ) -> &'r [&'a TableMeta] {
-    let first = run.partition_point(|table| *table.largest < *smallest);
-    let behind = run.partition_point(|table| *table.smallest <= *largest);
+    let first = run.partition_point(|table| table.bounds.is_before(bounds));
+    let behind = run.partition_point(|table| !bounds.is_before(&table.bounds));
     &run[first..behind.max(first)]
 }
 
@@ -245,7 +247,7 @@ struct Name<'a>(&'a TableMeta);
 
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TableMeta { id, level, smallest, largest, .. } = self.0;
+        let TableMeta { id, level, bounds: TableBounds { smallest, largest, .. }, .. } = self.0;
         write!(f, "L{level} {id}:{}-{}", smallest.escape_ascii(), largest.escape_ascii())
     }
 }

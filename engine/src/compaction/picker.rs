@@ -21,17 +21,14 @@
 
 use std::collections::BTreeSet;
 
-use sievedb_format::SequenceNumber;
+use sievedb_format::{SequenceNumber, TableBounds};
 
 use super::{
     choice::{Compaction, Reason},
     levels::{LevelOptions, Levels, Run, bytes},
     skipped::Skipped,
 };
-use crate::{
-    iter::bounds::{KeyBounds, is_above, is_below},
-    table::TableMeta,
-};
+use crate::{iter::bounds::KeyBounds, table::TableMeta};
 
 /// Tables below this share of the base level are small: 4 MiB by default.
 const SMALL_TABLES_IN_BASE_LEVEL: u64 = 32;
@@ -115,15 +112,17 @@ impl<'a> Picker<'a> {
     /// The tables of level 0 by groups without a key in common, in key order.
     pub(super) fn level0_groups(&self) -> Vec<Run<'a>> {
         let mut tables: Vec<_> = self.levels.level0().iter().flatten().copied().collect();
-        tables.sort_by(|left, right| left.smallest.cmp(&right.smallest));
+        tables.sort_by(|left, right| left.bounds.cmp_starts(&right.bounds));
         let mut groups: Vec<Run<'a>> = Vec::new();
-        let mut reach: &[u8] = &[];
+        let mut reach: Option<&TableBounds> = None;
         for table in tables {
             match groups.last_mut() {
-                Some(group) if *table.smallest <= *reach => group.push(table),
+                Some(group) if reach.is_some_and(|it| !it.is_before(&table.bounds)) => {
+                    group.push(table);
+                }
                 _ => groups.push(vec![table]),
             }
-            reach = reach.max(&table.largest);
+            reach = reach.into_iter().chain([&table.bounds]).max_by(|a, b| a.cmp_ends(b));
         }
         groups
     }
@@ -131,7 +130,7 @@ impl<'a> Picker<'a> {
     /// The table of `level`, from 1, that is cheapest to bring one level down.
     fn pick_table(&self, level: u8) -> Option<Compaction> {
         let cost = |table: &TableMeta| {
-            let dragged = bytes(self.levels.overlap(level + 1, &table.smallest, &table.largest));
+            let dragged = bytes(self.levels.overlap(level + 1, &table.bounds));
             let weight = table.bytes.max(1) as f64 * (1.0 + tombstone_share(table));
             dragged as f64 / weight
         };
@@ -176,8 +175,8 @@ impl<'a> Picker<'a> {
     pub(crate) fn pick_range(&self, range: &KeyBounds) -> RangeChoice {
         let last = self.levels.last();
         let mut inputs = self.above_last(range);
-        let choice = if let Some((smallest, largest)) = hull(inputs.iter().flat_map(|(_, t)| t)) {
-            inputs.push((last, self.levels.overlap(last, smallest, largest).to_vec()));
+        let choice = if let Some(bounds) = hull(inputs.iter().flat_map(|(_, t)| t)) {
+            inputs.push((last, self.levels.overlap(last, &bounds).to_vec()));
             self.compaction(Reason::Range, inputs, last)
         } else {
             let run = self.levels.run(last).iter();
@@ -202,7 +201,7 @@ impl<'a> Picker<'a> {
         for (level, run) in level0.chain(deeper) {
             let reach = hull(taken.iter().flat_map(|(_, tables)| tables));
             let is_below = |table: &TableMeta| {
-                reach.is_some_and(|(from, to)| *from <= *table.largest && *table.smallest <= *to)
+                reach.as_ref().is_some_and(|reach| reach.overlaps(&table.bounds))
             };
             let tables = run.iter().copied().filter(|t| overlaps(range, t) || is_below(t));
             match taken.last_mut() {
@@ -222,12 +221,16 @@ impl<'a> Picker<'a> {
         tables: Run<'a>,
         output_level: u8,
     ) -> Option<Compaction> {
-        let (smallest, largest) = hull(&tables)?;
+        let bounds = hull(&tables)?;
         let mut inputs = vec![(level, tables)];
         if output_level > level {
-            let mut below = self.levels.overlap(output_level, smallest, largest).to_vec();
+            let mut below = self.levels.overlap(output_level, &bounds).to_vec();
             if below.is_empty() && level == 0 {
-                below.extend(self.small_neighbour(output_level, smallest, bytes(&inputs[0].1)));
+                below.extend(self.small_neighbour(
+                    output_level,
+                    &bounds.smallest,
+                    bytes(&inputs[0].1),
+                ));
             }
             inputs.push((output_level, below));
         }
@@ -246,7 +249,7 @@ impl<'a> Picker<'a> {
         }
         let neighbour_bytes_max = (small_bytes / 16).max(4 * own_bytes);
         let run = self.levels.run(level);
-        let behind = run.partition_point(|table| *table.largest < *key);
+        let behind = run.partition_point(|table| table.bounds.ends_below(key));
         let beside = [behind.checked_sub(1), Some(behind)].into_iter().flatten();
         let tables = beside.filter_map(|at| run.get(at).copied());
         let is_small =
@@ -266,9 +269,9 @@ impl<'a> Picker<'a> {
             // that are all newer than the oldest snapshot. The table is then rewritten where it could be
             // moved: once for each level that it goes down, so this ends.
             let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
-            let is_bottom = (output_level..=self.levels.last()).skip(1).all(|level| {
-                self.levels.overlap(level, &table.smallest, &table.largest).is_empty()
-            });
+            let is_bottom = (output_level..=self.levels.last())
+                .skip(1)
+                .all(|level| self.levels.overlap(level, &table.bounds).is_empty());
             let is_droppable = table.tombstones > 0 && seen && is_bottom;
             let is_last = output_level == self.levels.last();
             is_droppable || is_last && self.otherwise_compressed.contains(&table.id)
@@ -291,14 +294,12 @@ fn tombstone_share(table: &TableMeta) -> f64 {
 /// Whether `table` may have a key in `range`.
 fn overlaps(range: &KeyBounds, table: &TableMeta) -> bool {
     let (start, end) = range.as_slices();
-    !range.is_empty() && is_above(&table.largest, start) && is_below(&table.smallest, end)
+    !range.is_empty() && table.bounds.reaches_above(start) && table.bounds.reaches_below(end)
 }
 
-/// The smallest and the largest key of `tables`.
+/// The bounds of `tables` together.
 pub(super) fn hull<'t, 'a: 't>(
-    tables: impl IntoIterator<Item = &'t &'a TableMeta> + Clone,
-) -> Option<(&'a [u8], &'a [u8])> {
-    let smallest = tables.clone().into_iter().map(|table| &*table.smallest).min()?;
-    let largest = tables.into_iter().map(|table| &*table.largest).max()?;
-    Some((smallest, largest))
+    tables: impl IntoIterator<Item = &'t &'a TableMeta>,
+) -> Option<TableBounds> {
+    TableBounds::hull(tables.into_iter().map(|table| &table.bounds))
 }

@@ -57,9 +57,8 @@ impl<'a> Picker<'a> {
         let mut runs: Vec<u64> = group.iter().map(|table| table.run).collect();
         runs.sort_unstable();
         runs.dedup();
-        let is_beside = hull(group).is_some_and(|(smallest, largest)| {
-            !self.levels.overlap(base_level, smallest, largest).is_empty()
-        });
+        let is_beside =
+            hull(group).is_some_and(|bounds| !self.levels.overlap(base_level, &bounds).is_empty());
         (runs.len() + usize::from(is_beside)).saturating_sub(1)
     }
 }

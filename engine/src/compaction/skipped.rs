@@ -81,9 +81,7 @@ impl<'a> Picker<'a> {
             level => self.levels.last().min(level.saturating_add(1)),
         };
         let below: &[_] = match hull(tables) {
-            Some((smallest, largest)) if into > level => {
-                self.levels.overlap(into, smallest, largest)
-            }
+            Some(bounds) if into > level => self.levels.overlap(into, &bounds),
             _ => &[],
         };
         tables.iter().chain(below).map(|table| table.entries).fold(0, u64::saturating_add).max(1)

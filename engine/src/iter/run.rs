@@ -3,10 +3,10 @@
 use std::{fmt, ops::Range, path::PathBuf};
 
 use bytes::Bytes;
-use sievedb_format::InternalKey;
+use sievedb_format::{InternalKey, TableBounds};
 
 use super::{
-    bounds::{KeyBounds, is_above, is_below},
+    bounds::KeyBounds,
     cursor::{Cursor, SEEK_STEPS},
 };
 use crate::Result;
@@ -19,11 +19,8 @@ pub(crate) trait SortedRun {
     /// Number of tables.
     fn tables(&self) -> usize;
 
-    /// Smallest user key of the table at `index`.
-    fn smallest(&self, index: usize) -> &[u8];
-
-    /// Largest user key of the table at `index`.
-    fn largest(&self, index: usize) -> &[u8];
+    /// Range of the user keys of the table at `index`.
+    fn bounds(&self, index: usize) -> &TableBounds;
 
     /// A cursor over the table at `index`.
     ///
@@ -123,13 +120,14 @@ impl<R: SortedRun> RunCursor<R> {
     /// The first table of the window that may hold `target` or what follows it.
     fn table_from(&self, target: InternalKey<'_>) -> usize {
         let run = &self.run;
-        partition_point(&self.window, |index| run.largest(index) < target.user_key)
+        partition_point(&self.window, |index| run.bounds(index).ends_below(target.user_key))
     }
 
     /// The tables of the window that may hold what is before `target`.
     fn tables_before(&self, target: InternalKey<'_>) -> Range<usize> {
         let run = &self.run;
-        let behind = partition_point(&self.window, |index| run.smallest(index) <= target.user_key);
+        let behind =
+            partition_point(&self.window, |index| !run.bounds(index).starts_above(target.user_key));
         self.window.start..behind
     }
 
@@ -286,8 +284,8 @@ impl<R: SortedRun> fmt::Debug for RunCursor<R> {
 pub(crate) fn tables_within(run: &impl SortedRun, bounds: &KeyBounds) -> Range<usize> {
     let (start, end) = bounds.as_slices();
     let tables = 0..run.tables();
-    let first = partition_point(&tables, |index| !is_above(run.largest(index), start));
-    let behind = partition_point(&tables, |index| is_below(run.smallest(index), end));
+    let first = partition_point(&tables, |index| !run.bounds(index).reaches_above(start));
+    let behind = partition_point(&tables, |index| run.bounds(index).reaches_below(end));
     first..behind.max(first)
 }
 

@@ -128,6 +128,10 @@ fn filter_place(name: &str, place: Option<FilterPlace>) -> String {
     )
 }
 
+fn bound(key: &[u8], is_excluded: bool) -> String {
+    format!("{}{}", printable(key), if is_excluded { " (exclusive)" } else { "" })
+}
+
 fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
     let (keyspace, table) = decode_table(field)?;
     let mut filters = filter_place("filter", table.filter);
@@ -146,8 +150,8 @@ fn describe_table(field: &Field<'_>) -> Result<String, Corruption> {
         table.bytes,
         table.checksum,
         table.salt,
-        printable(&table.smallest),
-        printable(&table.largest),
+        bound(&table.bounds.smallest, table.bounds.smallest_excluded),
+        bound(&table.bounds.largest, table.bounds.largest_excluded),
         table.entries,
         table.tombstones,
         table.smallest_sequence,

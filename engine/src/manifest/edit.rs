@@ -138,8 +138,8 @@ pub(crate) struct FilterReplaced {
 impl VersionEdit {
     /// The edit as bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let bounds = |table: &TableMeta| table.smallest.len() + table.largest.len();
-        let of_table = |(_, table): &(u64, Arc<TableMeta>)| ENCODED_BYTES + bounds(table);
+        let of_table =
+            |(_, table): &(u64, Arc<TableMeta>)| ENCODED_BYTES + table.bounds.memory_bytes();
         let tables: usize = self.tables_added.iter().map(of_table).sum();
         let of_keyspace =
             |created: &KeyspaceCreated| 16 + created.name.len() + created.options.len();

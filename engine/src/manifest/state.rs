@@ -278,11 +278,13 @@ impl KeyspaceState {
     fn check_runs(&self) -> Result<(), Corruption> {
         let mut tables: Vec<_> = self.tables.values().collect();
         tables.sort_unstable_by(|a, b| {
-            (a.level, a.run, &a.smallest).cmp(&(b.level, b.run, &b.smallest))
+            let place = (a.level, a.run).cmp(&(b.level, b.run));
+            place.then_with(|| a.bounds.cmp_starts(&b.bounds))
         });
         let overlap = |pair: &[&Arc<TableMeta>; 2]| {
             let [left, right] = pair;
-            (left.level, left.run) == (right.level, right.run) && left.largest >= right.smallest
+            (left.level, left.run) == (right.level, right.run)
+                && !left.bounds.is_before(&right.bounds)
         };
         if tables.array_windows().any(overlap) {
             return Err(Corruption::Order { what: "tables of a run" });

@@ -17,13 +17,12 @@
 //! | 13, required | varint, often | a blob file that entries refer to; reserved                  |
 //! | 14, optional | as 6, then a prefixed name | prefix filter, and the extractor that found its prefixes |
 //! | 15, optional | as 6          | range filter                                                 |
+//! | 16, required | varint        | bit 0: the smallest key is exclusive, bit 1: the largest     |
 //!
-//! 6, 7 and 12 to 15 may be missing. Without 6, 14 or 15 a table has no such filter, which costs reads
+//! 6, 7 and 12 to 16 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a table has no such filter, which costs reads
 //! and no answers.
 
-use std::sync::Arc;
-
-use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX};
+use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
 
 use crate::{
     log::fields::{EncodeFields, Field, Fields, optional, required, set_once},
@@ -45,6 +44,7 @@ const OLDEST_EXPIRY: u64 = optional(12);
 const BLOB_FILE: u64 = required(13);
 const PREFIX_FILTER: u64 = optional(14);
 const RANGE_FILTER: u64 = optional(15);
+const EXCLUDED_BOUNDS: u64 = required(16);
 
 /// Appends the fields of `table`.
 pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
@@ -57,8 +57,11 @@ pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     if let Some(sequence) = table.global_sequence {
         out.put_varint_field(GLOBAL_SEQUENCE, sequence);
     }
-    out.put_field(SMALLEST, &table.smallest);
-    out.put_field(LARGEST, &table.largest);
+    out.put_field(SMALLEST, &table.bounds.smallest);
+    out.put_field(LARGEST, &table.bounds.largest);
+    if table.bounds.exclusions() > 0 {
+        out.put_varint_field(EXCLUDED_BOUNDS, table.bounds.exclusions());
+    }
     out.put_varints_field(ENTRIES, &[table.entries, table.tombstones]);
     out.put_varints_field(SEQUENCES, &[table.smallest_sequence, table.largest_sequence]);
     if let Some(expiry_ms) = table.oldest_expiry_ms {
@@ -137,7 +140,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     let (mut filter, mut prefix_filter, mut range_filter) = (None, None, None);
     let (mut global_sequence, mut oldest_expiry_ms) = (None, None);
     let (mut smallest, mut largest, mut entries, mut sequences) = (None, None, None, None);
-    let mut blob_files = Vec::new();
+    let (mut excluded, mut blob_files) = (None, Vec::new());
     let mut fields = Fields::new("table", bytes);
     while let Some(field) = fields.next()? {
         match field.tag {
@@ -164,6 +167,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
             }
             SMALLEST => set_once(&mut smallest, field.value, "smallest key")?,
             LARGEST => set_once(&mut largest, field.value, "largest key")?,
+            EXCLUDED_BOUNDS => {
+                let what = "exclusive bounds";
+                set_once(&mut excluded, field.varint(what)?, what)?;
+            }
             ENTRIES => set_once(&mut entries, field.varints("entries")?, "entries")?,
             SEQUENCES => set_once(&mut sequences, field.varints("sequences")?, "sequences")?,
             OLDEST_EXPIRY => {
@@ -180,9 +187,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     };
     let [entries, tombstones] = entries.ok_or_else(missing("entries"))?;
     let [smallest_sequence, largest_sequence] = sequences.ok_or_else(missing("sequences"))?;
-    let smallest: Arc<[u8]> = smallest.ok_or_else(missing("smallest key"))?.into();
-    let largest: Arc<[u8]> = largest.ok_or_else(missing("largest key"))?.into();
-    if smallest > largest {
+    let smallest = smallest.ok_or_else(missing("smallest key"))?;
+    let largest = largest.ok_or_else(missing("largest key"))?;
+    let mut bounds = TableBounds::inclusive(smallest, largest);
+    bounds.set_exclusions("exclusive bounds", excluded.unwrap_or(0))?;
+    if bounds.is_empty() {
         return Err(Corruption::Order { what: "key range of a table" });
     }
     if smallest_sequence > largest_sequence || largest_sequence > SEQUENCE_MAX {
@@ -199,8 +208,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
         prefix_filter,
         range_filter,
         global_sequence,
-        smallest,
-        largest,
+        bounds,
         entries,
         tombstones,
         smallest_sequence,

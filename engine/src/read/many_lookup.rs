@@ -235,9 +235,9 @@ impl Buffers {
         while let Some(&place) = open.get(at) {
             let Some(table) = run.first_not_before(key_at(place)) else { break };
             let meta = &run.tables()[table].meta;
-            let is_before = |&at: &u16| *key_at(at) < *meta.smallest;
+            let is_before = |&at: &u16| meta.bounds.starts_above(key_at(at));
             let first = at + doubling_partition_point(&open[at..], is_before);
-            let is_within = |&at: &u16| *key_at(at) <= *meta.largest;
+            let is_within = |&at: &u16| !meta.bounds.ends_below(key_at(at));
             let end = first + doubling_partition_point(&open[first..], is_within);
             if end - first < GROUP_KEYS_MIN {
                 for &hash in &hashes[first..end] {

@@ -111,7 +111,8 @@ impl<'a> ScanQuestion<'a> {
     fn reaches_beyond(self, live: &LiveTable) -> bool {
         self.range.is_some_and(|bounds| {
             let (lower, upper) = bounds.as_slices();
-            !is_above(&live.meta.smallest, lower) && !is_below(&live.meta.largest, upper)
+            !is_above(&live.meta.bounds.smallest, lower)
+                && !is_below(&live.meta.bounds.largest, upper)
         })
     }
 
@@ -122,7 +123,7 @@ impl<'a> ScanQuestion<'a> {
 
     fn may_have_range(self, live: &LiveTable, counters: &LevelCounters) -> bool {
         let Some(bounds) = self.range.filter(|_| self.reaches_beyond(live)) else { return true };
-        let ((lower, upper), smallest) = (bounds.as_slices(), &live.meta.smallest);
+        let ((lower, upper), smallest) = (bounds.as_slices(), &live.meta.bounds.smallest);
         match &**live.scan_filters().range {
             FilterState::NotResident | FilterState::None => true,
             FilterState::Unusable(_) => {

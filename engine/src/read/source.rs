@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb_format::InternalKey;
+use sievedb_format::{InternalKey, TableBounds};
 use sievedb_sstable::{CursorOptions, ReadError, Table, TableCursor};
 
 use crate::{
@@ -192,12 +192,8 @@ impl SortedRun for TableRun {
         self.tables.len()
     }
 
-    fn smallest(&self, index: usize) -> &[u8] {
-        &self.tables[index].meta.smallest
-    }
-
-    fn largest(&self, index: usize) -> &[u8] {
-        &self.tables[index].meta.largest
+    fn bounds(&self, index: usize) -> &TableBounds {
+        &self.tables[index].meta.bounds
     }
 
     fn cursor(&self, index: usize) -> Result<LiveTableCursor> {
@@ -205,10 +201,10 @@ impl SortedRun for TableRun {
         let mut options = self.scan.cursor.clone();
         // Most tables of a long scan lie within the bounds, and compare no key with them.
         let (start, end) = self.scan.bounds.as_slices();
-        if !is_above(&live.meta.smallest, start) {
+        if !is_above(&live.meta.bounds.smallest, start) {
             options.start = self.scan.bounds.start.clone();
         }
-        if !is_below(&live.meta.largest, end) {
+        if !is_below(&live.meta.bounds.largest, end) {
             options.end = self.scan.bounds.end.clone();
         }
         let cursor = Table::cursor(Arc::clone(&live.table), options);

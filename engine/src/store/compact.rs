@@ -233,8 +233,8 @@ impl Store {
         // After the inputs: a snapshot that is not listed is as new as all of them.
         let snapshots = self.snapshots.sequences_between(first, last);
         let levels = Levels::new(metas.iter().map(Cow::as_ref), &[]);
-        let Compaction { output_level, smallest, largest, .. } = compaction;
-        let mut deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);
+        let output_level = compaction.output_level;
+        let mut deeper = DeeperLevels::new(&levels, output_level, &compaction.bounds);
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
         let gave_way = Cell::new(false);
@@ -245,11 +245,11 @@ impl Store {
         let merged = Interruptible::new(MergeCursor::new(inputs, 0), stops);
         let kept = RetainStream::new(merged, snapshots, is_bottom);
         let mut kept = kept.settling();
-        let place = TablePlace { level: *output_level, run: DEEPER_RUN };
+        let place = TablePlace { level: output_level, run: DEEPER_RUN };
         let entries = gone().map(|table| table.entries).sum();
         let filter = choose_filter(tree, is_gone, place, entries);
         let mut options = KeyspaceOptions::clone(&tree.options());
-        if *output_level == levels.last() {
+        if output_level == levels.last() {
             options = options.of_last_level();
         }
         match write_tables(&self.tables, &options, filter, place, &mut kept, buffers.share()) {
@@ -377,7 +377,7 @@ fn find_inputs(
         if *level == 0 {
             sources.extend(found.into_iter().map(|live| once(vec![live])));
         } else {
-            found.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+            found.sort_by(|a, b| a.meta.bounds.cmp_starts(&b.meta.bounds));
             sources.push(once(found));
         }
     }

@@ -69,7 +69,8 @@ impl Store {
             FilterRole::Point => keys.build_points().map(BuiltFilter::Point),
             FilterRole::Prefix => keys.build_prefixes().map(BuiltFilter::Prefix),
             FilterRole::Range => {
-                let filter = keys.build_ranges(&live.meta.smallest, &live.meta.largest);
+                let bounds = &live.meta.bounds;
+                let filter = keys.build_ranges(&bounds.smallest, &bounds.largest);
                 filter.map(BuiltFilter::Range)
             }
         };

@@ -177,6 +177,8 @@ pub(crate) fn choice(
 
 #[cfg(test)]
 mod tests {
+    use sievedb_format::TableBounds;
+
     use super::*;
     use crate::table::{FilterPlace, PrefixFilterPlace};
 
@@ -195,8 +197,7 @@ mod tests {
             prefix_filter: None,
             range_filter: None,
             global_sequence: None,
-            smallest: (*b"a").into(),
-            largest: (*b"z").into(),
+            bounds: TableBounds::inclusive(*b"a", *b"z"),
             entries: KEYS,
             tombstones: 0,
             smallest_sequence: 1,

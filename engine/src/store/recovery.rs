@@ -342,7 +342,7 @@ fn told_options(
 }
 
 fn has_older(keyspace: &KeyspaceState, key: &[u8]) -> bool {
-    keyspace.tables.values().any(|table| *table.smallest <= *key && key <= &*table.largest)
+    keyspace.tables.values().any(|table| table.bounds.holds(key))
 }
 
 pub(super) fn corrupt_state(folder: &Path, source: Corruption) -> Error {

@@ -137,7 +137,7 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
             })
         });
         let range = owner.load(FilterRole::Range, report, |found, _| {
-            let bounds = (&*meta.smallest, &*meta.largest);
+            let bounds = (&*meta.bounds.smallest, &*meta.bounds.largest);
             let (source, place) = (&*found.source, found.place.into());
             Some(match found.own_file(meta) {
                 Some(id) => {
@@ -184,7 +184,8 @@ impl<'a, 'm> FilterChecks<'a, 'm> {
         }
         if let Some(checked) = range {
             let (lower, upper) = (Bound::Included(key), Bound::Included(key));
-            let is_missing = !checked.filter.may_contain_keys(&owner.meta.smallest, lower, upper);
+            let is_missing =
+                !checked.filter.may_contain_keys(&owner.meta.bounds.smallest, lower, upper);
             checked.note(key, is_missing);
             asked += 1;
         }

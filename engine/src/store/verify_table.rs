@@ -159,8 +159,8 @@ impl TableVerifier<'_> {
 
 /// The keys of a table of which nothing can be read.
 pub(crate) fn all_keys(meta: &TableMeta) -> (Bound<Bytes>, Bound<Bytes>) {
-    let [first, last] = [&meta.smallest, &meta.largest].map(|key| Bytes::copy_from_slice(key));
-    (Bound::Included(first), Bound::Included(last))
+    let (first, last) = meta.bounds.as_range();
+    (first.map(Bytes::copy_from_slice), last.map(Bytes::copy_from_slice))
 }
 
 /// In what a table contradicts the manifest.
@@ -184,7 +184,7 @@ fn differences(meta: &TableMeta, table: &Table) -> Vec<Corruption> {
     let mut differences: Vec<_> = differ
         .map(|(what, expected, found)| Corruption::Mismatch { what, expected, found })
         .collect();
-    if (&*meta.smallest, &*meta.largest) != (&*properties.smallest, &*properties.largest) {
+    if meta.bounds != properties.bounds {
         differences.push(Corruption::Order { what: "bounds in the manifest" });
     }
     differences

@@ -62,7 +62,7 @@ const TABLE_BYTES: usize = COUNTS_BYTES * 8
 /// what is made of all tables at a time.
 pub(super) fn table_bytes(meta: &TableMeta, path: &Path) -> usize {
     // As they are known, and encoded for a new manifest.
-    let bounds = 2 * (meta.smallest.len() + meta.largest.len());
+    let bounds = 2 * meta.bounds.memory_bytes();
     let extractor = meta.prefix_filter.as_ref().map_or(0, |prefix| 4 * prefix.extractor.len());
     TABLE_BYTES + bounds + extractor + 2 * path.as_os_str().len()
 }

@@ -1,8 +1,6 @@
 //! What the manifest knows of a table.
 
-use std::sync::Arc;
-
-use sievedb_format::SequenceNumber;
+use sievedb_format::{SequenceNumber, TableBounds};
 use sievedb_sstable::TableIdentity;
 
 use super::FilterRole;
@@ -30,10 +28,9 @@ pub(crate) struct TableMeta {
     pub(crate) range_filter: Option<FilterPlace>,
     /// Sequence number of every entry of an ingested table.
     pub(crate) global_sequence: Option<SequenceNumber>,
-    /// Smallest user key, range tombstones included.
-    pub(crate) smallest: Arc<[u8]>,
-    /// Largest user key, range tombstones included. All versions of it are in this table.
-    pub(crate) largest: Arc<[u8]>,
+    /// Range of the user keys, range tombstones included. All versions of a key within are in this
+    /// table.
+    pub(crate) bounds: TableBounds,
     /// Number of entries, tombstones included.
     pub(crate) entries: u64,
     /// Number of tombstones.

@@ -125,7 +125,7 @@ impl StoredWhole {
 
     fn load_range(&self, meta: &TableMeta, arena: &FilterArena) -> FilterState<RangeFilter> {
         let Self { source, identity, place, own_file, .. } = self;
-        let (source, bounds) = (&**source, (&*meta.smallest, &*meta.largest));
+        let (source, bounds) = (&**source, (&*meta.bounds.smallest, &*meta.bounds.largest));
         let state = match own_file {
             Some(id) => FilterState::load_range_file(source, identity, *id, *place, bounds, arena),
             None => FilterState::load_range(source, identity, Some(*place), bounds, arena),

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sievedb_format::TableBounds;
+
 use super::packed_keys::PackedKeys;
 use crate::table::LiveTable;
 
@@ -13,8 +15,7 @@ pub(crate) struct Run {
     /// Of two runs of level 0 the larger number is the newer.
     pub(crate) id: u64,
     tables: Arc<[Arc<LiveTable>]>,
-    /// The smallest and the largest key of each table in turn, which ascend.
-    bounds: PackedKeys,
+    bounds: BoundsIndex,
 }
 
 impl Run {
@@ -24,13 +25,13 @@ impl Run {
     ///
     /// If two tables overlap. The manifest was checked for that when it was read.
     pub(crate) fn new(level: u8, id: u64, mut tables: Vec<Arc<LiveTable>>) -> Self {
-        tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+        tables.sort_by(|a, b| a.meta.bounds.cmp_starts(&b.meta.bounds));
         for [left, right] in tables.array_windows() {
             let (left, right) = (&left.meta, &right.meta);
-            assert!(left.largest < right.smallest, "L{level}: {left:?} overlaps {right:?}");
+            let apart = left.bounds.is_before(&right.bounds);
+            assert!(apart, "L{level}: {left:?} overlaps {right:?}");
         }
-        let bounds = tables.iter().flat_map(|table| [&*table.meta.smallest, &*table.meta.largest]);
-        let bounds = PackedKeys::new(bounds);
+        let bounds = BoundsIndex::new(tables.iter().map(|table| &table.meta.bounds));
         Self { level, id, tables: tables.into(), bounds }
     }
 
@@ -45,26 +46,113 @@ impl Run {
     }
 
     /// Index of the one table whose bounds hold `key`, if there is one.
-    ///
-    /// Compares packed numbers; looks at a table only for a key that equals one of its bounds, or lies
-    /// before it and behind the table before.
     #[inline]
     pub(crate) fn find_index(&self, key: &[u8]) -> Option<usize> {
-        let at = self.bounds.first_at_or_above(key, |at| self.bound(at));
-        // Behind the smallest key of a table, the first bound is its largest.
-        let is_within =
-            !at.is_multiple_of(2) || (at / 2 < self.tables.len() && self.bound(at) == key);
-        is_within.then_some(at / 2)
+        self.bounds.find(key, |at| &self.tables[at].meta.bounds)
     }
 
     /// Index of the first table that does not end before `key`.
     pub(crate) fn first_not_before(&self, key: &[u8]) -> Option<usize> {
-        let at = self.bounds.first_at_or_above(key, |at| self.bound(at)) / 2;
-        (at < self.tables.len()).then_some(at)
+        self.bounds.first_not_before(key, |at| &self.tables[at].meta.bounds)
+    }
+}
+
+/// Finds a table of a run by the packed bounds of all.
+#[derive(Debug)]
+struct BoundsIndex {
+    tables: usize,
+    /// The smallest and the largest key of each table in turn, which ascend. Equal neighbours are an
+    /// exclusive end and the start of the next table.
+    keys: PackedKeys,
+    /// Some end is exclusive, so the table that a search finds must be checked.
+    excludes_ends: bool,
+}
+
+impl BoundsIndex {
+    fn new<'a>(all: impl Iterator<Item = &'a TableBounds> + Clone) -> Self {
+        let keys = all.clone().flat_map(|bounds| [&*bounds.smallest, &*bounds.largest]);
+        let excludes_ends = all.clone().any(|bounds| bounds.exclusions() > 0);
+        Self { tables: all.count(), keys: PackedKeys::new(keys), excludes_ends }
     }
 
-    fn bound(&self, at: usize) -> &[u8] {
-        let meta = &self.tables[at / 2].meta;
-        if at.is_multiple_of(2) { &meta.smallest } else { &meta.largest }
+    /// Index of the one table whose bounds hold `key`. `table` returns the bounds of a table.
+    ///
+    /// Compares packed numbers; looks at a table only for a key that equals one of its bounds, or lies
+    /// before it and behind the table before.
+    #[inline]
+    fn find<'a>(&self, key: &[u8], table: impl Fn(usize) -> &'a TableBounds) -> Option<usize> {
+        let at = self.keys.first_at_or_above(key, |at| bound(&table, at));
+        if self.excludes_ends {
+            return self.not_before(at / 2, key, &table).filter(|&at| table(at).holds(key));
+        }
+        // Behind the smallest key of a table, the first bound is its largest.
+        let is_within = !at.is_multiple_of(2) || (at / 2 < self.tables && bound(&table, at) == key);
+        is_within.then_some(at / 2)
+    }
+
+    /// Index of the first table that does not end before `key`.
+    fn first_not_before<'a>(
+        &self,
+        key: &[u8],
+        table: impl Fn(usize) -> &'a TableBounds,
+    ) -> Option<usize> {
+        let at = self.keys.first_at_or_above(key, |at| bound(&table, at)) / 2;
+        if self.excludes_ends {
+            return self.not_before(at, key, &table);
+        }
+        (at < self.tables).then_some(at)
+    }
+
+    /// The table `at`, whose largest key is not below `key`; the next one if that key is exclusive and
+    /// equals `key`.
+    #[cold]
+    fn not_before<'a>(
+        &self,
+        at: usize,
+        key: &[u8],
+        table: &impl Fn(usize) -> &'a TableBounds,
+    ) -> Option<usize> {
+        let ends_before = at < self.tables && table(at).ends_below(key);
+        let at = at + usize::from(ends_before);
+        (at < self.tables).then_some(at)
+    }
+}
+
+fn bound<'a>(table: &impl Fn(usize) -> &'a TableBounds, at: usize) -> &'a [u8] {
+    let bounds = table(at / 2);
+    if at.is_multiple_of(2) { &bounds.smallest } else { &bounds.largest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_the_table_of_a_key_is_found_beside_exclusive_ends() {
+        // Splits a, b, c … in all ways, with either end of a border excluded.
+        for exclusions in 0..4_u64.pow(3) {
+            let run: Vec<TableBounds> = (0..3_u8)
+                .map(|at| {
+                    let mut bounds = TableBounds::inclusive([b'a' + 2 * at], [b'c' + 2 * at]);
+                    bounds.set_exclusions("test", exclusions >> (2 * at) & 3).unwrap();
+                    bounds
+                })
+                .collect();
+            if run.array_windows().any(|[left, right]| !left.is_before(right)) {
+                continue;
+            }
+            let index = BoundsIndex::new(run.iter());
+            for key in (b'`'..=b'j').flat_map(|byte| [vec![byte], vec![byte, b'x']]) {
+                let found = index.find(&key, |at| &run[at]);
+                assert_eq!(
+                    found,
+                    run.iter().position(|table| table.holds(&key)),
+                    "{run:?} {key:?}"
+                );
+                let first = index.first_not_before(&key, |at| &run[at]);
+                let want = run.iter().position(|table| !table.ends_below(&key));
+                assert_eq!(first, want, "{run:?} {key:?}");
+            }
+        }
     }
 }

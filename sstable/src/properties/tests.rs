@@ -7,8 +7,10 @@ fn properties() -> TableProperties {
         index_levels: 2,
         content_bytes_max: 5000,
         user_keys: 300,
-        smallest: (*b"ant").into(),
-        largest: (*b"zebra").into(),
+        bounds: TableBounds {
+            largest_excluded: true,
+            ..TableBounds::inclusive(*b"ant", *b"zebra")
+        },
         smallest_sequence: 4,
         largest_sequence: SEQUENCE_MAX,
         oldest_expiry_ms: Some(77),
@@ -39,6 +41,7 @@ fn properties_return() {
         filter: None,
         prefix_filter: None,
         range_filter: None,
+        bounds: TableBounds::inclusive(*b"ant", *b"zebra"),
         ..properties()
     };
     for properties in [properties(), without] {
@@ -51,9 +54,11 @@ fn every_cut_is_refused() {
     let whole = properties();
     let bytes = encoded(&whole);
     // Cut between fields, the last ones may be missing.
-    let no_range = TableProperties { range_filter: None, ..whole.clone() };
+    let bounds = TableBounds::inclusive(*b"ant", *b"zebra");
+    let inclusive = TableProperties { bounds, ..whole.clone() };
+    let no_range = TableProperties { range_filter: None, ..inclusive.clone() };
     let neither = TableProperties { prefix_filter: None, ..no_range.clone() };
-    let complete = [encoded(&neither).len(), encoded(&no_range).len()];
+    let complete = [&neither, &no_range, &inclusive].map(|properties| encoded(properties).len());
     for cut in (0..bytes.len()).filter(|cut| !complete.contains(cut)) {
         assert!(TableProperties::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }

@@ -248,7 +248,10 @@ fn range_tombstones_are_beside_the_points() {
     let tombstones = [RangeTombstone::new(b"a", b"f", 9), RangeTombstone::new(b"c", b"z", 3)];
     let built = build_as(IDENTITY, &points, &tombstones, TableOptions::new());
     let summary = &built.summary;
-    assert_eq!((&*summary.smallest, &*summary.largest), (&b"a"[..], &b"z"[..]));
+    let bounds = &summary.bounds;
+    assert_eq!((&*bounds.smallest, &*bounds.largest), (&b"a"[..], &b"z"[..]));
+    assert!(!bounds.smallest_excluded && bounds.largest_excluded, "z is the end of a tombstone");
+    assert_eq!(built.open().properties().bounds, *bounds);
     assert_eq!((summary.entries, summary.tombstones), (4, 2));
     assert_eq!((summary.smallest_sequence, summary.largest_sequence), (3, 9));
     let table = built.open();
@@ -264,7 +267,7 @@ fn range_tombstones_are_beside_the_points() {
 
     let only_ranges = build_as(IDENTITY, &[], &tombstones[..1], TableOptions::new());
     assert_eq!(
-        (&*only_ranges.summary.smallest, &*only_ranges.summary.largest),
+        (&*only_ranges.summary.bounds.smallest, &*only_ranges.summary.bounds.largest),
         (&b"a"[..], &b"f"[..])
     );
     let table = only_ranges.open();

@@ -32,7 +32,7 @@ fn options() -> TableOptions {
 /// Its range filter, read from these bytes.
 fn load(built: &Built, bytes: &[u8]) -> FilterState<RangeFilter> {
     let (source, summary) = (Bytes::copy_from_slice(bytes), &built.summary);
-    let bounds = (&*summary.smallest, &*summary.largest);
+    let bounds = (&*summary.bounds.smallest, &*summary.bounds.largest);
     let heap = FilterArena::heap();
     FilterState::load_range(&source, &built.identity, summary.range_filter, bounds, &heap)
 }
@@ -51,7 +51,7 @@ fn a_range_filter_holds_every_key_and_no_other() {
     assert!(filter.range_memory_bytes() > 8_000);
     let asks = |key: &[u8]| {
         let bound = Bound::Included(key);
-        filter.may_contain_keys(&built.summary.largest, bound, bound)
+        filter.may_contain_keys(&built.summary.bounds.largest, bound, bound)
     };
     assert!(entries.iter().all(|entry| asks(&entry.user_key)));
     let positives = (5_000..25_000).filter(|&number| asks(&key(number))).count();
@@ -108,7 +108,7 @@ fn a_damaged_or_foreign_range_filter_means_maybe() {
     }
     // Bounds with less in common than what the filter cuts off.
     let mut wider = built.clone();
-    wider.summary.smallest = (*b"ke").into();
+    wider.summary.bounds.smallest = (*b"ke").into();
     let filter = load(&wider, &built.bytes);
     assert!(is_refused(&filter) && says_maybe(&filter), "{filter:?}");
     // Point filter and range filter in each other's places.

@@ -18,7 +18,7 @@
 
 use std::{collections::BTreeSet, env, fmt::Write as _, ops::Bound, path::Path};
 
-use sievedb_format::SequenceNumber;
+use sievedb_format::{SequenceNumber, TableBounds};
 
 use crate::{
     compaction::{
@@ -45,8 +45,7 @@ pub(super) fn table(id: u64, level: u8, run: u64, smallest: &[u8], largest: &[u8
         prefix_filter: None,
         range_filter: None,
         global_sequence: None,
-        smallest: smallest.into(),
-        largest: largest.into(),
+        bounds: TableBounds::inclusive(smallest, largest),
         entries: 100,
         tombstones: 0,
         smallest_sequence: 1,
@@ -176,7 +175,8 @@ impl Story {
                 let (from, to) =
                     words.next().and_then(|range| range.split_once("..")).expect("from..to");
                 let levels = Levels::new(&self.tables, &self.running);
-                let mut deeper = DeeperLevels::new(&levels, level, from.as_bytes(), to.as_bytes());
+                let bounds = TableBounds::inclusive(from.as_bytes(), to.as_bytes());
+                let mut deeper = DeeperLevels::new(&levels, level, &bounds);
                 let held: Vec<_> = words.filter(|key| deeper.may_hold(key.as_bytes())).collect();
                 format!("{held:?}\n")
             }

@@ -139,8 +139,7 @@ impl Store {
             otherwise_compressed: &self.otherwise_compressed,
         };
         let Some(choice) = ask(&picker) else { return false };
-        let Compaction { output_level, smallest, largest, .. } = &choice;
-        let deeper = DeeperLevels::new(&levels, *output_level, smallest, largest);
+        let deeper = DeeperLevels::new(&levels, choice.output_level, &choice.bounds);
         let inputs: BTreeSet<u64> = choice.tables().collect();
         assert_eq!(inputs.len(), choice.tables().count(), "a table is there twice: {choice}");
         for running in &self.running {

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, ops::Bound, rc::Rc};
 
 use proptest::prelude::*;
-use sievedb_format::{InternalKey, Trailer};
+use sievedb_format::{InternalKey, TableBounds, Trailer};
 
 use super::{
     merge::{any_move, follow},
@@ -28,15 +28,14 @@ struct Run {
 #[derive(Debug, Default)]
 struct Table {
     entries: Rc<Vec<Entry>>,
-    smallest: Vec<u8>,
-    largest: Vec<u8>,
+    bounds: TableBounds,
 }
 
 impl Table {
     fn new(entries: Vec<Entry>) -> Self {
         let bound = |entry: Option<&Entry>| entry.expect("an entry").user_key.clone();
-        let (smallest, largest) = (bound(entries.first()), bound(entries.last()));
-        Self { entries: Rc::new(entries), smallest, largest }
+        let bounds = TableBounds::inclusive(bound(entries.first()), bound(entries.last()));
+        Self { entries: Rc::new(entries), bounds }
     }
 }
 
@@ -47,12 +46,8 @@ impl SortedRun for Rc<Run> {
         self.tables.len()
     }
 
-    fn smallest(&self, index: usize) -> &[u8] {
-        &self.tables[index].smallest
-    }
-
-    fn largest(&self, index: usize) -> &[u8] {
-        &self.tables[index].largest
+    fn bounds(&self, index: usize) -> &TableBounds {
+        &self.tables[index].bounds
     }
 
     fn cursor(&self, index: usize) -> Result<VecCursor> {
@@ -117,7 +112,7 @@ fn bounds_leave_out_tables_without_a_key_inside() {
             sorted.iter().map(|entry| &entry.user_key).filter(|key| inside(key)).collect();
         prop_assert_eq!(got, want);
         for &index in &*run.opened.borrow() {
-            let Table { smallest, largest, .. } = &run.tables[index];
+            let TableBounds { smallest, largest, .. } = &run.tables[index].bounds;
             prop_assert!(is_above(largest, start) && is_below(smallest, end), "opened {}", index);
         }
         Ok(())
@@ -156,10 +151,24 @@ fn a_table_without_entries_is_passed() {
     // Its bounds come from a range tombstone.
     let mut run = Run::new(&["a@1", "d@1", "k@1"]);
     let tables = &mut Rc::get_mut(&mut run).expect("no other owner").tables;
-    tables[1] = Table { smallest: b"c".to_vec(), largest: b"e".to_vec(), ..Table::default() };
+    tables[1] = Table { bounds: TableBounds::inclusive(*b"c", *b"e"), ..Table::default() };
     let mut cursor = RunCursor::new(run, &KeyBounds::copy(Bound::Unbounded, Bound::Included(b"z")));
     cursor.seek(InternalKey::seek(b"d", 9)).unwrap();
     assert_eq!(cursor.key().map(|key| key.user_key), Some(&b"k"[..]));
     cursor.prev().unwrap();
     assert_eq!(cursor.key().map(|key| key.user_key), Some(&b"a"[..]));
+}
+
+#[test]
+fn formats_a_run_cursor_passes_an_exclusive_end() {
+    // The first table ends before d, where the second one starts.
+    let mut run = Run::new(&["a@1 b@1", "d@1 e@1"]);
+    let tables = &mut Rc::get_mut(&mut run).expect("no other owner").tables;
+    tables[0].bounds.largest = (*b"d").into();
+    tables[0].bounds.largest_excluded = true;
+    let bounds = KeyBounds::copy(Bound::Included(b"d"), Bound::Unbounded);
+    let mut cursor = RunCursor::new(Rc::clone(&run), &bounds);
+    cursor.seek(InternalKey::seek(b"d", 9)).unwrap();
+    assert_eq!(cursor.key().map(|key| key.user_key), Some(&b"d"[..]));
+    assert_eq!(*run.opened.borrow(), [1], "the first table has nothing from d on");
 }

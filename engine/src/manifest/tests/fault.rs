@@ -170,7 +170,7 @@ fn a_long_manifest_is_written_anew() {
     for sequence in 1..60_u64 {
         let key = vec![b'k'; 60 << 10];
         let mut table = TableMeta::clone(&table(9, 0, "", ""));
-        (table.largest, table.largest_sequence) = (key.into(), 100 + sequence);
+        (table.bounds.largest, table.largest_sequence) = (key.into(), 100 + sequence);
         let tables_removed = if sequence > 1 { vec![(1, 9)] } else { vec![] };
         let tables_added = vec![(1, Arc::new(table))];
         let edit = VersionEdit { tables_removed, tables_added, ..VersionEdit::default() };

@@ -8,6 +8,8 @@ mod state;
 
 use std::{path::PathBuf, sync::Arc};
 
+use sievedb_format::TableBounds;
+
 use super::{
     FilterReplaced, KeyspaceChanged, KeyspaceCreated, ManifestFile, ManifestState, TableMoved,
     VersionEdit,
@@ -65,8 +67,7 @@ fn table(id: u64, level: u8, first: &str, last: &str) -> Arc<TableMeta> {
         }),
         range_filter: Some(FilterPlace { file_id: id, offset: 3328, bytes: 90, checksum: 2 }),
         global_sequence: None,
-        smallest: first.as_bytes().into(),
-        largest: last.as_bytes().into(),
+        bounds: TableBounds::inclusive(first.as_bytes(), last.as_bytes()),
         entries: 40,
         tombstones: 2,
         smallest_sequence: 3,

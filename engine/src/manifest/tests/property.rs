@@ -6,7 +6,7 @@ use proptest::{
     prelude::*,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
-use sievedb_format::{Corruption, SEQUENCE_MAX};
+use sievedb_format::{Corruption, SEQUENCE_MAX, TableBounds};
 
 use super::*;
 use crate::log::testing::seeds;
@@ -40,11 +40,15 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
     let filters =
         (option::of(any_place()), option::of(any_prefix_place()), option::of(any_place()));
     let more = (filters, option::of(0..=SEQUENCE_MAX), option::of(any::<u64>()));
-    let all = (ids, sums, keys, sequences, more, vec(any::<u64>(), 0..3));
-    all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files)| {
+    let all = (ids, sums, keys, sequences, more, vec(any::<u64>(), 0..3), 0..4_u64);
+    all.prop_map(|(ids, sums, mut keys, mut sequences, more, blob_files, exclusions)| {
         keys.sort_unstable();
         sequences.sort_unstable();
-        let [smallest, largest] = keys.map(Vec::into_boxed_slice);
+        let [smallest, largest] = keys;
+        let mut bounds = TableBounds::inclusive(smallest, largest);
+        if bounds.smallest != bounds.largest {
+            bounds.set_exclusions("bounds", exclusions).unwrap();
+        }
         let (filter, prefix_filter, range_filter) = more.0;
         Arc::new(TableMeta {
             id: ids.0,
@@ -57,8 +61,7 @@ fn any_table() -> impl Strategy<Value = Arc<TableMeta>> {
             prefix_filter,
             range_filter,
             global_sequence: more.1,
-            smallest: smallest.into(),
-            largest: largest.into(),
+            bounds,
             entries: sums.2,
             tombstones: sums.3,
             smallest_sequence: sequences[0],

@@ -208,3 +208,21 @@ fn tables_of_different_runs_may_overlap() {
     let refused = state.apply(&VersionEdit { tables_added, ..VersionEdit::default() });
     assert_eq!(refused, Err(Corruption::OutOfRange { what: "run of a table", value: 1 }));
 }
+
+#[test]
+fn formats_a_range_tombstone_may_be_split_at_a_table_border() {
+    let edit = |largest_excluded| {
+        let mut left = TableMeta::clone(&table(16, 1, "p", "s"));
+        left.bounds.largest_excluded = largest_excluded;
+        let right = table(17, 1, "s", "t");
+        let tables_added = vec![(1, Arc::new(left)), (1, right)];
+        VersionEdit { next_file_id: Some(30), tables_added, ..VersionEdit::default() }
+    };
+    let order = Corruption::Order { what: "tables of a run" };
+    assert_eq!(base().apply(&edit(false)), Err(order), "both tables hold s");
+    let (edit, mut state) = (edit(true), base());
+    state.apply(&edit).unwrap();
+    assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit), "the end returns");
+    let again = VersionEdit::decode(&state.to_edit().encode()).unwrap();
+    assert!(again.tables_added.iter().any(|(_, table)| table.bounds.largest_excluded));
+}
