@@ -20,4 +20,6 @@ pub enum PlantedBug {
     InstallFilterBeforeSync,
     /// A filter that another one replaces is deleted before the manifest knows.
     DeleteFilterEarly,
+    /// Recovery looks for the predecessor of an unnamed log segment below the floor of the log.
+    AdoptSegmentBelowFloor,
 }

@@ -23,6 +23,7 @@ impl Salvage<'_> {
             folder,
             store_id,
             named: &named,
+            floor: loaded.state.log_floor,
             on_disk: &on_disk,
             written: None,
         };

@@ -113,8 +113,10 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     // A crash may have kept any of the obsolete ones while they were unlinked.
     on_disk.retain(|&id| id >= loaded.state.log_floor);
     let store_id = loaded.state.store_id;
-    let segments =
-        Segments { fs, folder, store_id, named: &named, on_disk: &on_disk, written: None };
+    let adopts = options.has_bug(PlantedBug::AdoptSegmentBelowFloor);
+    let floor = if adopts { 0 } else { loaded.state.log_floor };
+    let (named, on_disk) = (&*named, &*on_disk);
+    let segments = Segments { fs, folder, store_id, named, floor, on_disk, written: None };
     let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;
     loaded.check_vouched(folder, replayed.manifest)?;
     // Before anything is written, and not for keyspaces that the log has dropped.

@@ -218,7 +218,8 @@ fn verify_log(
         on_disk.retain(|&id| id <= newest);
     }
     let store_id = state.store_id;
-    let segments = Segments { fs, folder, store_id, named: &named, on_disk: &on_disk, written };
+    let (named, floor, on_disk) = (&*named, state.log_floor, &*on_disk);
+    let segments = Segments { fs, folder, store_id, named, floor, on_disk, written };
     // It may have been raised since.
     let mark = written.map_or(state.log_mark, |written| state.log_mark.min(written));
     let replayed = replay(&segments, mark, |replayed| {

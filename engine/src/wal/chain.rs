@@ -25,6 +25,9 @@ pub(crate) struct Segments<'a> {
     pub(crate) store_id: u128,
     /// Ids of the segments that the manifest names, ascending.
     pub(crate) named: &'a [u64],
+    /// Segments below this id are obsolete. An unnamed segment that continues one of them was
+    /// created in vain, and its unlink was lost in a crash: it is an orphan.
+    pub(crate) floor: u64,
     /// Ids of the segments in the folder, ascending.
     pub(crate) on_disk: &'a [u64],
     /// The newest of these segments and how much of it was written when somebody looked, while others write
@@ -113,11 +116,10 @@ impl Chain {
             let Some((_, Some(segment))) = next.map(|next| newer.remove(next)) else { break };
             self.push(segment)?;
         }
+        let counts = |before: &Position| before.file_id > newest && before.file_id >= source.floor;
         for (_, segment) in &newer {
             let previous = segment.as_ref().and_then(|segment| segment.start.previous);
-            let Some(Position { file_id, .. }) = previous.filter(|at| at.file_id > newest) else {
-                continue;
-            };
+            let Some(Position { file_id, .. }) = previous.filter(counts) else { continue };
             let found = newer.iter().find(|(id, _)| *id == file_id);
             let reason = match found {
                 // It does not count either.

@@ -12,7 +12,8 @@ use std::{
 use sievedb::{
     Durability, Event, EventListener,
     clock::SystemClock,
-    fs::{Call, Fault, FaultFs, MemoryFs, Times},
+    fs::{Call, Fault, FaultFs, Loss, MemoryFs, Times},
+    planted::PlantedBug,
 };
 use sievedb_tests::settings::{FOLDER, report, small_keyspace, small_options};
 
@@ -145,4 +146,50 @@ fn a_batch_that_found_no_room_is_committed_again() {
     let found: Vec<_> = db.iter().map(|entry| entry.unwrap()).collect();
     assert_eq!(found.len(), 9);
     assert!(found.iter().all(|(key, value)| key[0] != 3 && value[..] == [key[0]; 20]));
+}
+
+/// Returns the disks that a power cut can leave after a store was closed and reopened, with all
+/// but one of the operations that no sync covers. Before that, the creation of a log segment wrote
+/// everything and yet reported a full disk.
+fn disks_after_a_reused_id(planted: Option<PlantedBug>) -> Vec<MemoryFs> {
+    let disk = Arc::new(MemoryFs::new());
+    let fs = Arc::new(FaultFs::new(disk.clone()));
+    let open = || {
+        let options = small_options(fs.clone()).durability(Durability::Disk);
+        let options = match planted {
+            Some(bug) => options.planted_bug(bug),
+            None => options,
+        };
+        options.open(FOLDER).unwrap()
+    };
+    let db = open();
+    db.insert("a", "1").unwrap();
+    db.flush().unwrap();
+    db.insert("b", "1").unwrap();
+    db.flush().unwrap();
+    // The first one ends the segment, the second one hits the creation of the next.
+    let full = Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log");
+    for written_bytes in [0, usize::MAX] {
+        fs.inject(full.clone().written_bytes(written_bytes));
+        assert!(db.insert("c", "1").unwrap_err().is_no_space());
+    }
+    db.close().unwrap();
+    drop(open());
+    let at = disk.operations();
+    (0..disk.unsynced(at)).map(|lost| disk.crash(at, &Loss::Alone(lost))).collect()
+}
+
+#[test]
+fn n3_a_segment_whose_unlink_is_lost_is_an_orphan() {
+    let disks = disks_after_a_reused_id(None);
+    assert!(!disks.is_empty(), "the power cut must lose something");
+    for (lost, disk) in disks.into_iter().enumerate() {
+        let db = small_options(Arc::new(disk)).open(FOLDER);
+        let db = db.unwrap_or_else(|error| panic!("operation {lost} is lost: {error}"));
+        assert!(db.contains_key("a").unwrap() && db.contains_key("b").unwrap());
+    }
+    let bug = PlantedBug::AdoptSegmentBelowFloor;
+    let refused =
+        |disk| small_options(Arc::new(disk)).planted_bug(bug).open(FOLDER).map(drop).is_err();
+    assert!(disks_after_a_reused_id(Some(bug)).into_iter().any(refused), "the bug is caught");
 }

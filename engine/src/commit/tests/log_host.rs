@@ -126,6 +126,7 @@ impl Host {
             folder,
             store_id: STORE,
             named: &named,
+            floor: 0,
             on_disk: &on_disk,
             written: None,
         };

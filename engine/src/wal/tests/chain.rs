@@ -73,6 +73,19 @@ fn a_segment_that_must_exist_and_does_not_is_damage() {
 }
 
 #[test]
+fn n3_an_unnamed_segment_that_continues_an_obsolete_one_is_an_orphan() {
+    let (fs, ends) = three_segments();
+    // Created in vain after 8; its id was given out again, as the floor.
+    create(&*fs, 9, Some(ends[2]), NO_MARK);
+    fs.unlink(path(8).as_ref()).unwrap();
+    for floor in [0, 8] {
+        corrupt_at(&collect_from(&*fs, floor, &[], NO_MARK).unwrap_err(), "000008.log");
+    }
+    let (batches, replayed) = collect_from(&*fs, 9, &[], NO_MARK).unwrap();
+    assert_eq!((batches, replayed.orphans), (vec![], vec![3, 5, 9]));
+}
+
+#[test]
 fn segments_that_do_not_continue_each_other_are_damage() {
     let (fs, ends) = three_segments();
     for named in [&[3, 8][..], &[5, 3]] {

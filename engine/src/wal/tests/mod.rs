@@ -78,9 +78,20 @@ fn on_disk(fs: &dyn Fs) -> Result<Vec<u64>> {
 
 /// Replays, and collects sequence and payload of each batch. Entries are read too.
 fn collect(fs: &dyn Fs, named: &[u64], mark: Position) -> Result<(Vec<(u64, Bytes)>, Replayed)> {
+    collect_from(fs, 0, named, mark)
+}
+
+/// The same for a log with this floor.
+fn collect_from(
+    fs: &dyn Fs,
+    floor: u64,
+    named: &[u64],
+    mark: Position,
+) -> Result<(Vec<(u64, Bytes)>, Replayed)> {
     let on_disk = on_disk(fs)?;
     let folder = Path::new(FOLDER);
-    let source = Segments { fs, folder, store_id: STORE, named, on_disk: &on_disk, written: None };
+    let (store_id, on_disk) = (STORE, &*on_disk);
+    let source = Segments { fs, folder, store_id, named, floor, on_disk, written: None };
     let mut batches = Vec::new();
     let replayed = replay(&source, mark, |replayed| {
         for entry in &replayed.batch {
