@@ -132,10 +132,7 @@ impl LogHost for Store {
 
     fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer> {
         let tables = &self.tables;
-        if self.manifest.lock().needs_new_file() {
-            // Otherwise each try on a full disk would leave a segment that no manifest names.
-            self.edit_manifest(|_| Some(VersionEdit::default()), |_| ())?;
-        }
+        self.renew_manifest()?;
         let manifest = {
             let manifest = self.manifest.lock();
             // Under the lock: behind a failed sync the position would vouch for what is not there.

@@ -167,6 +167,7 @@ impl Store {
     }
 
     fn merge_and_install(&self, tree: &Arc<Tree>, compaction: &Compaction) -> Result<Ended> {
+        self.renew_manifest()?;
         // Only the version: memtables that are flushed during the merge must be freed.
         let version = Arc::clone(&tree.view().version);
         if version.has_range_tombstones() {

@@ -84,6 +84,7 @@ impl Store {
             let Some((filter, taken)) = self.build_filter(tree, live, role, &options)? else {
                 return Ok(Rebuilt::NotNeeded);
             };
+            self.renew_manifest()?;
             let stored = self.write_filter(live, filter)?;
             drop(taken);
             Some(stored)

@@ -90,6 +90,7 @@ impl Store {
             (view.frozen.clone(), Arc::clone(&view.version))
         };
         let Some(newest) = frozen.first() else { return Ok(()) };
+        self.renew_manifest()?;
         let placed = newest.last_sequence();
         // Every insert is done then, and what readers at present see is in the memtables.
         self.publish.wait_visible(placed);

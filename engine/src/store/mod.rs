@@ -8,6 +8,7 @@
 //! | [`log_state`]    | what the manifest says, as the log goes on from there             |
 //! | [`on_threads`]   | many items are worked on by several threads                        |
 //! | [`open_tables`]  | the tables of the manifest are opened, their filters loaded         |
+//! | [`orphans`]      | files that no manifest needs are unlinked                          |
 //! | [`commit`]       | the one way of a write                                             |
 //! | [`throttle`]     | how writers are slowed down                                        |
 //! | [`memory`]       | how the memory budget is kept                                      |
@@ -48,6 +49,7 @@ mod new_filter;
 mod on_threads;
 pub(crate) mod open_store;
 mod open_tables;
+mod orphans;
 mod read_only;
 mod recovery;
 pub(crate) mod residency;
@@ -193,6 +195,19 @@ impl Store {
             Err(error) if manifest.is_failed() => Err(self.poison(error)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Begins a new manifest if the last edit failed on a full disk. To be called before writing files
+    /// that an edit is to name: else each retry would leave files that no manifest names.
+    ///
+    /// # Errors
+    ///
+    /// As [`edit_manifest`](Self::edit_manifest).
+    pub(crate) fn renew_manifest(&self) -> Result<()> {
+        if self.manifest.lock().needs_new_file() {
+            self.edit_manifest(|_| Some(VersionEdit::default()), |_| ())?;
+        }
+        Ok(())
     }
 
     /// The store clock, in milliseconds: what the manifest had when the store was opened, and the

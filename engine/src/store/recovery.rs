@@ -6,13 +6,7 @@
 //! the store was closed well, which vouches for the old one. A store that is only read takes nothing over:
 //! see [`read_only`](super::read_only).
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, mem, path::Path, sync::Arc, time::Duration};
 
 use sievedb_format::{Corruption, SequenceNumber};
 
@@ -36,6 +30,7 @@ use crate::{
     store::keyspace_trees::KeyspaceTrees,
     store::log_state::LogState,
     store::open_tables::open_tables,
+    store::orphans::{unlink_orphans, unlink_unnamed, unlink_written},
     store::residency::Prediction,
     table::open_files::OpenFiles,
     table::store::TableStore,
@@ -212,28 +207,9 @@ pub(crate) fn take_over(
     let (store_id, hash_seed) = (state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);
-    for (&keyspace, placed) in &memtables {
-        let found = find_options(options, &state, &edit, keyspace);
-        let keyspace_options = found.map_err(|source| corrupt_state(folder, source))?;
-        let known = state.keyspaces.get(&keyspace);
-        let beside = known.iter().flat_map(|known| known.tables.values().map(|table| &**table));
-        let metas = write_memtables(
-            &tables,
-            &keyspace_options,
-            |place, entries| {
-                let shape = StoreShape::of_tables(keyspace_options.filter_policy, beside);
-                filter_plan::choose(shape, 0, place, entries)
-            },
-            std::slice::from_ref(placed),
-            Vec::new(),
-            |key| known.is_none_or(|known| !has_older(known, key)),
-        )?;
-        edit.tables_added.extend(metas.into_iter().map(|meta| (keyspace, meta)));
-        edit.flushed.push((keyspace, placed.last_sequence()));
-    }
-    if !edit.tables_added.is_empty() {
-        tables.sync_folder()?;
-    }
+    unlink_unnamed(&*options.fs, folder, &names, state.next_file_id);
+    let flushed = flush_replayed(options, &tables, &state, &mut edit, &memtables);
+    flushed.inspect_err(|_| unlink_written(&tables, &edit))?;
     opening.replayed = stopwatch.lap();
     edit.keyspaces_changed.extend(told_options(options, &state, &edit));
     edit.last_sequence = Some(last_sequence).filter(|&last| last > state.last_sequence);
@@ -248,25 +224,30 @@ pub(crate) fn take_over(
         edit.next_file_id = Some(tables.next_file_id());
         manifest_id.get_or_insert(id);
     }
-    state.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
+    let applied = state.apply(&edit).map_err(|source| corrupt_state(folder, source));
+    applied.inspect_err(|_| unlink_written(&tables, &edit))?;
 
     let manifest_id = manifest_id.expect("a new manifest has just got its id");
     if delete_orphans_early {
-        delete_orphans(&*options.fs, folder, &names, &state, manifest_id);
+        unlink_orphans(&*options.fs, folder, &names, &state, manifest_id);
     }
-    let opened = open_tables(options, &tables, folder, &state).inspect_err(|_| {
-        // No manifest names them. Who tries to open the store again and again is not to fill the disk.
-        for (_, written) in &edit.tables_added {
-            let _ = options.fs.unlink(&FileName::Table(written.id).path(folder));
-        }
-    })?;
+    let opened = open_tables(options, &tables, folder, &state);
+    let opened = opened.inspect_err(|_| unlink_written(&tables, &edit))?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
     let (trees, predicted) = opened.into_trees(options, &tables);
     opening.filters = stopwatch.lap();
     let (fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());
     let manifest = match kept {
-        None => ManifestFile::create(fs, folder_path, manifest_id, state)?,
+        None => {
+            let created = ManifestFile::create(fs, folder_path, manifest_id, state);
+            created.inspect_err(|error| {
+                if error.is_no_space() {
+                    // The manifest before still counts.
+                    unlink_written(&tables, &edit);
+                }
+            })?
+        }
         Some(loaded) => {
             let mut manifest = ManifestFile::reopen(fs, folder_path, loaded)?;
             if is_changed {
@@ -277,9 +258,39 @@ pub(crate) fn take_over(
     };
     opening.manifest = stopwatch.lap();
     let manifest_id = manifest.position().file_id;
-    delete_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
+    unlink_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
     let log = LogSize::default();
     Ok(Beginning { manifest, tables, trees, last_sequence, log, predicted, opening })
+}
+
+/// Writes `memtables` into tables and adds these to `edit`, also those written before an error.
+fn flush_replayed(
+    options: &Options,
+    tables: &TableStore,
+    state: &ManifestState,
+    edit: &mut VersionEdit,
+    memtables: &BTreeMap<u64, Arc<PlacedMemtable>>,
+) -> Result<()> {
+    for (&keyspace, placed) in memtables {
+        let found = find_options(options, state, edit, keyspace);
+        let keyspace_options = found.map_err(|source| corrupt_state(&tables.folder, source))?;
+        let known = state.keyspaces.get(&keyspace);
+        let beside = known.iter().flat_map(|known| known.tables.values().map(|table| &**table));
+        let metas = write_memtables(
+            tables,
+            &keyspace_options,
+            |place, entries| {
+                let shape = StoreShape::of_tables(keyspace_options.filter_policy, beside);
+                filter_plan::choose(shape, 0, place, entries)
+            },
+            std::slice::from_ref(placed),
+            Vec::new(),
+            |key| known.is_none_or(|known| !has_older(known, key)),
+        )?;
+        edit.tables_added.extend(metas.into_iter().map(|meta| (keyspace, meta)));
+        edit.flushed.push((keyspace, placed.last_sequence()));
+    }
+    if edit.tables_added.is_empty() { Ok(()) } else { tables.sync_folder() }
 }
 
 /// Tells how long each part takes.
@@ -349,33 +360,4 @@ fn has_older(keyspace: &KeyspaceState, key: &[u8]) -> bool {
 
 pub(super) fn corrupt_state(folder: &Path, source: Corruption) -> Error {
     Error::corrupt(FileName::Current.path(folder), 0, source)
-}
-
-/// Removes the files that the manifest does not need. A failure is no harm: the next open tries
-/// again.
-fn delete_orphans(
-    fs: &dyn Fs,
-    folder: &Path,
-    names: &[String],
-    state: &ManifestState,
-    manifest_id: u64,
-) {
-    let tables = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
-    let live_tables: BTreeSet<_> = tables().map(|table| table.id).collect();
-    let live_filters: BTreeSet<_> = tables().flat_map(|table| table.filter_files()).collect();
-    for file in names.iter().filter_map(|name| FileName::parse(name)) {
-        let is_orphan = match file {
-            FileName::Log(id) => !state.logs.contains(&id),
-            FileName::Table(id) => !live_tables.contains(&id),
-            FileName::Filter(id) => !live_filters.contains(&id),
-            FileName::Manifest(id) => id != manifest_id,
-            FileName::Temporary(stem) => stem == "CURRENT" || stem == "STATS",
-            // Of the process before: nobody is to take them for what is now.
-            FileName::Stats => true,
-            FileName::Current | FileName::Closed | FileName::Lock => false,
-        };
-        if is_orphan {
-            let _ = fs.unlink(&file.path(folder));
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! A disk that is full for a while, and workers that try again.
 
+mod recovery;
+
 use std::{
     sync::{
         Arc,

@@ -1,0 +1,73 @@
+//! Files that no manifest needs are unlinked.
+//!
+//! A failure to unlink is harmless: the next opening tries again.
+
+use std::{collections::BTreeSet, path::Path};
+
+use crate::{
+    file_name::FileName,
+    fs::Fs,
+    manifest::{ManifestState, VersionEdit},
+    table::store::TableStore,
+};
+
+/// Unlinks the tables, filters and manifests that a recovery left behind that did not finish, before
+/// the next one writes: `next_file_id` is that of the loaded manifest.
+///
+/// No durable edit can name such a file. Each edit of an open store, and each new manifest, carries a
+/// `next_file_id` above all files that it names: an edit that breaks this does not apply. So a
+/// manifest that names the file, and is durable beside or instead of the loaded one, would have been
+/// newer and the one to be loaded. Logs stay: segments that no manifest names may count.
+pub(super) fn unlink_unnamed(fs: &dyn Fs, folder: &Path, names: &[String], next_file_id: u64) {
+    for file in names.iter().filter_map(|name| FileName::parse(name)) {
+        let is_unnamed = match file {
+            FileName::Table(id) | FileName::Filter(id) | FileName::Manifest(id) => {
+                id >= next_file_id
+            }
+            _ => false,
+        };
+        if is_unnamed {
+            let _ = fs.unlink(&file.path(folder));
+        }
+    }
+}
+
+/// Unlinks the tables that a recovery wrote which failed: those of `edit`, and those not finished.
+///
+/// Only before the step that makes the manifest name them.
+pub(super) fn unlink_written(tables: &TableStore, edit: &VersionEdit) {
+    for (_, written) in &edit.tables_added {
+        tables.discard(written.id);
+    }
+    for path in tables.obsolete_files.take() {
+        let _ = tables.fs.unlink(&path);
+    }
+}
+
+/// Unlinks the files of `names` that the manifest does not need.
+pub(super) fn unlink_orphans(
+    fs: &dyn Fs,
+    folder: &Path,
+    names: &[String],
+    state: &ManifestState,
+    manifest_id: u64,
+) {
+    let tables = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+    let live_tables: BTreeSet<_> = tables().map(|table| table.id).collect();
+    let live_filters: BTreeSet<_> = tables().flat_map(|table| table.filter_files()).collect();
+    for file in names.iter().filter_map(|name| FileName::parse(name)) {
+        let is_orphan = match file {
+            FileName::Log(id) => !state.logs.contains(&id),
+            FileName::Table(id) => !live_tables.contains(&id),
+            FileName::Filter(id) => !live_filters.contains(&id),
+            FileName::Manifest(id) => id != manifest_id,
+            FileName::Temporary(stem) => stem == "CURRENT" || stem == "STATS",
+            // Of the process before: readers must not mistake them for present ones.
+            FileName::Stats => true,
+            FileName::Current | FileName::Closed | FileName::Lock => false,
+        };
+        if is_orphan {
+            let _ = fs.unlink(&file.path(folder));
+        }
+    }
+}
