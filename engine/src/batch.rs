@@ -125,7 +125,13 @@ impl Batch {
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
         // Nothing is held without entries.
         let Some(open) = self.open.take() else { return Ok(()) };
-        let store = open.store();
+        let store = match open.accept() {
+            Ok(store) => store,
+            Err(error) => {
+                self.open = Some(open);
+                return Err(error);
+            }
+        };
         let empty = WriteEncoder::new(store.hash_seed, 0);
         let mut write = mem::replace(&mut self.encoder, empty).finish();
         let committed = store.commit(&mut write, durability, &mut Always);

@@ -7,7 +7,7 @@ use crate::{
     VerifyReport,
     keyspace_options::DEFAULT_KEYSPACE,
     stats::Stats,
-    store::{open_store::OpenStore, verify::verify_folder},
+    store::{Store, open_store::OpenStore, verify::verify_folder},
 };
 
 /// A store: ordered keys with values, in a folder.
@@ -16,6 +16,19 @@ use crate::{
 /// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], iterator, or [`Batch`] with entries. Then whatever
 /// is still in memory is written to the log and synced. A drop cannot report an error:
 /// [`close`](Self::close) does.
+///
+/// # Forks
+///
+/// A store belongs to the process that opened it. In a forked child the inherited handles refuse every
+/// read and write with [`Error::ForkedChild`](crate::Error::ForkedChild). Dropping or closing them writes
+/// nothing and leaves the parent's lock alone; their memory stays until the child ends.
+///
+/// * A server that forks its workers opens a store in each of them, after the fork.
+/// * A program that becomes a daemon opens the store after its last fork. If it opened it before, the
+///   child drops all handles, and opens the store once the parent has ended.
+///
+/// A child that neither drops nor uses its inherited handles keeps the store locked for as long as it
+/// lives, also after the parent has closed it.
 ///
 /// A `Db` is also a handle of the keyspace named `"default"`: reading and writing methods are
 /// those of [`Keyspace`].
@@ -54,7 +67,7 @@ impl Db {
     /// [`Durability::Disk`] if it is created, which a store that is opened
     /// [read-only](Options::read_only) refuses.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let tree = self.store().keyspace(name, None)?;
+        let tree = self.accept()?.keyspace(name, None)?;
         Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
     }
 
@@ -69,7 +82,7 @@ impl Db {
     /// As [`keyspace`](Self::keyspace), and [`Error::InvalidOption`](crate::Error::InvalidOption).
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         options.validate()?;
-        let tree = self.store().keyspace(name, Some(options))?;
+        let tree = self.accept()?.keyspace(name, Some(options))?;
         Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
     }
 
@@ -84,13 +97,14 @@ impl Db {
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if it is too small, or too small for the parts
     /// set by hand and a sixteenth for a block cache that was not; nothing is changed then.
     pub fn set_memory_budget(&self, bytes: u64) -> Result<()> {
-        self.store().change_memory_budget(|budget| budget.bytes = Some(bytes))
+        self.accept()?.change_memory_budget(|budget| budget.bytes = Some(bytes))
     }
 
-    /// Names of the keyspaces, ascending.
+    /// Returns the names of the keyspaces, ascending; none in a [forked child](Self#forks).
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
-        self.store().trees.read().names().cloned().collect()
+        let Ok(store) = self.accept() else { return Vec::new() };
+        store.trees.read().names().cloned().collect()
     }
 
     /// Removes the keyspace `name` with all its data; `false` if there is none.
@@ -107,7 +121,7 @@ impl Db {
     /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
     /// [`Error::RequiredKeyspace`]: crate::Error::RequiredKeyspace
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
-        self.store().drop_keyspace(name)
+        self.accept()?.drop_keyspace(name)
     }
 
     /// An empty batch. Its entries, for any keyspaces of this store, are written as one.
@@ -127,7 +141,7 @@ impl Db {
     ///
     /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly).
     pub fn persist(&self, durability: Durability) -> Result<()> {
-        self.store().persist(durability)
+        self.accept()?.persist(durability)
     }
 
     /// Closes the store, as the drop of its last handle does, and tells whether that went well.
@@ -178,8 +192,9 @@ impl Db {
     ///
     /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly).
     pub fn flush(&self) -> Result<()> {
-        let trees: Vec<_> = self.store().trees.read().values().cloned().collect();
-        self.store().flush_trees(&trees)
+        let store = self.accept()?;
+        let trees: Vec<_> = store.trees.read().values().cloned().collect();
+        store.flush_trees(&trees)
     }
 
     /// Flushes, and merges the tables of each keyspace into one sorted run on the deepest level,
@@ -192,8 +207,9 @@ impl Db {
     /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
     /// [`Error::ReadOnly`](crate::Error::ReadOnly).
     pub fn compact(&self) -> Result<()> {
-        let trees: Vec<_> = self.store().trees.read().values().cloned().collect();
-        trees.iter().try_for_each(|tree| self.store().compact_tree(tree))
+        let store = self.accept()?;
+        let trees: Vec<_> = store.trees.read().values().cloned().collect();
+        trees.iter().try_for_each(|tree| store.compact_tree(tree))
     }
 
     /// Bounds the memory of all filters of tables together, in bytes, from now on: see
@@ -215,7 +231,7 @@ impl Db {
     /// and is too small for it, or would leave the block cache less than a sixteenth; nothing is changed then.
     pub fn set_filter_bytes_max(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
         let bytes = bytes.into();
-        self.store().change_memory_budget(|budget| budget.filter_bytes_max = bytes)
+        self.accept()?.change_memory_budget(|budget| budget.filter_bytes_max = bytes)
     }
 
     /// Waits until there is nothing left to do in the background: no memtable waits for its flush, no
@@ -234,15 +250,16 @@ impl Db {
     /// [`Error::ReadOnly`](crate::Error::ReadOnly). A filter that cannot be built is no error, see
     /// [`Event::FilterNotRebuilt`](crate::Event::FilterNotRebuilt).
     pub fn wait_for_background(&self) -> Result<()> {
-        self.store().wait_until_idle()
+        self.accept()?.wait_until_idle()
     }
 
     /// What the store holds and what it did since it was opened.
     ///
-    /// Adds up counters of all threads: about a microsecond for each, and for each table.
+    /// Adds up counters of all threads: about a microsecond for each, and for each table. All zero in a
+    /// [forked child](Self#forks).
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.store().stats()
+        self.accept().map_or_else(|_| Stats::default(), Store::stats)
     }
 
     /// Looks at every byte of the store, and lists everything that is not as it should be: the checksum
@@ -267,10 +284,14 @@ impl Db {
     ///
     /// As [`verify`](Self::verify).
     pub fn verify_with(&self, mut on_progress: impl FnMut(VerifyProgress)) -> Result<VerifyReport> {
-        self.store().verify(&mut on_progress)
+        self.accept()?.verify(&mut on_progress)
     }
 
-    pub(crate) fn store(&self) -> &crate::store::Store {
+    fn accept(&self) -> Result<&Store> {
+        self.default.open_store().accept()
+    }
+
+    pub(crate) fn store(&self) -> &Store {
         self.default.open_store().store()
     }
 }

@@ -100,6 +100,9 @@ pub enum Error {
     KeyspaceDropped { name: String },
     /// The batch holds a keyspace of another store.
     ForeignKeyspace { name: String },
+    /// This process is a fork of the one that opened the store at `path`. Nothing was changed. Drop the
+    /// inherited handles, and open the store in this process once the parent has closed it.
+    ForkedChild { path: PathBuf },
     /// The store has taken its 2^56 writes.
     SequenceNumbersExhausted,
     /// Background work panicked, on a worker or, without any, on the thread of the caller: a bug of ours or of
@@ -239,6 +242,11 @@ impl fmt::Display for Error {
             Self::ForeignKeyspace { name } => {
                 write!(f, "the keyspace {name:?} belongs to another store")
             }
+            Self::ForkedChild { path } => write!(
+                f,
+                "{} was opened by the parent of this forked process: drop the inherited handles and open it again",
+                path.display()
+            ),
             Self::SequenceNumbersExhausted => write!(f, "the store has no sequence numbers left"),
             Self::WorkerPanicked => write!(f, "background work ended by a panic"),
             Self::Closed => write!(f, "the store was closed"),

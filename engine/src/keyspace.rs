@@ -107,10 +107,11 @@ impl Keyspace {
         key: impl AsRef<[u8]>,
         take: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
+        let store = self.open.accept()?;
         let view = self.tree.view();
         self.tree.check()?;
-        // After the view, as in `find_in`.
-        let sequence = self.open.store().publish.visible();
+        // After the view, as in `find_hashed`.
+        let sequence = store.publish.visible();
         self.find_with(&view, sequence, key.as_ref(), take)
     }
 
@@ -212,10 +213,11 @@ impl Keyspace {
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        let store = self.open.accept()?;
         let view = self.tree.view();
         self.tree.check()?;
-        // After the view, as in `find`.
-        let sequence = self.open.store().publish.visible();
+        // After the view, as in `find_hashed`.
+        let sequence = store.publish.visible();
         self.explain_in(&view, sequence, key.as_ref())
     }
 
@@ -231,15 +233,11 @@ impl Keyspace {
     }
 
     fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {
-        self.find_in(&self.tree.view(), key)
+        let store = self.open.accept()?;
+        self.find_hashed(&self.tree.view(), key, key_hash(key, store.hash_seed))
     }
 
-    /// What `key` has in `view`, the present one.
-    fn find_in<A: Answer>(&self, view: &ReadView, key: &[u8]) -> Result<Option<A>> {
-        self.find_hashed(view, key, key_hash(key, self.open.store().hash_seed))
-    }
-
-    /// The same for a key with this hash.
+    /// What `key`, which has this hash, has in `view`, the present one.
     fn find_hashed<A: Answer>(&self, view: &ReadView, key: &[u8], hash: u64) -> Result<Option<A>> {
         let store = self.open.store();
         // After the view: a dropped keyspace has an empty one.
@@ -254,10 +252,11 @@ impl Keyspace {
         keys: impl Iterator<Item = K>,
         result: impl Fn(Option<A>) -> T,
     ) -> Result<Vec<T>> {
+        let store = self.open.accept()?;
         let view = self.tree.kept_view();
         self.tree.check()?;
-        // After the view, as in `find`.
-        let sequence = self.open.store().publish.visible();
+        // After the view, as in `find_hashed`.
+        let sequence = store.publish.visible();
         self.find_many_in(&view, sequence, keys, result)
     }
 
@@ -286,10 +285,10 @@ impl Keyspace {
 
     /// Whether `key` may have a value, as far as memory tells: `false` is certain, `true` is wrong
     /// at the false-positive rate of the filters, and for a removed key whose tombstone is in a
-    /// table. Never reads a file and cannot fail.
+    /// table. Never reads a file and cannot fail: `true` where [`get`](Self::get) is refused.
     #[must_use]
     pub fn may_contain(&self, key: impl AsRef<[u8]>) -> bool {
-        let store = self.open.store();
+        let Ok(store) = self.open.accept() else { return true };
         let key = key.as_ref();
         let view = self.tree.view();
         let sequence = store.publish.visible();
@@ -327,10 +326,7 @@ impl Keyspace {
     /// ```
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        let view = self.tree.kept_view();
-        // After the view, as in `get`.
-        let sequence = self.open.store().publish.visible();
-        Range::new(self, view, sequence, KeyBounds::new(&bounds))
+        self.range_within(KeyBounds::new(&bounds))
     }
 
     /// The keys that begin with `prefix` with their values. As [`iter`](Self::iter).
@@ -340,9 +336,18 @@ impl Keyspace {
     /// [`range`](Self::range) within such a prefix.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        self.range_within(KeyBounds::prefix(prefix.as_ref()))
+    }
+
+    fn range_within(&self, bounds: KeyBounds) -> Range {
+        let store = match self.open.accept() {
+            Ok(store) => store,
+            Err(error) => return Range::refused(error),
+        };
         let view = self.tree.kept_view();
-        let sequence = self.open.store().publish.visible();
-        Range::new(self, view, sequence, KeyBounds::prefix(prefix.as_ref()))
+        // After the view, as in `find_hashed`.
+        let sequence = store.publish.visible();
+        Range::new(self, view, sequence, bounds)
     }
 
     /// Writes the memtables of this keyspace into tables, and waits until that is done.
@@ -351,8 +356,9 @@ impl Keyspace {
     ///
     /// As [`Db::flush`](crate::Db::flush); [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn flush(&self) -> Result<()> {
+        let store = self.open.accept()?;
         self.tree.check()?;
-        self.open.store().flush_trees(std::slice::from_ref(&self.tree))
+        store.flush_trees(std::slice::from_ref(&self.tree))
     }
 
     /// Merges this keyspace into one sorted run, as [`Db::compact`](crate::Db::compact) does.
@@ -361,8 +367,9 @@ impl Keyspace {
     ///
     /// As [`Db::compact`](crate::Db::compact); [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn compact(&self) -> Result<()> {
+        let store = self.open.accept()?;
         self.tree.check()?;
-        self.open.store().compact_tree(&self.tree)
+        store.compact_tree(&self.tree)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Entries in key order, from both ends, as a user holds them.
 
-use std::{fmt, iter::FusedIterator, path::Path, sync::Arc};
+use std::{fmt, iter::FusedIterator, mem, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
@@ -88,8 +88,8 @@ impl CursorSource for ViewSource {
 pub struct Range(State);
 
 enum State {
-    /// The keyspace was dropped before.
-    Dropped(Option<Error>),
+    /// It was refused when it was made, and says so once.
+    Refused(Option<Error>),
     Open(Box<range::Range<ViewSource>>),
 }
 
@@ -101,7 +101,7 @@ impl Range {
         bounds: KeyBounds,
     ) -> Self {
         if let Err(error) = keyspace.tree().check() {
-            return Self(State::Dropped(Some(error)));
+            return Self::refused(error);
         }
         let open = Arc::clone(keyspace.open_store());
         let folder = open.store().tables.folder.as_path().into();
@@ -115,6 +115,11 @@ impl Range {
             open,
         };
         Self(State::Open(Box::new(range::Range::new(source, sequence, bounds))))
+    }
+
+    /// Returns a range that yields `error`.
+    pub(crate) fn refused(error: Error) -> Self {
+        Self(State::Refused(Some(error)))
     }
 
     /// Sets how many bytes a scan reads at once at the most, in bytes, if that is more than a block.
@@ -211,8 +216,26 @@ impl Range {
     #[inline]
     fn advance(&mut self, end: End) -> Result<Option<EntryRef<'_>>> {
         match &mut self.0 {
-            State::Dropped(error) => error.take().map_or(Ok(None), Err),
-            State::Open(range) => Ok(range.advance(end)?.map(EntryRef::new)),
+            State::Refused(error) => error.take().map_or(Ok(None), Err),
+            State::Open(range) => {
+                range.source().open.accept()?;
+                Ok(range.advance(end)?.map(EntryRef::new))
+            }
+        }
+    }
+
+    /// The next item of `end`, which `take` makes.
+    fn item<T>(
+        &mut self,
+        end: End,
+        take: impl FnOnce(&mut range::Range<ViewSource>, End) -> Option<Result<T>>,
+    ) -> Option<Result<T>> {
+        match &mut self.0 {
+            State::Refused(error) => error.take().map(Err),
+            State::Open(range) => match range.source().open.accept() {
+                Ok(_) => take(range, end),
+                Err(error) => Some(Err(error)),
+            },
         }
     }
 
@@ -248,23 +271,29 @@ impl Iterator for Range {
     type Item = Result<(Bytes, Bytes)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            State::Dropped(error) => error.take().map(Err),
-            State::Open(range) => range.entry(End::Front),
-        }
+        self.item(End::Front, range::Range::entry)
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            State::Dropped(error) => error.take().map(Err),
-            State::Open(range) => range.entry(End::Back),
-        }
+        self.item(End::Back, range::Range::entry)
     }
 }
 
 impl FusedIterator for Range {}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        if let State::Open(range) = &self.0
+            && range.source().open.store().is_forked()
+        {
+            // To free what it holds may take a lock that a thread of the parent held.
+            let _ = range.source().open.accept();
+            mem::forget(mem::replace(&mut self.0, State::Refused(None)));
+        }
+    }
+}
 
 impl fmt::Debug for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -307,10 +336,7 @@ impl Keys {
     }
 
     fn key(&mut self, end: End) -> Option<Result<Bytes>> {
-        match &mut self.0.0 {
-            State::Dropped(error) => error.take().map(Err),
-            State::Open(range) => range.key(end),
-        }
+        self.0.item(end, range::Range::key)
     }
 }
 

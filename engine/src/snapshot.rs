@@ -46,6 +46,9 @@ impl fmt::Debug for HeldSequence {
 impl Drop for HeldSequence {
     fn drop(&mut self) {
         let store = self.open.store();
+        if store.is_forked() {
+            return;
+        }
         store.background.snapshot_is_gone(store.snapshots.remove(self.sequence));
     }
 }
@@ -54,8 +57,12 @@ impl Snapshot {
     pub(crate) fn new(default: &Keyspace) -> Self {
         let open = Arc::clone(default.open_store());
         let store = open.store();
-        let now = store.options.clock.now();
-        let sequence = store.snapshots.add(now, || store.publish.visible());
+        let list = || {
+            let now = store.options.clock.now();
+            store.snapshots.add(now, || store.publish.visible())
+        };
+        // In a forked child its reads are refused, and nothing is listed.
+        let sequence = store.check_open().map_or(0, |()| list());
         let held = Arc::new(HeldSequence { open, sequence });
         Self { default: KeyspaceSnapshot { keyspace: default.clone(), held } }
     }
@@ -109,6 +116,7 @@ impl KeyspaceSnapshot {
         key: impl AsRef<[u8]>,
         take: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
+        self.held.open.accept()?;
         let view = self.keyspace.tree().view();
         self.keyspace.tree().check()?;
         self.keyspace.find_with(&view, self.held.sequence, key.as_ref(), take)
@@ -153,13 +161,14 @@ impl KeyspaceSnapshot {
     ///
     /// As [`Keyspace::get`].
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        self.held.open.accept()?;
         let view = self.keyspace.tree().view();
         self.keyspace.tree().check()?;
         self.keyspace.explain_in(&view, self.held.sequence, key.as_ref())
     }
 
     fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {
-        let store = self.held.open.store();
+        let store = self.held.open.accept()?;
         let hash = key_hash(key, store.hash_seed);
         let view = self.keyspace.tree().view();
         // After the view: a dropped keyspace has an empty one.
@@ -174,6 +183,7 @@ impl KeyspaceSnapshot {
         keys: impl Iterator<Item = K>,
         result: impl Fn(Option<A>) -> T,
     ) -> Result<Vec<T>> {
+        self.held.open.accept()?;
         let view = self.keyspace.tree().kept_view();
         self.keyspace.tree().check()?;
         self.keyspace.find_many_in(&view, self.held.sequence, keys, result)
@@ -188,14 +198,20 @@ impl KeyspaceSnapshot {
     /// The keys within `bounds` with the values they had. As [`Keyspace::range`].
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        let view = self.keyspace.tree().kept_view();
-        Range::new(&self.keyspace, view, self.held.sequence, KeyBounds::new(&bounds))
+        self.range_within(KeyBounds::new(&bounds))
     }
 
     /// The keys that begin with `prefix` with the values they had. As [`Keyspace::prefix`].
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        self.range_within(KeyBounds::prefix(prefix.as_ref()))
+    }
+
+    fn range_within(&self, bounds: KeyBounds) -> Range {
+        if let Err(error) = self.held.open.accept() {
+            return Range::refused(error);
+        }
         let view = self.keyspace.tree().kept_view();
-        Range::new(&self.keyspace, view, self.held.sequence, KeyBounds::prefix(prefix.as_ref()))
+        Range::new(&self.keyspace, view, self.held.sequence, bounds)
     }
 }

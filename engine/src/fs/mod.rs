@@ -231,7 +231,8 @@ pub trait ReadFile: Debug + Send + Sync {
     fn map(&self) -> io::Result<Bytes>;
 }
 
-/// A held lock; drop unlocks.
+/// A held lock. Drop unlocks, but not in a forked child: there it closes the child's descriptor, and
+/// the lock stays with the parent.
 pub trait FileLock: Debug + Send + Sync {}
 
 /// Refuses a rename across folders.

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use memmap2::Mmap;
 #[cfg(target_os = "linux")]
 use rustix::fs::{Advice, fadvise};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Pid, Resource, getpid, getrlimit};
 
 use super::{AppendFile, FileLock, Fs, ReadFile, check_same_folder, direct::DirectFile};
 
@@ -110,7 +110,7 @@ impl Fs for RealFs {
 /// The lock of `file`, if it was to be had.
 fn held(file: File, tried: Result<(), TryLockError>) -> io::Result<Box<dyn FileLock>> {
     match tried {
-        Ok(()) => Ok(Box::new(RealLock { file })),
+        Ok(()) => Ok(Box::new(RealLock { file, locked_by: getpid() })),
         Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
         Err(TryLockError::Error(error)) => Err(error),
     }
@@ -196,14 +196,18 @@ pub(super) fn map(file: &File) -> io::Result<Bytes> {
 #[derive(Debug)]
 struct RealLock {
     file: File,
+    locked_by: Pid,
 }
 
 impl Drop for RealLock {
     /// Not left to the close: a process that another thread has just forked has the handle too, until it
     /// begins its program, and would keep the lock so long.
     fn drop(&mut self) {
-        // If that fails, the close is left.
-        let _ = self.file.unlock();
+        // A forked child shares the lock with its parent, and only closes its descriptor.
+        if getpid() == self.locked_by {
+            // If that fails, the close is left.
+            let _ = self.file.unlock();
+        }
     }
 }
 
@@ -220,7 +224,7 @@ mod tests {
         let file = File::create(&path).unwrap();
         file.try_lock().unwrap();
         let copy = file.try_clone().unwrap();
-        drop(RealLock { file });
+        drop(RealLock { file, locked_by: getpid() });
         drop(RealFs.lock(&path).unwrap());
         drop(copy);
     }

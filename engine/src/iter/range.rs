@@ -118,6 +118,11 @@ impl<S: CursorSource> Range<S> {
         Self { source, sequence, bounds, front, back, state, keys }
     }
 
+    /// Returns what the range is made from.
+    pub(crate) fn source(&self) -> &S {
+        &self.source
+    }
+
     /// What the range is made from.
     pub(crate) fn source_mut(&mut self) -> &mut S {
         &mut self.source

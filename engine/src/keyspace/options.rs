@@ -39,8 +39,9 @@ impl Keyspace {
     /// [`Error::Io`](crate::Error::Io) and [`Error::ReadOnly`](crate::Error::ReadOnly), after which the present
     /// options are as before, but the new ones may be there when the store is reopened.
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
+        let store = self.open.accept()?;
         self.tree.check()?;
-        self.open.store().set_options(&self.tree, options)
+        store.set_options(&self.tree, options)
     }
 
     /// Changes the filters of this keyspace. Durable at return; for the default keyspace
@@ -56,8 +57,9 @@ impl Keyspace {
     /// [`Error::Io`](crate::Error::Io) and [`Error::ReadOnly`](crate::Error::ReadOnly), after which the present
     /// options are as before, but the new ones may be there when the store is reopened.
     pub fn set_filter_policy(&self, policy: FilterPolicy) -> Result<()> {
+        let store = self.open.accept()?;
         self.tree.check()?;
-        self.open.store().set_filter_policy(&self.tree, policy)
+        store.set_filter_policy(&self.tree, policy)
     }
 
     /// Changes what finds the prefixes of this keyspace; `None` for no prefix filters. Durable at return; for
@@ -76,7 +78,8 @@ impl Keyspace {
     /// [`Error::Io`](crate::Error::Io) and [`Error::ReadOnly`](crate::Error::ReadOnly), after which the present
     /// options are as before, but the new ones may be there when the store is reopened.
     pub fn set_prefix_extractor(&self, extractor: Option<PrefixExtractor>) -> Result<()> {
+        let store = self.open.accept()?;
         self.tree.check()?;
-        self.open.store().set_prefix_extractor(&self.tree, extractor)
+        store.set_prefix_extractor(&self.tree, extractor)
     }
 }

@@ -25,7 +25,7 @@ impl Keyspace {
     /// [`Error::ReadOnly`]: crate::Error::ReadOnly
     /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let store = self.open.store();
+        let store = self.open.accept()?;
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)
@@ -41,7 +41,7 @@ impl Keyspace {
     ///
     /// As [`insert`](Self::insert) and [`get`](Self::get).
     pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        let store = self.open.store();
+        let store = self.open.accept()?;
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
         // The common "no", whose read would otherwise keep all writers waiting.
@@ -62,7 +62,7 @@ impl Keyspace {
     ///
     /// As [`insert`](Self::insert).
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        let store = self.open.store();
+        let store = self.open.accept()?;
         let mut write = WriteEncoder::single_remove(store.hash_seed, &self.tree, key.as_ref())?;
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }

@@ -3,6 +3,7 @@
 //! | module           | answers                                                            |
 //! |------------------|--------------------------------------------------------------------|
 //! | [`open_store`]   | how a store is opened and closed                                   |
+//! | [`gate`]         | which calls an open store accepts                                  |
 //! | [`recovery`]     | how it comes back from manifest and log                            |
 //! | [`read_only`]    | how one that is only read does                                     |
 //! | [`log_state`]    | what the manifest says, as the log goes on from there             |
@@ -40,6 +41,7 @@ mod filter_jobs;
 mod filter_need;
 mod filter_rebuild;
 mod flush;
+mod gate;
 mod install;
 pub(crate) mod keyspace_set;
 pub(crate) mod keyspace_trees;
@@ -79,6 +81,7 @@ use crate::{
     read::snapshot_list::SnapshotList,
     stats::OpeningStats,
     store::background::Background,
+    store::gate::{Access, Gate},
     store::keyspace_set::Unrecorded,
     store::keyspace_trees::KeyspaceTrees,
     store::residency::Residency,
@@ -90,6 +93,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) options: Options,
+    gate: Gate,
     pub(crate) hash_seed: u64,
     /// As it was opened with, or changed to since.
     pub(crate) memory_budget: Mutex<MemoryBudget>,
@@ -122,10 +126,42 @@ pub(crate) struct Store {
     pub(crate) opening: OpeningStats,
     /// Released last, and by the last worker if one of them outlives the handles. `None` if the store is only
     /// read, and its folder has no lock file.
-    pub(crate) _lock: Option<Box<dyn FileLock>>,
+    lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
 impl Store {
+    /// Refuses all calls in a forked child, before they take a lock: a thread that the child lacks
+    /// may have held it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForkedChild`].
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.gate.is_open() { Ok(()) } else { self.refuse() }
+    }
+
+    #[cold]
+    fn refuse(&self) -> Result<()> {
+        match self.gate.access() {
+            Access::Open => Ok(()),
+            Access::Forked => {
+                self.release_inherited_lock();
+                Err(Error::ForkedChild { path: self.tables.folder.clone() })
+            }
+        }
+    }
+
+    /// Returns whether this process is a fork of the one that opened the store.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.gate.is_forked()
+    }
+
+    /// Closes a forked child's descriptor of the lock file. The lock stays with the parent.
+    fn release_inherited_lock(&self) {
+        drop(self.lock.lock().take());
+    }
+
     /// Refuses to write once the store is read-only.
     ///
     /// # Errors

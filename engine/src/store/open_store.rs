@@ -18,6 +18,7 @@ use crate::{
     read::snapshot_list::SnapshotList,
     store::Store,
     store::background::Background,
+    store::gate::Gate,
     store::read_only,
     store::recovery::{self, Beginning},
     store::residency::Residency,
@@ -94,6 +95,16 @@ impl OpenStore {
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
+
+    /// Returns the store for a call of a user.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForkedChild`].
+    #[inline]
+    pub(crate) fn accept(&self) -> Result<&Store> {
+        self.store.check_open().map(|()| &*self.store)
+    }
 }
 
 impl OpenStore {
@@ -103,6 +114,7 @@ impl OpenStore {
     ///
     /// [`Error::StillOpen`] if it is not the last; else as [`Db::close`](crate::Db::close).
     pub(crate) fn close(open: Arc<Self>) -> Result<()> {
+        open.accept()?;
         let path = open.store.tables.folder.clone();
         if Arc::strong_count(&open) > 1 && !open.store.options.read_only {
             // Now: whoever closes the store may be one who drops his handle, and is not told of an error.
@@ -113,6 +125,14 @@ impl OpenStore {
             Some(mut last) => last.end(),
             None => Err(Error::StillOpen { path }),
         }
+    }
+
+    /// Leaves everything as it is in a forked child: its memory stays until the process ends. To free
+    /// it would take locks, and the child has no workers to join.
+    fn abandon(&mut self) {
+        mem::forget(Arc::clone(&self.store));
+        mem::forget(mem::take(&mut self.workers));
+        mem::forget(self.stats_writer.take());
     }
 
     /// Ends the workers and makes everything durable, once.
@@ -146,6 +166,11 @@ impl OpenStore {
 
 impl Drop for OpenStore {
     fn drop(&mut self) {
+        if self.store.is_forked() {
+            self.store.release_inherited_lock();
+            self.abandon();
+            return;
+        }
         // Nobody is there to be told of an error, and nothing more was promised than the writes got when they
         // were acknowledged.
         let _ = self.end();
@@ -253,6 +278,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
     Store {
         memory_budget: Mutex::new(options.memory),
         options,
+        gate: Gate::new(),
         hash_seed: tables.hash_seed,
         placement: Mutex::new(Placement::new(last_sequence)),
         publish: PublishQueue::new(last_sequence),
@@ -273,7 +299,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
         opened_at,
         clock_at_open_ms,
         opening,
-        _lock: lock,
+        lock: Mutex::new(lock),
     }
 }
 

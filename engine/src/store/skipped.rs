@@ -21,6 +21,9 @@ const MEMTABLE_SKIPPED_MIN: u64 = 1 << 17;
 impl SkippedTombstones for OpenStore {
     fn in_table(&self, live: &LiveTable, tombstones: u64) {
         let store = self.store();
+        if store.is_forked() {
+            return;
+        }
         let levels = &store.tables.counters.local().levels;
         if let Some(level) = levels.get(usize::from(live.meta.level)) {
             level.tombstones_skipped.add(tombstones);
@@ -34,6 +37,9 @@ impl SkippedTombstones for OpenStore {
     }
 
     fn in_memtable(&self, placed: &PlacedMemtable, tombstones: u64) {
+        if self.store().is_forked() {
+            return;
+        }
         let before = placed.add_skipped(tombstones);
         if !is_flush_due(placed, before) && is_flush_due(placed, before + tombstones) {
             self.store().background.freeze_skipped();

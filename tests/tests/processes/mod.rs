@@ -1,7 +1,8 @@
-//! Real processes on the real file system: killed at any moment, or with another current folder.
+//! Real processes on the real file system: killed at any moment, forked, or with another current folder.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod forked;
 mod killed;
 mod mapped;
 mod moved;

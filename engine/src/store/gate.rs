@@ -1,0 +1,161 @@
+//! Tells whether the handles of a store may be used: by the process that opened it, while it is open.
+//!
+//! Every call asks, lookups too, so the answer is one word of memory. On Linux the word lies on a page
+//! that the kernel fills with zeros in a forked child (`MADV_WIPEONFORK`, since 4.14). Elsewhere the
+//! process id is compared, which costs a system call.
+
+#[cfg(any(not(target_os = "linux"), miri))]
+use self::compared::Word;
+#[cfg(all(target_os = "linux", not(miri)))]
+use self::wiped::Word;
+
+/// What a wiped page holds.
+const WIPED: u32 = 0;
+const OPEN: u32 = 1;
+
+/// Which calls a store accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// All of them.
+    Open,
+    /// None: this process is a fork of the one that opened the store.
+    Forked,
+}
+
+/// Says which calls a store accepts.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    word: Word,
+}
+
+impl Gate {
+    /// Returns the gate of a store that this process opens.
+    pub(crate) fn new() -> Self {
+        Self { word: Word::new(OPEN) }
+    }
+
+    /// Returns whether all calls are accepted.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.word.load() == OPEN
+    }
+
+    /// Returns whether this process is a fork of the one that opened the store.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.access() == Access::Forked
+    }
+
+    /// Returns which calls are accepted.
+    pub(crate) fn access(&self) -> Access {
+        match self.word.load() {
+            WIPED => Access::Forked,
+            _ => Access::Open,
+        }
+    }
+}
+
+/// A word on a page that the kernel wipes in a child.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod wiped {
+    use std::{
+        ptr::{self, NonNull},
+        sync::atomic::{
+            AtomicU32,
+            Ordering::{Acquire, Release},
+        },
+    };
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    use super::compared;
+
+    /// Bytes of the map: the kernel rounds up to its pages.
+    const PAGE_BYTES: usize = 4 << 10;
+
+    #[derive(Debug)]
+    pub(super) enum Word {
+        Wiped(Page),
+        /// The kernel refused the page.
+        Compared(compared::Word),
+    }
+
+    impl Word {
+        pub(super) fn new(value: u32) -> Self {
+            match Page::new() {
+                Some(page) => {
+                    page.word().store(value, Release);
+                    Self::Wiped(page)
+                }
+                None => Self::Compared(compared::Word::new(value)),
+            }
+        }
+
+        #[inline]
+        pub(super) fn load(&self) -> u32 {
+            match self {
+                Self::Wiped(page) => page.word().load(Acquire),
+                Self::Compared(word) => word.load(),
+            }
+        }
+    }
+
+    /// A page of its own.
+    #[derive(Debug)]
+    pub(super) struct Page(NonNull<AtomicU32>);
+
+    // SAFETY: it owns its page, and what lies there is an atomic.
+    unsafe impl Send for Page {}
+    // SAFETY: as above.
+    unsafe impl Sync for Page {}
+
+    impl Page {
+        fn new() -> Option<Self> {
+            let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            // SAFETY: the kernel chooses an address where nothing is mapped.
+            let mapped = unsafe { mmap_anonymous(ptr::null_mut(), PAGE_BYTES, access, flags) };
+            let page = Self(NonNull::new(mapped.ok()?.cast())?);
+            // SAFETY: the page is this one's own, and holds nothing yet.
+            let advised =
+                unsafe { madvise(page.0.as_ptr().cast(), PAGE_BYTES, Advice::LinuxWipeOnFork) };
+            advised.is_ok().then_some(page)
+        }
+
+        #[inline]
+        fn word(&self) -> &AtomicU32 {
+            // SAFETY: the page is mapped until the drop, aligned, and zero or written as an atomic.
+            unsafe { self.0.as_ref() }
+        }
+    }
+
+    impl Drop for Page {
+        fn drop(&mut self) {
+            // SAFETY: no reference to the page outlives this owner. A failure leaves it mapped.
+            let _ = unsafe { munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
+        }
+    }
+}
+
+/// A word that another process reads as wiped.
+mod compared {
+    use std::sync::atomic::{AtomicU32, Ordering::Acquire};
+
+    use rustix::process::{Pid, getpid};
+
+    use super::WIPED;
+
+    #[derive(Debug)]
+    pub(super) struct Word {
+        opened_by: Pid,
+        value: AtomicU32,
+    }
+
+    impl Word {
+        pub(super) fn new(value: u32) -> Self {
+            Self { opened_by: getpid(), value: AtomicU32::new(value) }
+        }
+
+        pub(super) fn load(&self) -> u32 {
+            if getpid() == self.opened_by { self.value.load(Acquire) } else { WIPED }
+        }
+    }
+}

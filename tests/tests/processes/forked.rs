@@ -1,0 +1,266 @@
+//! A process that forks while a store is open.
+//!
+//! Each scenario runs in a process of its own, which forks. A child ends by `_exit`, so that nothing of
+//! the test harness runs twice.
+
+#![expect(clippy::disallowed_methods, reason = "a child reports by a file, and waits by real time")]
+
+use std::{
+    env, fs,
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use sievedb::{Db, Durability, Error, KeyspaceOptions, Options};
+
+use super::{FOLDER_VARIABLE, other_process};
+
+const SCENARIO_VARIABLE: &str = "SIEVE_FORK";
+/// A child that hangs is killed after this time.
+const CHILD_MAX: Duration = Duration::from_secs(60);
+/// A daemon writes this file when it is done.
+const DONE: &str = "done";
+
+type Scenario = fn(&Path, usize);
+
+const SCENARIOS: [(&str, Scenario); 5] = [
+    ("refusing", refusing),
+    ("closing", closing),
+    ("reading", reading),
+    ("daemonising", daemonising),
+    ("preforking", preforking),
+];
+
+fn options(workers: usize) -> Options {
+    // Small, so that flushes and compactions run while the process forks.
+    let keyspace = KeyspaceOptions::new().memtable_bytes(64 << 10).table_bytes(64 << 10);
+    Options::new().worker_threads(workers).durability(Durability::Disk).keyspace(keyspace)
+}
+
+fn insert(db: &Db, keys: std::ops::Range<u32>) {
+    for key in keys {
+        db.insert(key.to_be_bytes(), [7; 100]).unwrap();
+    }
+}
+
+fn check_keys(folder: &Path, keys: u32) {
+    let db = options(0).open(folder).unwrap();
+    let found: Vec<_> = db.iter().keys().map(|key| key.unwrap().to_vec()).collect();
+    let expected: Vec<_> = (0..keys).map(|key| key.to_be_bytes().to_vec()).collect();
+    assert!(found == expected, "{} of {keys} keys", found.len());
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+/// Forks a child that runs `run`.
+fn fork(run: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: the child calls only what this test is about, and ends by `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "cannot fork");
+    if child == 0 {
+        let ended = panic::catch_unwind(AssertUnwindSafe(run));
+        // SAFETY: ends this process at once.
+        unsafe { libc::_exit(i32::from(ended.is_err())) };
+    }
+    child
+}
+
+/// Waits for `child`, which must end with success.
+fn wait(child: libc::pid_t) {
+    let start = Instant::now();
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` lives during the call.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
+        if ended == child {
+            assert_eq!(status, 0, "the child failed");
+            return;
+        }
+        if start.elapsed() > CHILD_MAX {
+            // SAFETY: no memory is concerned.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            panic!("the child hangs");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn assert_forked<T: std::fmt::Debug>(what: &str, outcome: Result<T, Error>) {
+    assert!(matches!(outcome, Err(Error::ForkedChild { .. })), "{what}: {outcome:?}");
+}
+
+/// Every call of a child is refused, and its drops change nothing.
+fn refusing(folder: &Path, workers: usize) {
+    let db = options(workers).open(folder).unwrap();
+    insert(&db, 0..1_000);
+    let users = db.keyspace("users").unwrap();
+    let (snapshot, mut range, mut batch) = (db.snapshot(), db.iter(), db.batch());
+    range.next().unwrap().unwrap();
+    batch.insert(&users, "key", "value").unwrap();
+    let inherited = (db.clone(), users.clone(), snapshot.clone());
+    let child = fork(|| {
+        let (db, users, snapshot) = inherited;
+        assert_forked("insert", db.insert("key", "value"));
+        assert_forked("insert if absent", users.insert_if_absent("key", "value"));
+        assert_forked("remove", db.remove("key"));
+        assert_forked("commit", batch.commit(Durability::Disk));
+        assert_forked("keyspace", db.keyspace("new"));
+        assert_forked("drop a keyspace", db.drop_keyspace("users"));
+        assert_forked("options", users.set_options(KeyspaceOptions::new()));
+        assert_forked("flush", db.flush());
+        assert_forked("compact", users.compact());
+        assert_forked("persist", db.persist(Durability::Disk));
+        assert_forked("wait", db.wait_for_background());
+        assert_forked("verify", db.verify());
+        assert_forked("budget", db.set_memory_budget(1 << 30));
+        assert_forked("get", db.get(0_u32.to_be_bytes()));
+        assert_forked("get with", db.get_with(0_u32.to_be_bytes(), <[u8]>::len));
+        assert_forked("contains", users.contains_key("key"));
+        assert_forked("get many", db.get_many(["key"]));
+        assert_forked("snapshot get", snapshot.get(0_u32.to_be_bytes()));
+        assert_forked("new snapshot", db.snapshot().get(0_u32.to_be_bytes()));
+        assert_forked("scan", db.iter().next().unwrap());
+        assert_forked("an inherited scan", range.next().unwrap());
+        assert!(db.may_contain("key") && db.keyspaces().is_empty());
+        assert_eq!(db.stats().keyspaces.len(), 0);
+        assert!(matches!(options(0).open(folder), Err(Error::Locked { .. })), "the parent lives");
+        drop((batch, range, snapshot, users));
+        drop(db);
+    });
+    wait(child);
+    // The lock is still there, and so is the log.
+    assert!(matches!(options(0).open(folder), Err(Error::Locked { .. })), "the lock is gone");
+    insert(&db, 1_000..3_000);
+    drop((users, snapshot));
+    db.close().unwrap();
+    check_keys(folder, 3_000);
+}
+
+/// `close` is refused, too.
+fn closing(folder: &Path, workers: usize) {
+    let db = options(workers).open(folder).unwrap();
+    insert(&db, 0..1_000);
+    let inherited = db.clone();
+    let child = fork(|| assert_forked("close", inherited.close()));
+    wait(child);
+    insert(&db, 1_000..3_000);
+    db.close().unwrap();
+    check_keys(folder, 3_000);
+}
+
+/// A child of a process that only reads does not let a writer in.
+fn reading(folder: &Path, workers: usize) {
+    let db = options(workers).open(folder).unwrap();
+    insert(&db, 0..1_000);
+    db.close().unwrap();
+    let db = options(workers).read_only(true).open(folder).unwrap();
+    let inherited = db.clone();
+    wait(fork(|| {
+        assert_forked("get", inherited.get("key"));
+        drop(inherited);
+    }));
+    let writer = options(workers).open(folder);
+    assert!(matches!(writer, Err(Error::Locked { .. })), "a writer beside a reader: {writer:?}");
+    assert_eq!(db.iter().count(), 1_000);
+    db.close().unwrap();
+    check_keys(folder, 1_000);
+}
+
+/// The parent ends, and its child opens the store anew.
+fn daemonising(folder: &Path, workers: usize) {
+    let db = options(workers).open(folder).unwrap();
+    insert(&db, 0..1_000);
+    // SAFETY: no memory is concerned.
+    let parent = unsafe { libc::getpid() };
+    fork(|| {
+        // SAFETY: as above.
+        while unsafe { libc::getppid() } == parent {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_forked("get", db.get("key"));
+        drop(db);
+        let db = options(workers).open(folder).unwrap();
+        assert_eq!(db.iter().count(), 1_000);
+        insert(&db, 1_000..3_000);
+        db.close().unwrap();
+        fs::write(folder.with_extension(DONE), "").unwrap();
+    });
+    // SAFETY: ends this process at once, as a daemon's parent does.
+    unsafe { libc::_exit(0) };
+}
+
+/// Several children drop the store while the parent writes.
+fn preforking(folder: &Path, workers: usize) {
+    let db = options(workers).open(folder).unwrap();
+    insert(&db, 0..1_000);
+    let mut children = Vec::new();
+    for round in 1..=4_u32 {
+        let inherited = db.clone();
+        let child = fork(|| {
+            // Not the last: that of the frame above is left, as in a server that never drops it.
+            drop(inherited);
+            let db = &db;
+            assert_forked("insert", db.insert("key", "value"));
+        });
+        children.push(child);
+        insert(&db, round * 1_000..(round + 1) * 1_000);
+    }
+    children.into_iter().for_each(wait);
+    db.close().unwrap();
+    check_keys(folder, 5_000);
+}
+
+/// Runs in a process of its own.
+#[test]
+fn scenario() {
+    let Some(folder) = env::var_os(FOLDER_VARIABLE) else { return };
+    let Ok(scenario) = env::var(SCENARIO_VARIABLE) else { return };
+    let (name, workers) = scenario.split_once(' ').unwrap();
+    let (_, run) = SCENARIOS.into_iter().find(|(known, _)| *known == name).unwrap();
+    run(&Path::new(&folder).join("db"), workers.parse().unwrap());
+}
+
+fn run(name: &str) {
+    for workers in [0, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = other_process("processes::forked::scenario");
+        process.env(FOLDER_VARIABLE, folder.path());
+        process.env(SCENARIO_VARIABLE, format!("{name} {workers}"));
+        assert!(process.status().unwrap().success(), "{name} with {workers} workers");
+        if name != "daemonising" {
+            continue;
+        }
+        let start = Instant::now();
+        while !folder.path().join("db").with_extension(DONE).exists() {
+            assert!(start.elapsed() < CHILD_MAX, "{workers} workers: the daemon is not done");
+            thread::sleep(Duration::from_millis(5));
+        }
+        check_keys(&folder.path().join("db"), 3_000);
+    }
+}
+
+#[test]
+fn f1_a_forked_child_is_refused_and_changes_nothing() {
+    run("refusing");
+}
+
+#[test]
+fn f1_a_forked_child_cannot_close_the_store() {
+    run("closing");
+}
+
+#[test]
+fn f1_a_child_of_a_reader_lets_no_writer_in() {
+    run("reading");
+}
+
+#[test]
+fn f1_a_daemon_opens_the_store_again() {
+    run("daemonising");
+}
+
+#[test]
+fn f1_children_of_a_server_do_not_disturb_it() {
+    run("preforking");
+}
