@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::{
     Durability, Error, Keyspace, Result,
     commit::{Always, Entry, Target, Write, charge_bytes},
+    handles::{Handle, HandleKind},
     memory::BATCH_BYTES,
     read::tree::Tree,
     store::open_store::OpenStore,
@@ -41,7 +42,7 @@ pub struct Batch {
     /// Only to know the store again.
     store: Weak<OpenStore>,
     /// While there are entries: one that is committed, and lives on, does not keep the store open.
-    open: Option<Arc<OpenStore>>,
+    open: Option<Handle>,
     encoder: WriteEncoder,
 }
 
@@ -150,7 +151,7 @@ impl Batch {
     }
 
     fn hold(&mut self, keyspace: &Keyspace) {
-        self.open.get_or_insert_with(|| Arc::clone(keyspace.open_store()));
+        self.open.get_or_insert_with(|| keyspace.handle().of_kind(HandleKind::Batch));
     }
 }
 

@@ -1,11 +1,13 @@
 //! A store, as its users see it.
 
-use std::{ops::Deref, path::Path, sync::Arc};
+use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    Batch, Durability, Keyspace, KeyspaceOptions, Options, Result, Snapshot, VerifyProgress,
-    VerifyReport,
+    Batch, CloseError, Durability, Error, Keyspace, KeyspaceOptions, Options, ReadOptions, Result,
+    Snapshot, VerifyProgress, VerifyReport,
+    handles::{Handle, HandleKind},
     keyspace_options::DEFAULT_KEYSPACE,
+    read::tree::Tree,
     stats::Stats,
     store::{Store, open_store::OpenStore, verify::verify_folder},
 };
@@ -42,9 +44,15 @@ use crate::{
 /// assert!(!db.contains_key("other")?);
 /// # Ok::<(), sievedb::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Db {
     default: Keyspace,
+}
+
+impl Clone for Db {
+    fn clone(&self) -> Self {
+        Self { default: self.default.of_kind(HandleKind::Db) }
+    }
 }
 
 impl Db {
@@ -68,7 +76,7 @@ impl Db {
     /// [read-only](Options::read_only) refuses.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let tree = self.accept()?.keyspace(name, None)?;
-        Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
+        Ok(self.keyspace_of(tree))
     }
 
     /// The keyspace `name`, which is created with `options` if missing.
@@ -83,7 +91,7 @@ impl Db {
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         options.validate()?;
         let tree = self.accept()?.keyspace(name, Some(options))?;
-        Ok(Keyspace::new(Arc::clone(self.default.open_store()), tree))
+        Ok(self.keyspace_of(tree))
     }
 
     /// Changes [`Options::memory_budget`] while the store is open. The parts change with it, but for those
@@ -144,29 +152,32 @@ impl Db {
         self.accept()?.persist(durability)
     }
 
-    /// Closes the store, as the drop of its last handle does, and tells whether that went well.
+    /// Closes the store, as the drop of its last handle does, and reports failures.
     ///
-    /// After `Ok`, every write that was acknowledged, whatever its durability, survives the loss of power; the
-    /// workers have ended, after the step that each was at; and the store may be opened again, by any process.
-    /// What is in memtables is in the log then: the next opening reads it, unless it was
+    /// After `Ok`, every acknowledged write, whatever its durability, survives the loss of power; all threads
+    /// of the store have ended; and any process may open it. Flushes and compactions in flight are
+    /// cancelled. The log holds what is in memtables: the next opening reads it, unless it was
     /// [flushed](Self::flush).
     ///
-    /// **While other handles live**, of whatever kind, clones in other threads among them, this is no more than a
-    /// [`persist`](Self::persist) to the disk and a drop of this one: the store stays open and locked, the others go
-    /// on, and the answer is [`Error::StillOpen`]. Of several threads that close the last handles at once, one gets
-    /// `Ok`.
+    /// While other handles of any kind live, clones in other threads among them, this makes all acknowledged
+    /// writes durable and fails with [`Error::StillOpen`], which counts these handles by kind. Of several
+    /// threads that close the last handles at once, all may get that: [`shutdown`](Self::shutdown) closes a
+    /// store whatever handles it has.
     ///
     /// # Errors
     ///
-    /// The handle is gone in any case.
+    /// [`CloseError::into_db`] returns the handle, unless the store is closed all the same.
     ///
-    /// [`Error::StillOpen`] if other handles live, and what was written is durable.
-    /// [`Error::Io`], or [`Error::ReadOnly`] with the cause if the store had become so: each write has what its
-    /// [`Durability`] promised and no more, so that writes with [`Durability::Memory`] may be gone. Whoever would
-    /// rather make room on a full disk and try again calls [`persist`](Self::persist) before.
+    /// [`Error::StillOpen`] if other handles live. [`Error::Io`], or [`Error::ReadOnly`] with the cause if the
+    /// store had become so: each write has what its [`Durability`] promised and no more, so writes with
+    /// [`Durability::Memory`] may be lost. To make room on a full disk and try again, call
+    /// [`persist`](Self::persist) before. [`Error::Closed`] after a [`shutdown`](Self::shutdown), and
+    /// [`Error::ForkedChild`] in a [forked child](Self#forks).
     ///
     /// A store that was opened [read-only](Options::read_only) has nothing to write.
     ///
+    /// [`Error::Closed`]: crate::Error::Closed
+    /// [`Error::ForkedChild`]: crate::Error::ForkedChild
     /// [`Error::StillOpen`]: crate::Error::StillOpen
     /// [`Error::Io`]: crate::Error::Io
     /// [`Error::ReadOnly`]: crate::Error::ReadOnly
@@ -180,8 +191,49 @@ impl Db {
     /// db.close()?;
     /// # Ok::<(), sievedb::Error>(())
     /// ```
-    pub fn close(self) -> Result<()> {
-        OpenStore::close(self.default.into_open_store())
+    pub fn close(self) -> Result<(), CloseError> {
+        let (tree, read_options) = (Arc::clone(self.tree()), self.read_options());
+        let open = Arc::clone(self.open_store());
+        if let Err(error) = persist_for_others(&open) {
+            return Err(CloseError::new(error, Some(self)));
+        }
+        drop(self);
+        match Arc::try_unwrap(open) {
+            Ok(last) => last.end().map_err(|error| CloseError::new(error, None)),
+            Err(open) => {
+                let (path, handles) = (open.store().tables.folder.clone(), open.handles().get());
+                let handle = Handle::new(open, HandleKind::Db);
+                let db = Self { default: Keyspace::new(handle, tree, read_options) };
+                Err(CloseError::new(Error::StillOpen { path, handles }, Some(db)))
+            }
+        }
+    }
+
+    /// Closes the store though other handles live. From now on every call of any handle answers
+    /// [`Error::Closed`](crate::Error::Closed), iterators included.
+    ///
+    /// Waits for writes, flushes and compactions in flight, up to `timeout`; flushes and compactions are
+    /// cancelled. A read in flight finishes, or fails. After `Ok` the store is closed as by
+    /// [`close`](Self::close), and may be opened again while the old handles live. Does nothing for a store
+    /// that is closed. Not for listeners: the work in flight would include their own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StillBusy`] if work in flight did not end in time: all calls are refused, the store stays
+    /// locked, and another call, or the drop of the last handle, closes it.
+    /// Else as [`close`](Self::close), and the store is closed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// let users = db.keyspace("users")?;
+    /// db.shutdown(Duration::from_secs(10))?;
+    /// assert!(matches!(users.get("anna"), Err(sievedb::Error::Closed)));
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    pub fn shutdown(&self, timeout: Duration) -> Result<()> {
+        self.open_store().shutdown(timeout)
     }
 
     /// Writes the memtables of all keyspaces into tables, and waits until that is done.
@@ -287,6 +339,11 @@ impl Db {
         self.accept()?.verify(&mut on_progress)
     }
 
+    fn keyspace_of(&self, tree: Arc<Tree>) -> Keyspace {
+        let handle = self.default.handle().of_kind(HandleKind::Keyspace);
+        Keyspace::new(handle, tree, ReadOptions::new())
+    }
+
     fn accept(&self) -> Result<&Store> {
         self.default.open_store().accept()
     }
@@ -294,6 +351,14 @@ impl Db {
     pub(crate) fn store(&self) -> &Store {
         self.default.open_store().store()
     }
+}
+
+/// Makes everything durable if `open` has handles beside the one that is being closed.
+fn persist_for_others(open: &Arc<OpenStore>) -> Result<()> {
+    let store = open.accept()?;
+    // Whoever closes the store later may drop a handle, which cannot report an error.
+    let has_others = Arc::strong_count(open) > 2;
+    if has_others && !store.options.read_only { store.persist(Durability::Disk) } else { Ok(()) }
 }
 
 impl Options {
@@ -317,7 +382,8 @@ impl Options {
         self.validate()?;
         let open = Arc::new(OpenStore::open(path.as_ref(), self)?);
         let tree = open.store().keyspace(DEFAULT_KEYSPACE, None)?;
-        Ok(Db { default: Keyspace::new(open, tree) })
+        let handle = Handle::new(open, HandleKind::Db);
+        Ok(Db { default: Keyspace::new(handle, tree, ReadOptions::new()) })
     }
 }
 

@@ -4,7 +4,7 @@ use std::{error, fmt, io, path::PathBuf, sync::Arc};
 
 use sievedb_format::Corruption;
 
-use crate::text;
+use crate::{OpenHandles, text};
 
 /// The `op` of an [`Error::Io`] that a failed sync caused.
 pub(crate) const SYNC: &str = "sync";
@@ -54,9 +54,12 @@ pub enum Error {
     /// kind lives, a keyspace, snapshot, batch or iterator too. Only those that open it
     /// [read-only](crate::Options::read_only) may have it open together.
     Locked { path: PathBuf },
-    /// [`Db::close`](crate::Db::close) did not close the store at `path`: other handles of it live, such as
-    /// clones, keyspaces, snapshots, batches and iterators. The last of them closes it.
-    StillOpen { path: PathBuf },
+    /// [`Db::close`](crate::Db::close) did not close the store at `path`: the other `handles` live. The last
+    /// of them closes it, and so does [`Db::shutdown`](crate::Db::shutdown).
+    StillOpen { path: PathBuf, handles: OpenHandles },
+    /// [`Db::shutdown`](crate::Db::shutdown) has not closed the store at `path`: work in flight did not end in
+    /// time. All handles answer [`Closed`](Self::Closed), and the store stays locked: call it again.
+    StillBusy { path: PathBuf },
     /// `cause` made it unsafe to write on; reads go on.
     ///
     /// Reopening the store recovers, unless `cause` is [`Corrupt`](Self::Corrupt): then a compaction met a
@@ -108,7 +111,7 @@ pub enum Error {
     /// Background work panicked, on a worker or, without any, on the thread of the caller: a bug of ours or of
     /// a [`PrefixFunction`](crate::PrefixFunction). The message went to the panic hook.
     WorkerPanicked,
-    /// The store was closed: its last handle was dropped while the call was under way.
+    /// The store was closed by [`Db::shutdown`](crate::Db::shutdown), or while the call was in flight.
     Closed,
 }
 
@@ -184,10 +187,14 @@ impl fmt::Display for Error {
                  there first, unless all open it with Options::read_only",
                 path.display()
             ),
-            Self::StillOpen { path } => write!(
+            Self::StillOpen { path, handles } => write!(
                 f,
-                "{} stays open: another handle of it still lives, such as a clone, a keyspace, a snapshot, a \
-                 batch or an iterator",
+                "{} stays open: {handles} still live; drop them, or call Db::shutdown",
+                path.display()
+            ),
+            Self::StillBusy { path } => write!(
+                f,
+                "{} is not closed yet: work in flight has not ended; call Db::shutdown again",
                 path.display()
             ),
             Self::ReadOnly { cause } if matches!(**cause, Self::Corrupt { .. }) => write!(

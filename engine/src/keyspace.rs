@@ -12,6 +12,7 @@ use sievedb_sstable::CacheUse;
 
 use crate::{
     Explanation, Range, ReadOptions, Result,
+    handles::{Handle, HandleKind},
     iter::bounds::KeyBounds,
     read::answer::Answer,
     read::lookup::Lookup,
@@ -29,24 +30,29 @@ use crate::{
 ///
 /// Keys have 0 bytes to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), values 0 bytes to
 /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX). Keys are ordered byte by byte.
-#[derive(Clone)]
 pub struct Keyspace {
-    open: Arc<OpenStore>,
+    open: Handle,
     tree: Arc<Tree>,
     read_options: ReadOptions,
 }
 
 impl Keyspace {
-    pub(crate) fn new(open: Arc<OpenStore>, tree: Arc<Tree>) -> Self {
-        Self { open, tree, read_options: ReadOptions::new() }
+    pub(crate) fn new(open: Handle, tree: Arc<Tree>, read_options: ReadOptions) -> Self {
+        Self { open, tree, read_options }
+    }
+
+    /// Returns this keyspace as part of a handle of this kind.
+    pub(crate) fn of_kind(&self, kind: HandleKind) -> Self {
+        let (open, tree) = (self.open.of_kind(kind), Arc::clone(&self.tree));
+        Self { open, tree, read_options: self.read_options }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.open
     }
 
     pub(crate) fn open_store(&self) -> &Arc<OpenStore> {
         &self.open
-    }
-
-    pub(crate) fn into_open_store(self) -> Arc<OpenStore> {
-        self.open
     }
 
     pub(crate) fn tree(&self) -> &Arc<Tree> {
@@ -370,6 +376,12 @@ impl Keyspace {
         let store = self.open.accept()?;
         self.tree.check()?;
         store.compact_tree(&self.tree)
+    }
+}
+
+impl Clone for Keyspace {
+    fn clone(&self) -> Self {
+        self.of_kind(HandleKind::Keyspace)
     }
 }
 

@@ -8,6 +8,7 @@ use sievedb_sstable::{CursorOptions, READ_AHEAD_BYTES_MAX};
 
 use crate::{
     EntryRef, Error, Keyspace, ReadOptions, Result,
+    handles::{Handle, HandleKind},
     iter::{
         bounds::KeyBounds,
         merge::MergeCursor,
@@ -33,7 +34,7 @@ struct ViewSource {
     read_ahead_bytes_max: usize,
     /// After the view: tables that become obsolete while it is held are unlinked before the store
     /// is closed.
-    open: Arc<OpenStore>,
+    open: Handle,
 }
 
 impl CursorSource for ViewSource {
@@ -48,7 +49,7 @@ impl CursorSource for ViewSource {
                 ..CursorOptions::default()
             },
             bounds: Arc::clone(bounds),
-            skipped: Some(Arc::clone(&self.open) as Arc<dyn SkippedTombstones>),
+            skipped: Some(Arc::<OpenStore>::clone(&self.open) as Arc<dyn SkippedTombstones>),
         };
         let placed = self.view.placed_memtables_at(self.sequence);
         let memtables = placed.map(|placed| Source::memtable(placed, &self.folder, &scan));
@@ -103,7 +104,7 @@ impl Range {
         if let Err(error) = keyspace.tree().check() {
             return Self::refused(error);
         }
-        let open = Arc::clone(keyspace.open_store());
+        let open = keyspace.handle().of_kind(HandleKind::Iterator);
         let folder = open.store().tables.folder.as_path().into();
         let source = ViewSource {
             view,

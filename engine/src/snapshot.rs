@@ -11,8 +11,8 @@ use sievedb_filter::hash::key_hash;
 use sievedb_format::SequenceNumber;
 
 use crate::{
-    Error, Explanation, Keyspace, Range, ReadOptions, Result, iter::bounds::KeyBounds,
-    read::answer::Answer, store::open_store::OpenStore,
+    Error, Explanation, Keyspace, Range, ReadOptions, Result, handles::HandleKind,
+    iter::bounds::KeyBounds, read::answer::Answer, store::open_store::OpenStore,
 };
 
 /// A store as it was at one moment, all keyspaces alike.
@@ -25,7 +25,7 @@ pub struct Snapshot {
 }
 
 /// A keyspace as it was at one moment.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct KeyspaceSnapshot {
     keyspace: Keyspace,
     held: Arc<HeldSequence>,
@@ -53,6 +53,13 @@ impl Drop for HeldSequence {
     }
 }
 
+impl Clone for KeyspaceSnapshot {
+    fn clone(&self) -> Self {
+        let keyspace = self.keyspace.of_kind(HandleKind::Snapshot);
+        Self { keyspace, held: Arc::clone(&self.held) }
+    }
+}
+
 impl Snapshot {
     pub(crate) fn new(default: &Keyspace) -> Self {
         let open = Arc::clone(default.open_store());
@@ -64,7 +71,8 @@ impl Snapshot {
         // In a forked child its reads are refused, and nothing is listed.
         let sequence = store.check_open().map_or(0, |()| list());
         let held = Arc::new(HeldSequence { open, sequence });
-        Self { default: KeyspaceSnapshot { keyspace: default.clone(), held } }
+        let keyspace = default.of_kind(HandleKind::Snapshot);
+        Self { default: KeyspaceSnapshot { keyspace, held } }
     }
 
     /// `keyspace` at the moment of this snapshot. One that was created later is empty.
@@ -77,7 +85,7 @@ impl Snapshot {
             return Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() });
         }
         let held = Arc::clone(&self.default.held);
-        Ok(KeyspaceSnapshot { keyspace: keyspace.clone(), held })
+        Ok(KeyspaceSnapshot { keyspace: keyspace.of_kind(HandleKind::Snapshot), held })
     }
 }
 
@@ -93,7 +101,7 @@ impl KeyspaceSnapshot {
     /// The same moment, whose reads are done so. As [`Keyspace::with_read_options`].
     #[must_use]
     pub fn with_read_options(&self, options: ReadOptions) -> Self {
-        let keyspace = self.keyspace.with_read_options(options);
+        let keyspace = self.keyspace.with_read_options(options).of_kind(HandleKind::Snapshot);
         Self { keyspace, held: Arc::clone(&self.held) }
     }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use sievedb_format::SequenceNumber;
@@ -10,6 +11,7 @@ use sievedb_format::SequenceNumber;
 use super::Write;
 use crate::{
     Error,
+    clock::{Clock, SystemClock},
     sync::{
         Condvar, Mutex,
         atomic::{
@@ -97,6 +99,17 @@ impl PublishQueue {
         while self.visible() < sequence {
             self.advanced.wait(&mut queue);
         }
+    }
+
+    /// Waits until `sequence` is visible, for `timeout` at the most. Returns whether it is.
+    pub(crate) fn wait_visible_for(&self, sequence: SequenceNumber, timeout: Duration) -> bool {
+        let clock = SystemClock::new();
+        let mut queue = self.queue.lock();
+        while self.visible() < sequence {
+            let Some(left) = timeout.checked_sub(clock.now()) else { return false };
+            self.advanced.wait_for(&mut queue, left);
+        }
+        true
     }
 
     /// The last sequence number of the newest write in flight that touches `key`, if any does.

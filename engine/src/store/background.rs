@@ -23,6 +23,7 @@ use sievedb_format::SequenceNumber;
 
 use crate::{
     Error, Result,
+    clock::{Clock, SystemClock},
     compaction::choice::Compaction,
     listener::Event,
     read::tree::Tree,
@@ -103,6 +104,16 @@ struct State {
     done: BackgroundStats,
 }
 
+impl State {
+    /// Returns whether any claimed work is under way, but for unlinking.
+    fn is_busy(&self) -> bool {
+        !self.flushing.is_empty()
+            || !self.running.is_empty()
+            || self.fitting
+            || self.filters.is_running()
+    }
+}
+
 /// A piece of work that one worker has claimed.
 #[derive(Debug)]
 enum Job {
@@ -162,11 +173,24 @@ impl Background {
         self.wake();
     }
 
-    /// Ends the workers after the work they have claimed.
+    /// Ends the workers after the work that they have claimed. No more is claimed.
     pub(crate) fn shut_down(&self) {
         self.state.lock().shut_down = true;
         self.room.notify_all();
         self.wake();
+    }
+
+    /// Waits until no claimed work is under way, for `timeout` at the most. Returns whether none is.
+    ///
+    /// Called after [`shut_down`](Self::shut_down): no more is claimed.
+    pub(crate) fn wait_for_claimed(&self, timeout: Duration) -> bool {
+        let clock = SystemClock::new();
+        let mut state = self.state.lock();
+        while state.is_busy() {
+            let Some(left) = timeout.checked_sub(clock.now()) else { return false };
+            self.progress.wait_for(&mut state, left);
+        }
+        true
     }
 
     /// Whether the store is about to close.
@@ -326,6 +350,11 @@ impl Store {
 
     /// Gives a claim back. Whether more work may be tried at once.
     fn release(&self, job: &Job, outcome: Result<Ended>) -> bool {
+        // What a close broke off has changed nothing, and left obsolete files.
+        let outcome = match outcome {
+            Err(Error::Closed) => Ok(Ended::GaveWay),
+            ended => ended,
+        };
         if let Err(error) = &outcome
             && !error.is_no_space()
         {

@@ -90,6 +90,8 @@ impl Store {
         let waits = durability > Durability::Memory;
         loop {
             let mut placement = self.placement.lock();
+            // Under the lock: a close waits for what is placed.
+            self.check_open()?;
             self.check_writable()?;
             match condition.check(&Placed::new(&self.publish))? {
                 Verdict::Holds if self.room(write)? == Room::Wait => {

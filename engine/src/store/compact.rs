@@ -33,7 +33,7 @@ use crate::{
     store::table_output::write_tables,
     store::throttle::{Pressure, pressure},
     table::read_buffers::{ReadBuffers, RunBuffers},
-    table::store::TablePlace,
+    table::store::{TablePlace, TableStore},
     table::{LiveTable, TableMeta},
     version::Version,
 };
@@ -200,7 +200,7 @@ impl Store {
         };
         self.install(tree, &change)?;
         if !compaction.is_trivial_move && self.options.warms_up {
-            warm_up_outputs(tree, &version, compaction, &buffers);
+            warm_up_outputs(&self.tables, tree, &version, compaction, &buffers);
         }
         let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
         self.background.count(|done| {
@@ -241,7 +241,7 @@ impl Store {
         let gave_way = Cell::new(false);
         let stops = || {
             gave_way.set(compaction.reason == Reason::Quiet && self.must_give_way());
-            gave_way.get()
+            gave_way.get() || self.tables.is_closing()
         };
         let merged = Interruptible::new(MergeCursor::new(inputs, 0), stops);
         let kept = RetainStream::new(merged, snapshots, is_bottom);
@@ -309,7 +309,13 @@ fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSe
 ///
 /// The keys to ask for stay within what the worker's share has beside `buffers`: with very long keys not all blocks
 /// are read in.
-fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction, buffers: &ReadBuffers) {
+fn warm_up_outputs(
+    tables: &TableStore,
+    tree: &Tree,
+    before: &Version,
+    compaction: &Compaction,
+    buffers: &ReadBuffers,
+) {
     let inputs: BTreeSet<u64> = compaction.tables().collect();
     let mut user_keys = Vec::new();
     let mut left = (buffers.share().bytes_max() / 2).saturating_sub(buffers.bytes());
@@ -330,7 +336,7 @@ fn warm_up_outputs(tree: &Tree, before: &Version, compaction: &Compaction, buffe
     for user_key in user_keys {
         let Some(live) = output.and_then(|run| run.find(&user_key)) else { continue };
         // Whoever needs the block is told why it cannot be read.
-        if live.table.warm_up(&user_key).is_err() {
+        if tables.is_closing() || live.table.warm_up(&user_key).is_err() {
             return;
         }
     }

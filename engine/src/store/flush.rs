@@ -9,7 +9,7 @@ use crate::{
     Result,
     compaction::retain::RetainStream,
     filter_policy::FilterChoice,
-    iter::merge::MergeCursor,
+    iter::{interruptible::Interruptible, merge::MergeCursor},
     keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::{ManifestState, VersionEdit},
@@ -34,7 +34,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`Error::Io`](crate::Error::Io). What was written by then is an orphan.
+/// [`Error::Io`](crate::Error::Io), [`Error::Closed`](crate::Error::Closed) if the store is being closed.
+/// What was written by then is an orphan.
 pub(crate) fn write_memtables(
     tables: &TableStore,
     options: &KeyspaceOptions,
@@ -46,7 +47,8 @@ pub(crate) fn write_memtables(
     let folder = tables.folder.as_path().into();
     let scan = ScanOptions::once(CursorOptions::whole_table());
     let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder, &scan)).collect();
-    let mut kept = RetainStream::new(MergeCursor::new(cursors, 0), snapshots, is_bottom);
+    let merged = Interruptible::new(MergeCursor::new(cursors, 0), || tables.is_closing());
+    let mut kept = RetainStream::new(merged, snapshots, is_bottom);
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();

@@ -12,12 +12,18 @@ use self::wiped::Word;
 /// What a wiped page holds.
 const WIPED: u32 = 0;
 const OPEN: u32 = 1;
+const CLOSING: u32 = 2;
+const CLOSED: u32 = 3;
 
 /// Which calls a store accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// All of them.
     Open,
+    /// None: the store is being closed, and what was begun before may go on.
+    Closing,
+    /// None: the store is closed.
+    Closed,
     /// None: this process is a fork of the one that opened the store.
     Forked,
 }
@@ -49,8 +55,20 @@ impl Gate {
     pub(crate) fn access(&self) -> Access {
         match self.word.load() {
             WIPED => Access::Forked,
-            _ => Access::Open,
+            OPEN => Access::Open,
+            CLOSING => Access::Closing,
+            _ => Access::Closed,
         }
+    }
+
+    /// Refuses all calls from now on.
+    pub(crate) fn begin_close(&self) {
+        self.word.store(CLOSING);
+    }
+
+    /// Notes that the store is closed.
+    pub(crate) fn close(&self) {
+        self.word.store(CLOSED);
     }
 }
 
@@ -97,6 +115,13 @@ mod wiped {
                 Self::Compared(word) => word.load(),
             }
         }
+
+        pub(super) fn store(&self, value: u32) {
+            match self {
+                Self::Wiped(page) => page.word().store(value, Release),
+                Self::Compared(word) => word.store(value),
+            }
+        }
     }
 
     /// A page of its own.
@@ -137,7 +162,10 @@ mod wiped {
 
 /// A word that another process reads as wiped.
 mod compared {
-    use std::sync::atomic::{AtomicU32, Ordering::Acquire};
+    use std::sync::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Release},
+    };
 
     use rustix::process::{Pid, getpid};
 
@@ -156,6 +184,10 @@ mod compared {
 
         pub(super) fn load(&self) -> u32 {
             if getpid() == self.opened_by { self.value.load(Acquire) } else { WIPED }
+        }
+
+        pub(super) fn store(&self, value: u32) {
+            self.value.store(value, Release);
         }
     }
 }

@@ -124,18 +124,17 @@ pub(crate) struct Store {
     /// By the store clock.
     pub(crate) clock_at_open_ms: u64,
     pub(crate) opening: OpeningStats,
-    /// Released last, and by the last worker if one of them outlives the handles. `None` if the store is only
-    /// read, and its folder has no lock file.
+    /// `None` once it is released, and if the store is only read and its folder has no lock file.
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
 impl Store {
-    /// Refuses all calls in a forked child, before they take a lock: a thread that the child lacks
-    /// may have held it.
+    /// Refuses all calls once the store is closed, and in a forked child: there before they take a lock,
+    /// which a thread that the child lacks may have held.
     ///
     /// # Errors
     ///
-    /// [`Error::ForkedChild`].
+    /// [`Error::Closed`], [`Error::ForkedChild`].
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.gate.is_open() { Ok(()) } else { self.refuse() }
@@ -145,8 +144,9 @@ impl Store {
     fn refuse(&self) -> Result<()> {
         match self.gate.access() {
             Access::Open => Ok(()),
+            Access::Closing | Access::Closed => Err(Error::Closed),
             Access::Forked => {
-                self.release_inherited_lock();
+                self.release_lock();
                 Err(Error::ForkedChild { path: self.tables.folder.clone() })
             }
         }
@@ -157,8 +157,9 @@ impl Store {
         self.gate.is_forked()
     }
 
-    /// Closes a forked child's descriptor of the lock file. The lock stays with the parent.
-    fn release_inherited_lock(&self) {
+    /// Releases the lock of the directory. In a forked child this closes a descriptor, and the lock stays
+    /// with the parent.
+    fn release_lock(&self) {
         drop(self.lock.lock().take());
     }
 
@@ -207,6 +208,9 @@ impl Store {
         install: impl FnOnce(bool) -> T,
     ) -> Result<T> {
         let mut manifest = self.manifest.lock();
+        if self.gate.access() == Access::Closed {
+            return Err(Error::Closed);
+        }
         self.check_writable()?;
         let Some(mut edit) = change(manifest.state()) else { return Ok(install(false)) };
         edit.next_file_id = Some(self.tables.next_file_id());

@@ -4,21 +4,24 @@ use std::{
     io, mem,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use crate::{
-    Durability, Error, Options, Result,
+    Error, Options, Result,
+    clock::{Clock, SystemClock},
     commit::{Placement, PublishQueue, SharedLog},
     error::SYNC,
     file_name::FileName,
     fs::{FileLock, Fs, ReadOnlyFs},
+    handles::HandleCounts,
     manifest::{VersionEdit, check_no_store},
     memory::MemoryUse,
     options::ReadMode,
     read::snapshot_list::SnapshotList,
     store::Store,
     store::background::Background,
-    store::gate::Gate,
+    store::gate::{Access, Gate},
     store::read_only,
     store::recovery::{self, Beginning},
     store::residency::Residency,
@@ -35,9 +38,16 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct OpenStore {
     store: Arc<Store>,
+    handles: HandleCounts,
+    /// `None` once the store is closed, or its threads are being ended.
+    threads: Mutex<Option<Threads>>,
+}
+
+/// Threads of an open store.
+#[derive(Debug, Default)]
+struct Threads {
     workers: Vec<JoinHandle<()>>,
     stats_writer: Option<StatsWriter>,
-    is_closed: bool,
 }
 
 impl OpenStore {
@@ -81,15 +91,26 @@ impl OpenStore {
         store.opening.total = store.options.clock.now().saturating_sub(start);
         let store = Arc::new(store);
         // Before the workers: if one cannot be started, the drop ends those that were.
-        let mut open = Self { store, workers: Vec::new(), stats_writer: None, is_closed: false };
-        if open.store.options.read_only {
-            return Ok(open);
+        let threads = Mutex::new(Some(Threads::default()));
+        let open = Self { store, handles: HandleCounts::default(), threads };
+        if !open.store.options.read_only {
+            open.start_threads()?;
         }
-        for number in 0..open.store.options.worker_threads {
-            open.workers.push(start_worker(&open.store, number)?);
-        }
-        open.stats_writer = StatsWriter::start(&open.store)?;
         Ok(open)
+    }
+
+    fn start_threads(&self) -> Result<()> {
+        let mut threads = self.threads.lock();
+        let threads = threads.get_or_insert_default();
+        for number in 0..self.store.options.worker_threads {
+            threads.workers.push(start_worker(&self.store, number)?);
+        }
+        threads.stats_writer = StatsWriter::start(&self.store)?;
+        Ok(())
+    }
+
+    pub(crate) fn handles(&self) -> &HandleCounts {
+        &self.handles
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -100,7 +121,7 @@ impl OpenStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ForkedChild`].
+    /// [`Error::Closed`], [`Error::ForkedChild`].
     #[inline]
     pub(crate) fn accept(&self) -> Result<&Store> {
         self.store.check_open().map(|()| &*self.store)
@@ -108,58 +129,72 @@ impl OpenStore {
 }
 
 impl OpenStore {
-    /// Closes the store if `open` is its last handle; makes everything durable in any case.
+    /// Refuses all calls, waits for work in flight for `timeout` at the most, and closes the store.
     ///
     /// # Errors
     ///
-    /// [`Error::StillOpen`] if it is not the last; else as [`Db::close`](crate::Db::close).
-    pub(crate) fn close(open: Arc<Self>) -> Result<()> {
-        open.accept()?;
-        let path = open.store.tables.folder.clone();
-        if Arc::strong_count(&open) > 1 && !open.store.options.read_only {
-            // Now: whoever closes the store may be one who drops his handle, and is not told of an error.
-            open.store.persist(Durability::Disk)?;
+    /// As [`Db::shutdown`](crate::Db::shutdown).
+    pub(crate) fn shutdown(&self, timeout: Duration) -> Result<()> {
+        let store = &self.store;
+        match store.gate.access() {
+            Access::Closed => return Ok(()),
+            Access::Forked => store.check_open()?,
+            Access::Open | Access::Closing => {}
         }
-        // Of several threads that do this at once, one gets it for certain.
-        match Arc::into_inner(open) {
-            Some(mut last) => last.end(),
-            None => Err(Error::StillOpen { path }),
+        store.gate.begin_close();
+        store.shut_down();
+        let clock = SystemClock::new();
+        let left = || timeout.saturating_sub(clock.now());
+        // After the gate: no write is placed any more.
+        let last_placed = store.placement.lock().last_placed();
+        let has_ended = store.publish.wait_visible_for(last_placed, left())
+            && store.background.wait_for_claimed(left());
+        if !has_ended {
+            return Err(Error::StillBusy { path: store.tables.folder.clone() });
         }
+        self.end()
     }
 
     /// Leaves everything as it is in a forked child: its memory stays until the process ends. To free
     /// it would take locks, and the child has no workers to join.
     fn abandon(&mut self) {
         mem::forget(Arc::clone(&self.store));
-        mem::forget(mem::take(&mut self.workers));
-        mem::forget(self.stats_writer.take());
+        mem::forget(mem::replace(&mut self.threads, Mutex::new(None)));
     }
 
-    /// Ends the workers and makes everything durable, once.
-    fn end(&mut self) -> Result<()> {
-        if mem::replace(&mut self.is_closed, true) {
-            return Ok(());
-        }
-        self.store.background.shut_down();
-        for worker in self.workers.drain(..) {
+    /// Ends the threads and makes everything durable, once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::close`](crate::Db::close). The store is closed in any case.
+    pub(crate) fn end(&self) -> Result<()> {
+        // Not under the lock: a listener on a worker may call this.
+        let threads = self.threads.lock().take();
+        let Some(Threads { workers, stats_writer }) = threads else { return Ok(()) };
+        let store = &self.store;
+        store.gate.begin_close();
+        store.shut_down();
+        for worker in workers {
             // A worker that drops the last handle, in a listener, cannot wait for itself. A worker
             // that panicked has said so already.
             if worker.thread().id() != thread::current().id() {
                 let _ = worker.join();
             }
         }
-        if self.store.options.read_only {
-            return Ok(());
+        let closed = if store.options.read_only {
+            Ok(())
+        } else {
+            store.check_writable().and_then(|()| store.write_end(stats_writer))
+        };
+        {
+            let manifest = store.manifest.lock();
+            if closed.is_ok() && !store.options.read_only {
+                manifest.close();
+            }
+            // Under the lock: a call in flight edits the manifest before this, or not at all.
+            store.gate.close();
         }
-        self.store.check_writable()?;
-        let closed = self.store.close().and_then(|()| self.store.check_writable());
-        if closed.is_ok() {
-            self.store.manifest.lock().close();
-        }
-        if let Some(writer) = self.stats_writer.take() {
-            writer.finish(&self.store);
-        }
-        self.store.unlink_obsolete();
+        store.release_lock();
         closed
     }
 }
@@ -167,7 +202,7 @@ impl OpenStore {
 impl Drop for OpenStore {
     fn drop(&mut self) {
         if self.store.is_forked() {
-            self.store.release_inherited_lock();
+            self.store.release_lock();
             self.abandon();
             return;
         }
@@ -178,6 +213,22 @@ impl Drop for OpenStore {
 }
 
 impl Store {
+    /// Ends background work: compactions and flushes in flight are cancelled.
+    fn shut_down(&self) {
+        self.tables.close();
+        self.background.shut_down();
+    }
+
+    /// Writes the end of the log and the last statistics, and unlinks what is obsolete.
+    fn write_end(&self, stats_writer: Option<StatsWriter>) -> Result<()> {
+        let closed = self.close().and_then(|()| self.check_writable());
+        if let Some(writer) = stats_writer {
+            writer.finish(self);
+        }
+        self.unlink_obsolete();
+        closed
+    }
+
     /// Makes everything durable, and has the manifest vouch for the whole log: if its end is
     /// missing when the store is opened again, that is damage and not a crash. A log of which nothing is
     /// needed any more goes instead, so that nobody has to read it again.

@@ -22,7 +22,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// What reading or writing fails with. What was written by then is obsolete.
+/// What reading or writing fails with; [`Error::Closed`] if the store is being closed. What was written
+/// by then is obsolete.
 pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     tables: &TableStore,
     options: &KeyspaceOptions,
@@ -33,6 +34,8 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
     let result = write_each(tables, options, filter, place, kept, share, &mut written);
+    // What follows syncs, and installs.
+    let result = result.and_then(|()| tables.check_not_closing());
     if result.is_err() {
         for table in &written {
             tables.discard(table.id);

@@ -12,6 +12,7 @@ use crate::{
     Error, Result,
     error::SYNC,
     fs::AppendFile,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     table::cache_room::ShareTaken,
     table::room::{ENTRIES_CHARGED, TableRoom},
     table::store::TablePlace,
@@ -38,6 +39,7 @@ pub(crate) struct TableBuilder {
     /// Bytes of entries since the writer's memory was looked at.
     unmeasured_bytes: u64,
     taken: ShareTaken,
+    is_closing: Arc<AtomicBool>,
 }
 
 impl TableBuilder {
@@ -49,6 +51,7 @@ impl TableBuilder {
         identity: TableIdentity,
         room: TableRoom,
         taken: ShareTaken,
+        is_closing: Arc<AtomicBool>,
     ) -> Self {
         Self {
             writer,
@@ -59,6 +62,7 @@ impl TableBuilder {
             entries_charged: 0,
             unmeasured_bytes: 0,
             taken,
+            is_closing,
         }
     }
 
@@ -116,11 +120,14 @@ impl TableBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`].
+    /// [`Error::Io`]; [`Error::Closed`] instead of the sync if the store is being closed.
     pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, mut unfinished, identity, taken: _taken, .. } = self;
+        let Self { writer, file, mut unfinished, identity, taken: _taken, is_closing, .. } = self;
         let path = &unfinished.path;
         let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
+        if is_closing.load(Relaxed) {
+            return Err(Error::Closed);
+        }
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
         unfinished.finish();
         Ok(Arc::new(meta(&identity, place, summary)))

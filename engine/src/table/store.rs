@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -53,6 +53,8 @@ pub(crate) struct TableStore {
     writers: u64,
     pub(super) files: TableFiles,
     next_file_id: AtomicU64,
+    /// Tables that are being written are not needed any more.
+    is_closing: Arc<AtomicBool>,
     _buffers: Charge,
 }
 
@@ -100,10 +102,28 @@ impl TableStore {
             writers: options.worker_threads.max(1) as u64,
             files,
             next_file_id: AtomicU64::new(next_file_id),
+            is_closing: Arc::default(),
             _buffers: buffers,
         };
         store.bound_filters(filter_bytes_max);
         store
+    }
+
+    /// Ends the writing of tables: the store is being closed.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Relaxed);
+    }
+
+    /// Returns whether tables that are being written are not needed any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.load(Relaxed)
+    }
+
+    /// # Errors
+    ///
+    /// [`Error::Closed`] if tables that are being written are not needed any more.
+    pub(crate) fn check_not_closing(&self) -> Result<()> {
+        if self.is_closing() { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// A number that no file of this store has had.
@@ -153,7 +173,15 @@ impl TableStore {
         let writer = TableWriter::new(FileSink(Arc::clone(&file)), identity, options);
         let writer = writer.map_err(|error| Error::io("write", &path, error))?;
         let unfinished = Unfinished::new(path, &self.obsolete_files);
-        Ok(TableBuilder::new(writer, file, unfinished, identity, room, taken))
+        Ok(TableBuilder::new(
+            writer,
+            file,
+            unfinished,
+            identity,
+            room,
+            taken,
+            Arc::clone(&self.is_closing),
+        ))
     }
 
     /// What one worker may take at a time to write tables and filters, in bytes.

@@ -42,23 +42,26 @@ fn a_closed_store_has_everything_and_is_free() {
 fn handles_of_any_kind_keep_the_store_open() {
     let fs = Arc::new(MemoryFs::new());
     type Hold = fn(&Db) -> Box<dyn std::any::Any>;
-    let holds: [(&str, Hold); 5] = [
-        ("clone", |db| Box::new(db.clone())),
-        ("keyspace", |db| Box::new(db.keyspace("users").unwrap())),
-        ("snapshot", |db| Box::new(db.snapshot())),
-        ("batch", |db| {
+    let holds: [(&str, &str, Hold); 5] = [
+        ("clone", "1 Db", |db| Box::new(db.clone())),
+        ("keyspace", "1 Keyspace", |db| Box::new(db.keyspace("users").unwrap())),
+        ("snapshot", "1 Snapshot", |db| Box::new(db.snapshot())),
+        ("batch", "1 Batch", |db| {
             let mut batch = db.batch();
             batch.remove(db, "none").unwrap();
             Box::new(batch)
         }),
-        ("iterator", |db| Box::new(db.iter())),
+        ("iterator", "1 iterator", |db| Box::new(db.iter())),
     ];
-    for (name, hold) in holds {
+    for (name, named, hold) in holds {
         let db = open_in_memory(fs.clone());
         db.insert("by", name).unwrap();
         let held = hold(&db);
-        match db.close() {
-            Err(Error::StillOpen { path }) => assert!(path.ends_with(FOLDER), "{name}: {path:?}"),
+        match db.close().map_err(Error::from) {
+            Err(Error::StillOpen { path, handles }) => {
+                assert!(path.ends_with(FOLDER), "{name}: {path:?}");
+                assert_eq!(handles.to_string(), named, "{name}");
+            }
             other => panic!("{name}: {other:?}"),
         }
         let crashed = Arc::new(fs.crash(fs.operations(), &Loss::Everything));
@@ -137,7 +140,7 @@ fn what_goes_wrong_is_told() {
             let names = memory.list(Path::new(FOLDER)).unwrap();
             let file = names.iter().find(|file| file.contains(suffix)).unwrap();
             fs.inject(Fault::new(errno, Times::ForGood).calls(&[call]).suffix(file));
-            let closed = db.close();
+            let closed = db.close().map_err(Error::from);
             match (&closed, handles) {
                 // It is the last handle that writes to the manifest.
                 (Err(Error::StillOpen { .. }), 2) if suffix == "MANIFEST" => {}
@@ -161,7 +164,7 @@ fn a_store_that_became_read_only_says_why() {
     db.insert("key", "value").unwrap();
     fs.inject(Fault::new(EIO, Times::Once).calls(&[Call::Append]).suffix(".log"));
     db.persist(Durability::Disk).unwrap_err();
-    match db.close() {
+    match db.close().map_err(Error::from) {
         Err(Error::ReadOnly { cause }) => assert!(matches!(*cause, Error::Io { .. }), "{cause}"),
         other => panic!("{other:?}"),
     }
@@ -175,7 +178,9 @@ fn a_store_that_is_only_read_is_closed_too() {
     options().open(FOLDER).unwrap().close().unwrap();
     let db = options().open(FOLDER).unwrap();
     let other = db.clone();
-    assert!(matches!(db.close(), Err(Error::StillOpen { .. })));
+    let refused = db.close().unwrap_err();
+    assert!(matches!(refused.error(), Error::StillOpen { .. }));
+    drop(refused);
     other.close().unwrap();
     open(&fs).close().unwrap();
 }

@@ -10,5 +10,6 @@ mod log_length;
 mod memory;
 mod obsolete;
 mod opening;
+mod shutdown;
 mod small_store;
 mod verify;

@@ -10,7 +10,7 @@ impl Store {
     pub(super) fn claim(&self) -> Option<Job> {
         let mut state = self.background.state.lock();
         state.rest.look_no_more();
-        if self.read_only.get().is_some() {
+        if state.shut_down || self.read_only.get().is_some() {
             return None;
         }
         if !self.tables.obsolete_files.is_empty() {

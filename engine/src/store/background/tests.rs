@@ -150,6 +150,47 @@ fn what_is_due_is_found_when_a_request_is_done() {
     assert!(store.background.state.lock().whole.is_empty());
 }
 
+/// A compaction in flight ends early, and changes nothing.
+#[test]
+fn n11_a_close_cancels_a_compaction() {
+    let fs = Arc::new(MemoryFs::with_seed(1));
+    let keyspace = KeyspaceOptions::new().compression(crate::Compression::None);
+    let options = Options::new().fs(fs.clone()).worker_threads(0).block_cache_bytes(0);
+    let db = options.keyspace(keyspace).open("db").expect("a new store");
+    let store = db.open_store().store();
+    let tree = store.trees.read().get("default").cloned().expect("it is always there");
+    for run in 0..4 {
+        for key in 0..20_000_u64 {
+            db.insert(key.to_be_bytes(), [run; 150]).expect("there is room");
+        }
+        {
+            let _placement = store.placement.lock();
+            assert!(tree.freeze());
+        }
+        let flush = store.claim().expect("a memtable is frozen");
+        assert!(store.carry_out(&flush), "there is room");
+    }
+    let before: Vec<_> = tree.view().version.metas().iter().map(|meta| meta.id).collect();
+    let job = loop {
+        match store.claim().expect("four runs are due") {
+            job @ Job::Compact(..) => break job,
+            other => assert!(store.carry_out(&other), "there is room"),
+        }
+    };
+    let read_before = db.stats().table_reads.bytes;
+    store.tables.close();
+    assert!(store.carry_out(&job), "it gave way");
+    let read = db.stats().table_reads.bytes - read_before;
+    let input: u64 = tree.view().version.metas().iter().map(|meta| meta.bytes).sum();
+    assert!(read < input / 4, "{read} of {input} bytes were read");
+    let after: Vec<_> = tree.view().version.metas().iter().map(|meta| meta.id).collect();
+    assert_eq!(after, before);
+    assert_eq!(store.background.done().compactions, 0);
+    store.check_writable().expect("nothing failed");
+    let obsolete = store.tables.obsolete_files.take();
+    assert_eq!(obsolete.len(), 1, "the table that was begun: {obsolete:?}");
+}
+
 /// Tells of compactions.
 #[derive(Debug)]
 struct Compactions(mpsc::SyncSender<()>);

@@ -1,0 +1,54 @@
+//! Why a store could not be closed.
+
+use std::{error, fmt};
+
+use crate::{Db, Error};
+
+/// Why [`Db::close`] failed, with the handle unless the store is closed all the same.
+///
+/// Turns into an [`Error`] by `?`, which drops the handle.
+#[derive(Debug)]
+pub struct CloseError(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    error: Error,
+    db: Option<Db>,
+}
+
+impl CloseError {
+    pub(crate) fn new(error: Error, db: Option<Db>) -> Self {
+        Self(Box::new(Parts { error, db }))
+    }
+
+    /// Returns why the store could not be closed.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.0.error
+    }
+
+    /// Returns the handle, which is as usable as before. `None` if the store is closed, and only the
+    /// last writes failed.
+    #[must_use]
+    pub fn into_db(self) -> Option<Db> {
+        self.0.db
+    }
+}
+
+impl From<CloseError> for Error {
+    fn from(error: CloseError) -> Self {
+        error.0.error
+    }
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.error.fmt(f)
+    }
+}
+
+impl error::Error for CloseError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.0.error.source()
+    }
+}

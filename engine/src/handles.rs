@@ -1,0 +1,114 @@
+//! Handles of an open store, counted by kind.
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+use crate::{
+    store::open_store::OpenStore,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+/// Kind of a handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HandleKind {
+    Db,
+    Keyspace,
+    Snapshot,
+    Iterator,
+    Batch,
+}
+
+/// Handles of an open store that live, by kind: see [`Error::StillOpen`](crate::Error::StillOpen).
+///
+/// Displays those that there are: `1 Db, 2 iterators`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenHandles {
+    /// Number of [`Db`](crate::Db) handles.
+    pub dbs: usize,
+    /// Number of [`Keyspace`](crate::Keyspace) handles.
+    pub keyspaces: usize,
+    /// Number of [`Snapshot`](crate::Snapshot) and [`KeyspaceSnapshot`](crate::KeyspaceSnapshot) handles.
+    pub snapshots: usize,
+    /// Number of [`Range`](crate::Range) and [`Keys`](crate::Keys) iterators.
+    pub iterators: usize,
+    /// Number of [`Batch`](crate::Batch)es with entries.
+    pub batches: usize,
+}
+
+impl fmt::Display for OpenHandles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [
+            (self.dbs, ["Db", "Dbs"]),
+            (self.keyspaces, ["Keyspace", "Keyspaces"]),
+            (self.snapshots, ["Snapshot", "Snapshots"]),
+            (self.iterators, ["iterator", "iterators"]),
+            (self.batches, ["Batch", "Batches"]),
+        ];
+        let mut separator = "";
+        for (count, [one, many]) in kinds.into_iter().filter(|(count, _)| *count > 0) {
+            write!(f, "{separator}{count} {}", if count == 1 { one } else { many })?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// Counts the handles of a store.
+#[derive(Debug, Default)]
+pub(crate) struct HandleCounts([AtomicUsize; 5]);
+
+impl HandleCounts {
+    /// Returns the handles that live now.
+    pub(crate) fn get(&self) -> OpenHandles {
+        let [dbs, keyspaces, snapshots, iterators, batches] =
+            [0, 1, 2, 3, 4].map(|kind: usize| self.0[kind].load(Relaxed));
+        OpenHandles { dbs, keyspaces, snapshots, iterators, batches }
+    }
+}
+
+/// A counted handle: keeps the store open.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    open: Arc<OpenStore>,
+    kind: HandleKind,
+}
+
+impl Handle {
+    pub(crate) fn new(open: Arc<OpenStore>, kind: HandleKind) -> Self {
+        open.handles().0[kind as usize].fetch_add(1, Relaxed);
+        Self { open, kind }
+    }
+
+    /// Returns a handle of this kind for the same store.
+    pub(crate) fn of_kind(&self, kind: HandleKind) -> Self {
+        Self::new(Arc::clone(&self.open), kind)
+    }
+}
+
+impl Deref for Handle {
+    type Target = Arc<OpenStore>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<OpenStore> {
+        &self.open
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.open.handles().0[self.kind as usize].fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_handles_that_live_are_named() {
+        let mut handles = OpenHandles { dbs: 1, iterators: 2, ..OpenHandles::default() };
+        assert_eq!(handles.to_string(), "1 Db, 2 iterators");
+        handles.batches = 1;
+        assert_eq!(handles.to_string(), "1 Db, 2 iterators, 1 Batch");
+    }
+}
