@@ -3,7 +3,7 @@
 use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    Batch, CloseError, Durability, Error, Keyspace, KeyspaceOptions, Options, ReadOptions, Result,
+    Batch, CloseError, Durability, Keyspace, KeyspaceOptions, Options, ReadOptions, Result,
     Snapshot, VerifyProgress, VerifyReport,
     handles::{Handle, HandleKind},
     keyspace_options::DEFAULT_KEYSPACE,
@@ -204,7 +204,7 @@ impl Db {
                 let (path, handles) = (open.store().tables.folder.clone(), open.handles().get());
                 let handle = Handle::new(open, HandleKind::Db);
                 let db = Self { default: Keyspace::new(handle, tree, read_options) };
-                Err(CloseError::new(Error::StillOpen { path, handles }, Some(db)))
+                Err(CloseError::new(crate::Error::StillOpen { path, handles }, Some(db)))
             }
         }
     }
@@ -219,7 +219,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::StillBusy`] if work in flight did not end in time: all calls are refused, the store stays
+    /// [`Error::StillBusy`](crate::Error::StillBusy) if work in flight did not end in time: all calls are refused, the store stays
     /// locked, and another call, or the drop of the last handle, closes it.
     /// Else as [`close`](Self::close), and the store is closed.
     ///
