@@ -1,6 +1,10 @@
 //! The log that all writers share: whoever comes first writes, or syncs, for all who wait.
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -8,6 +12,7 @@ use super::{InFlight, Placement, sync_turns::SyncTurns};
 use crate::{
     Error, Result,
     error::SYNC,
+    file_name::FileName,
     fs::AppendFile,
     log::{PendingRecord, Position, Writer},
     sync::{
@@ -17,6 +22,7 @@ use crate::{
             Ordering::{Acquire, Release},
         },
     },
+    wal::replay::ReplayedSegment,
 };
 
 /// What the log needs of the store around it.
@@ -84,8 +90,8 @@ struct Segment {
     path: PathBuf,
     bytes: u64,
     last_sequence: SequenceNumber,
-    /// Until it is synced as a whole, for the sync.
-    file: Arc<dyn AppendFile>,
+    /// For the sync. `None` if a process before wrote it and synced it as a whole.
+    file: Option<Arc<dyn AppendFile>>,
     synced_bytes: u64,
 }
 
@@ -104,6 +110,28 @@ impl SharedLog {
             written: AtomicU64::new(sequence),
             synced: AtomicU64::new(sequence),
         }
+    }
+
+    /// A log that continues `segments` in `folder`, of which every byte is durable, up to the sequence
+    /// number `sequence`. The next record begins a new segment.
+    pub(crate) fn continued(
+        sequence: SequenceNumber,
+        folder: &Path,
+        segments: &[ReplayedSegment],
+    ) -> Self {
+        let log = Self::new(sequence);
+        let mut files = log.files.lock();
+        let position = |last: &ReplayedSegment| Position { file_id: last.id, offset: last.bytes };
+        files.end = segments.last().map(position);
+        files.mark = files.end.unwrap_or_default();
+        files.segments.extend(segments.iter().map(
+            |&ReplayedSegment { id, bytes, last_sequence }| {
+                let path = FileName::Log(id).path(folder);
+                Segment { id, path, bytes, last_sequence, file: None, synced_bytes: bytes }
+            },
+        ));
+        drop(files);
+        log
     }
 
     /// Passes everything placed so far on to the operating system.
@@ -334,7 +362,8 @@ impl LogFiles {
 
     fn add_segment(&mut self, writer: Writer, last_sequence: SequenceNumber) {
         let path = writer.path().to_owned();
-        let (id, bytes, file) = (writer.file_id(), writer.offset(), Arc::clone(writer.file()));
+        let (id, bytes, file) =
+            (writer.file_id(), writer.offset(), Some(Arc::clone(writer.file())));
         // Created, synced and named by the manifest before its first record.
         let synced_bytes = bytes;
         self.segments.push_back(Segment { id, path, bytes, last_sequence, file, synced_bytes });
@@ -347,7 +376,7 @@ impl LogFiles {
             id: segment.id,
             bytes: segment.bytes,
             path: segment.path.clone(),
-            file: Arc::clone(&segment.file),
+            file: segment.file.clone().expect("only what this process wrote is not synced"),
         };
         unsynced.map(of).collect()
     }

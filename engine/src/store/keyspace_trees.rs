@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::read::{changed_trees::ChangedTrees, tree::Tree};
+use crate::read::{changed_trees::ChangedTrees, tree::Tree, view::PlacedMemtable};
 
 /// The trees of the keyspaces, by name and by id.
 #[derive(Debug, Default)]
@@ -47,6 +47,14 @@ impl KeyspaceTrees {
     pub(crate) fn insert(&mut self, tree: Arc<Tree>) {
         self.by_id.insert(tree.id, Arc::clone(&tree));
         self.by_name.insert(tree.name.clone(), tree);
+    }
+
+    /// Makes the memtables of a replayed log the active ones of their keyspaces, before any reader.
+    pub(crate) fn set_replayed(&self, memtables: BTreeMap<u64, Arc<PlacedMemtable>>) {
+        for (keyspace, replayed) in memtables {
+            let tree = self.of_id(keyspace);
+            tree.expect("entries are replayed for known keyspaces only").set_replayed(replayed);
+        }
     }
 
     /// Takes the tree of the keyspace `name` out.

@@ -207,6 +207,7 @@ impl<'a> LogState<'a> {
             let Replayed { placed, bytes } = self.memtables.entry(keyspace).or_insert_with(new);
             *bytes += charge_bytes(key.len(), key.len() + value.len() + ENTRY_BYTES);
             placed.place(sequence, sequence);
+            placed.note_inserted(sequence);
             let hash = key_hash(key, self.state.hash_seed);
             placed.memtable.insert(hash, key, Trailer::new(sequence, kind), value);
         }

@@ -316,7 +316,8 @@ fn check_read_mode(options: &Options, folder: &Path) -> Result<Checked> {
 }
 
 fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLock>>) -> Store {
-    let Beginning { manifest, tables, trees, last_sequence, log, predicted, opening } = beginning;
+    let Beginning { manifest, tables, trees, last_sequence, log, .. } = beginning;
+    let Beginning { continued, predicted, opening, .. } = beginning;
     let read_only = OnceLock::new();
     if options.read_only {
         let cause = Error::OpenedReadOnly { path: tables.folder.clone() };
@@ -333,7 +334,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
         hash_seed: tables.hash_seed,
         placement: Mutex::new(Placement::new(last_sequence)),
         publish: PublishQueue::new(last_sequence),
-        log: SharedLog::new(last_sequence),
+        log: SharedLog::continued(last_sequence, &tables.folder, &continued),
         replayed_log: log,
         manifest: Mutex::new(manifest),
         trees: RwLock::new(trees),

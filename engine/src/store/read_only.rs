@@ -44,15 +44,13 @@ pub(super) fn take_in(
     opening.threads = opened.threads;
     let (mut trees, predicted) = opened.into_trees(options, &tables);
     opening.filters = stopwatch.lap();
-    for (keyspace, replayed) in memtables {
-        let tree = trees.of_id(keyspace);
-        tree.expect("entries are replayed for known keyspaces only").set_replayed(replayed);
-    }
+    trees.set_replayed(memtables);
     if trees.get(DEFAULT_KEYSPACE).is_none() {
         trees.insert(missing_default(options, &state, &tables, &trees));
     }
     let manifest = ManifestFile::reopen(Arc::clone(&options.fs), folder.to_owned(), loaded)?;
-    Ok(Beginning { manifest, tables, trees, last_sequence, log, predicted, opening })
+    let continued = Vec::new();
+    Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, predicted, opening })
 }
 
 /// The default keyspace of a store whose creation was broken off before the log had it: empty, and in memory

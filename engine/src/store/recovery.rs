@@ -1,10 +1,14 @@
 //! A store comes back: from the manifest, and from the log behind it.
 //!
-//! [`read`] finds out what the store holds and writes nothing. [`take_over`] makes what was replayed
-//! durable again, in tables and the manifest, before anybody writes: a sync that failed before the
-//! crash may have left bytes that read well and are not on the disk. So the manifest is a new one, unless
-//! the store was closed well, which vouches for the old one. A store that is only read takes nothing over:
-//! see [`read_only`](super::read_only).
+//! [`read`] finds out what the store holds and writes nothing. After a crash [`take_over`] makes what was
+//! replayed durable again, in tables and a new manifest, before the first write: a sync that failed before
+//! the crash may have left bytes that read well and are not on the disk.
+//!
+//! After a clean close all of it is durable already: `CLOSED` vouches for the manifest, and the synced
+//! mark in the manifest for the log. Then the manifest is continued. The replayed memtables become
+//! active ones, their segments stay named until they are flushed, and new writes begin a new segment.
+//!
+//! A read-only store takes nothing over: see [`read_only`](super::read_only).
 
 use std::{collections::BTreeMap, mem, path::Path, sync::Arc, time::Duration};
 
@@ -36,10 +40,14 @@ use crate::{
     table::store::TableStore,
     wal::{
         chain::Segments,
-        replay::{TornTail, replay},
+        replay::{ReplayedSegment, TornTail, replay},
         segment::segment_ids,
     },
 };
+
+/// A longer log is flushed when the store is opened: each opening that is written to adds a segment, and
+/// every segment takes time to open.
+const CONTINUED_SEGMENTS_MAX: u64 = 64;
 
 /// What a folder holds.
 #[derive(Debug)]
@@ -56,6 +64,8 @@ pub(crate) struct Recovered {
     pub(super) next_file_id: u64,
     /// The log that was replayed.
     pub(super) log: LogSize,
+    /// Its segments, if it is known to be durable and need not be flushed.
+    continued: Option<Vec<ReplayedSegment>>,
     /// The store's files in the folder.
     names: Vec<String>,
     pub(super) memory: Arc<MemoryAccount>,
@@ -72,6 +82,8 @@ pub(crate) struct Beginning {
     pub(crate) last_sequence: SequenceNumber,
     /// The log that the memtables of a store that is only read come from; nothing in any other.
     pub(crate) log: LogSize,
+    /// Durable segments that the log continues, oldest first.
+    pub(crate) continued: Vec<ReplayedSegment>,
     /// What the plan of the filters predicts.
     pub(crate) predicted: Prediction,
     /// What all of this took; the log apart.
@@ -118,6 +130,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     log.check_features()?;
     let opening = tell_of_cuts(options, &loaded, replayed.torn.as_ref());
     let (edit, memtables) = log.into_parts();
+    let is_durable = loaded.is_durable && replayed.is_durable(loaded.state.log_mark, named);
     let last_sequence = loaded.state.last_sequence.max(replayed.last_sequence);
     let next_file_id = above_all(&files).max(loaded.state.next_file_id);
     let state = loaded.state.clone();
@@ -127,6 +140,10 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let kept = kept.then_some(loaded);
     let segments = replayed.segments.len() as u64;
     let log = LogSize { segments, bytes: replayed.bytes, syncs: 0 };
+    let continues = is_durable
+        && segments <= CONTINUED_SEGMENTS_MAX
+        && memory.memtable_bytes() <= memory.limit(MemoryUse::Memtables);
+    let continued = continues.then_some(replayed.segments);
     Ok(Recovered {
         kept,
         state,
@@ -135,6 +152,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         last_sequence,
         next_file_id,
         log,
+        continued,
         names,
         memory,
         opening,
@@ -178,6 +196,7 @@ fn fresh(
         last_sequence: 0,
         next_file_id,
         log: LogSize::default(),
+        continued: None,
         names,
         memory,
         opening: OpeningStats::default(),
@@ -202,25 +221,30 @@ pub(crate) fn take_over(
     delete_orphans_early: bool,
 ) -> Result<Beginning> {
     let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
-    let Recovered { next_file_id, names, memory, mut opening, .. } = recovered;
+    let Recovered { next_file_id, names, continued, memory, mut opening, .. } = recovered;
     let mut stopwatch = Stopwatch::start(&*options.clock);
     let (store_id, hash_seed) = (state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);
     unlink_unnamed(&*options.fs, folder, &names, state.next_file_id);
-    let flushed = flush_replayed(options, &tables, &state, &mut edit, &memtables);
-    flushed.inspect_err(|_| unlink_written(&tables, &edit))?;
+    if continued.is_none() {
+        let flushed = flush_replayed(options, &tables, &state, &mut edit, &memtables);
+        flushed.inspect_err(|_| unlink_written(&tables, &edit))?;
+        // The log does not hold it from here on.
+        edit.last_sequence = Some(last_sequence).filter(|&last| last > state.last_sequence);
+    }
     opening.replayed = stopwatch.lap();
     edit.keyspaces_changed.extend(told_options(options, &state, &edit));
-    edit.last_sequence = Some(last_sequence).filter(|&last| last > state.last_sequence);
     let is_changed = edit != VersionEdit::default()
-        || !state.logs.is_empty()
+        || (continued.is_none() && !state.logs.is_empty())
         || tables.next_file_id() > state.next_file_id;
     let mut manifest_id = kept.as_ref().map(|loaded| loaded.end.file_id);
     if manifest_id.is_none() || is_changed {
-        // No log is needed any more, and none has an id that is given out from here on.
         let id = tables.new_file_id();
-        edit.log_floor = Some(id);
+        if continued.is_none() {
+            // No log is needed any more, and none has an id that is given out from here on.
+            edit.log_floor = Some(id);
+        }
         edit.next_file_id = Some(tables.next_file_id());
         manifest_id.get_or_insert(id);
     }
@@ -236,6 +260,9 @@ pub(crate) fn take_over(
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
     let (trees, predicted) = opened.into_trees(options, &tables);
+    if continued.is_some() {
+        trees.set_replayed(memtables);
+    }
     opening.filters = stopwatch.lap();
     let (fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());
     let manifest = match kept {
@@ -259,8 +286,8 @@ pub(crate) fn take_over(
     opening.manifest = stopwatch.lap();
     let manifest_id = manifest.position().file_id;
     unlink_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
-    let log = LogSize::default();
-    Ok(Beginning { manifest, tables, trees, last_sequence, log, predicted, opening })
+    let (log, continued) = (LogSize::default(), continued.unwrap_or_default());
+    Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, predicted, opening })
 }
 
 /// Writes `memtables` into tables and adds these to `edit`, also those written before an error.

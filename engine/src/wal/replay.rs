@@ -56,11 +56,21 @@ pub(crate) struct TornTail {
     pub(crate) reason: Corruption,
 }
 
+/// A segment that was replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReplayedSegment {
+    pub(crate) id: u64,
+    /// Length up to where it ends, in bytes.
+    pub(crate) bytes: u64,
+    /// Last sequence number in it, or before it if it has no batch.
+    pub(crate) last_sequence: SequenceNumber,
+}
+
 /// What a replay found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Replayed {
-    /// Ids of the segments that were replayed, in order.
-    pub(crate) segments: Vec<u64>,
+    /// The segments that were replayed, in order.
+    pub(crate) segments: Vec<ReplayedSegment>,
     /// Ids of newer segments that do not count: begun in vain, or behind a torn tail. To be deleted
     /// once the recovered manifest is durable.
     pub(crate) orphans: Vec<u64>,
@@ -78,6 +88,15 @@ pub(crate) struct Replayed {
     pub(crate) last_sequence: SequenceNumber,
     /// The newest manifest that a segment saw, and up to where it must be whole.
     pub(crate) manifest: Position,
+}
+
+impl Replayed {
+    /// Whether every byte of the log is known to be on the disk: `mark`, that of a manifest which is
+    /// itself known to be, lies at its end. `named` are the segments that the manifest names.
+    pub(crate) fn is_durable(&self, mark: Position, named: &[u64]) -> bool {
+        let ids = self.segments.iter().map(|segment| segment.id);
+        self.torn.is_none() && self.end == Some(mark) && ids.eq(named.iter().copied())
+    }
 }
 
 /// Replays the log and hands each batch to `apply`.
@@ -134,9 +153,10 @@ fn replay_chain(
     let mut segments = VecDeque::from(segments);
     while let Some(Segment { mut reader, .. }) = segments.pop_front() {
         let torn = replay_segment(&mut reader, &mut replayed, &mut apply)?;
-        replayed.segments.push(reader.file_id());
         replayed.sealed = reader.is_sealed();
         let end = Position { file_id: reader.file_id(), offset: reader.offset() };
+        let (id, bytes, last_sequence) = (end.file_id, end.offset, replayed.last_sequence);
+        replayed.segments.push(ReplayedSegment { id, bytes, last_sequence });
         replayed.end = Some(end);
         replayed.bytes += end.offset;
         let following = segments.front().and_then(|next| next.start.previous);

@@ -70,6 +70,28 @@ pub(super) fn reopen(r: &mut Recorder) {
     r.insert_with(DEFAULT, key(1), 50, Disk);
 }
 
+/// The log is continued by several processes, while keyspaces come, go and are flushed.
+pub(super) fn reopen_continued(r: &mut Recorder) {
+    r.create("gone");
+    r.create("other");
+    for round in 0..4 {
+        r.batch(&[(DEFAULT, &key(round)), ("other", &key(round))], 50, Memory);
+        if round < 2 {
+            r.insert_with("gone", key(round), 50, OsBuffer);
+        }
+        match round {
+            1 => r.drop_keyspace("gone"),
+            2 => r.flush_keyspace("other"),
+            _ => {}
+        }
+        r.reopen();
+    }
+    r.reopen();
+    r.insert_with("other", key(0), 50, Disk);
+    r.flush();
+    r.reopen();
+}
+
 /// Several processes, one after the other, append to one manifest.
 pub(super) fn reopen_flushed(r: &mut Recorder) {
     for round in 0..4 {

@@ -29,6 +29,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "mixed", run: durability::mixed },
     Workload { name: "reopen", run: durability::reopen },
     Workload { name: "reopen-often", run: durability::reopen_often },
+    Workload { name: "reopen-continued", run: durability::reopen_continued },
     Workload { name: "reopen-flushed", run: durability::reopen_flushed },
     Workload { name: "log-rotation", run: log::rotation },
     Workload { name: "log-pinned", run: log::pinned },

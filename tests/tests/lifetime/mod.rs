@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod close;
+mod continued_log;
 mod explicit_close;
 mod filter_policy;
 mod keyspace_options;

@@ -76,6 +76,10 @@ fn on_disk(fs: &dyn Fs) -> Result<Vec<u64>> {
     Ok(segment_ids(&names))
 }
 
+fn ids(replayed: &Replayed) -> Vec<u64> {
+    replayed.segments.iter().map(|segment| segment.id).collect()
+}
+
 /// Replays, and collects sequence and payload of each batch. Entries are read too.
 fn collect(fs: &dyn Fs, named: &[u64], mark: Position) -> Result<(Vec<(u64, Bytes)>, Replayed)> {
     collect_from(fs, 0, named, mark)

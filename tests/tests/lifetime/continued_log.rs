@@ -1,0 +1,129 @@
+//! After a clean close the log is continued: opening writes no table.
+
+use std::sync::Arc;
+
+use sievedb::{
+    Db, Durability, Options,
+    clock::ManualClock,
+    fs::{Fault, FaultFs, Fs, MemoryFs, Times},
+};
+
+use super::small_store::FOLDER;
+
+/// Answer of every call after a kill (`EIO`).
+const DEAD: i32 = 5;
+const KEYSPACES: usize = 50;
+/// Segments that a log has at most when it is continued, and the one of the present process.
+const SEGMENTS_MAX: u64 = 64 + 1;
+
+fn open(fs: &Arc<impl Fs + 'static>) -> Db {
+    options(fs).open(FOLDER).unwrap()
+}
+
+fn options(fs: &Arc<impl Fs + 'static>) -> Options {
+    let options = Options::new().fs(Arc::clone(fs) as Arc<dyn Fs>).background_rewrites(false);
+    options.clock(Arc::new(ManualClock::new())).worker_threads(0)
+}
+
+fn tables(disk: &MemoryFs) -> usize {
+    disk.contents().iter().filter(|(path, _)| path.ends_with(".sst")).count()
+}
+
+fn files(disk: &MemoryFs) -> Vec<(String, Vec<u8>)> {
+    let files = disk.contents().into_iter().map(|(path, bytes)| (path.to_string(), bytes.to_vec()));
+    files.filter(|(path, _)| !path.ends_with("STATS")).collect()
+}
+
+fn name(keyspace: usize) -> String {
+    format!("k{keyspace}")
+}
+
+#[test]
+fn n12_opening_after_a_clean_close_writes_nothing() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = open(&disk);
+    for keyspace in 0..KEYSPACES {
+        db.keyspace(&name(keyspace)).unwrap().insert("key", "first").unwrap();
+    }
+    db.close().unwrap();
+    for round in 0..3 {
+        let before = files(&disk);
+        let db = open(&disk);
+        assert!(files(&disk) == before, "opening {round} wrote");
+        for keyspace in 0..KEYSPACES {
+            let value = db.keyspace(&name(keyspace)).unwrap().get("key").unwrap();
+            assert_eq!(value.as_deref(), Some(&b"first"[..]));
+        }
+        db.close().unwrap();
+        assert!(files(&disk) == before, "closing {round} wrote");
+    }
+    assert_eq!(tables(&disk), 0);
+
+    let db = open(&disk);
+    db.keyspace("k1").unwrap().insert("key", "second").unwrap();
+    db.drop_keyspace("k2").unwrap();
+    db.close().unwrap();
+    let db = open(&disk);
+    assert_eq!(db.stats().log_segments, 2);
+    assert_eq!(db.keyspace("k1").unwrap().get("key").unwrap().as_deref(), Some(&b"second"[..]));
+    assert_eq!(db.keyspaces().len(), KEYSPACES);
+    db.flush().unwrap();
+    assert_eq!(tables(&disk), KEYSPACES - 1, "k2 is dropped, the default keyspace is empty");
+    db.close().unwrap();
+    let logs = files(&disk).iter().filter(|(path, _)| path.ends_with(".log")).count();
+    assert_eq!(logs, 0, "nothing of the log is needed");
+    let db = open(&disk);
+    assert_eq!(db.keyspace("k1").unwrap().get("key").unwrap().as_deref(), Some(&b"second"[..]));
+    assert!(db.verify().unwrap().problems.is_empty());
+}
+
+#[test]
+fn n12_openings_that_never_flush_bound_the_segments() {
+    let disk = Arc::new(MemoryFs::new());
+    let mut flushes = 0;
+    for round in 0..200_u32 {
+        let db = open(&disk);
+        db.insert(round.to_be_bytes(), "value").unwrap();
+        let segments = db.stats().log_segments;
+        assert!(segments <= SEGMENTS_MAX, "{segments} segments in round {round}");
+        flushes += u32::from(segments == 1);
+        db.close().unwrap();
+    }
+    assert!((2..=5).contains(&flushes), "{flushes} openings began a new log");
+    let db = open(&disk);
+    assert_eq!(db.iter().count(), 200);
+}
+
+/// Only a clean close vouches for the log: what a killed process left is made durable again.
+#[test]
+fn n12_opening_after_a_kill_makes_the_log_durable() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = open(&disk);
+    db.insert("first", "value").unwrap();
+    db.close().unwrap();
+    let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
+    let db = open(&faults);
+    db.insert("second", "value").unwrap();
+    db.persist(Durability::OsBuffer).unwrap();
+    faults.inject(Fault::new(DEAD, Times::ForGood));
+    drop(db);
+    let db = open(&disk);
+    assert_eq!(tables(&disk), 1);
+    assert_eq!(db.stats().log_segments, 0);
+    assert_eq!(db.iter().count(), 2);
+}
+
+/// A log that is larger than what memtables may take is flushed.
+#[test]
+fn n12_a_log_that_exceeds_the_memory_for_memtables_is_flushed() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = options(&disk).memory_budget(64 << 20).open(FOLDER).unwrap();
+    for number in 0..100_u32 {
+        db.insert(number.to_be_bytes(), vec![7; 64 << 10]).unwrap();
+    }
+    db.close().unwrap();
+    assert_eq!(tables(&disk), 0);
+    let db = options(&disk).memory_budget(8 << 20).open(FOLDER).unwrap();
+    assert!(tables(&disk) > 0);
+    assert_eq!(db.iter().count(), 100);
+}
