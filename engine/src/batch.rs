@@ -8,13 +8,11 @@ use std::{
 
 use sievedb_filter::hash::key_hash;
 use sievedb_format::{KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX, codec::varint_bytes};
-use smallvec::SmallVec;
 
 use crate::{
     Durability, Error, Keyspace, Result,
-    commit::{Always, Entry, Target, Write, charge_bytes},
+    commit::{Always, Entry, Target, Write, copies_values},
     handles::{Handle, HandleKind},
-    memory::BATCH_BYTES,
     read::tree::Tree,
     store::open_store::OpenStore,
     wal::batch::BatchEncoder,
@@ -102,7 +100,8 @@ impl Batch {
     /// [`Error::WriteTooLarge`]; a little less may be, too, because empty memtables take some of it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.encoder.write.charge_bytes()
+        let Self { encoder: WriteEncoder { encoder, write, .. }, .. } = self;
+        write.charge_bytes_of(copies_values(encoder.entry_bytes()))
     }
 
     /// Drops all that was added. The batch may be filled anew.
@@ -244,13 +243,10 @@ impl WriteEncoder {
         let known = targets.iter().rposition(|target| Arc::ptr_eq(&target.tree, tree));
         let target = known.unwrap_or_else(|| {
             let tree = Arc::clone(tree);
-            // Each has a buffer of its own.
-            let charge_bytes = BATCH_BYTES;
-            targets.push(Target { tree, memtable: None, charge_bytes, batch_bytes: 0 });
+            targets.push(Target::new(tree));
             targets.len() - 1
         });
-        targets[target].batch_bytes += value.end - start;
-        targets[target].charge_bytes += charge_bytes(key.len(), value.end - start);
+        targets[target].add_charge(key.len(), value.len(), value.end - start);
         let hash = key_hash(key, self.hash_seed);
         entries.push(Entry { target, kind, hash, key: key_end - key.len()..key_end, value });
     }
@@ -260,12 +256,13 @@ impl WriteEncoder {
         let Self { encoder, mut write, .. } = self;
         let entry_bytes = encoder.entry_bytes();
         write.payload = match write.targets.first() {
-            Some(first) => {
+            Some(first) if !copies_values(entry_bytes) => {
                 encoder.finish_as(|bytes| first.tree.memory().shared_batch(bytes, entry_bytes))
             }
-            None => encoder.finish(),
+            _ => encoder.finish(),
         };
         let count_bytes = write.payload.len() - entry_bytes;
+        write.copies_values = copies_values(entry_bytes);
         for range in write.ranges() {
             *range = range.start + count_bytes..range.end + count_bytes;
         }
@@ -278,7 +275,7 @@ impl Write {
     pub(crate) fn record(encode: impl FnOnce(&mut BatchEncoder)) -> Self {
         let mut encoder = BatchEncoder::new();
         encode(&mut encoder);
-        Self { payload: encoder.finish(), targets: SmallVec::new(), entries: SmallVec::new() }
+        Self { payload: encoder.finish(), ..Self::default() }
     }
 
     /// Where keys and values lie.

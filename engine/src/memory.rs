@@ -61,6 +61,18 @@ impl MemoryUse {
     ];
 }
 
+/// From so many memtables on, each is small: a search in it costs little more than a probe of its
+/// filter, and all filters together would take an eighth of what memtables may take.
+const MANY_MEMTABLES: u64 = 64;
+
+/// A memtable of at most this share of what memtables may take is small.
+const SMALL_SHARE: u64 = 64;
+
+/// Bytes that active memtables may take if all are small.
+const fn many_small(limit: u64) -> u64 {
+    limit / 16 * 11
+}
+
 /// Bytes in use and their limits, by what they are used for.
 #[derive(Debug)]
 pub(crate) struct MemoryAccount {
@@ -69,6 +81,8 @@ pub(crate) struct MemoryAccount {
     limits: [AtomicU64; MemoryUse::COUNT],
     /// Memtables that something was placed in.
     memtables_begun: AtomicU64,
+    /// Bytes of active memtables up to which none needs to be frozen, as found at the last look.
+    freeze_put_off_to: AtomicU64,
 }
 
 /// Without limits.
@@ -78,6 +92,7 @@ impl Default for MemoryAccount {
             bytes: std::array::from_fn(|_| AtomicI64::new(0)),
             limits: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
             memtables_begun: AtomicU64::new(0),
+            freeze_put_off_to: AtomicU64::new(0),
         }
     }
 }
@@ -135,11 +150,27 @@ impl MemoryAccount {
     }
 
     /// Something is placed in a memtable for the first time. Returns the size that its filter is for:
-    /// what is left, divided by the memtables that there are. So the filters of any number take a share
-    /// of it only: all n of them 1/64 of the harmonic number of n.
+    /// the bytes left, divided by the memtables that there are, and a quarter of that if they are
+    /// [many](MANY_MEMTABLES). So the filters of 2,000 memtables take 1/64 of 5.6 times the bytes left.
     pub(crate) fn begin_memtable(&self) -> u64 {
         let begun = self.memtables_begun.fetch_add(1, Relaxed) + 1;
-        self.memtable_bytes_left() / begun
+        let share = self.memtable_bytes_left() / begun;
+        if begun > MANY_MEMTABLES { share / 4 } else { share }
+    }
+
+    /// Returns whether one of the active memtables, of `active` bytes in all, may have to be frozen.
+    pub(crate) fn is_freeze_due(&self, active: u64, limit: u64) -> bool {
+        active > limit / 2 && active > self.freeze_put_off_to.load(Relaxed).min(many_small(limit))
+    }
+
+    /// Puts freezing off if the largest of the active memtables takes only `largest` bytes, and they all
+    /// take `active` bytes. Returns whether it did.
+    pub(crate) fn put_off_freeze(&self, largest: u64, active: u64, limit: u64) -> bool {
+        let is_put_off = largest <= limit / SMALL_SHARE && active <= many_small(limit);
+        // Until then the largest cannot grow by more than that.
+        let put_off_to = if is_put_off { active + limit / SMALL_SHARE } else { 0 };
+        self.freeze_put_off_to.store(put_off_to, Relaxed);
+        is_put_off
     }
 
     /// A memtable that was begun is gone.

@@ -89,14 +89,14 @@ impl MemtableCursor {
         self.repeats
     }
 
-    /// The value of the current entry, without a copy.
+    /// The value of the current entry. Allocates only if the memtable has a copy of it.
     ///
     /// # Panics
     ///
     /// If the cursor is not positioned.
     #[must_use]
     pub fn value(&self) -> Bytes {
-        self.positioned().value().clone()
+        self.positioned().value().to_bytes()
     }
 
     /// The value of the current entry where it lies.
@@ -106,7 +106,7 @@ impl MemtableCursor {
     /// If the cursor is not positioned.
     #[must_use]
     pub fn value_ref(&self) -> &[u8] {
-        self.positioned().value()
+        self.positioned().value().as_slice()
     }
 
     fn go_to(&mut self, node: Option<KeptNode>) {

@@ -29,6 +29,7 @@ use sievedb_format::{
 
 use crate::cursor::MemtableCursor;
 use crate::skiplist::SkipList;
+use crate::value::{NewValue, ValueRef};
 
 /// One byte in so many is the filter's.
 ///
@@ -88,6 +89,12 @@ impl Memtable {
         SkipList::node_bytes(key_len) + value_len
     }
 
+    /// Bytes that an entry takes if its value is [copied](NewValue::Copied), on average.
+    #[must_use]
+    pub const fn copied_charge(key_len: usize, value_len: usize) -> usize {
+        SkipList::copied_node_bytes(key_len, value_len)
+    }
+
     /// Counts `bytes` as used, before the entries they are for are inserted.
     ///
     /// So that whoever places a write can decide, in sequence order, that the memtable is full. Returns what was
@@ -107,7 +114,13 @@ impl Memtable {
     ///
     /// Any number of threads may insert at once. No two entries may have the same key and trailer:
     /// a lookup would find the later one, and a walk both.
-    pub fn insert(&self, hash: u64, user_key: &[u8], trailer: Trailer, value: Bytes) {
+    pub fn insert<'v>(
+        &self,
+        hash: u64,
+        user_key: &[u8],
+        trailer: Trailer,
+        value: impl Into<NewValue<'v>>,
+    ) {
         // Before the list: see the module.
         self.filter.get_or_init(|| new_filter(self.memory_bytes_target)).insert_hash(hash);
         self.list.insert(InternalKey::new(user_key, trailer), value);
@@ -131,11 +144,11 @@ impl Memtable {
 
     /// The newest version of `user_key` at `sequence` or below, whatever it does to the key.
     ///
-    /// Does not ask the filter. Allocates nothing; writes no shared memory but the reference count of
-    /// a value that it returns.
+    /// Does not ask the filter. Allocates only to return a value that was copied; writes no shared
+    /// memory but the reference count of a shared value.
     #[must_use]
     pub fn get(&self, user_key: &[u8], sequence: SequenceNumber) -> Option<(Trailer, Bytes)> {
-        self.get_with(user_key, sequence, |trailer, value| (trailer, value.clone()))
+        self.get_with(user_key, sequence, |trailer, value| (trailer, value.to_bytes()))
     }
 
     /// What `take` makes of the newest version of `user_key` at `sequence` or below, as
@@ -144,7 +157,7 @@ impl Memtable {
         &self,
         user_key: &[u8],
         sequence: SequenceNumber,
-        take: impl FnOnce(Trailer, &Bytes) -> T,
+        take: impl FnOnce(Trailer, ValueRef<'_>) -> T,
     ) -> Option<T> {
         let node = self.list.at_or_behind(InternalKey::seek(user_key, sequence))?;
         let found = node.key();

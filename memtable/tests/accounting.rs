@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use sievedb_filter::key_hash;
 use sievedb_format::{Kind, SEQUENCE_MAX, Trailer};
-use sievedb_memtable::Memtable;
+use sievedb_memtable::{Memtable, NewValue, spare_bytes};
 
 /// Counts what each thread allocates, so that tests beside each other do not disturb.
 struct Counting;
@@ -66,15 +66,37 @@ fn the_charge_is_what_is_allocated() {
             let before = live_bytes();
             let memtable = fill(entries, key_len, value_len);
             let allocated = (live_bytes() - before) as f64;
-            let said = memtable.memory_bytes() as f64;
+            let memtable_bytes = memtable.memory_bytes();
+            let said = memtable_bytes as f64;
             drop(memtable);
             let kept = live_bytes() - before;
             let error = said / allocated - 1.0;
             eprintln!("{name}: said {said}, allocated {allocated}, {:+.2} %", error * 100.0);
-            assert!(error.abs() < 0.01, "{name}: said {said}, allocated {allocated}");
+            assert!(error < 0.01, "{name}: said {said}, allocated {allocated}");
+            let most = said * 1.01 + spare_bytes(memtable_bytes) as f64;
+            assert!(allocated <= most, "{name}: said {said}, allocated {allocated}");
             assert_eq!(kept, 0, "{name}: bytes that are not given back");
         }
     }
+}
+
+#[test]
+fn the_charge_of_copied_values_is_what_is_allocated() {
+    let before = live_bytes();
+    let memtable = Memtable::new(1 << 20);
+    for sequence in 1..=10_000_u64 {
+        let key = sequence.to_be_bytes();
+        memtable.reserve(Memtable::copied_charge(key.len(), 50));
+        let trailer = Trailer::new(sequence, Kind::Put);
+        memtable.insert(key_hash(&key, 0), &key, trailer, NewValue::Copied(&[7; 50]));
+    }
+    let allocated = (live_bytes() - before) as f64;
+    let said = memtable.memory_bytes();
+    let most = said as f64 * 1.01 + spare_bytes(said) as f64;
+    assert!(allocated <= most && (said as f64) < allocated * 1.01, "{said} for {allocated}");
+    assert_eq!(memtable.get(&7_u64.to_be_bytes(), SEQUENCE_MAX).unwrap().1, [7; 50][..]);
+    drop(memtable);
+    assert_eq!(live_bytes(), before);
 }
 
 #[test]

@@ -24,4 +24,4 @@ mod write;
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PublishQueue};
 pub(crate) use shared_log::{LogHost, LogSize, SharedLog};
-pub(crate) use write::{Entry, Target, Write, charge_bytes};
+pub(crate) use write::{Entry, Target, Write, charge_bytes, copies_values};

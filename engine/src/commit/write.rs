@@ -4,20 +4,31 @@ use std::{mem, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::{Kind, SequenceNumber, Trailer};
-use sievedb_memtable::Memtable;
+use sievedb_memtable::{Memtable, NewValue};
 use smallvec::SmallVec;
 
-use crate::{read::tree::Tree, read::view::PlacedMemtable};
+use crate::{memory::BATCH_BYTES, read::tree::Tree, read::view::PlacedMemtable};
+
+/// Memtables copy the values of a write whose entries take at most so many bytes in the log. A shared
+/// buffer would cost 120 bytes and more beside them, for an entry of 50.
+const COPIED_BYTES_MAX: usize = 256;
+
+/// Returns whether memtables copy the values of a write whose entries take `entry_bytes` in the log.
+pub(crate) const fn copies_values(entry_bytes: usize) -> bool {
+    entry_bytes <= COPIED_BYTES_MAX
+}
 
 /// The entries of a batch, encoded for the log, and where they go.
 ///
-/// Values in memtables are slices of the encoded batch: nothing is copied twice. Only those of a batch for several
-/// keyspaces are: see [`Values`].
+/// Values in memtables are slices of the encoded batch, except those of a small write or of a write
+/// to several keyspaces: see [`Values`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Write {
     pub(crate) payload: Bytes,
     pub(crate) targets: SmallVec<[Target; 1]>,
     pub(crate) entries: SmallVec<[Entry; 1]>,
+    /// Memtables copy the values, and nothing keeps the payload once it is in the log.
+    pub(crate) copies_values: bool,
 }
 
 /// A keyspace that a batch writes to.
@@ -26,10 +37,42 @@ pub(crate) struct Target {
     pub(crate) tree: Arc<Tree>,
     /// Chosen when the batch is placed.
     pub(crate) memtable: Option<Arc<PlacedMemtable>>,
-    /// Memory that the entries will take.
-    pub(crate) charge_bytes: usize,
-    /// Of that, what is the batch itself.
-    pub(crate) batch_bytes: usize,
+    /// Memory that the entries take if memtables share their values.
+    shared_bytes: usize,
+    /// The same if memtables copy them.
+    copied_bytes: usize,
+    /// Bytes of the encoded entries.
+    encoded_bytes: usize,
+}
+
+impl Target {
+    pub(crate) fn new(tree: Arc<Tree>) -> Self {
+        // Each has a buffer of its own.
+        let shared_bytes = BATCH_BYTES;
+        Self { tree, memtable: None, shared_bytes, copied_bytes: 0, encoded_bytes: 0 }
+    }
+
+    /// Adds an entry that takes `encoded_bytes` in the log.
+    pub(crate) fn add_charge(
+        &mut self,
+        key_bytes: usize,
+        value_bytes: usize,
+        encoded_bytes: usize,
+    ) {
+        self.shared_bytes += charge_bytes(key_bytes, encoded_bytes);
+        self.copied_bytes += Memtable::copied_charge(key_bytes, value_bytes);
+        self.encoded_bytes += encoded_bytes;
+    }
+
+    /// Memory that the entries take in the memtable.
+    pub(crate) fn charge_bytes(&self, copied: bool) -> usize {
+        if copied { self.copied_bytes } else { self.shared_bytes }
+    }
+
+    /// Of that, the encoded batch.
+    pub(crate) fn batch_bytes(&self, copied: bool) -> usize {
+        if copied { 0 } else { self.encoded_bytes }
+    }
 }
 
 /// An entry of a batch, as places in its payload.
@@ -80,9 +123,11 @@ impl Write {
 
 /// The values of a write as memtables keep them.
 ///
-/// Those of a write for several keyspaces are copied, into one buffer for each: else the memtable of a keyspace with
+/// Those of a small write are copied into the memtable: nothing else is allocated for them, and nothing
+/// is to be freed for each. Those of a write for several keyspaces are copied, into one buffer for each: else the memtable of a keyspace with
 /// few entries would keep the whole batch, long after the others are flushed.
 enum Values {
+    Copied,
     InPayload,
     /// For each target its values, and how many bytes of them were handed out.
     Apart(SmallVec<[(Bytes, usize); 4]>),
@@ -90,6 +135,9 @@ enum Values {
 
 impl Values {
     fn new(write: &Write) -> Self {
+        if write.copies_values {
+            return Self::Copied;
+        }
         if write.targets.len() < 2 {
             return Self::InPayload;
         }
@@ -103,19 +151,20 @@ impl Values {
             copies[entry.target].extend_from_slice(&write.payload[entry.value.clone()]);
         }
         let shared = write.targets.iter().zip(copies).map(|(target, values)| {
-            (target.tree.memory().shared_batch(values, target.batch_bytes), 0)
+            (target.tree.memory().shared_batch(values, target.encoded_bytes), 0)
         });
         Self::Apart(shared.collect())
     }
 
     /// That of the next entry.
-    fn next(&mut self, write: &Write, entry: &Entry) -> Bytes {
+    fn next<'w>(&mut self, write: &'w Write, entry: &Entry) -> NewValue<'w> {
         match self {
-            Self::InPayload => write.payload.slice(entry.value.clone()),
+            Self::Copied => NewValue::Copied(&write.payload[entry.value.clone()]),
+            Self::InPayload => write.payload.slice(entry.value.clone()).into(),
             Self::Apart(copies) => {
                 let (values, start) = &mut copies[entry.target];
                 let end = *start + entry.value.len();
-                values.slice(mem::replace(start, end)..end)
+                values.slice(mem::replace(start, end)..end).into()
             }
         }
     }

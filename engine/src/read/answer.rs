@@ -1,21 +1,22 @@
 //! What a lookup returns of the value that it found.
 
 use bytes::Bytes;
+use sievedb_memtable::ValueRef;
 use sievedb_sstable::FoundValue;
 
 /// What a lookup returns of the value that it found.
 pub(crate) trait Answer: Sized {
     /// Of a value in a memtable.
-    fn of_memtable(value: &Bytes) -> Self;
+    fn of_memtable(value: ValueRef<'_>) -> Self;
 
     /// Of a value in a block.
     fn of_block(value: &FoundValue<'_>) -> Self;
 }
 
-/// The value, without a copy.
+/// The value. A short one in a memtable is copied.
 impl Answer for Bytes {
-    fn of_memtable(value: &Bytes) -> Self {
-        value.clone()
+    fn of_memtable(value: ValueRef<'_>) -> Self {
+        value.to_bytes()
     }
 
     fn of_block(value: &FoundValue<'_>) -> Self {
@@ -25,7 +26,7 @@ impl Answer for Bytes {
 
 /// That there is one. Touches neither the value nor its reference count.
 impl Answer for () {
-    fn of_memtable(_: &Bytes) -> Self {}
+    fn of_memtable(_: ValueRef<'_>) -> Self {}
 
     fn of_block(_: &FoundValue<'_>) -> Self {}
 }

@@ -1,8 +1,8 @@
 //! A lookup that tells what it does.
 
-use bytes::Bytes;
 use sievedb_filter::FilterKind;
 use sievedb_format::{Kind, Trailer};
+use sievedb_memtable::ValueRef;
 use sievedb_sstable::{BlockCounts, BlockRequest, BlockWatch, FilterState, FoundValue};
 
 use crate::{
@@ -25,8 +25,8 @@ use crate::{
 struct ValueBytes(u64);
 
 impl Answer for ValueBytes {
-    fn of_memtable(value: &Bytes) -> Self {
-        Self(value.len() as u64)
+    fn of_memtable(value: ValueRef<'_>) -> Self {
+        Self(value.as_slice().len() as u64)
     }
 
     fn of_block(value: &FoundValue<'_>) -> Self {
@@ -73,7 +73,7 @@ struct Scribe {
 impl Witness<ValueBytes> for Scribe {
     type Blocks = BlockSteps;
 
-    fn of_memtable(&mut self, _: Trailer, value: &Bytes) -> ValueBytes {
+    fn of_memtable(&mut self, _: Trailer, value: ValueRef<'_>) -> ValueBytes {
         ValueBytes::of_memtable(value)
     }
 

@@ -3,7 +3,7 @@
 use std::{ops::Deref, sync::Arc};
 
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
-use sievedb_memtable::{Memtable, SPARE_BYTES_MAX};
+use sievedb_memtable::{Memtable, spare_bytes};
 
 use crate::{
     memory::{Charge, MemoryAccount, MemoryUse},
@@ -23,12 +23,6 @@ pub(crate) struct PlacedMemtable {
     skipped: AtomicU64,
     charge: Charge,
     batches: Charge,
-}
-
-/// What a memtable whose entries take so many bytes may have allocated and not used: as much again while they are
-/// few. Pure.
-pub(crate) fn spare_bytes(bytes: usize) -> usize {
-    bytes.min(SPARE_BYTES_MAX)
 }
 
 impl PlacedMemtable {

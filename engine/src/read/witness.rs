@@ -1,7 +1,7 @@
 //! Who sees what a lookup does.
 
-use bytes::Bytes;
 use sievedb_format::{Kind, Trailer};
+use sievedb_memtable::ValueRef;
 use sievedb_sstable::{BlockCounts, BlockWatch, FoundValue};
 
 use crate::{read::answer::Answer, table::TableFilters, version::Run};
@@ -33,7 +33,7 @@ pub(crate) trait Witness<A> {
 
     /// What the lookup answers if it finds this value in a memtable. It may be one that is not seen: a
     /// tombstone, or under a range tombstone.
-    fn of_memtable(&mut self, trailer: Trailer, value: &Bytes) -> A;
+    fn of_memtable(&mut self, trailer: Trailer, value: ValueRef<'_>) -> A;
 
     /// The same of a value in a block.
     fn of_block(&mut self, trailer: Trailer, value: &FoundValue<'_>) -> A;
@@ -59,7 +59,7 @@ impl<A: Answer> Witness<A> for Nobody {
     type Blocks = BlockCounts;
 
     #[inline]
-    fn of_memtable(&mut self, _: Trailer, value: &Bytes) -> A {
+    fn of_memtable(&mut self, _: Trailer, value: ValueRef<'_>) -> A {
         A::of_memtable(value)
     }
 
@@ -105,8 +105,8 @@ impl<T, F: FnOnce(&[u8]) -> T> Witness<Option<T>> for Taker<F> {
     type Blocks = BlockCounts;
 
     #[inline]
-    fn of_memtable(&mut self, trailer: Trailer, value: &Bytes) -> Option<T> {
-        self.take(trailer, value)
+    fn of_memtable(&mut self, trailer: Trailer, value: ValueRef<'_>) -> Option<T> {
+        self.take(trailer, value.as_slice())
     }
 
     #[inline]

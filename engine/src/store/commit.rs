@@ -17,7 +17,10 @@ use crate::{
 
 /// Log records that wait in memory before a write of [`Durability::Memory`] passes them on to the
 /// operating system, in bytes.
-const PENDING_BYTES_MAX: usize = 1 << 20;
+const PENDING_BYTES_MAX: u64 = 1 << 20;
+
+/// The same, as a share of what memtables may take: these records are no part of the budget.
+const PENDING_SHARE: u64 = 64;
 
 impl Store {
     /// Sends `write` down the pipeline, which takes it. Returns its last sequence number once it is as durable
@@ -37,7 +40,7 @@ impl Store {
         self.throttle(write)?;
         // A stronger write passes on what waits anyway.
         if durability == Durability::Memory
-            && self.placement.lock().pending_bytes() >= PENDING_BYTES_MAX
+            && self.placement.lock().pending_bytes() as u64 >= self.pending_bytes_max()
         {
             self.log.write(self)?;
         }
@@ -60,6 +63,10 @@ impl Store {
         self.count(&in_flight.write);
         self.run_inline();
         Ok(Some(in_flight.last))
+    }
+
+    fn pending_bytes_max(&self) -> u64 {
+        (self.tables.memory.limit(MemoryUse::Memtables) / PENDING_SHARE).min(PENDING_BYTES_MAX)
     }
 
     /// Counts a write that is visible.

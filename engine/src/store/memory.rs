@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use sievedb_memtable::spare_bytes;
+
 use super::Store;
 use crate::{
     Error, Result, commit::Write, memory::MemoryUse, memory_budget::MemoryBudget,
-    read::view::spare_bytes, store::filter_jobs::FilterJobs,
+    store::filter_jobs::FilterJobs,
 };
 
 /// The delay of a write right before it has to wait for memory. A flush takes less time than the
@@ -52,7 +54,12 @@ const fn writable_share(left: u64) -> u64 {
 impl Write {
     /// Memory that the entries will take in memtables, at most.
     pub(crate) fn charge_bytes(&self) -> u64 {
-        let bytes = self.targets.iter().map(|target| target.charge_bytes);
+        self.charge_bytes_of(self.copies_values)
+    }
+
+    /// The same if memtables copy its values, or share them.
+    pub(crate) fn charge_bytes_of(&self, copied: bool) -> u64 {
+        let bytes = self.targets.iter().map(|target| target.charge_bytes(copied));
         bytes.map(|bytes| (bytes + spare_bytes(bytes)) as u64).sum()
     }
 }
@@ -76,30 +83,40 @@ impl Store {
     }
 
     /// Freezes the largest memtables until active ones take at most half of what memtables may take: the
-    /// other half is for those that are being flushed. Whether any was frozen.
+    /// other half is for those that are being flushed. While the largest is small, 11/16 are for active
+    /// ones: many small memtables need little room for their flushes. Returns whether any was frozen.
     ///
     /// The caller holds the placement lock.
     pub(super) fn freeze_largest(&self) -> bool {
         if self.options.read_only {
-            // Nobody would flush it.
+            // No worker would flush it.
             return false;
         }
         let memory = &self.tables.memory;
         let mut froze = false;
-        while memory.bytes(MemoryUse::Memtables) > memory.limit(MemoryUse::Memtables) / 2 {
+        loop {
+            let (active, limit) =
+                (memory.bytes(MemoryUse::Memtables), memory.limit(MemoryUse::Memtables));
+            if !memory.is_freeze_due(active, limit) {
+                return froze;
+            }
             let trees = self.trees.read();
             let begun = trees.values().filter_map(|tree| {
                 let active = &tree.view().active;
                 active.first_sequence()?;
                 Some((active.memtable.memory_bytes(), tree))
             });
-            let Some((_, largest)) = begun.max_by_key(|(bytes, _)| *bytes) else { break };
+            let Some((bytes, largest)) = begun.max_by_key(|(bytes, _)| *bytes) else {
+                return froze;
+            };
+            if memory.put_off_freeze(bytes as u64, active, limit) {
+                return froze;
+            }
             if !largest.freeze() {
-                break;
+                return froze;
             }
             froze = true;
         }
-        froze
     }
 
     /// Waits until memtables have room for `write`. Others may take it before it is placed.

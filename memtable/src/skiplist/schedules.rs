@@ -136,7 +136,7 @@ fn internal(user_key: &[u8]) -> InternalKey<'_> {
 }
 
 fn key_of(node: Node<'_>) -> u8 {
-    assert_eq!(**node.value(), *b"value");
+    assert_eq!(node.value().as_slice(), b"value");
     node.key().user_key[0]
 }
 

@@ -35,6 +35,35 @@ fn idle_keyspaces_cost_little() {
     assert!(keyspaces.iter().all(|keyspace| keyspace.contains_key("key").unwrap()));
 }
 
+/// Small writes to many keyspaces fit memtables: hardly any keyspace has to be flushed.
+#[test]
+fn n13_small_writes_to_many_keyspaces_need_few_flushes() {
+    const KEYSPACES: u64 = 2_000;
+    const WRITES: u64 = 100_000;
+
+    let _turn = turn();
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memory_budget(64 << 20).open("db").unwrap();
+    let keyspaces: Vec<Keyspace> =
+        (0..KEYSPACES).map(|number| db.keyspace(&format!("{number}")).unwrap()).collect();
+    let charged = || db.stats().memory.memtable_bytes;
+    let empty = charged();
+    for keyspace in &keyspaces {
+        keyspace.insert("key", "value").unwrap();
+    }
+    let begun = (charged() - empty) / KEYSPACES;
+    println!("{} bytes for an empty memtable, {begun} for one entry", empty / KEYSPACES);
+    assert!(empty / KEYSPACES < 300 && begun < 1_000, "{empty} and {begun} bytes");
+    for number in 0..WRITES {
+        let at = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let keyspace = &keyspaces[(at % KEYSPACES) as usize];
+        keyspace.insert(number.to_be_bytes(), [7; 50]).unwrap();
+    }
+    let flushes = db.stats().background.flushes;
+    println!("{flushes} flushes, {} bytes charged", charged());
+    assert!(flushes < 250, "{flushes} flushes");
+}
+
 /// A keyspace that gets a little of each batch does not keep what others got, after their flushes and when it is
 /// read back from the log.
 #[test]
