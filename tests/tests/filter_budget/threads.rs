@@ -4,7 +4,10 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
-use std::thread;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use sievedb::{FilterPolicy, fs::MemoryFs};
 use sievedb_tests::{rng::Rng, settings::seed};
@@ -45,4 +48,37 @@ fn readers_see_every_key_while_the_budget_changes() {
     });
     db.set_filter_bytes_max(u64::MAX).unwrap();
     db.compact().unwrap();
+}
+
+/// While a lookup holds filters that a smaller bound leaves no room for, flushes go on.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the wait of a flush is measured")]
+fn n8_a_cut_of_filters_beside_a_slow_lookup_stalls_no_flush() {
+    let options = options(Arc::new(MemoryFs::new()), FilterPolicy::default());
+    let db = options.open(FOLDER).unwrap();
+    fill(&db, 0..KEYS);
+    let of_levels = || db.stats().levels.iter().map(|level| level.filter_bytes).sum::<u64>();
+    // A cut waits for a lookup at least a second. The shortest of several: others use the machine.
+    let mut shortest = Duration::MAX;
+    for round in 0..3 {
+        db.set_filter_bytes_max(u64::MAX).unwrap();
+        db.wait_for_background().unwrap();
+        assert!(of_levels() > 0);
+        let flush = |_: &[u8]| {
+            thread::scope(|scope| {
+                scope.spawn(|| db.set_filter_bytes_max(0).unwrap());
+                while of_levels() > 0 {
+                    thread::yield_now();
+                }
+                assert!(filter_bytes(&db) > 0, "the lookup holds filters");
+                db.insert(key(KEYS + round), [7; 16]).unwrap();
+                let start = Instant::now();
+                db.flush().unwrap();
+                shortest = shortest.min(start.elapsed());
+            });
+        };
+        db.get_with(key(1), flush).unwrap().unwrap();
+    }
+    assert!(shortest < Duration::from_millis(800), "{shortest:?}");
+    assert_eq!(db.iter().count() as u64, KEYS + 3);
 }

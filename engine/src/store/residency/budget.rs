@@ -17,7 +17,7 @@ const CUT_INTERVAL: Duration = LOOK_INTERVAL.saturating_mul(20);
 impl Store {
     /// The background job: brings filters to what the plan says, as far as there is room.
     pub(crate) fn fit_filters(&self) {
-        let mut measured = self.residency.change.lock();
+        let mut measured = self.residency.lock_change();
         self.residency.is_due.store(false, SeqCst);
         let tables = self.filter_tables();
         let goal = self.filter_bytes_goal();
@@ -53,7 +53,8 @@ impl Store {
             let targets = self.plan_filters(&mut measured, &tables, goal);
             // Until they fit, what was allowed before bounds the copies.
             let before = memory.limit(MemoryUse::Filters);
-            let mut changes = Changes::new(&tables, &self.tables, before, Patience::Long);
+            let mut changes = Changes::new(&tables, &self.tables, before, Patience::Long)
+                .aborting_for(&self.residency.change_waiters);
             changes.give_up(&targets);
             changes.drop_beyond(&targets, goal);
             if self.tables.filter_memory().bytes() <= goal {
@@ -70,7 +71,7 @@ impl Store {
             thread::sleep(CUT_INTERVAL);
         }
         // All that there is fits: what is held goes when it is let go of, and nothing comes before that.
-        let _change = self.residency.change.lock();
+        let _change = self.residency.lock_change();
         memory.set_limit(MemoryUse::Filters, self.residency.bytes_max.load(SeqCst));
     }
 
@@ -82,7 +83,7 @@ impl Store {
         if bytes_max < memory.limit(MemoryUse::Filters) {
             self.cut_filters();
         } else {
-            let _change = self.residency.change.lock();
+            let _change = self.residency.lock_change();
             // Not `bytes_max`: another thread may have cut it since.
             let bytes_max = self.residency.bytes_max.load(SeqCst);
             memory.set_limit(MemoryUse::Filters, bytes_max);

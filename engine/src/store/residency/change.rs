@@ -10,7 +10,10 @@ use super::filter_tables::{FilterTables, Target};
 use crate::{
     filter_plan::Residence,
     read::tree::Tree,
-    sync::thread,
+    sync::{
+        atomic::{AtomicU32, Ordering::SeqCst},
+        thread,
+    },
     table::{LiveTable, ScanFilters, TableFilters, scan_filters::Wanted, store::TableStore},
 };
 
@@ -67,6 +70,8 @@ pub(super) struct Changes<'a> {
     looks_max: u64,
     /// The same in all, from now on.
     looks_left: u64,
+    /// Threads for which to wait no longer.
+    waiters: Option<&'a AtomicU32>,
     keyspaces: Vec<Held<'a>>,
     /// Filters that were replaced, until no lookup holds them: keyspace and bytes.
     replaced: Vec<(usize, u64, Weak<TableFilters>)>,
@@ -112,12 +117,18 @@ impl<'a> Changes<'a> {
             bytes_max,
             looks_max,
             looks_left,
+            waiters: None,
             keyspaces: held.collect(),
             replaced: Vec::new(),
             bytes_loaded: 0,
             unreadable: Vec::new(),
             is_stuck: false,
         }
+    }
+
+    /// Waits for no lookup while `waiters` is not 0.
+    pub(super) fn aborting_for(self, waiters: &'a AtomicU32) -> Self {
+        Self { waiters: Some(waiters), ..self }
     }
 
     /// Takes from memory what the targets do not want: whole filters, then columns. Where there is no
@@ -344,7 +355,8 @@ impl<'a> Changes<'a> {
             if self.replaced.is_empty() {
                 return;
             }
-            if self.looks_left == 0 {
+            let others_wait = self.waiters.is_some_and(|waiters| waiters.load(SeqCst) > 0);
+            if self.looks_left == 0 || others_wait {
                 return;
             }
             self.looks_left -= 1;

@@ -42,7 +42,7 @@ use crate::{
     store::Store,
     store::filter_jobs::FilterJobs,
     sync::{
-        Mutex,
+        Mutex, MutexGuard,
         atomic::{
             AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Relaxed, SeqCst},
@@ -66,8 +66,10 @@ const LOAD_BYTES_MAX: u64 = 64 << 20;
 /// What the store knows of its filters, beside the filters themselves.
 #[derive(Debug)]
 pub(crate) struct Residency {
-    /// Held while filters are changed.
+    /// Held while filters are changed. Taken by [`lock_change`](Self::lock_change), except by a cut.
     change: Mutex<MeasuredUse>,
+    /// Threads that wait for `change`: a cut that waits for a lookup aborts for them.
+    change_waiters: AtomicU32,
     /// What plans are made for, in bytes. The limit of the account follows when the filters are within it.
     bytes_max: AtomicU64,
     /// There is room, or use has changed: the background job is to look.
@@ -92,6 +94,7 @@ impl Residency {
     pub(crate) fn new(bytes_max: u64, predicted: Prediction) -> Self {
         Self {
             change: Mutex::default(),
+            change_waiters: AtomicU32::new(0),
             bytes_max: AtomicU64::new(bytes_max),
             // What did not fit at the opening.
             is_due: AtomicBool::new(true),
@@ -110,6 +113,15 @@ impl Residency {
         let mut predicted = self.predicted.lock();
         predicted.retain(is_there);
         predicted.false_positives()
+    }
+
+    /// Waits for changes of filters that are in flight, and keeps others out. A cut that waits for a
+    /// lookup aborts and tries again later, so that flushes do not wait for that lookup.
+    fn lock_change(&self) -> MutexGuard<'_, MeasuredUse> {
+        self.change_waiters.fetch_add(1, SeqCst);
+        let change = self.change.lock();
+        self.change_waiters.fetch_sub(1, SeqCst);
+        change
     }
 
     /// Takes so many of the spare bytes, if there are as many.

@@ -68,7 +68,7 @@ impl Store {
     ) -> Result<()> {
         // Before the manifest is locked: a change of filters that is under way may take long, and the next
         // segment of the log, for which all writes wait, needs the manifest.
-        let _change = self.residency.change.lock();
+        let _change = self.residency.lock_change();
         // Nobody else changes them meanwhile.
         let present = tree.kept_options();
         let new = change(KeyspaceOptions::clone(&present));

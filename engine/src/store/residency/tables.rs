@@ -129,7 +129,7 @@ impl Store {
         version: &Version,
         opened: &[Arc<LiveTable>],
     ) -> bool {
-        let mut measured = self.residency.change.lock();
+        let mut measured = self.residency.lock_change();
         if self.trees.read().of_id(tree.id).is_none() {
             // It was dropped meanwhile.
             return true;
@@ -177,7 +177,7 @@ impl Store {
         role: FilterRole,
         new: Option<StoredAnew>,
     ) -> Replacement<'a> {
-        let change = self.residency.change.lock();
+        let change = self.residency.lock_change();
         let bytes_max = self.tables.memory.limit(MemoryUse::Filters);
         let has_room = |bytes| {
             tree.filter_policy().memory_bytes_max.is_none()
