@@ -11,6 +11,8 @@
 //! | [`enumerate`]   | every crash of a workload                                                |
 //! | [`kill`]        | every kill of a workload, and power cuts after the restart               |
 //! | [`check`]       | one state that a crash left                                              |
+//! | [`fuzz`]        | random histories with several faults, crashes and failing recoveries      |
+//! | [`no_sync`]     | a file system that leaves all syncs out                                   |
 //! | [`case`]        | one crash, as text                                                       |
 //! | [`folder_sync`] | a file system that leaves folder syncs out                               |
 //! | [`hook_fs`]     | a file system that calls a function before it creates a file             |
@@ -21,10 +23,12 @@ pub mod case;
 pub mod check;
 pub mod enumerate;
 pub mod folder_sync;
+pub mod fuzz;
 pub mod history;
 pub mod hook_fs;
 pub mod kill;
 pub mod model;
+pub mod no_sync;
 pub mod observe;
 pub mod recorder;
 pub mod rng;

@@ -143,7 +143,15 @@ impl Current {
         let file = created.map_err(|e| Error::io("create", &temporary, e))?;
         file.append(&self.encode()).map_err(|e| Error::io("append to", &temporary, e))?;
         file.sync_data().map_err(|e| Error::io(SYNC, &temporary, e))?;
-        fs.rename(&temporary, &path).map_err(|e| Error::io("rename", &temporary, e))?;
+        if let Err(error) = fs.rename(&temporary, &path) {
+            // A rename that fails may have been carried out: then the new file counts.
+            match Self::read(fs, folder) {
+                Ok(Some(current)) if current == *self => {}
+                Ok(_) => return Err(Error::io("rename", &temporary, error)),
+                // Either file may count, as after a failed sync: final.
+                Err(_) => return Err(Error::io(SYNC, &path, error)),
+            }
+        }
         fs.sync_folder(folder).map_err(|e| Error::io(SYNC, folder, e))
     }
 }

@@ -99,6 +99,11 @@ impl Store {
         // Not `placed`: the record of a write that failed may still be the end of the log. If it
         // comes back, it must do so in every keyspace of its batch.
         let inserted = frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
+        if !self.options.has_bug(PlantedBug::InstallFlushBeforeLogSync) {
+            // A batch over two keyspaces must not survive by the half of it that is flushed. Before
+            // the tables are written: without room for the log they would be written in vain.
+            self.log.sync_to(self, inserted)?;
+        }
         let first = frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
         let snapshots = self.snapshots.sequences_between(first, placed);
         let is_bottom = |key: &[u8]| version.runs().iter().all(|run| run.find(key).is_none());
@@ -110,12 +115,8 @@ impl Store {
             snapshots,
             is_bottom,
         )?;
-        // The view keeps them until the tables take their place, which may wait for the log.
+        // The view keeps them until the tables take their place.
         drop((frozen, version));
-        if !self.options.has_bug(PlantedBug::InstallFlushBeforeLogSync) {
-            // A batch over two keyspaces must not survive by the half of it that is flushed.
-            self.log.sync_to(self, inserted)?;
-        }
         let bytes = tables.iter().map(|table| table.bytes).sum();
         let flushed = Some(Flushed { placed, inserted });
         let change = Change { added: tables, flushed, ..Change::default() };

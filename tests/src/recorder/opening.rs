@@ -43,6 +43,19 @@ impl Recorder {
         }
     }
 
+    /// Closes the store with [`Db::close`](sievedb::Db::close). All that was acknowledged is durable
+    /// if that succeeds. Returns whether it did.
+    pub fn close_and_report(&mut self) -> bool {
+        let Some(db) = self.db.clone() else { return false };
+        self.release_all();
+        self.let_go();
+        let closed = self.accept("close", db.close()).is_some();
+        if closed {
+            self.history.acknowledge(Durability::Disk, self.disk.operations());
+        }
+        closed
+    }
+
     /// What flushes and compactions did before the store was last closed.
     #[must_use]
     pub fn background(&self) -> BackgroundStats {

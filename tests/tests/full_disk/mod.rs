@@ -195,3 +195,39 @@ fn n3_a_segment_whose_unlink_is_lost_is_an_orphan() {
         |disk| small_options(Arc::new(disk)).planted_bug(bug).open(FOLDER).map(drop).is_err();
     assert!(disks_after_a_reused_id(Some(bug)).into_iter().any(refused), "the bug is caught");
 }
+
+/// Each retry of a flush that cannot write the log must not leave another table.
+#[test]
+fn n6_a_flush_without_room_for_the_log_leaves_no_table() {
+    let disk = Arc::new(MemoryFs::new());
+    let fs = Arc::new(FaultFs::new(disk.clone()));
+    let db = small_options(fs.clone()).durability(Durability::Memory).open(FOLDER).unwrap();
+    db.insert("a", "1").unwrap();
+    fs.inject(Fault::new(ENOSPC, Times::ForGood).calls(&[Call::Append]).suffix(".log"));
+    for _ in 0..4 {
+        assert!(db.flush().unwrap_err().is_no_space());
+    }
+    let tables = disk.contents().keys().filter(|path| path.ends_with(".sst")).count();
+    assert_eq!(tables, 0, "tables that no version names");
+    fs.heal();
+    db.flush().unwrap();
+    assert!(db.contains_key("a").unwrap());
+}
+
+/// A manifest that `CURRENT` names must not be deleted because the rename reported an error.
+#[test]
+fn a_rename_that_was_carried_out_and_failed_loses_no_store() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = small_options(disk.clone()).open(FOLDER).unwrap();
+    db.insert("a", "1").unwrap();
+    drop(db);
+    for errno in [ENOSPC, 5] {
+        let disk = Arc::new(disk.copy());
+        let fs = Arc::new(FaultFs::new(disk.clone()));
+        fs.inject(Fault::new(errno, Times::Once).calls(&[Call::Rename]).carried_out());
+        // The store may open or not: it must come back.
+        drop(small_options(fs.clone()).open(FOLDER));
+        let db = small_options(disk).open(FOLDER).unwrap();
+        assert!(db.contains_key("a").unwrap(), "os error {errno}");
+    }
+}

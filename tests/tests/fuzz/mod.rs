@@ -1,0 +1,96 @@
+//! Random histories with several faults, crashes and failing recoveries.
+//!
+//! `SIEVE_FUZZ_STATES` sets how many states are checked, and `SIEVE_SEED` which. A violation prints
+//! the `SIEVE_FUZZ` that repeats its run alone.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use sievedb::{Options, planted::PlantedBug};
+use sievedb_tests::{
+    enumerate::on_two_threads,
+    fuzz::{Counts, Planting, fuzz},
+    rng::mix,
+    settings::{from_env, report, seed},
+};
+
+/// States that are checked unless `SIEVE_FUZZ_STATES` says otherwise.
+const STATES: usize = 10_000;
+
+/// Runs until `states_min` states are checked, a run violates its promises, or `runs_max` is
+/// reached. Returns the number of runs, what they did, and the violations.
+fn run(
+    seed: u64,
+    states_min: usize,
+    runs_max: usize,
+    violations_max: usize,
+    planting: &Planting,
+) -> (usize, Counts, Vec<String>) {
+    let (runs, states, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+    let results = on_two_threads(&[(), ()], |()| {
+        let (mut counts, mut violations) = (Counts::default(), Vec::new());
+        while !stop.load(Relaxed) && states.load(Relaxed) < states_min {
+            let number = runs.fetch_add(1, Relaxed);
+            if number >= runs_max {
+                break;
+            }
+            match fuzz(mix(seed ^ mix(number as u64)), planting) {
+                Ok(done) => {
+                    states.fetch_add(done.states, Relaxed);
+                    counts += done;
+                }
+                Err(text) => {
+                    violations.push(format!("run {number}: {text}"));
+                    stop.store(violations.len() >= violations_max, Relaxed);
+                }
+            }
+        }
+        (counts, violations)
+    });
+    let (mut counts, mut violations) = (Counts::default(), Vec::new());
+    for (done, found) in results {
+        counts += done;
+        violations.extend(found);
+    }
+    (runs.into_inner().min(runs_max), counts, violations)
+}
+
+fn as_drawn(options: Options) -> Options {
+    options
+}
+
+/// Acknowledged writes survive, batches are whole, the state is a prefix of the history, the store
+/// opens, a second opening changes nothing, and no table is leaked.
+#[test]
+fn several_faults_and_crashes_break_no_promise() {
+    let alone = from_env("SIEVE_FUZZ", 0);
+    if alone != 0 {
+        let counts = fuzz(alone, &as_drawn).unwrap_or_else(|text| panic!("{text}"));
+        report(&format!("crash fuzzer: SIEVE_FUZZ={alone} is legal: {counts:?}"));
+        return;
+    }
+    let states = from_env("SIEVE_FUZZ_STATES", STATES);
+    let seed = seed("crash fuzzer", 1);
+    let shown = from_env("SIEVE_SHOWN", 1);
+    let (runs, counts, violations) = run(seed, states, usize::MAX, shown, &as_drawn);
+    let Counts { states, failures, recoveries } = counts;
+    report(&format!(
+        "crash fuzzer: {states} states of {runs} runs, {failures} failed calls, {recoveries} \
+         failing recoveries, {} violations",
+        violations.len()
+    ));
+    assert!(violations.is_empty(), "{}", violations.join("\n\n"));
+    assert!(failures > runs && recoveries > runs / 2, "the fuzzer became blind");
+}
+
+/// The fuzzer finds a bug that needs two failing calls, a reopening and a power cut.
+#[test]
+fn n3_a_file_id_used_twice_is_found_within_ten_thousand_runs() {
+    let bug = PlantedBug::AdoptSegmentBelowFloor;
+    let planting = move |options: Options| options.planted_bug(bug);
+    let seed = seed("crash fuzzer", 1);
+    let (runs, _, violations) = run(seed, usize::MAX, 10_000, 1, &planting);
+    let found = violations.iter().find(|text| text.contains("segment of the log"));
+    let found = found.unwrap_or_else(|| panic!("not found in {runs} runs: {violations:?}"));
+    let first = found.lines().next().unwrap_or_default();
+    report(&format!("crash fuzzer: {bug:?} was found within {runs} runs: {first}"));
+}

@@ -1,0 +1,220 @@
+//! The process that writes when the power is cut, and what must be left of its writes.
+
+#![expect(clippy::disallowed_methods, reason = "counters and the control are no files of a store")]
+
+use std::{
+    env,
+    fs::File,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use sievedb::{Db, Durability, Error, Keyspace, Options, fs::RealFs};
+use sievedb_tests::{no_sync::NoSync, rng::mix, settings::small_keyspace};
+
+pub(super) const JOB_VARIABLE: &str = "SIEVE_POWER_JOB";
+pub(super) const FOLDER_VARIABLE: &str = "SIEVE_POWER_FOLDER";
+pub(super) const COUNTERS_VARIABLE: &str = "SIEVE_POWER_COUNTERS";
+
+pub(super) const THREADS: usize = 4;
+/// Bytes of a record of the control without a store.
+const PLAIN_BYTES: u64 = 512;
+
+/// What the child process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Job {
+    /// Writes to a store.
+    Store,
+    /// Writes to a store whose syncs do nothing.
+    StoreWithoutSyncs,
+    /// Appends to a plain file for each thread, and syncs it.
+    Plain,
+}
+
+/// Starts the child process.
+pub(super) fn start(job: Job, folder: PathBuf, counters: &Path) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args(["power_cuts::writer", "--exact", "--nocapture"])
+        .env(JOB_VARIABLE, format!("{job:?}"))
+        .env(FOLDER_VARIABLE, folder)
+        .env(COUNTERS_VARIABLE, counters)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// The number of the last acknowledged write of each thread, in a file of another file system.
+pub(super) struct Counters(File);
+
+impl Counters {
+    pub(super) fn create(path: &Path, numbers: [u64; THREADS]) -> Self {
+        let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        let counters = Self(file);
+        for (thread, number) in numbers.into_iter().enumerate() {
+            counters.acknowledge(thread, number);
+        }
+        counters
+    }
+
+    /// The parent sees it at once, also if this process is killed.
+    fn acknowledge(&self, thread: usize, number: u64) {
+        self.0.write_all_at(&number.to_le_bytes(), 8 * thread as u64).unwrap();
+    }
+
+    pub(super) fn read(&self) -> [u64; THREADS] {
+        std::array::from_fn(|thread| {
+            let mut number = [0; 8];
+            self.0.read_exact_at(&mut number, 8 * thread as u64).unwrap();
+            u64::from_le_bytes(number)
+        })
+    }
+}
+
+/// Does the job called `job` until a call fails.
+pub(super) fn run(job: &str, folder: &Path, counters: &Path) {
+    // SAFETY: no memory is passed. The child ends with the parent, and so do its mounts.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let counters = Counters(File::options().read(true).write(true).open(counters).unwrap());
+    match job {
+        "Plain" => write_plain(folder, &counters),
+        "Store" => write_store(&open(folder, options()).unwrap(), &counters),
+        _ => {
+            let options = options().fs(Arc::new(NoSync::new(Arc::new(RealFs))));
+            write_store(&open(folder, options).unwrap(), &counters);
+        }
+    }
+}
+
+fn options() -> Options {
+    Options::new()
+        .keyspace(small_keyspace().memtable_bytes(64 << 10).table_bytes(64 << 10))
+        .log_segment_bytes(64 << 10)
+        .log_bytes_max(256 << 10)
+        .worker_threads(2)
+}
+
+type Store = (Db, [Keyspace; 2]);
+
+fn open(folder: &Path, options: Options) -> Result<Store, Error> {
+    let db = options.open(folder.join("db"))?;
+    let keyspaces = [db.keyspace("a")?, db.keyspace("b")?];
+    Ok((db, keyspaces))
+}
+
+/// The value of write `number` of `thread`.
+fn value(thread: usize, number: u64) -> Vec<u8> {
+    let random = mix(mix(thread as u64) ^ number);
+    let mut value = random.to_le_bytes().to_vec();
+    value.resize(8 + (random >> 40) as usize % 900, number as u8);
+    value
+}
+
+fn last_write(keyspace: &Keyspace, thread: usize) -> Result<u64, Error> {
+    let last = keyspace.get(format!("last/{thread}"))?;
+    Ok(last.map_or(0, |number| u64::from_le_bytes(number[..].try_into().unwrap())))
+}
+
+fn write((db, keyspaces): &Store, thread: usize, number: u64) -> Result<(), Error> {
+    let mut batch = db.batch();
+    for keyspace in keyspaces {
+        batch.insert(keyspace, format!("{thread}/{number:08}"), value(thread, number))?;
+        batch.insert(keyspace, format!("last/{thread}"), number.to_le_bytes())?;
+    }
+    batch.commit(Durability::Disk)
+}
+
+fn write_store(store: &Store, counters: &Counters) {
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let mut number = last_write(&store.1[0], thread).unwrap() + 1;
+                loop {
+                    match write(store, thread, number) {
+                        Ok(()) => {
+                            counters.acknowledge(thread, number);
+                            number += 1;
+                        }
+                        // Again until the power is cut: workers may make room.
+                        Err(error) if error.is_no_space() => {
+                            thread::sleep(Duration::from_millis(1));
+                        }
+                        Err(_) => return,
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// The last write of each thread that `folder` holds.
+///
+/// # Errors
+///
+/// What is wrong with the store.
+pub(super) fn check_store(folder: PathBuf) -> Result<[u64; THREADS], String> {
+    let store = open(&folder, options()).map_err(|error| format!("cannot open: {error:?}"))?;
+    let mut found = [0; THREADS];
+    for (thread, found) in found.iter_mut().enumerate() {
+        for (at, keyspace) in store.1.iter().enumerate() {
+            let last = last_write(keyspace, thread).map_err(|error| format!("{error:?}"))?;
+            if at > 0 && last != *found {
+                return Err(format!("thread {thread}: half a batch at write {last}, not {found}"));
+            }
+            *found = last;
+            let mut number = 0;
+            for entry in keyspace.prefix(format!("{thread}/")) {
+                number += 1;
+                let (key, stored) = entry.map_err(|error| format!("{error:?}"))?;
+                let wanted = format!("{thread}/{number:08}");
+                if key != wanted.as_bytes() || stored != value(thread, number) {
+                    return Err(format!("{wanted} is missing or wrong"));
+                }
+            }
+            if number != last {
+                return Err(format!(
+                    "thread {thread}: {number} writes, the last of which is {last}"
+                ));
+            }
+        }
+    }
+    let report = store.0.verify().map_err(|error| format!("{error:?}"))?;
+    if report.is_good() { Ok(found) } else { Err(report.to_string()) }
+}
+
+fn write_plain(folder: &Path, counters: &Counters) {
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                let path = folder.join(thread.to_string());
+                let file = File::options().write(true).create_new(true).open(path).unwrap();
+                File::open(folder).unwrap().sync_all().unwrap();
+                for number in 1_u64.. {
+                    let record = number.to_le_bytes().repeat(PLAIN_BYTES as usize / 8);
+                    let written = file.write_all_at(&record, (number - 1) * PLAIN_BYTES);
+                    if written.and_then(|()| file.sync_data()).is_err() {
+                        return;
+                    }
+                    counters.acknowledge(thread, number);
+                }
+            });
+        }
+    });
+}
+
+/// The last record of each thread with all before it.
+pub(super) fn check_plain(folder: PathBuf) -> [u64; THREADS] {
+    std::array::from_fn(|thread| {
+        let Ok(file) = File::open(folder.join(thread.to_string())) else { return 0 };
+        let mut record = [0; PLAIN_BYTES as usize];
+        let good = |number: &u64| {
+            file.read_exact_at(&mut record, (number - 1) * PLAIN_BYTES).is_ok()
+                && record.chunks(8).all(|part| part == number.to_le_bytes())
+        };
+        (1..).take_while(good).count() as u64
+    })
+}
