@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sievedb::{
-    Durability, FilterPolicy, KeyspaceOptions, Options, fs::MemoryFs, stats::BackgroundStats,
+    Durability, Error, FilterPolicy, KeyspaceOptions, Options, fs::MemoryFs, stats::BackgroundStats,
 };
 
 use super::{Opened, Recorder};
@@ -49,7 +49,7 @@ impl Recorder {
         let Some(db) = self.db.clone() else { return false };
         self.release_all();
         self.let_go();
-        let closed = self.accept("close", db.close()).is_some();
+        let closed = self.accept("close", db.close().map_err(Error::from)).is_some();
         if closed {
             self.history.acknowledge(Durability::Disk, self.disk.operations());
         }
