@@ -2,7 +2,7 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use sievedb_format::{Annotation, Corruption};
+use sievedb_format::{Annotation, Corruption, FileHeader, FileKind, file_header::HEADER_BYTES};
 
 use crate::{
     Error, Result,
@@ -29,11 +29,18 @@ pub fn describe(path: &Path) -> Result<Annotation> {
     match FileName::parse(name) {
         Some(FileName::Log(id)) => wal::dump::describe(open()?, path.to_owned(), id),
         Some(FileName::Manifest(id)) => manifest::dump::describe(open()?, path.to_owned(), id),
-        Some(FileName::Current | FileName::Closed) => {
-            open()?;
-            let current = Current::read_file(&*fs, path)?;
+        Some(name @ (FileName::Current | FileName::Closed)) => {
+            let file = open()?;
+            let is_closed = matches!(name, FileName::Closed);
+            let kind = if is_closed { FileKind::Closed } else { FileKind::Current };
+            let current = Current::read_file(&*fs, path, kind)?;
             let missing = || Error::corrupt(path, 0, Corruption::Missing { what: "CURRENT" });
-            Ok(current.ok_or_else(missing)?.describe())
+            let current = current.ok_or_else(missing)?;
+            let mut header = [0; HEADER_BYTES];
+            file.read_at(&mut header, 0).map_err(|error| Error::io("read", path, error))?;
+            let header = FileHeader::decode(&header);
+            let header = header.map_err(|source| Error::corrupt(path, 0, source))?;
+            Ok(current.describe(&header))
         }
         Some(FileName::Table(id)) => {
             Ok(sievedb_sstable::describe(&table_files(&fs).source(id, path.to_owned())?))

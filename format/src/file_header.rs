@@ -5,11 +5,16 @@
 //! | 0      | 8     | `magic`    | which [`FileKind`]                                           |
 //! | 8      | 2     | `version`  | format version, at least 1                                   |
 //! | 10     | 1     | `envelope` | 0: the bytes are stored as they are; others are reserved     |
-//! | 11     | 5     |            | zero                                                         |
+//! | 11     | 5     |            | zero; a reader refuses others                                |
 //! | 16     | 16    | `store_id` | random number of the store, so files of two never mix        |
 //! | 32     | 8     | `file_id`  | number in the file's name; for `CURRENT`, of the manifest    |
-//! | 40     | 20    |            | zero                                                         |
+//! | 40     | 8     | `secret`   | of a log or manifest: random number that the checksum of each record covers; else 0 |
+//! | 48     | 6     | `release`  | release that wrote the file: major, minor, patch (16 bits each) |
+//! | 54     | 4     | `build`    | its build; 0 if not stated                                   |
+//! | 58     | 2     |            | zero; a reader refuses others                                |
 //! | 60     | 4     | `checksum` | CRC-32 of the bytes before it                                |
+
+use std::fmt;
 
 use crate::{Annotation, Corruption, Decoder, checksum::crc32};
 
@@ -32,12 +37,15 @@ pub enum FileKind {
     Table,
     /// The file that names the manifest.
     Current,
+    /// The file that says how long the manifest was when the store was closed.
+    Closed,
     /// The filter of a table, in a file of its own.
     Filter,
 }
 
 impl FileKind {
-    const ALL: [Self; 5] = [Self::Log, Self::Manifest, Self::Table, Self::Current, Self::Filter];
+    const ALL: [Self; 6] =
+        [Self::Log, Self::Manifest, Self::Table, Self::Current, Self::Closed, Self::Filter];
 
     /// What it is called in an error.
     const fn name(self) -> &'static str {
@@ -46,6 +54,7 @@ impl FileKind {
             Self::Manifest => "manifest",
             Self::Table => "table",
             Self::Current => "CURRENT",
+            Self::Closed => "CLOSED",
             Self::Filter => "filter file",
         }
     }
@@ -56,6 +65,7 @@ impl FileKind {
             Self::Manifest => b"SieveMan",
             Self::Table => b"SieveSST",
             Self::Current => b"SieveCur",
+            Self::Closed => b"SieveClo",
             Self::Filter => b"SieveFil",
         }
     }
@@ -70,9 +80,68 @@ pub struct FileHeader {
     pub store_id: u128,
     /// Number of the file; never used for another file of the store.
     pub file_id: u64,
+    /// Random number that the checksum of each record covers; 0 in files without records.
+    pub secret: u64,
+    /// Release that wrote the file.
+    pub writer: Release,
+}
+
+/// A release of SieveDB, as files name it. Readers never decide by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// Major, minor and patch number.
+    pub version: [u16; 3],
+    /// Number of the build; 0 if not stated.
+    pub build: u32,
+}
+
+impl Release {
+    /// This release. Its build is the environment variable `SIEVEDB_BUILD` at compile time, up to 8
+    /// hexadecimal digits.
+    pub const THIS: Self = Self {
+        version: [
+            number(env!("CARGO_PKG_VERSION_MAJOR"), 10) as u16,
+            number(env!("CARGO_PKG_VERSION_MINOR"), 10) as u16,
+            number(env!("CARGO_PKG_VERSION_PATCH"), 10) as u16,
+        ],
+        build: match option_env!("SIEVEDB_BUILD") {
+            Some(build) => number(build, 16),
+            None => 0,
+        },
+    };
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.version;
+        write!(f, "{major}.{minor}.{patch}")?;
+        if self.build != 0 {
+            write!(f, " build {:08x}", self.build)?;
+        }
+        Ok(())
+    }
+}
+
+const fn number(digits: &str, radix: u32) -> u32 {
+    match u32::from_str_radix(digits, radix) {
+        Ok(number) => number,
+        Err(_) => panic!("SIEVEDB_BUILD takes up to 8 hexadecimal digits"),
+    }
 }
 
 impl FileHeader {
+    /// The header of a file that this release writes, without records.
+    #[must_use]
+    pub const fn new(kind: FileKind, store_id: u128, file_id: u64) -> Self {
+        Self { kind, store_id, file_id, secret: 0, writer: Release::THIS }
+    }
+
+    /// The header of a file of records that this release writes.
+    #[must_use]
+    pub const fn of_records(kind: FileKind, store_id: u128, file_id: u64, secret: u64) -> Self {
+        Self { secret, ..Self::new(kind, store_id, file_id) }
+    }
+
     /// The header as bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -81,6 +150,11 @@ impl FileHeader {
         bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.store_id.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.file_id.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.secret.to_le_bytes());
+        for (at, number) in (48..).step_by(2).zip(self.writer.version) {
+            bytes[at..at + 2].copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[54..58].copy_from_slice(&self.writer.build.to_le_bytes());
         let checksum = crc32(&[&bytes[..CHECKED_BYTES]]);
         bytes[CHECKED_BYTES..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -112,16 +186,30 @@ impl FileHeader {
         if header[10] != 0 {
             return Err(Corruption::Unsupported { what: "envelope", value: header[10].into() });
         }
+        let has_records = matches!(kind, FileKind::Log | FileKind::Manifest);
+        let reserved = [&header[11..16], &header[58..60]];
+        let unused = if has_records { 48..48 } else { 40..48 };
+        let reserved = reserved.into_iter().chain([&header[unused]]).flatten();
+        if let Some(&value) = reserved.into_iter().find(|&&byte| byte != 0) {
+            let what = "reserved byte of a file header";
+            return Err(Corruption::Unsupported { what, value: value.into() });
+        }
         decoder.take("version and envelope", 8)?;
-        Ok(Self { kind, store_id: decoder.u128("store id")?, file_id: decoder.u64("file id")? })
+        let (store_id, file_id) = (decoder.u128("store id")?, decoder.u64("file id")?);
+        let secret = decoder.u64("secret")?;
+        let mut part = || decoder.take("release", 2).map(|it| u16::from_le_bytes([it[0], it[1]]));
+        let version = [part()?, part()?, part()?];
+        let writer = Release { version, build: decoder.u32("build")? };
+        Ok(Self { kind, store_id, file_id, secret, writer })
     }
 
-    /// Reads a header and compares it with what the place that names the file says.
+    /// Reads a header and compares its kind, store id and file id with what the place that names the file
+    /// says. Returns the header that was read.
     ///
     /// # Errors
     ///
     /// As [`decode`](Self::decode), and [`Corruption::Mismatch`] for a file that belongs elsewhere.
-    pub fn check(&self, bytes: &[u8]) -> Result<(), Corruption> {
+    pub fn check(&self, bytes: &[u8]) -> Result<Self, Corruption> {
         let what = self.kind.name();
         let found = Self::decode(bytes).map_err(|error| match error {
             Corruption::Magic { found, .. } => Corruption::Magic { what, found },
@@ -139,7 +227,7 @@ impl FileHeader {
             let (expected, found) = (self.file_id, found.file_id);
             return Err(Corruption::Mismatch { what: "file id", expected, found });
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Adds the header's fields to `annotation`.
@@ -149,6 +237,10 @@ impl FileHeader {
         annotation.field(10..11, "envelope", 0);
         annotation.field(16..32, "store_id", format_args!("{:032x}", self.store_id));
         annotation.field(32..40, "file_id", self.file_id);
+        if self.secret != 0 {
+            annotation.field(40..48, "secret", format_args!("{:016x}", self.secret));
+        }
+        annotation.field(48..58, "writer", self.writer);
         annotation.field(60..64, "checksum", "ok");
     }
 }
@@ -157,15 +249,14 @@ impl FileHeader {
 mod tests {
     use super::*;
 
-    const HEADER: FileHeader =
-        FileHeader { kind: FileKind::Table, store_id: 0x0123_4567_89ab_cdef, file_id: 42 };
+    const HEADER: FileHeader = FileHeader::new(FileKind::Table, 0x0123_4567_89ab_cdef, 42);
 
     #[test]
     fn header_returns() {
         for kind in FileKind::ALL {
             let header = FileHeader { kind, ..HEADER };
             assert_eq!(FileHeader::decode(&header.encode()), Ok(header));
-            assert_eq!(header.check(&header.encode()), Ok(()));
+            assert_eq!(header.check(&header.encode()), Ok(header));
         }
     }
 
@@ -177,6 +268,26 @@ mod tests {
             let mut bytes = good;
             bytes[at] ^= 0x10;
             assert!(FileHeader::decode(&bytes).is_err(), "flipped at {at}");
+        }
+    }
+
+    #[test]
+    fn formats_reserved_bytes_of_a_header_are_refused_and_the_writer_is_not_compared() {
+        let sealed = |mut bytes: [u8; HEADER_BYTES]| {
+            let checksum = crc32(&[&bytes[..CHECKED_BYTES]]);
+            bytes[CHECKED_BYTES..].copy_from_slice(&checksum.to_le_bytes());
+            bytes
+        };
+        for kind in FileKind::ALL {
+            let header = FileHeader { kind, ..HEADER };
+            let has_secret = matches!(kind, FileKind::Log | FileKind::Manifest);
+            for at in (11..16).chain(40..48).chain(48..60) {
+                let mut bytes = header.encode();
+                bytes[at] = bytes[at].wrapping_add(1);
+                let found = header.check(&sealed(bytes));
+                let is_known = (48..58).contains(&at) || has_secret && (40..48).contains(&at);
+                assert_eq!(found.is_ok(), is_known, "{kind:?} {at}: {found:?}");
+            }
         }
     }
 

@@ -27,7 +27,7 @@ pub mod table_bounds;
 pub use annotation::Annotation;
 pub use codec::{Decoder, Encode};
 pub use corruption::Corruption;
-pub use file_header::{FileHeader, FileKind};
+pub use file_header::{FileHeader, FileKind, Release};
 pub use internal_key::{
     InternalKey, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber, Trailer, VALUE_BYTES_MAX,
 };

@@ -59,7 +59,7 @@ fn write_block(
     encode: impl FnOnce(Expected) -> Vec<u8>,
 ) -> io::Result<FilterPlace> {
     let TableIdentity { store_id, hash_seed, salt, .. } = *identity;
-    sink.append(&FileHeader { kind: FileKind::Filter, store_id, file_id }.encode())?;
+    sink.append(&FileHeader::new(FileKind::Filter, store_id, file_id).encode())?;
     let block = encode(Expected { hash_seed, salt });
     sink.append(&block)?;
     let checksum = stored_checksum(&block).expect("a filter block ends with its trailer");
@@ -109,8 +109,8 @@ pub(crate) fn check_header(
     file_id: u64,
 ) -> Result<(), FilterUnusable> {
     let header = source.read_at(0, HEADER_BYTES).map_err(FilterUnusable::Io)?;
-    let expected = FileHeader { kind: FileKind::Filter, store_id, file_id };
-    expected.check(&header).map_err(FilterUnusable::Header)
+    let expected = FileHeader::new(FileKind::Filter, store_id, file_id);
+    expected.check(&header).map(drop).map_err(FilterUnusable::Header)
 }
 
 /// Describes every field of a file that holds a filter, for people; also of a damaged one.

@@ -403,9 +403,9 @@ fn check_length(source: &dyn TableSource, expected: u64) -> Result<(), ReadError
 
 fn check_header(source: &dyn TableSource, identity: &TableIdentity) -> Result<(), ReadError> {
     let TableIdentity { store_id, file_id, .. } = *identity;
-    let expected = FileHeader { kind: FileKind::Table, store_id, file_id };
+    let expected = FileHeader::new(FileKind::Table, store_id, file_id);
     let header = source.read_at(0, HEADER_BYTES)?;
-    expected.check(&header).map_err(ReadError::corrupt(0))
+    expected.check(&header).map(drop).map_err(ReadError::corrupt(0))
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ impl<S: TableSink> TableWriter<S> {
         options.validate().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let TableIdentity { store_id, file_id, salt, .. } = identity;
         let mut out = Output::new(sink, options.write_buffer_bytes);
-        out.append(&FileHeader { kind: FileKind::Table, store_id, file_id }.encode())?;
+        out.append(&FileHeader::new(FileKind::Table, store_id, file_id).encode())?;
         Ok(Self {
             out,
             identity,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use sievedb_format::{Annotation, FileHeader};
+use sievedb_format::Annotation;
 
 use super::{
     reader::{Reader, Stop},
@@ -25,7 +25,7 @@ pub(crate) fn describe(
     mut payload: impl FnMut(&RecordHeader, &[u8], &mut Annotation),
 ) -> Result<Annotation> {
     let mut annotation = Annotation::new();
-    let header = FileHeader::decode(reader.header()?);
+    let header = reader.read_header()?;
     header.map_err(|source| reader.corrupt(0, source))?.describe(&mut annotation);
     let mut offset = reader.offset();
     while offset < reader.file_bytes() {
@@ -45,7 +45,8 @@ pub(crate) fn describe(
         };
         let header = record.header;
         annotation.rebase(offset);
-        header.describe(Position { file_id: reader.file_id(), offset }, &mut annotation);
+        let place = Position { file_id: reader.file_id(), offset };
+        header.describe(place, reader.secret(), &mut annotation);
         let bytes = reader.raw_payload(&record);
         match header.record_type {
             RecordType::Start => Start::describe(bytes, PAYLOAD_START, &mut annotation),

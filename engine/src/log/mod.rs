@@ -39,4 +39,4 @@ pub(crate) use payload::{Payload, PendingRecord};
 pub(crate) use reader::{Next, Reader, Record};
 pub(crate) use record::{Position, RecordType};
 pub(crate) use start::Start;
-pub(crate) use writer::{BUFFER_BYTES_MAX, Writer};
+pub(crate) use writer::{BUFFER_BYTES_MAX, Writer, draw_secret};

@@ -7,16 +7,24 @@ use sievedb_format::{Corruption, FileHeader, SequenceNumber, file_header::HEADER
 
 use super::{
     payload::TOTAL_BYTES,
-    record::{Bad, Position, RECORD_ALIGN, RECORD_HEADER_BYTES, RecordHeader, RecordType},
+    record::{
+        Bad, Position, RECORD_ALIGN, RECORD_HEADER_BYTES, RecordHeader, RecordType, record_bytes,
+    },
+    start::START_BYTES_MAX,
     window::Window,
 };
 use crate::{Error, Result, fs::ReadFile};
+
+/// Longest file header and start record, in bytes.
+const BEGINNING_BYTES_MAX: u64 = (HEADER_BYTES + record_bytes(START_BYTES_MAX)) as u64;
 
 /// Reads the records of one file in order, in windows of at most about 1 MiB.
 #[derive(Debug)]
 pub(crate) struct Reader {
     window: Window,
     file_id: u64,
+    /// From the file header; `None` before that was read. Without it no record passes.
+    secret: Option<u64>,
     /// The logical end: nothing beyond is read as a record.
     limit: u64,
     /// Where the next record starts.
@@ -94,6 +102,7 @@ impl Reader {
             limit: window.file_bytes(),
             window,
             file_id,
+            secret: None,
             offset: HEADER_BYTES as u64,
             sealed: false,
             newest_mark: Position::default(),
@@ -117,7 +126,39 @@ impl Reader {
     /// [`Error::Io`] if the file cannot be read, [`Error::Corrupt`] if this is another file.
     pub(crate) fn check_header(&mut self, want: &FileHeader) -> Result<()> {
         let checked = want.check(self.header()?);
-        checked.map_err(|source| self.corrupt(0, source))
+        self.secret = Some(checked.map_err(|source| self.corrupt(0, source))?.secret);
+        Ok(())
+    }
+
+    /// Reads the file header, whatever file this is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be read.
+    pub(crate) fn read_header(&mut self) -> Result<Result<FileHeader, Corruption>> {
+        let found = FileHeader::decode(self.header()?);
+        self.secret = found.as_ref().ok().map(|header| header.secret);
+        Ok(found)
+    }
+
+    /// Random number in the file header; 0 before that was read.
+    pub(crate) fn secret(&self) -> u64 {
+        self.secret.unwrap_or(0)
+    }
+
+    /// Returns `true` if anything was placed in the file behind its start record.
+    ///
+    /// Without the file header no record can be told from other bytes. Then all bytes count that lie
+    /// behind the longest start record: nothing is written there before the beginning is durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be read.
+    pub(crate) fn holds_records(&mut self) -> Result<bool> {
+        if self.secret.is_none() && self.read_header()?.is_err() {
+            return Ok(self.scan()?.end > BEGINNING_BYTES_MAX);
+        }
+        Ok(self.scan()?.records > 0)
     }
 
     /// Ends the file at `offset`: what lies beyond was left behind by an append that failed.
@@ -221,8 +262,9 @@ impl Reader {
                 continue;
             };
             let place = Position { file_id: self.file_id, offset };
-            let possible = RecordHeader::looks_possible(bytes);
-            let header = possible.then(|| RecordHeader::decode(bytes, place).ok()).flatten();
+            let secret = self.secret.filter(|_| RecordHeader::looks_possible(bytes));
+            let decode = |secret| RecordHeader::decode(bytes, place, secret).ok();
+            let header = secret.and_then(decode);
             let step = header.map_or(RECORD_ALIGN, |header| {
                 scan.newest_mark = scan.newest_mark.max(header.mark);
                 scan.records += u64::from(header.record_type != RecordType::Start);
@@ -315,7 +357,8 @@ impl Reader {
         let bytes = self.load(offset, RECORD_HEADER_BYTES)?;
         let place = Position { file_id: self.file_id, offset };
         let bytes = self.window.bytes(bytes).first_chunk().expect("load checks the length");
-        let header = RecordHeader::decode(bytes, place).map_err(|bad| self.stop(offset, bad))?;
+        let header = RecordHeader::decode(bytes, place, self.secret());
+        let header = header.map_err(|bad| self.stop(offset, bad))?;
         self.newest_mark = self.newest_mark.max(header.mark);
         let record = self.load(offset, header.record_bytes())?;
         let payload_start = record.start + RECORD_HEADER_BYTES;

@@ -2,7 +2,7 @@
 //!
 //! | offset | bytes | field              | meaning                                                |
 //! |--------|-------|--------------------|--------------------------------------------------------|
-//! | 0      | 4     | `header_checksum`  | CRC-32 of file id (u64), record offset (u64), 4..40    |
+//! | 0      | 4     | `header_checksum`  | CRC-32 of secret, file id, record offset (u64 each), 4..40 |
 //! | 4      | 1     | `type`             | 1 full 2 first 3 middle 4 last 5 seal 6 start          |
 //! | 5      | 1     | `transform`        | of the payload: 0 none (1 LZ4, 2 encryption: reserved) |
 //! | 6      | 2     |                    | zero                                                   |
@@ -13,8 +13,10 @@
 //! | 32     | 8     | `mark_offset`      | synced mark: offset                                    |
 //! | 40     | n     | `payload`          | then zeros up to the next multiple of 8                |
 //!
-//! The header's checksum covers the file and the offset, so a record that was moved never passes;
-//! through the payload's checksum it covers the payload too. Start and seal have sequence number 0,
+//! The header's checksum covers the file, its secret and the offset, so a record that was moved never
+//! passes; through the payload's checksum it covers the payload too. The secret is a random number in
+//! the header of the file: who stores a value does not know it, and cannot store bytes that pass for a
+//! record, but by a guess of 32 bits. Start and seal have sequence number 0,
 //! a seal has no payload. All fragments of a payload have the same sequence number.
 
 use sievedb_format::{Annotation, Corruption, SEQUENCE_MAX, checksum::crc32};
@@ -95,8 +97,8 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header as bytes for `place`.
-    pub(crate) fn encode(&self, place: Position) -> [u8; RECORD_HEADER_BYTES] {
+    /// The header as bytes for `place` in a file with this `secret`.
+    pub(crate) fn encode(&self, place: Position, secret: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[4] = self.record_type as u8;
         bytes[8..12].copy_from_slice(&self.payload_bytes.to_le_bytes());
@@ -104,19 +106,23 @@ impl RecordHeader {
         bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.mark.file_id.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.mark.offset.to_le_bytes());
-        let checksum = header_checksum(&bytes, place);
+        let checksum = header_checksum(&bytes, place, secret);
         bytes[..4].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
-    /// Reads the header of the record at `place`.
+    /// Reads the header of the record at `place` in a file with this `secret`.
     ///
     /// # Errors
     ///
     /// [`Bad::Torn`] if the checksum does not hold, [`Bad::Broken`] if it does and a field breaks
     /// the table above.
-    pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_BYTES], place: Position) -> Result<Self, Bad> {
-        let (stored, computed) = (u32_at(bytes, 0), header_checksum(bytes, place));
+    pub(crate) fn decode(
+        bytes: &[u8; RECORD_HEADER_BYTES],
+        place: Position,
+        secret: u64,
+    ) -> Result<Self, Bad> {
+        let (stored, computed) = (u32_at(bytes, 0), header_checksum(bytes, place, secret));
         // Zeros have the checksum 0 at one place in four billion. They are no record there either.
         if stored != computed || *bytes == [0; RECORD_HEADER_BYTES] {
             let (stored, computed) = (stored.into(), computed.into());
@@ -181,9 +187,9 @@ impl RecordHeader {
     }
 
     /// Adds the header's fields, as they stand at `place`, to `annotation`, whose base is there.
-    pub(crate) fn describe(&self, place: Position, annotation: &mut Annotation) {
+    pub(crate) fn describe(&self, place: Position, secret: u64, annotation: &mut Annotation) {
         let name = format!("{:?}", self.record_type).to_lowercase();
-        let checksum = u32_at(&self.encode(place), 0);
+        let checksum = u32_at(&self.encode(place, secret), 0);
         annotation.field(0..4, "header_checksum", format_args!("{checksum:08x}"));
         annotation.field(4..5, "type", name);
         annotation.field(5..6, "transform", "none");
@@ -205,12 +211,13 @@ pub(crate) const fn record_bytes(payload_bytes: usize) -> usize {
     (RECORD_HEADER_BYTES + payload_bytes).next_multiple_of(RECORD_ALIGN)
 }
 
-fn header_checksum(bytes: &[u8; RECORD_HEADER_BYTES], place: Position) -> u32 {
+fn header_checksum(bytes: &[u8; RECORD_HEADER_BYTES], place: Position, secret: u64) -> u32 {
     // One contiguous run: the checksum of short scattered parts costs several times as much.
-    let mut covered = [0; 2 * size_of::<u64>() + RECORD_HEADER_BYTES - size_of::<u32>()];
-    covered[..8].copy_from_slice(&place.file_id.to_le_bytes());
-    covered[8..16].copy_from_slice(&place.offset.to_le_bytes());
-    covered[16..].copy_from_slice(&bytes[4..]);
+    let mut covered = [0; 3 * size_of::<u64>() + RECORD_HEADER_BYTES - size_of::<u32>()];
+    covered[..8].copy_from_slice(&secret.to_le_bytes());
+    covered[8..16].copy_from_slice(&place.file_id.to_le_bytes());
+    covered[16..24].copy_from_slice(&place.offset.to_le_bytes());
+    covered[24..].copy_from_slice(&bytes[4..]);
     crc32(&[&covered])
 }
 
@@ -227,6 +234,7 @@ mod tests {
     use super::*;
 
     const PLACE: Position = Position { file_id: 7, offset: 64 };
+    const SECRET: u64 = 0x5ec7_e700_5ec7_e700;
     const HEADER: RecordHeader = RecordHeader {
         record_type: RecordType::Full,
         payload_bytes: 3,
@@ -237,9 +245,9 @@ mod tests {
 
     /// The header with one byte changed and a checksum that holds.
     fn forged(at: usize, byte: u8) -> [u8; RECORD_HEADER_BYTES] {
-        let mut bytes = HEADER.encode(PLACE);
+        let mut bytes = HEADER.encode(PLACE, SECRET);
         bytes[at] = byte;
-        let checksum = header_checksum(&bytes, PLACE);
+        let checksum = header_checksum(&bytes, PLACE, SECRET);
         bytes[..4].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
@@ -249,32 +257,37 @@ mod tests {
         use RecordType::{First, Full, Last, Middle, Seal, Start};
         for record_type in [Full, First, Middle, Last, Seal, Start] {
             let header = RecordHeader { record_type, ..HEADER };
-            let bytes = header.encode(PLACE);
-            assert_eq!(RecordHeader::decode(&bytes, PLACE), Ok(header));
+            let bytes = header.encode(PLACE, SECRET);
+            assert_eq!(RecordHeader::decode(&bytes, PLACE, SECRET), Ok(header));
             assert!(RecordHeader::looks_possible(&bytes));
             for other in [Position { file_id: 8, ..PLACE }, Position { offset: 72, ..PLACE }] {
-                assert!(matches!(RecordHeader::decode(&bytes, other), Err(Bad::Torn(_))));
+                assert!(matches!(RecordHeader::decode(&bytes, other, SECRET), Err(Bad::Torn(_))));
             }
+            let other = RecordHeader::decode(&bytes, PLACE, SECRET + 1);
+            assert!(matches!(other, Err(Bad::Torn(_))), "another file with this number");
         }
     }
 
     #[test]
     fn zeros_are_no_record_even_where_their_checksum_is_zero() {
         let zeros = [0; RECORD_HEADER_BYTES];
-        let place = Position { file_id: 7, offset: 0x4_6722_8568 };
-        assert_eq!(header_checksum(&zeros, place), 0);
+        let place = Position { file_id: 7, offset: 0x3_837f_0850 };
+        assert_eq!(header_checksum(&zeros, place, 0), 0);
         for place in [PLACE, place] {
-            assert!(matches!(RecordHeader::decode(&zeros, place), Err(Bad::Torn(_))), "{place}");
+            assert!(matches!(RecordHeader::decode(&zeros, place, 0), Err(Bad::Torn(_))), "{place}");
         }
     }
 
     #[test]
     fn header_refuses_every_flipped_bit() {
-        let good = HEADER.encode(PLACE);
+        let good = HEADER.encode(PLACE, SECRET);
         for bit in 0..good.len() * 8 {
             let mut bytes = good;
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(matches!(RecordHeader::decode(&bytes, PLACE), Err(Bad::Torn(_))), "bit {bit}");
+            assert!(
+                matches!(RecordHeader::decode(&bytes, PLACE, SECRET), Err(Bad::Torn(_))),
+                "bit {bit}"
+            );
         }
     }
 
@@ -294,7 +307,11 @@ mod tests {
             ),
         ];
         for (name, bytes, want) in cases {
-            assert_eq!(RecordHeader::decode(&bytes, PLACE), Err(Bad::Broken(want)), "{name}");
+            assert_eq!(
+                RecordHeader::decode(&bytes, PLACE, SECRET),
+                Err(Bad::Broken(want)),
+                "{name}"
+            );
         }
     }
 

@@ -9,7 +9,7 @@
 //!
 //! In a manifest the first field names the manifest itself, with length 0.
 
-use sievedb_format::{Annotation, Corruption};
+use sievedb_format::{Annotation, Corruption, codec::VARINT_BYTES_MAX};
 
 use super::{
     fields::{EncodeFields, Fields, required, set_once},
@@ -18,6 +18,9 @@ use super::{
 
 const MANIFEST: u64 = required(1);
 const PREVIOUS: u64 = required(2);
+
+/// Longest payload: two fields of two varints each.
+pub(super) const START_BYTES_MAX: usize = 2 * (2 + 2 * VARINT_BYTES_MAX);
 
 /// The content of a start record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use crate::{
 
 const NAME: &str = "000007.log";
 const ID: u64 = 7;
-const HEADER: FileHeader = FileHeader { kind: FileKind::Log, store_id: 1, file_id: ID };
+const HEADER: FileHeader = FileHeader::of_records(FileKind::Log, 1, ID, 0x5ec7_e700_5ec7_e700);
 const NO_MARK: Position = Position { file_id: 0, offset: 0 };
 const START: Start = Start { manifest: Position { file_id: 1, offset: 99 }, previous: None };
 
@@ -29,7 +29,10 @@ fn create(fs: &dyn Fs) -> Writer {
 }
 
 fn open(fs: &dyn Fs) -> Result<Reader, Error> {
-    Reader::new(fs.open(NAME.as_ref()).unwrap(), PathBuf::from(NAME), ID)
+    let mut reader = Reader::new(fs.open(NAME.as_ref()).unwrap(), PathBuf::from(NAME), ID)?;
+    // Without a header no record passes.
+    let _ = reader.read_header()?;
+    Ok(reader)
 }
 
 /// Sequence and payload of each full record.
@@ -220,7 +223,7 @@ fn forged(records: &[(RecordType, u64, &[u8])]) -> Arc<MemoryFs> {
                 mark: NO_MARK,
             };
             let place = Position { file_id: ID, offset: bytes.len() as u64 };
-            bytes.extend(header.encode(place));
+            bytes.extend(header.encode(place, HEADER.secret));
             bytes.extend(payload);
             bytes.resize(bytes.len().next_multiple_of(8), 0);
         }
@@ -275,7 +278,8 @@ fn a_record_of_another_release_is_no_torn_tail() {
         let at = offset as usize;
         bytes[at + 5] = 1;
         let covered = [
-            &place.file_id.to_le_bytes()[..],
+            &HEADER.secret.to_le_bytes()[..],
+            &place.file_id.to_le_bytes(),
             &place.offset.to_le_bytes(),
             &bytes[at + 4..at + RECORD_HEADER_BYTES],
         ];
@@ -297,7 +301,7 @@ fn a_scan_finds_marks_behind_garbage_and_none_inside_payloads() {
     let (record_type, mark) = (RecordType::Full, at(1 << 40));
     let fake =
         RecordHeader { record_type, payload_bytes: 0, payload_checksum: 0, sequence: 2, mark };
-    writer.append(&[pending(2, fake.encode(place).to_vec())], at(2)).unwrap();
+    writer.append(&[pending(2, fake.encode(place, HEADER.secret).to_vec())], at(2)).unwrap();
     writer.append(&[pending(3, "three")], at(bad)).unwrap();
     let damaged = with_file(&fs, NAME, |bytes| bytes[bad as usize + 9] ^= 1);
     let mut reader = open(&*damaged).unwrap();
@@ -317,4 +321,43 @@ fn the_memory_of_a_reader_is_bounded() {
     while let Next::Record(_) = reader.next().unwrap() {
         assert!(reader.window_bytes() <= record_bytes(FRAGMENT_BYTES_MAX));
     }
+}
+
+#[test]
+fn formats_a_stored_value_cannot_forge_a_record_or_a_mark() {
+    // The forger knows file id and offset, not the secret. The control has the secret that he guesses.
+    let found = |secret: u64| {
+        let fs = MemoryFs::new();
+        let header = FileHeader { secret, ..HEADER };
+        let path = PathBuf::from(NAME);
+        let mut writer = Writer::create(&fs, path, &header, &START, &[], NO_MARK).unwrap();
+        let bad = writer.offset();
+        let place = Position { file_id: ID, offset: bad + RECORD_HEADER_BYTES as u64 };
+        let mark = Position { file_id: ID, offset: 1 << 40 };
+        let payload = b"forged";
+        let (record_type, payload_checksum) = (RecordType::Full, crc32(&[payload]));
+        let payload_bytes = payload.len() as u32;
+        let fake = RecordHeader { record_type, payload_bytes, payload_checksum, sequence: 2, mark };
+        let value = [&fake.encode(place, 0)[..], payload, &[0; 2]].concat();
+        writer.append(&[pending(1, value)], NO_MARK).unwrap();
+        let damaged = with_file(&fs, NAME, |bytes| bytes[bad as usize + 9] ^= 1);
+        let mut reader = open(&*damaged).unwrap();
+        reader.check_header(&header).unwrap();
+        while let Next::Record(_) = reader.next().unwrap() {}
+        assert_eq!(reader.offset(), bad);
+        (reader.scan().unwrap().newest_mark == mark, reader.raw_record(place.offset).is_ok())
+    };
+    assert_eq!(found(0), (true, true), "the control");
+    assert_eq!(found(HEADER.secret), (false, false));
+}
+
+#[test]
+fn formats_a_record_of_another_file_with_the_same_number_does_not_pass() {
+    let fs = MemoryFs::new();
+    let mut writer = create(&fs);
+    writer.append(&[pending(1, "one")], NO_MARK).unwrap();
+    let other = FileHeader { secret: HEADER.secret + 1, ..HEADER };
+    let copied = with_file(&fs, NAME, |bytes| bytes[..64].copy_from_slice(&other.encode()));
+    let (records, reason) = read(&*copied).unwrap();
+    assert!(records.is_empty() && reason.is_some(), "{reason:?}");
 }

@@ -1,6 +1,9 @@
 //! Appends records to a file.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use sievedb_format::{Corruption, Encode, FileHeader, SequenceNumber, checksum::crc32};
 
@@ -33,6 +36,8 @@ pub(crate) struct Writer {
     file: Arc<dyn AppendFile>,
     path: PathBuf,
     file_id: u64,
+    /// Covered by the checksum of each record.
+    secret: u64,
     /// Where the last good record ends.
     offset: u64,
     /// Bytes handed to the file; above `offset` only within a group and after a failure.
@@ -66,6 +71,7 @@ impl Writer {
             file,
             path,
             file_id: header.file_id,
+            secret: header.secret,
             offset: 0,
             written: 0,
             reserved: 0,
@@ -78,16 +84,18 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Goes on with a file that ends at `end`, of which every byte is known to be durable.
+    /// Goes on with a file that ends at `end`, of which every byte is known to be durable. `secret` is that of
+    /// its header.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] as [`Fs::open_append`].
-    pub(crate) fn reopen(fs: &dyn Fs, path: PathBuf, end: Position) -> Result<Self> {
+    pub(crate) fn reopen(fs: &dyn Fs, path: PathBuf, end: Position, secret: u64) -> Result<Self> {
         let file = fs.open_append(&path).map_err(|e| Error::io("open", &path, e))?;
         let Position { file_id, offset } = end;
         let (written, buffer) = (offset, Vec::new());
-        Ok(Self { file, path, file_id, offset, written, reserved: 0, buffer, closed: None })
+        let (reserved, closed) = (0, None);
+        Ok(Self { file, path, file_id, secret, offset, written, reserved, buffer, closed })
     }
 
     /// Appends a group of records, usually in one call of [`AppendFile::append`].
@@ -218,7 +226,7 @@ impl Writer {
         let payload_checksum = checksum.unwrap_or_else(|| crc32(payload));
         let header = RecordHeader { record_type, payload_bytes, payload_checksum, sequence, mark };
         let offset = self.written + self.buffer.len() as u64;
-        self.put(&header.encode(Position { file_id: self.file_id, offset }))?;
+        self.put(&header.encode(Position { file_id: self.file_id, offset }, self.secret))?;
         for part in payload {
             self.put(part)?;
         }
@@ -245,4 +253,13 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// Draws the secret of a new file of records.
+///
+/// # Errors
+///
+/// [`Error::Io`] as [`Fs::random_u64`].
+pub(crate) fn draw_secret(fs: &dyn Fs, path: &Path) -> Result<u64> {
+    fs.random_u64().map_err(|e| Error::io("draw a random number for", path, e))
 }

@@ -1,4 +1,4 @@
-//! The bytes of `CURRENT`, and of `CLOSED`, which has the same form.
+//! The bytes of `CURRENT`, and of `CLOSED`, which has the same form and another magic.
 //!
 //! | offset | bytes | field            | meaning                                                  |
 //! |--------|-------|------------------|----------------------------------------------------------|
@@ -31,18 +31,17 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    fn encode(&self) -> Vec<u8> {
-        let (kind, store_id) = (FileKind::Current, self.store_id);
-        let header = FileHeader { kind, store_id, file_id: self.manifest.file_id };
+    fn encode(&self, kind: FileKind) -> Vec<u8> {
+        let header = FileHeader::new(kind, self.store_id, self.manifest.file_id);
         let mut bytes = header.encode().to_vec();
         bytes.put_u64(self.manifest.offset);
         bytes.put_u32(crc32(&[&bytes]));
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+    fn decode(bytes: &[u8], kind: FileKind) -> Result<Self, Corruption> {
         let header = FileHeader::decode(bytes)?;
-        if header.kind != FileKind::Current {
+        if header.kind != kind {
             let found = Decoder::new(bytes).u64("magic")?;
             return Err(Corruption::Magic { what: "CURRENT", found });
         }
@@ -60,11 +59,10 @@ impl Current {
         Ok(Self { store_id: header.store_id, manifest })
     }
 
-    /// Its fields, for people.
-    pub(crate) fn describe(&self) -> Annotation {
+    /// Describes the fields of a file with this `header`.
+    pub(crate) fn describe(&self, header: &FileHeader) -> Annotation {
         let mut annotation = Annotation::new();
-        let (kind, store_id) = (FileKind::Current, self.store_id);
-        FileHeader { kind, store_id, file_id: self.manifest.file_id }.describe(&mut annotation);
+        header.describe(&mut annotation);
         annotation.field(64..72, "manifest_bytes", self.manifest.offset);
         annotation.field(72..76, "checksum", "ok");
         annotation
@@ -76,13 +74,14 @@ impl Current {
     ///
     /// [`Error::Io`] if the file cannot be read, [`Error::Corrupt`] if it is damaged.
     pub(crate) fn read(fs: &dyn Fs, folder: &Path) -> Result<Option<Self>> {
-        Self::read_file(fs, &FileName::Current.path(folder))
+        Self::read_file(fs, &FileName::Current.path(folder), FileKind::Current)
     }
 
     /// Up to where the manifest of the store `store_id` was durable when that store was last closed. The
     /// default, which says nothing, if nobody knows: then whatever depends on it is written anew.
     pub(crate) fn read_closed(fs: &dyn Fs, folder: &Path, store_id: u128) -> Position {
-        let closed = Self::read_file(fs, &FileName::Closed.path(folder)).ok().flatten();
+        let closed = Self::read_file(fs, &FileName::Closed.path(folder), FileKind::Closed);
+        let closed = closed.ok().flatten();
         match closed {
             Some(closed) if closed.store_id == store_id => closed.manifest,
             _ => Position::default(),
@@ -90,7 +89,7 @@ impl Current {
     }
 
     /// Reads the file `path`, which has this form.
-    pub(crate) fn read_file(fs: &dyn Fs, path: &Path) -> Result<Option<Self>> {
+    pub(crate) fn read_file(fs: &dyn Fs, path: &Path, kind: FileKind) -> Result<Option<Self>> {
         let file = match fs.open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -105,7 +104,7 @@ impl Current {
         }
         let mut bytes = [0; CURRENT_BYTES];
         file.read_at(&mut bytes, 0).map_err(io_error)?;
-        Self::decode(&bytes).map(Some).map_err(|source| Error::corrupt(path, 0, source))
+        Self::decode(&bytes, kind).map(Some).map_err(|source| Error::corrupt(path, 0, source))
     }
 
     /// Writes `CLOSED`. Everything that it says is durable; itself need not be.
@@ -119,7 +118,7 @@ impl Current {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        fs.create(&path)?.append(&self.encode())
+        fs.create(&path)?.append(&self.encode(FileKind::Closed))
     }
 
     /// Replaces `CURRENT` in one step that is durable at return. The manifest and its entry in the
@@ -141,7 +140,8 @@ impl Current {
             created => created,
         };
         let file = created.map_err(|e| Error::io("create", &temporary, e))?;
-        file.append(&self.encode()).map_err(|e| Error::io("append to", &temporary, e))?;
+        file.append(&self.encode(FileKind::Current))
+            .map_err(|e| Error::io("append to", &temporary, e))?;
         file.sync_data().map_err(|e| Error::io(SYNC, &temporary, e))?;
         if let Err(error) = fs.rename(&temporary, &path) {
             // A rename that fails may have been carried out: then the new file counts.
@@ -165,25 +165,32 @@ mod tests {
 
     #[test]
     fn current_returns() {
-        assert_eq!(CURRENT.encode().len(), CURRENT_BYTES);
-        assert_eq!(Current::decode(&CURRENT.encode()), Ok(CURRENT));
+        for (kind, other) in
+            [(FileKind::Current, FileKind::Closed), (FileKind::Closed, FileKind::Current)]
+        {
+            assert_eq!(CURRENT.encode(kind).len(), CURRENT_BYTES);
+            assert_eq!(Current::decode(&CURRENT.encode(kind), kind), Ok(CURRENT));
+            let swapped = Current::decode(&CURRENT.encode(kind), other);
+            assert!(matches!(swapped, Err(Corruption::Magic { .. })), "{kind:?}");
+        }
     }
 
     #[test]
     fn current_refuses_every_flipped_bit_every_cut_and_a_rest() {
-        let good = CURRENT.encode();
+        let good = CURRENT.encode(FileKind::Current);
+        let decode = |bytes: &[u8]| Current::decode(bytes, FileKind::Current);
         for at in 0..good.len() {
-            assert!(Current::decode(&good[..at]).is_err(), "cut at {at}");
+            assert!(decode(&good[..at]).is_err(), "cut at {at}");
             for bit in 0..8 {
                 let mut bytes = good.clone();
                 bytes[at] ^= 1 << bit;
-                assert!(Current::decode(&bytes).is_err(), "bit {bit} of byte {at}");
+                assert!(decode(&bytes).is_err(), "bit {bit} of byte {at}");
             }
         }
         let rest = [&good[..], &[0]].concat();
-        assert_eq!(Current::decode(&rest), Err(Corruption::Trailing { what: "CURRENT", bytes: 1 }));
-        let header = FileHeader { kind: FileKind::Log, store_id: 1, file_id: 12 };
+        assert_eq!(decode(&rest), Err(Corruption::Trailing { what: "CURRENT", bytes: 1 }));
+        let header = FileHeader::new(FileKind::Log, 1, 12);
         let other = [&header.encode()[..], &[0; 12]].concat();
-        assert!(matches!(Current::decode(&other), Err(Corruption::Magic { .. })));
+        assert!(matches!(decode(&other), Err(Corruption::Magic { .. })));
     }
 }

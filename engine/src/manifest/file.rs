@@ -20,7 +20,7 @@ use crate::{
     error::SYNC,
     file_name::FileName,
     fs::Fs,
-    log::{Payload, PendingRecord, Position, Start, Writer},
+    log::{Payload, PendingRecord, Position, Start, Writer, draw_secret},
 };
 
 /// A manifest is written anew when it is longer than this and [`GROWTH_MAX`] times its first edit.
@@ -103,8 +103,9 @@ impl ManifestFile {
     ///
     /// [`Error::Io`] if the file cannot be opened.
     pub(crate) fn reopen(fs: Arc<dyn Fs>, folder: PathBuf, loaded: Loaded) -> Result<Self> {
-        let Loaded { state, end, edits, first_bytes, .. } = loaded;
-        let writer = Writer::reopen(&*fs, FileName::Manifest(end.file_id).path(&folder), end)?;
+        let Loaded { state, end, secret, edits, first_bytes, .. } = loaded;
+        let writer =
+            Writer::reopen(&*fs, FileName::Manifest(end.file_id).path(&folder), end, secret)?;
         let (noted, health) = (end, Health::Good);
         Ok(Self { fs, folder, state, writer, edits, first_bytes, noted, health })
     }
@@ -226,7 +227,8 @@ fn write_first(
     id: u64,
     state: &ManifestState,
 ) -> Result<Writer> {
-    let header = FileHeader { kind: FileKind::Manifest, store_id: state.store_id, file_id: id };
+    let secret = draw_secret(fs, path)?;
+    let header = FileHeader::of_records(FileKind::Manifest, state.store_id, id, secret);
     let start = Start { manifest: Position { file_id: id, offset: 0 }, previous: None };
     let first = record(1, &state.to_edit());
     let mark = Position::default();

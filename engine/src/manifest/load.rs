@@ -19,6 +19,8 @@ pub(crate) struct Loaded {
     pub(crate) state: ManifestState,
     /// The manifest's number, and where its last good edit ends.
     pub(crate) end: Position,
+    /// Random number in the manifest's header.
+    pub(crate) secret: u64,
     /// Number of edits read.
     pub(crate) edits: u64,
     /// Length after the first edit.
@@ -83,7 +85,7 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     })?;
     let mut reader = Reader::new(file, path, id)?;
     let (kind, store_id) = (FileKind::Manifest, current.store_id);
-    reader.check_header(&FileHeader { kind, store_id, file_id: id })?;
+    reader.check_header(&FileHeader::new(kind, store_id, id))?;
     let Edits { state, edits, first_bytes, torn } = read_edits(&mut reader, store_id)?;
 
     let end = Position { file_id: id, offset: reader.offset() };
@@ -105,7 +107,8 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     let torn_bytes = reader.file_bytes().saturating_sub(end.offset);
     // Not by the length in `CURRENT`, which may itself be lost: the sync of its name may have failed.
     let is_durable = torn_bytes == 0 && closed == end;
-    Ok(Some(Loaded { state, end, edits, first_bytes, is_durable, torn, torn_bytes }))
+    let secret = reader.secret();
+    Ok(Some(Loaded { state, end, secret, edits, first_bytes, is_durable, torn, torn_bytes }))
 }
 
 /// Refuses a folder that holds data and no `CURRENT`: a new store there would take them for orphans
@@ -125,7 +128,7 @@ pub(crate) fn check_no_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
             Some(FileName::Log(id)) => {
                 let path = folder.join(name);
                 let file = fs.open(&path).map_err(|e| Error::io("open", &path, e))?;
-                Reader::new(file, path, id)?.scan()?.records > 0
+                Reader::new(file, path, id)?.holds_records()?
             }
             _ => false,
         };

@@ -157,7 +157,7 @@ impl Chain {
 
 impl Segments<'_> {
     fn header(&self, file_id: u64) -> FileHeader {
-        FileHeader { kind: FileKind::Log, store_id: self.store_id, file_id }
+        FileHeader::new(FileKind::Log, self.store_id, file_id)
     }
 
     /// Opens a segment that must exist.
@@ -181,7 +181,7 @@ impl Segments<'_> {
     /// Opens a segment that no manifest names. `None` if its creation did not end.
     fn open_unnamed(&self, id: u64) -> Result<Option<Segment>> {
         let mut reader = self.open(id)?;
-        let begun = match FileHeader::decode(reader.header()?) {
+        let begun = match reader.read_header()? {
             Ok(_) => {
                 reader.check_header(&self.header(id))?;
                 read_start(&mut reader)?
@@ -195,7 +195,7 @@ impl Segments<'_> {
             Ok(start) => Ok(Some(Segment { reader, start })),
             // Nothing is placed in a segment before its beginning is durable. So if anything is
             // there, the beginning was lost afterwards.
-            Err(reason) if reader.scan()?.records > 0 => Err(reader.corrupt(0, reason)),
+            Err(reason) if reader.holds_records()? => Err(reader.corrupt(0, reason)),
             Err(_) => Ok(None),
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     error::SYNC,
     file_name::FileName,
     fs::Fs,
-    log::{Position, Start, Writer},
+    log::{Position, Start, Writer, draw_secret},
 };
 
 /// Ids of the segments among the files of a folder, ascending.
@@ -51,7 +51,8 @@ impl NewSegment {
     /// the file is removed again if that is possible, and a new attempt needs a new id.
     pub(crate) fn create(&self, fs: &dyn Fs, folder: &Path) -> Result<Writer> {
         let path = FileName::Log(self.id).path(folder);
-        let header = FileHeader { kind: FileKind::Log, store_id: self.store_id, file_id: self.id };
+        let secret = draw_secret(fs, &path)?;
+        let header = FileHeader::of_records(FileKind::Log, self.store_id, self.id, secret);
         let start = Start { manifest: self.manifest, previous: self.previous };
         let writer = Writer::create(fs, path.clone(), &header, &start, &[], self.mark);
         let writer = writer.inspect_err(|error| {

@@ -18,7 +18,7 @@ pub(crate) enum Part {
     /// The header of a file.
     Header,
     /// A record of a log or manifest with this number.
-    Record { file_id: u64, place: Range<usize> },
+    Record { file_id: u64, secret: u64, place: Range<usize> },
     /// A block of a table.
     Block { salt: u64, place: Range<usize> },
     /// The footer of a table.
@@ -51,12 +51,13 @@ impl Part {
                 let checksum = checksum::crc32(&[&bytes[..HEADER_BYTES - 4]]);
                 put(bytes, HEADER_BYTES - 4, checksum);
             }
-            Self::Record { file_id, place } => {
+            Self::Record { file_id, secret, place } => {
                 let record = &mut bytes[place.clone()];
                 let payload = checksum::crc32(&[&record[RECORD_HEADER_BYTES..]]);
                 put(record, 12, payload);
                 let (file_id, offset) = (file_id.to_le_bytes(), (place.start as u64).to_le_bytes());
-                let header = [&file_id, &offset, &record[4..RECORD_HEADER_BYTES]];
+                let secret = secret.to_le_bytes();
+                let header = [&secret, &file_id, &offset, &record[4..RECORD_HEADER_BYTES]];
                 put(record, 0, checksum::crc32(&header));
             }
             Self::Block { salt, place } => {
@@ -77,12 +78,12 @@ impl Part {
 /// The parts of a log or manifest. Padding is in none.
 pub(crate) fn log_parts(bytes: &[u8]) -> Vec<Part> {
     let mut parts = vec![Part::Header];
-    let (file_id, mut at) = (number(bytes, 32), HEADER_BYTES);
+    let (file_id, secret, mut at) = (number(bytes, 32), number(bytes, 40), HEADER_BYTES);
     while at < bytes.len() {
         let payload_bytes = (number(bytes, at + 8) & 0xffff_ffff) as usize;
         let place = at..at + RECORD_HEADER_BYTES + payload_bytes;
         at = place.end.next_multiple_of(8);
-        parts.push(Part::Record { file_id, place });
+        parts.push(Part::Record { file_id, secret, place });
     }
     parts
 }

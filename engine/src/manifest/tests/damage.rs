@@ -47,6 +47,7 @@ fn every_edit_returns() {
     let want = Loaded {
         state: states(ID).pop().unwrap(),
         end: Position { file_id: ID, offset: ends[6] },
+        secret: loaded.secret,
         edits: 7,
         first_bytes: ends[0],
         // Nobody has closed it.
