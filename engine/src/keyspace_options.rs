@@ -1,14 +1,13 @@
 //! What a keyspace keeps for itself.
 
+mod encoded;
 #[cfg(feature = "serde")]
 mod serialize;
 mod text;
 mod values;
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
-use sievedb_filter::hash::HASH_VERSION;
-use sievedb_format::{Corruption, Decoder, Encode};
 pub use sievedb_sstable::Compression;
 use sievedb_sstable::{PrefixExtractor, PrefixFunction, TableOptions};
 
@@ -30,6 +29,19 @@ pub const DEFAULT_TABLE_BYTES: u64 = 64 << 20;
 pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
 /// Default of [`KeyspaceOptions::block_bytes`].
 pub const DEFAULT_BLOCK_BYTES: usize = 3840;
+
+/// Allowed [`KeyspaceOptions::memtable_bytes`].
+const MEMTABLE_BYTES: RangeInclusive<usize> = 4 << 10..=16 << 30;
+/// Allowed [`KeyspaceOptions::table_bytes`].
+const TABLE_BYTES: RangeInclusive<u64> = 4 << 10..=16 << 30;
+/// Least [`KeyspaceOptions::base_level_bytes`].
+const BASE_LEVEL_BYTES_MIN: u64 = 4 << 10;
+/// Allowed [`KeyspaceOptions::block_bytes`].
+const BLOCK_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
+/// Allowed bits of a filter per key, besides 0; stored in thousandths.
+const FILTER_BITS: RangeInclusive<f64> = 0.001..=40.0;
+/// Allowed [`KeyspaceOptions::range_filter_bits_per_key`], besides 0; stored in thousandths.
+const RANGE_FILTER_BITS: RangeInclusive<f64> = 4.0..=40.0;
 
 /// What a keyspace keeps for itself; stored in the manifest. Shown in words by `{}`; with the feature `serde` for
 /// machines, too, by the names of the methods that set it.
@@ -61,35 +73,6 @@ impl Default for KeyspaceOptions {
             range_filter_bits_per_key: 0.0,
         }
     }
-}
-
-/// Fields of stored keyspace options: number, then a varint. All of them, and no others, are in the table under
-/// "Batch" in `docs/file-formats.md`.
-mod field {
-    /// In bytes.
-    pub(super) const MEMTABLE_BYTES: u64 = 1;
-    /// In bytes.
-    pub(super) const TABLE_BYTES: u64 = 2;
-    /// In bytes.
-    pub(super) const BASE_LEVEL_BYTES: u64 = 3;
-    /// Thousandths of a bit.
-    pub(super) const FILTER_MILLIBITS_PER_KEY: u64 = 4;
-    /// In bytes.
-    pub(super) const BLOCK_BYTES: u64 = 5;
-    /// [`Compression::from_number`](super::Compression::from_number) tells what.
-    pub(super) const COMPRESSION: u64 = 6;
-    /// No other one than the present can be read.
-    pub(super) const KEY_HASH_VERSION: u64 = 7;
-    /// [`FilterPolicyKind::from_number`](super::FilterPolicyKind::from_number) tells which.
-    pub(super) const FILTER_POLICY_KIND: u64 = 8;
-    /// In bytes; missing for no bound.
-    pub(super) const FILTER_MEMORY_BYTES_MAX: u64 = 12;
-    /// Thousandths of a bit.
-    pub(super) const RANGE_FILTER_MILLIBITS_PER_KEY: u64 = 13;
-    /// Length of the name in bytes; the name follows.
-    pub(super) const PREFIX_EXTRACTOR: u64 = 14;
-    /// As the compression; missing if it is that of all levels.
-    pub(super) const BOTTOMMOST_COMPRESSION: u64 = 15;
 }
 
 impl KeyspaceOptions {
@@ -205,13 +188,13 @@ impl KeyspaceOptions {
 
     pub(crate) fn validate(&self) -> Result<()> {
         let invalid = |name, allowed| Err(Error::InvalidOption { name, allowed });
-        if !((4 << 10)..=(16 << 30)).contains(&self.memtable_bytes) {
+        if !MEMTABLE_BYTES.contains(&self.memtable_bytes) {
             return invalid("memtable_bytes", "from 4 KiB to 16 GiB");
         }
-        if !((4 << 10)..=(16 << 30)).contains(&self.table_bytes) {
+        if !TABLE_BYTES.contains(&self.table_bytes) {
             return invalid("table_bytes", "from 4 KiB to 16 GiB");
         }
-        if self.base_level_bytes < 4 << 10 {
+        if self.base_level_bytes < BASE_LEVEL_BYTES_MIN {
             return invalid("base_level_bytes", "at least 4 KiB");
         }
         let bottommost = self.bottommost_compression.unwrap_or_default();
@@ -220,21 +203,19 @@ impl KeyspaceOptions {
         {
             compression.check().or_else(|allowed| invalid(name, allowed))?;
         }
-        // Stored in thousandths.
         let bits = self.filter_policy.bits_per_key;
-        if bits != 0.0 && !(0.001..=40.0).contains(&bits) {
+        if bits != 0.0 && !FILTER_BITS.contains(&bits) {
             return invalid("filter_policy.bits_per_key", "0, or from 0.001 to 40");
         }
-        if !((1 << 10)..=(1 << 20)).contains(&self.block_bytes) {
+        if !BLOCK_BYTES.contains(&self.block_bytes) {
             return invalid("block_bytes", "from 1 KiB to 1 MiB");
         }
         if self.prefix_extractor.present().is_some_and(|extractor| !extractor.is_valid()) {
             let allowed = "a length from 1 to 65,536, or a name of 1 to 100 bytes";
             return invalid("prefix_extractor", allowed);
         }
-        // Stored in thousandths.
         let range_bits = self.range_filter_bits_per_key;
-        if range_bits != 0.0 && !(4.0..=40.0).contains(&range_bits) {
+        if range_bits != 0.0 && !RANGE_FILTER_BITS.contains(&range_bits) {
             return invalid("range_filter_bits_per_key", "0, or from 4 to 40");
         }
         Ok(())
@@ -268,114 +249,11 @@ impl KeyspaceOptions {
             _ => options,
         }
     }
-
-    /// As the manifest stores them.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let policy = &self.filter_policy;
-        let range_millibits = (self.range_filter_bits_per_key * 1000.0).round() as u64;
-        let fields = [
-            (field::MEMTABLE_BYTES, self.memtable_bytes as u64),
-            (field::TABLE_BYTES, self.table_bytes),
-            (field::BASE_LEVEL_BYTES, self.base_level_bytes),
-            (field::FILTER_MILLIBITS_PER_KEY, (policy.bits_per_key * 1000.0).round() as u64),
-            (field::BLOCK_BYTES, self.block_bytes as u64),
-            (field::COMPRESSION, self.compression.number()),
-            (field::KEY_HASH_VERSION, HASH_VERSION.into()),
-            (field::FILTER_POLICY_KIND, policy.kind.number()),
-            (field::RANGE_FILTER_MILLIBITS_PER_KEY, range_millibits),
-        ];
-        let bound = policy.memory_bytes_max.map(|bytes| (field::FILTER_MEMORY_BYTES_MAX, bytes));
-        let mut bytes = Vec::new();
-        let bottommost = self.bottommost_compression;
-        let bottommost = bottommost.map(|it| (field::BOTTOMMOST_COMPRESSION, it.number()));
-        for (number, value) in fields.into_iter().chain(bound).chain(bottommost) {
-            bytes.put_varint(number);
-            bytes.put_varint(value);
-        }
-        if let Some(name) = self.prefix_extractor.name() {
-            bytes.put_varint(field::PREFIX_EXTRACTOR);
-            bytes.put_prefixed(name.as_bytes());
-        }
-        bytes
-    }
-
-    /// Reads stored options; a prefix extractor may need one of `functions`.
-    pub(crate) fn decode(
-        bytes: &[u8],
-        functions: &[Arc<dyn PrefixFunction>],
-    ) -> Result<Self, Corruption> {
-        let mut options = Self::default();
-        let mut decoder = Decoder::new(bytes);
-        while !decoder.is_empty() {
-            let number = decoder.varint("keyspace option")?;
-            let value = decoder.varint("value of a keyspace option")?;
-            let out_of_range = Corruption::OutOfRange { what: "keyspace option", value };
-            let size = usize::try_from(value).map_err(|_| out_of_range.clone());
-            match number {
-                field::MEMTABLE_BYTES => options.memtable_bytes = size?,
-                field::TABLE_BYTES => options.table_bytes = value,
-                field::BASE_LEVEL_BYTES => options.base_level_bytes = value,
-                field::FILTER_MILLIBITS_PER_KEY => {
-                    options.filter_policy.bits_per_key = value as f64 / 1000.0;
-                }
-                field::BLOCK_BYTES => options.block_bytes = size?,
-                field::COMPRESSION => {
-                    options.compression = Compression::from_number(value)?;
-                }
-                field::BOTTOMMOST_COMPRESSION => {
-                    options.bottommost_compression = Some(Compression::from_number(value)?);
-                }
-                field::FILTER_MEMORY_BYTES_MAX => {
-                    options.filter_policy.memory_bytes_max = Some(value);
-                }
-                field::FILTER_POLICY_KIND => {
-                    let kind = FilterPolicyKind::from_number(value);
-                    options.filter_policy.kind = kind.ok_or(out_of_range)?;
-                }
-                field::RANGE_FILTER_MILLIBITS_PER_KEY => {
-                    options.range_filter_bits_per_key = value as f64 / 1000.0;
-                }
-                field::PREFIX_EXTRACTOR => {
-                    let name = str::from_utf8(decoder.take("prefix extractor", size?)?);
-                    let name = name.map_err(|_| out_of_range)?;
-                    options.prefix_extractor = NamedExtractor::from_name(name, functions);
-                }
-                field::KEY_HASH_VERSION if value == HASH_VERSION.into() => {}
-                field::KEY_HASH_VERSION => {
-                    return Err(Corruption::Unsupported { what: "key hash version", value });
-                }
-                _ => {
-                    return Err(Corruption::Unsupported { what: "keyspace option", value: number });
-                }
-            }
-        }
-        let valid = options.validate();
-        valid.map_err(|_| Corruption::OutOfRange { what: "keyspace option", value: 0 })?;
-        Ok(options)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keyspace_options_return() {
-        let options = KeyspaceOptions::new()
-            .memtable_bytes(4 << 20)
-            .table_bytes(8 << 20)
-            .base_level_bytes(16 << 20)
-            .filter_policy(FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(7.25))
-            .block_bytes(16 << 10)
-            .compression(Compression::None)
-            .bottommost_compression(Compression::Lz4)
-            .prefix_extractor(PrefixExtractor::Separator(b'/'))
-            .range_filter_bits_per_key(12.5);
-        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options.clone()));
-        let bounded = options.filter_policy.memory_bytes_max(1 << 20);
-        let options = options.filter_policy(bounded);
-        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
-    }
 
     #[test]
     fn what_is_wrong_with_a_compression_is_named() {
@@ -397,24 +275,6 @@ mod tests {
                 }
                 other => panic!("{want}: {other:?}"),
             }
-        }
-    }
-
-    #[test]
-    fn a_missing_extractor_keeps_its_name() {
-        let options = KeyspaceOptions {
-            prefix_extractor: NamedExtractor::Missing("custom:host".to_owned()),
-            ..KeyspaceOptions::new()
-        };
-        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
-    }
-
-    #[test]
-    fn every_cut_of_a_name_is_refused() {
-        let options = KeyspaceOptions::new().prefix_extractor(PrefixExtractor::FixedLength(8));
-        let (bytes, start) = (options.encode(), KeyspaceOptions::new().encode().len());
-        for cut in start + 1..bytes.len() {
-            assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
         }
     }
 }

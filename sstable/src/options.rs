@@ -47,39 +47,26 @@ impl Compression {
     /// Zstd at level 3 with dictionaries of 16 KiB.
     pub const ZSTD: Self = Self::Zstd { level: 3, dictionary_bytes: 16 << 10 };
 
-    /// A number for all of it, to be stored: 0 none; 1 LZ4; 2 zstd, with the level from bit 8 on and the
-    /// length of the dictionary from bit 16 on.
-    #[must_use]
-    pub fn number(self) -> u64 {
-        let rest = match self {
-            Self::None | Self::Lz4 => 0,
-            Self::Zstd { level, dictionary_bytes } => {
-                u64::from(level) << 8 | u64::from(dictionary_bytes) << 16
-            }
-        };
-        rest | u64::from(self.kind())
-    }
-
-    /// The compression with this [`number`](Self::number).
+    /// Returns the compression of stored options: of this [`kind`](Self::kind), and of zstd with this level and
+    /// length of the dictionary. A number out of range is replaced by the nearest one within.
     ///
     /// # Errors
     ///
-    /// [`Corruption`]: a number out of range, or one that needs the feature `zstd`.
-    pub fn from_number(number: u64) -> Result<Self, Corruption> {
-        let what = "compression";
-        let out_of_range = Corruption::OutOfRange { what, value: number };
-        let found = match (number & 0xff, number >> 8) {
-            (0, 0) => Self::None,
-            (1, 0) => Self::Lz4,
-            (2, rest) => {
+    /// [`Corruption::Unsupported`] for a kind that is not known, [`Corruption::NeedsFeature`] for one that
+    /// needs the feature `zstd`.
+    pub fn from_stored(kind: u64, level: u64, dictionary_bytes: u64) -> Result<Self, Corruption> {
+        match kind {
+            0 => Ok(Self::None),
+            1 => Ok(Self::Lz4),
+            2 => {
                 zstd::check_compression(COMPRESSION_ZSTD)?;
-                let dictionary_bytes =
-                    u32::try_from(rest >> 8).map_err(|_| out_of_range.clone())?;
-                Self::Zstd { level: rest as u8, dictionary_bytes }
+                let (least, most) = (*DICTIONARY_BYTES.start(), *DICTIONARY_BYTES.end());
+                let within = u32::try_from(dictionary_bytes).unwrap_or(most).clamp(least, most);
+                let dictionary_bytes = if dictionary_bytes == 0 { 0 } else { within };
+                Ok(Self::Zstd { level: level.clamp(1, 19) as u8, dictionary_bytes })
             }
-            _ => return Err(out_of_range),
-        };
-        found.check().map(|()| found).map_err(|_| out_of_range)
+            value => Err(Corruption::Unsupported { what: "compression", value }),
+        }
     }
 
     /// Checks that the numbers are in range and that this build can do it.
@@ -286,17 +273,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_compressions_return() {
-        let zstd = Compression::Zstd { level: 19, dictionary_bytes: 1 << 20 };
-        for compression in [Compression::None, Compression::Lz4, Compression::ZSTD, zstd] {
-            let found = Compression::from_number(compression.number());
-            assert_eq!(found.is_ok(), compression.check().is_ok(), "{compression:?}");
-            assert!(found.is_err() || found == Ok(compression));
+    fn stored_compressions_return() {
+        let plain = [Compression::None, Compression::Lz4];
+        for compression in plain {
+            assert_eq!(Compression::from_stored(compression.kind().into(), 0, 0), Ok(compression));
         }
-        for number in [3, 1 << 8, 1 | 1 << 8, 2, 2 | 20 << 8, 2 | 3 << 8 | 1 << 16, u64::MAX - 253]
-        {
-            assert!(Compression::from_number(number).is_err(), "{number}");
+        for (level, dictionary_bytes) in [(3, 16 << 10), (0, 1), (u64::MAX, u64::MAX), (19, 0)] {
+            match Compression::from_stored(2, level, dictionary_bytes) {
+                Ok(compression) => assert_eq!(compression.check(), Ok(())),
+                Err(error) => assert!(matches!(error, Corruption::NeedsFeature { .. }), "{error}"),
+            }
         }
+        let want = Corruption::Unsupported { what: "compression", value: 3 };
+        assert_eq!(Compression::from_stored(3, 0, 0), Err(want));
     }
 
     #[test]

@@ -1,0 +1,250 @@
+//! The bytes of keyspace options: tagged fields ([`crate::log::fields`]).
+//!
+//! | tag          | value          | meaning                                                     |
+//! |--------------|----------------|-------------------------------------------------------------|
+//! | 1, optional  | varint         | memtable size, in bytes                                     |
+//! | 2, optional  | varint         | table size, in bytes                                        |
+//! | 3, optional  | varint         | size of the base level, in bytes                            |
+//! | 4, optional  | varint         | thousandths of a filter bit per key                         |
+//! | 5, optional  | varint         | block size, in bytes                                        |
+//! | 6, required  | varints        | compression: 0 none; 1 LZ4; 2 zstd, its level, length of the dictionary |
+//! | 7, required  | varint         | version of the key hash                                     |
+//! | 8, optional  | varint         | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
+//! | 12, optional | varint         | most memory for filters, in bytes; missing for no bound     |
+//! | 13, optional | varint         | thousandths of a range filter bit per key                   |
+//! | 14, optional | raw            | name of the prefix extractor, UTF-8; missing for none       |
+//! | 15, required | as 6           | compression of the last level; missing if it is that of all |
+//!
+//! Each stands at most once, in any order; what is missing has its default. A number that this release
+//! does not allow to be set may have been set in another one: it is no error, and the nearest number
+//! that is allowed counts. An optional field that is not known is skipped, and dropped when the options
+//! of the keyspace are changed. An unknown kind of filter means the default kind.
+
+use std::sync::Arc;
+
+use sievedb_filter::hash::HASH_VERSION;
+use sievedb_format::{Corruption, Encode};
+use sievedb_sstable::PrefixFunction;
+
+use super::{
+    BASE_LEVEL_BYTES_MIN, BLOCK_BYTES, Compression, FILTER_BITS, KeyspaceOptions, MEMTABLE_BYTES,
+    RANGE_FILTER_BITS, TABLE_BYTES,
+};
+use crate::{
+    filter_policy::FilterPolicyKind,
+    log::fields::{EncodeFields, Field, Fields, optional, required},
+    prefix_extractor::NamedExtractor,
+};
+
+const MEMTABLE: u64 = optional(1);
+const TABLE: u64 = optional(2);
+const BASE_LEVEL: u64 = optional(3);
+const FILTER_MILLIBITS: u64 = optional(4);
+const BLOCK: u64 = optional(5);
+const COMPRESSION: u64 = required(6);
+const KEY_HASH_VERSION: u64 = required(7);
+const FILTER_POLICY_KIND: u64 = optional(8);
+const FILTER_MEMORY_BYTES_MAX: u64 = optional(12);
+const RANGE_FILTER_MILLIBITS: u64 = optional(13);
+const PREFIX_EXTRACTOR: u64 = optional(14);
+const BOTTOMMOST_COMPRESSION: u64 = required(15);
+
+impl KeyspaceOptions {
+    /// As the manifest stores them.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let policy = &self.filter_policy;
+        let millibits = |bits: f64| (bits * 1000.0).round() as u64;
+        let mut out = Vec::new();
+        out.put_varint_field(MEMTABLE, self.memtable_bytes as u64);
+        out.put_varint_field(TABLE, self.table_bytes);
+        out.put_varint_field(BASE_LEVEL, self.base_level_bytes);
+        out.put_varint_field(FILTER_MILLIBITS, millibits(policy.bits_per_key));
+        out.put_varint_field(BLOCK, self.block_bytes as u64);
+        put_compression(COMPRESSION, self.compression, &mut out);
+        out.put_varint_field(KEY_HASH_VERSION, HASH_VERSION.into());
+        out.put_varint_field(FILTER_POLICY_KIND, policy.kind.number());
+        out.put_varint_field(RANGE_FILTER_MILLIBITS, millibits(self.range_filter_bits_per_key));
+        if let Some(bytes) = policy.memory_bytes_max {
+            out.put_varint_field(FILTER_MEMORY_BYTES_MAX, bytes);
+        }
+        if let Some(compression) = self.bottommost_compression {
+            put_compression(BOTTOMMOST_COMPRESSION, compression, &mut out);
+        }
+        if let Some(name) = self.prefix_extractor.name() {
+            out.put_field(PREFIX_EXTRACTOR, name.as_bytes());
+        }
+        out
+    }
+
+    /// Reads stored options; a prefix extractor may need one of `functions`.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if the bytes break the table above, [`Corruption::Unsupported`] if they hold what
+    /// this release must understand and does not.
+    pub(crate) fn decode(
+        bytes: &[u8],
+        functions: &[Arc<dyn PrefixFunction>],
+    ) -> Result<Self, Corruption> {
+        let mut options = Self::default();
+        let mut fields = Fields::new("keyspace options", bytes);
+        let mut seen = Vec::new();
+        while let Some(field) = fields.next()? {
+            if seen.contains(&field.tag) {
+                return Err(Corruption::Order { what: "keyspace options" });
+            }
+            seen.push(field.tag);
+            options.decode_field(&field, functions)?;
+        }
+        Ok(options)
+    }
+
+    fn decode_field(
+        &mut self,
+        field: &Field<'_>,
+        functions: &[Arc<dyn PrefixFunction>],
+    ) -> Result<(), Corruption> {
+        let number = || field.varint("keyspace option");
+        let size = || number().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        match field.tag {
+            MEMTABLE => {
+                self.memtable_bytes = size()?.clamp(*MEMTABLE_BYTES.start(), *MEMTABLE_BYTES.end());
+            }
+            TABLE => self.table_bytes = number()?.clamp(*TABLE_BYTES.start(), *TABLE_BYTES.end()),
+            BASE_LEVEL => self.base_level_bytes = number()?.max(BASE_LEVEL_BYTES_MIN),
+            FILTER_MILLIBITS => {
+                let bits = number()? as f64 / 1000.0;
+                self.filter_policy.bits_per_key = bits.min(*FILTER_BITS.end());
+            }
+            BLOCK => self.block_bytes = size()?.clamp(*BLOCK_BYTES.start(), *BLOCK_BYTES.end()),
+            COMPRESSION => self.compression = compression(field)?,
+            BOTTOMMOST_COMPRESSION => self.bottommost_compression = Some(compression(field)?),
+            KEY_HASH_VERSION => {
+                let value = number()?;
+                if value != HASH_VERSION.into() {
+                    return Err(Corruption::Unsupported { what: "key hash version", value });
+                }
+            }
+            FILTER_POLICY_KIND => {
+                self.filter_policy.kind =
+                    FilterPolicyKind::from_number(number()?).unwrap_or_default();
+            }
+            FILTER_MEMORY_BYTES_MAX => self.filter_policy.memory_bytes_max = Some(number()?),
+            RANGE_FILTER_MILLIBITS => {
+                let bits = number()? as f64 / 1000.0;
+                let (least, most) = (*RANGE_FILTER_BITS.start(), *RANGE_FILTER_BITS.end());
+                self.range_filter_bits_per_key =
+                    if bits == 0.0 { 0.0 } else { bits.clamp(least, most) };
+            }
+            PREFIX_EXTRACTOR => {
+                let what = "name of a prefix extractor";
+                let name = str::from_utf8(field.value)
+                    .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
+                self.prefix_extractor = NamedExtractor::from_name(name, functions);
+            }
+            _ => field.skip("keyspace option")?,
+        }
+        Ok(())
+    }
+}
+
+fn put_compression(tag: u64, compression: Compression, out: &mut Vec<u8>) {
+    match compression {
+        Compression::Zstd { level, dictionary_bytes } => {
+            let kind = u64::from(compression.kind());
+            out.put_varints_field(tag, &[kind, level.into(), dictionary_bytes.into()]);
+        }
+        plain => out.put_varint_field(tag, plain.kind().into()),
+    }
+}
+
+fn compression(field: &Field<'_>) -> Result<Compression, Corruption> {
+    let what = "compression";
+    field.read(what, |decoder| {
+        let kind = decoder.varint(what)?;
+        let (level, dictionary_bytes) = match kind {
+            2 => (decoder.varint(what)?, decoder.varint(what)?),
+            _ => (0, 0),
+        };
+        Compression::from_stored(kind, level, dictionary_bytes)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FilterPolicy, PrefixExtractor};
+
+    #[test]
+    fn keyspace_options_return() {
+        let options = KeyspaceOptions::new()
+            .memtable_bytes(4 << 20)
+            .table_bytes(8 << 20)
+            .base_level_bytes(16 << 20)
+            .filter_policy(FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(7.25))
+            .block_bytes(16 << 10)
+            .compression(Compression::None)
+            .bottommost_compression(Compression::Lz4)
+            .prefix_extractor(PrefixExtractor::Separator(b'/'))
+            .range_filter_bits_per_key(12.5);
+        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options.clone()));
+        let bounded = options.filter_policy.memory_bytes_max(1 << 20);
+        let options = options.filter_policy(bounded);
+        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+    }
+
+    #[test]
+    fn formats_options_of_a_later_release_are_skipped_or_refused_by_their_bit() {
+        let mut bytes = KeyspaceOptions::new().encode();
+        bytes.put_field(optional(900), b"of a later release");
+        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Ok(KeyspaceOptions::new()));
+        bytes.put_field(required(901), b"of a later release");
+        let want = Corruption::Unsupported { what: "keyspace option", value: 901 };
+        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+        let mut bytes = Vec::new();
+        bytes.put_varint_field(COMPRESSION, 9);
+        let want = Corruption::Unsupported { what: "compression", value: 9 };
+        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+    }
+
+    #[test]
+    fn formats_options_out_of_the_range_of_this_release_are_read() {
+        for value in [0, 1, 1 << 40, u64::MAX] {
+            let mut bytes = Vec::new();
+            for tag in
+                [MEMTABLE, TABLE, BASE_LEVEL, FILTER_MILLIBITS, BLOCK, RANGE_FILTER_MILLIBITS]
+            {
+                bytes.put_varint_field(tag, value);
+            }
+            bytes.put_varint_field(FILTER_POLICY_KIND, value.max(100));
+            let options = KeyspaceOptions::decode(&bytes, &[]).unwrap();
+            options.validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn every_option_may_stand_once() {
+        let mut bytes = KeyspaceOptions::new().encode();
+        bytes.put_varint_field(BLOCK, 4096);
+        let want = Corruption::Order { what: "keyspace options" };
+        assert_eq!(KeyspaceOptions::decode(&bytes, &[]), Err(want));
+    }
+
+    #[test]
+    fn a_missing_extractor_keeps_its_name() {
+        let options = KeyspaceOptions {
+            prefix_extractor: NamedExtractor::Missing("custom:host".to_owned()),
+            ..KeyspaceOptions::new()
+        };
+        assert_eq!(KeyspaceOptions::decode(&options.encode(), &[]), Ok(options));
+    }
+
+    #[test]
+    fn every_cut_of_a_name_is_refused() {
+        let options = KeyspaceOptions::new().prefix_extractor(PrefixExtractor::FixedLength(8));
+        let (bytes, start) = (options.encode(), KeyspaceOptions::new().encode().len());
+        for cut in start + 1..bytes.len() {
+            assert!(KeyspaceOptions::decode(&bytes[..cut], &[]).is_err(), "cut at {cut}");
+        }
+    }
+}
