@@ -40,6 +40,9 @@ pub enum Error {
     /// The file at `path`, of `keyspace` if it is about one, needs the feature `feature` of this crate, which
     /// this build is without. Nothing is damaged, and nothing was changed.
     NeedsFeature { path: PathBuf, keyspace: Option<String>, feature: &'static str },
+    /// A newer release wrote the file at `path`: it holds `needs`, which this release does not know. Open the
+    /// store with that release. Nothing is damaged, and nothing was changed.
+    NewerRelease { path: PathBuf, needs: String },
     /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
     /// there. Nothing was changed.
     ForeignFolder { path: PathBuf, name: String },
@@ -132,6 +135,17 @@ impl Error {
         }
     }
 
+    /// As an error of opening a store: bytes with good checksums that this release does not know were written
+    /// by another one.
+    pub(crate) fn of_opening(self) -> Self {
+        match self {
+            Self::Corrupt { path, source: Corruption::Unsupported { what, value }, .. } => {
+                Self::NewerRelease { path, needs: format!("{what} {value}") }
+            }
+            other => other,
+        }
+    }
+
     /// Adds the keyspace to an error that can name one.
     pub(crate) fn of_keyspace(mut self, name: &str) -> Self {
         if let Self::NeedsFeature { keyspace, .. } = &mut self {
@@ -169,6 +183,11 @@ impl fmt::Display for Error {
                 let path = path.display();
                 write!(f, "{path} needs the feature {feature}, which this build is without")
             }
+            Self::NewerRelease { path, needs } => write!(
+                f,
+                "{} was written by a newer release: needs {needs}; open the store with that release",
+                path.display()
+            ),
             Self::ForeignFolder { path, name } => write!(
                 f,
                 "{} is no store, and holds {name:?}: a store is made in an empty folder only (subfolders do not count)",

@@ -23,7 +23,7 @@
 use std::sync::Arc;
 
 use sievedb_filter::hash::HASH_VERSION;
-use sievedb_format::{Corruption, Encode};
+use sievedb_format::Corruption;
 use sievedb_sstable::PrefixFunction;
 
 use super::{

@@ -51,9 +51,14 @@ pub(crate) fn describe(
         match header.record_type {
             RecordType::Start => Start::describe(bytes, PAYLOAD_START, &mut annotation),
             RecordType::Full => payload(&header, bytes, &mut annotation),
-            RecordType::First | RecordType::Middle | RecordType::Last => {
+            RecordType::First
+            | RecordType::Middle
+            | RecordType::Last
+            | RecordType::Ignorable(_) => {
                 let meaning = format_args!("{} bytes", bytes.len());
-                annotation.field(payload_place(0..bytes.len()), "fragment", meaning);
+                let is_fragment = !matches!(header.record_type, RecordType::Ignorable(_));
+                let name = if is_fragment { "fragment" } else { "ignorable" };
+                annotation.field(payload_place(0..bytes.len()), name, meaning);
             }
             RecordType::Seal => return Ok(annotation),
         }

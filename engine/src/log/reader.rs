@@ -209,7 +209,7 @@ impl Reader {
         Error::corrupt(self.path(), offset, source)
     }
 
-    /// Reads the next record. The first one is the start; nothing follows a seal.
+    /// Reads the next record. The first one is the start; nothing follows a seal. Ignorable ones are skipped.
     ///
     /// Costs one allocation, for the payload. Memory for a fragmented one is taken only if the file
     /// is long enough to hold it.
@@ -219,18 +219,20 @@ impl Reader {
     /// [`Error::Io`] if the file cannot be read: that is never taken for the end of the log.
     /// [`Error::Corrupt`] if the bytes are as they were written and yet break the format.
     pub(crate) fn next(&mut self) -> Result<Next> {
-        if self.sealed || self.offset >= self.limit {
-            return Ok(Next::End(None));
-        }
-        match self.assemble() {
-            Ok((record, end)) => {
-                self.offset = end;
-                self.sealed = record.record_type == RecordType::Seal;
-                Ok(Next::Record(record))
+        while !self.sealed && self.offset < self.limit {
+            match self.assemble() {
+                Ok((record, end)) => {
+                    self.offset = end;
+                    self.sealed = record.record_type == RecordType::Seal;
+                    if !matches!(record.record_type, RecordType::Ignorable(_)) {
+                        return Ok(Next::Record(record));
+                    }
+                }
+                Err(Stop::Torn(reason)) => return Ok(Next::End(Some(reason))),
+                Err(Stop::Failed(error)) => return Err(error),
             }
-            Err(Stop::Torn(reason)) => Ok(Next::End(Some(reason))),
-            Err(Stop::Failed(error)) => Err(error),
         }
+        Ok(Next::End(None))
     }
 
     /// Looks for valid headers from [`offset`](Self::offset) to the end of the file, behind the
@@ -285,7 +287,7 @@ impl Reader {
         let (payload, end) = match header.record_type {
             RecordType::Start if is_first => (self.copy(payload), end),
             RecordType::Full if !is_first => (self.copy(payload), end),
-            RecordType::Seal if !is_first => (Bytes::new(), end),
+            RecordType::Seal | RecordType::Ignorable(_) if !is_first => (Bytes::new(), end),
             RecordType::First if !is_first => self.join(&header, payload, end)?,
             _ => return Err(self.broken(offset, Corruption::Order { what: "records of a log" })),
         };

@@ -3,8 +3,8 @@
 //! | offset | bytes | field              | meaning                                                |
 //! |--------|-------|--------------------|--------------------------------------------------------|
 //! | 0      | 4     | `header_checksum`  | CRC-32 of secret, file id, record offset (u64 each), 4..40 |
-//! | 4      | 1     | `type`             | 1 full 2 first 3 middle 4 last 5 seal 6 start          |
-//! | 5      | 1     | `transform`        | of the payload: 0 none (1 LZ4, 2 encryption: reserved) |
+//! | 4      | 1     | `type`             | 1 full 2 first 3 middle 4 last 5 seal 6 start; from 128 on ignorable |
+//! | 5      | 1     | `transform`        | of the whole payload: 0 none (1 LZ4, 2 encryption: reserved) |
 //! | 6      | 2     |                    | zero                                                   |
 //! | 8      | 4     | `payload_bytes`    | at most 1 MiB                                          |
 //! | 12     | 4     | `payload_checksum` | CRC-32 of the payload                                  |
@@ -27,6 +27,9 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 40;
 /// Records start at multiples of this.
 pub(crate) const RECORD_ALIGN: usize = 8;
 
+/// Bit of a record type that says that a reader may skip it.
+const IGNORABLE: u8 = 1 << 7;
+
 /// The longest payload of one record; a longer one is split.
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 1 << 20;
 
@@ -45,20 +48,22 @@ pub(crate) struct Position {
 
 /// What a record is to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum RecordType {
     /// A whole payload.
-    Full = 1,
+    Full,
     /// The length of a payload (u64) and its first part.
-    First = 2,
+    First,
     /// A part that is neither the first nor the last.
-    Middle = 3,
+    Middle,
     /// The last part.
-    Last = 4,
+    Last,
     /// The end of a finished file.
-    Seal = 5,
+    Seal,
     /// The beginning of every file.
-    Start = 6,
+    Start,
+    /// A type of a later release that a reader which does not know it skips: bit 7 is set. It stands before or
+    /// behind whole payloads, not between fragments.
+    Ignorable(u8),
 }
 
 impl RecordType {
@@ -70,8 +75,21 @@ impl RecordType {
             4 => Self::Last,
             5 => Self::Seal,
             6 => Self::Start,
+            IGNORABLE.. => Self::Ignorable(byte),
             _ => return None,
         })
+    }
+
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Full => 1,
+            Self::First => 2,
+            Self::Middle => 3,
+            Self::Last => 4,
+            Self::Seal => 5,
+            Self::Start => 6,
+            Self::Ignorable(byte) => byte,
+        }
     }
 }
 
@@ -100,7 +118,7 @@ impl RecordHeader {
     /// The header as bytes for `place` in a file with this `secret`.
     pub(crate) fn encode(&self, place: Position, secret: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
-        bytes[4] = self.record_type as u8;
+        bytes[4] = self.record_type.byte();
         bytes[8..12].copy_from_slice(&self.payload_bytes.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.payload_checksum.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.sequence.to_le_bytes());
@@ -254,8 +272,8 @@ mod tests {
 
     #[test]
     fn header_returns_only_from_its_place() {
-        use RecordType::{First, Full, Last, Middle, Seal, Start};
-        for record_type in [Full, First, Middle, Last, Seal, Start] {
+        use RecordType::{First, Full, Ignorable, Last, Middle, Seal, Start};
+        for record_type in [Full, First, Middle, Last, Seal, Start, Ignorable(0x81)] {
             let header = RecordHeader { record_type, ..HEADER };
             let bytes = header.encode(PLACE, SECRET);
             assert_eq!(RecordHeader::decode(&bytes, PLACE, SECRET), Ok(header));

@@ -7,7 +7,10 @@ use std::{
 
 use sievedb_format::{Corruption, SEQUENCE_MAX, SequenceNumber};
 
-use super::edit::{FilterReplaced, KeyspaceCreated, TableMoved, VersionEdit};
+use super::{
+    edit::{FilterReplaced, KeyspaceCreated, TableMoved, VersionEdit},
+    table_field,
+};
 use crate::{file_name::ID_MAX, level_count::LEVELS, log::Position, table::TableMeta};
 
 /// What a store remembers.
@@ -214,12 +217,15 @@ impl ManifestState {
         Ok(())
     }
 
-    /// Checks every run of every keyspace.
+    /// Checks every table and every run of every keyspace.
     ///
     /// # Errors
     ///
-    /// [`Corruption::Order`] if two tables of a run overlap.
+    /// [`Corruption::Order`] if two tables of a run overlap. [`Corruption::Unsupported`] if a table has
+    /// what is reserved for a later release.
     pub(super) fn check(&self) -> Result<(), Corruption> {
+        let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        tables.map(|table| &**table).try_for_each(table_field::check_supported)?;
         self.keyspaces.values().map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 

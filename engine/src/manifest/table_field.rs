@@ -13,13 +13,14 @@
 //! | 9, required  | raw           | largest user key                                             |
 //! | 10, required | two varints   | entries, tombstones among them                               |
 //! | 11, required | two varints   | smallest and largest sequence number                         |
-//! | 12, optional | varint        | earliest expiry, in ms of the store clock; reserved          |
+//! | 12, required | varint        | earliest expiry, in ms of the store clock; reserved          |
 //! | 13, required | varint, often | a blob file that entries refer to; reserved                  |
 //! | 14, optional | as 6, then a prefixed name | prefix filter, and the extractor that found its prefixes |
 //! | 15, optional | as 6          | range filter                                                 |
 //! | 16, required | varint        | bit 0: the smallest key is exclusive, bit 1: the largest     |
+//! | 17, required | varint, often | a kind of its entries besides put and tombstone; reserved    |
 //!
-//! 6, 7 and 12 to 16 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a table has no such filter, which costs reads
+//! 6, 7 and 12 to 17 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a table has no such filter, which costs reads
 //! and no answers.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
@@ -40,11 +41,12 @@ const SMALLEST: u64 = required(8);
 const LARGEST: u64 = required(9);
 const ENTRIES: u64 = required(10);
 const SEQUENCES: u64 = required(11);
-const OLDEST_EXPIRY: u64 = optional(12);
+const OLDEST_EXPIRY: u64 = required(12);
 const BLOB_FILE: u64 = required(13);
 const PREFIX_FILTER: u64 = optional(14);
 const RANGE_FILTER: u64 = optional(15);
 const EXCLUDED_BOUNDS: u64 = required(16);
+const KIND: u64 = required(17);
 
 /// Appends the fields of `table`.
 pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
@@ -129,6 +131,25 @@ pub(super) fn decode_prefix_place(
     Ok(PrefixFilterPlace { place, extractor: name.into() })
 }
 
+/// Refuses a table with a field that is reserved for a later release.
+///
+/// # Errors
+///
+/// [`Corruption::Unsupported`] with the number of the field.
+pub(super) fn check_supported(table: &TableMeta) -> Result<(), Corruption> {
+    let reserved = [
+        (GLOBAL_SEQUENCE, table.global_sequence.is_some()),
+        (OLDEST_EXPIRY, table.oldest_expiry_ms.is_some()),
+        (BLOB_FILE, !table.blob_files.is_empty()),
+    ];
+    match reserved.into_iter().find(|(_, is_there)| *is_there) {
+        Some((tag, _)) => {
+            Err(Corruption::Unsupported { what: "field of a table", value: tag >> 1 })
+        }
+        None => Ok(()),
+    }
+}
+
 /// Reads the fields of a table.
 ///
 /// # Errors
@@ -175,6 +196,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
             SEQUENCES => set_once(&mut sequences, field.varints("sequences")?, "sequences")?,
             OLDEST_EXPIRY => {
                 set_once(&mut oldest_expiry_ms, field.varint("oldest expiry")?, "oldest expiry")?;
+            }
+            KIND => {
+                let (what, value) = ("kind of an entry", field.varint("kind of an entry")?);
+                return Err(Corruption::Unsupported { what, value });
             }
             BLOB_FILE => blob_files.push(field.varint("blob file")?),
             _ => field.skip("field of a table")?,

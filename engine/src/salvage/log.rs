@@ -78,8 +78,8 @@ impl Salvage<'_> {
                     let what = "op of an entry";
                     return Err(Corruption::Unsupported { what, value: 0x83 }.into());
                 }
-                // It is in a table.
-                Entry::Put { .. } | Entry::Remove { .. } => {}
+                // Puts and tombstones are in a table.
+                Entry::Put { .. } | Entry::Remove { .. } | Entry::Ignored { .. } => {}
             }
         }
         Ok(())

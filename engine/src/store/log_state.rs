@@ -137,6 +137,7 @@ impl<'a> LogState<'a> {
                 Entry::CreateKeyspace { keyspace, name, options } => {
                     self.create(keyspace, name, options, corrupt)?;
                 }
+                Entry::Ignored { .. } => {}
                 Entry::DropKeyspace { keyspace } => self.drop_keyspace(keyspace),
                 Entry::ClearKeyspace { .. } => {
                     let what = "op of an entry";

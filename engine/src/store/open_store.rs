@@ -75,13 +75,14 @@ impl OpenStore {
         };
         let is_new = check_read_mode(&options, folder)? == Checked::Opening;
         let start = options.clock.now();
-        let recovered = recovery::read(&options, folder)?;
+        let recovered = recovery::read(&options, folder).map_err(Error::of_opening)?;
         let log = options.clock.now().saturating_sub(start);
         let early = options.has_bug(crate::planted::PlantedBug::DeleteOrphansEarly);
         let beginning = match options.read_only {
-            true => read_only::take_in(&options, folder, recovered, open_files)?,
-            false => recovery::take_over(&options, folder, recovered, open_files, early)?,
+            true => read_only::take_in(&options, folder, recovered, open_files),
+            false => recovery::take_over(&options, folder, recovered, open_files, early),
         };
+        let beginning = beginning.map_err(Error::of_opening)?;
         if is_new {
             // Now there is something to read.
             check_read_mode(&options, folder)?;

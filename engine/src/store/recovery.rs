@@ -360,6 +360,12 @@ pub(super) fn present_options(
 ) -> Result<KeyspaceOptions, Corruption> {
     match &options.keyspace {
         Some(told) if name == DEFAULT_KEYSPACE => {
+            // What only a later release understands is refused, and not replaced.
+            if let Err(newer @ Corruption::Unsupported { .. }) =
+                KeyspaceOptions::decode(encoded, &[])
+            {
+                return Err(newer);
+            }
             Ok(told.clone().with_functions(&options.prefix_functions))
         }
         _ => KeyspaceOptions::decode(encoded, &options.prefix_functions),

@@ -9,8 +9,10 @@ use std::{
 };
 
 use sievedb_filter::FilterArena;
-use sievedb_format::Corruption;
-use sievedb_sstable::{BlockCache, ReadError, Table, TableEnd, TableIdentity, TableWriter};
+use sievedb_format::{Corruption, Kind};
+use sievedb_sstable::{
+    BlockCache, ReadError, Table, TableEnd, TableIdentity, TableProperties, TableWriter,
+};
 
 use crate::{
     Error, Options, Result,
@@ -202,12 +204,6 @@ impl TableStore {
         meta: Arc<TableMeta>,
     ) -> Result<LiveTable> {
         let path = FileName::Table(meta.id).path(&self.folder);
-        // Reserved, and not to be read as if they were not there.
-        if meta.global_sequence.is_some() || !meta.blob_files.is_empty() {
-            let source =
-                Corruption::Unsupported { what: "kind of a table", value: meta.level.into() };
-            return Err(Error::corrupt(path, 0, source));
-        }
         let source = self.files.source(meta.id, path.clone())?;
         let identity = self.identity(&meta);
         let cache = Arc::clone(&self.cache);
@@ -215,6 +211,7 @@ impl TableStore {
         let end = Arc::new(end.map_err(|error| table_error(&path, error))?);
         let table = Table::open_with_end(&end, identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
+        check_kinds(table.properties()).map_err(|source| Error::corrupt(&path, 0, source))?;
         let filters = self.open_filters(&end, &meta, &options.prefix_extractor);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         Ok(LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory))
@@ -273,4 +270,14 @@ impl TableStore {
     pub(super) fn identity(&self, meta: &TableMeta) -> TableIdentity {
         meta.identity(self.store_id, self.hash_seed)
     }
+}
+
+/// Refuses a table with entries that lookups could read and compactions could not.
+fn check_kinds(properties: &TableProperties) -> Result<(), Corruption> {
+    let known = [Kind::Put, Kind::Tombstone];
+    let mut others = Kind::ALL.into_iter().filter(|kind| !known.contains(kind));
+    let other = others.find(|&kind| properties.count(kind) > 0);
+    other.map_or(Ok(()), |kind| {
+        Err(Corruption::Unsupported { what: "kind of an entry", value: kind as u64 })
+    })
 }

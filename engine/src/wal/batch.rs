@@ -5,12 +5,13 @@
 //!
 //! | field      | bytes    | of op          | meaning                                               |
 //! |------------|----------|----------------|-------------------------------------------------------|
-//! | `op`       | 1        | all            | 1 put, 2 tombstone (other [`Kind`]s: reserved); 0x81 create, 0x82 drop, 0x83 clear keyspace |
+//! | `op`       | 1        | all            | 1 put, 2 tombstone (other [`Kind`]s: reserved); 0x81 create, 0x82 drop, 0x83 clear keyspace; with bit 6: ignorable |
 //! | `keyspace` | varint   | all            | id                                                    |
 //! | `key`      | prefixed | put, tombstone | at most 64 KiB                                        |
 //! | `value`    | prefixed | put            | at most 256 MiB                                       |
 //! | `name`     | prefixed | create         | 1 to 255 bytes of UTF-8                               |
 //! | `options`  | prefixed | create         | of the keyspace; opaque here                          |
+//! | `ignored`  | prefixed | ignorable      | a reader that does not know the op skips them         |
 
 use bytes::Bytes;
 use sievedb_format::{
@@ -24,6 +25,8 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 const CREATE_KEYSPACE: u8 = 0x81;
 const DROP_KEYSPACE: u8 = 0x82;
 const CLEAR_KEYSPACE: u8 = 0x83;
+/// Bit of an op that says that a reader may skip the entry.
+const IGNORABLE: u8 = 1 << 6;
 
 /// `op`, `keyspace` and the length of a name or key or the end: an entry is never shorter.
 const ENTRY_BYTES_MIN: usize = 2;
@@ -41,6 +44,8 @@ pub(crate) enum Entry<'a> {
     DropKeyspace { keyspace: u64 },
     /// Every key of the keyspace is gone.
     ClearKeyspace { keyspace: u64 },
+    /// Something of a later release that may be skipped. It takes a sequence number.
+    Ignored { keyspace: u64 },
 }
 
 impl Entry<'_> {
@@ -51,7 +56,8 @@ impl Entry<'_> {
             | Self::Remove { keyspace, .. }
             | Self::CreateKeyspace { keyspace, .. }
             | Self::DropKeyspace { keyspace }
-            | Self::ClearKeyspace { keyspace } => keyspace,
+            | Self::ClearKeyspace { keyspace }
+            | Self::Ignored { keyspace } => keyspace,
         }
     }
 }
@@ -264,6 +270,10 @@ impl<'a> Entries<'a> {
             }
             DROP_KEYSPACE => Ok(Entry::DropKeyspace { keyspace }),
             CLEAR_KEYSPACE => Ok(Entry::ClearKeyspace { keyspace }),
+            op if op & IGNORABLE != 0 => {
+                self.decoder.prefixed("ignorable entry")?;
+                Ok(Entry::Ignored { keyspace })
+            }
             _ => match Kind::decode(op)? {
                 Kind::Put => {
                     let key = self.bounded("key", KEY_BYTES_MAX)?;

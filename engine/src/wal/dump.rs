@@ -56,6 +56,9 @@ fn describe_batch(payload: &[u8], annotation: &mut Annotation) -> Result<(), Cor
             Entry::DropKeyspace { keyspace } => {
                 annotation.field(place, "drop", format_args!("keyspace {keyspace}"));
             }
+            Entry::Ignored { keyspace } => {
+                annotation.field(place, "ignorable", format_args!("keyspace {keyspace}"));
+            }
             Entry::ClearKeyspace { keyspace } => {
                 annotation.field(place, "clear", format_args!("keyspace {keyspace}"));
             }

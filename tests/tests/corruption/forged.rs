@@ -77,7 +77,10 @@ fn check_error(error: &Error) -> Result<(), String> {
     };
     match cause {
         // Forged options may ask for a compression that this build is without.
-        Error::Corrupt { path, .. } | Error::Io { path, .. } | Error::NeedsFeature { path, .. }
+        Error::Corrupt { path, .. }
+        | Error::Io { path, .. }
+        | Error::NeedsFeature { path, .. }
+        | Error::NewerRelease { path, .. }
             if path.starts_with(FOLDER) =>
         {
             Ok(())

@@ -27,6 +27,7 @@ mod forged;
 mod log_record;
 mod logs;
 mod manifest;
+mod next_release;
 mod past_damage;
 mod reading;
 mod salvage;
