@@ -110,8 +110,8 @@ fn cut(file_system: &FileSystem, job: Job, cuts: usize, lots: &mut Rng) -> Outco
         device.make_room();
         outcome.cuts += 1;
         let found = match job {
-            Job::Plain => Ok(check_plain(device.folder())),
-            Job::Store | Job::StoreWithoutSyncs => check_store(device.folder()),
+            Job::Plain => Ok(check_plain(&device.folder())),
+            Job::Store | Job::StoreWithoutSyncs => check_store(&device.folder()),
         };
         match found {
             Ok(found) => {

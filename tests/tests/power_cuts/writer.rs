@@ -156,8 +156,8 @@ fn write_store(store: &Store, counters: &Counters) {
 /// # Errors
 ///
 /// What is wrong with the store.
-pub(super) fn check_store(folder: PathBuf) -> Result<[u64; THREADS], String> {
-    let store = open(&folder, options()).map_err(|error| format!("cannot open: {error:?}"))?;
+pub(super) fn check_store(folder: &Path) -> Result<[u64; THREADS], String> {
+    let store = open(folder, options()).map_err(|error| format!("cannot open: {error:?}"))?;
     let mut found = [0; THREADS];
     for (thread, found) in found.iter_mut().enumerate() {
         for (at, keyspace) in store.1.iter().enumerate() {
@@ -207,7 +207,7 @@ fn write_plain(folder: &Path, counters: &Counters) {
 }
 
 /// The last record of each thread with all before it.
-pub(super) fn check_plain(folder: PathBuf) -> [u64; THREADS] {
+pub(super) fn check_plain(folder: &Path) -> [u64; THREADS] {
     std::array::from_fn(|thread| {
         let Ok(file) = File::open(folder.join(thread.to_string())) else { return 0 };
         let mut record = [0; PLAIN_BYTES as usize];
