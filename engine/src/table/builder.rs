@@ -3,7 +3,10 @@
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use sievedb_format::InternalKey;
 use sievedb_sstable::{TableIdentity, TableSummary, TableWriter};
@@ -12,7 +15,6 @@ use crate::{
     Error, Result,
     error::SYNC,
     fs::AppendFile,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
     table::cache_room::ShareTaken,
     table::room::{ENTRIES_CHARGED, TableRoom},
     table::store::TablePlace,
