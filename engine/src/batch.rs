@@ -35,6 +35,21 @@ use crate::{
 /// batch.commit(Durability::Disk)?;
 /// # Ok::<(), sievedb::Error>(())
 /// ```
+///
+/// # What is atomic
+///
+/// * One [`insert`](Keyspace::insert) or [`remove`](Keyspace::remove).
+/// * One [`commit`](Self::commit), over all keyspaces of the store.
+/// * One [`insert_if_absent`](Keyspace::insert_if_absent): of concurrent calls for a key, one returns
+///   `true`. It covers only its own key: an index entry written after it may be lost by a crash.
+/// * All reads of one [`Snapshot`](crate::Snapshot), and all of one iterator.
+///
+/// **A read followed by a write is not atomic.** Another thread may write between the two, and its
+/// write is lost. That is so too if the write is a batch: a batch does not check what was read
+/// before. There are no transactions yet. For read-modify-write hold one lock of the application from
+/// the read to the end of the commit, in every thread that writes these keys. The lock suffices
+/// because one process at most has a store open for writing.
+/// The examples `keyspaces` and `snapshot` show this.
 #[must_use = "a batch writes nothing until it is committed"]
 pub struct Batch {
     /// Only to know the store again.

@@ -10,6 +10,7 @@
 //! numbers in keys as `to_be_bytes`. Values are read as [`Bytes`], which deref to `[u8]`.
 //!
 //! ```
+//! use std::sync::Mutex;
 //! use sievedb::{Db, Durability};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
@@ -17,19 +18,25 @@
 //! let links = db.keyspace("links")?;
 //! let by_user = db.keyspace("links by user")?;
 //!
+//! // A batch writes atomically. A lock of the application makes the read before it part of that.
+//! let changes = Mutex::new(());
+//!
 //! let user = 7_u64;
-//! if links.insert_if_absent("docs", "https://docs.rs")? {
+//! let guard = changes.lock();
+//! if !links.contains_key("docs")? {
 //!     let mut batch = db.batch();
+//!     batch.insert(&links, "docs", "https://docs.rs")?;
 //!     batch.insert(&by_user, [&user.to_be_bytes()[..], b"docs"].concat(), "")?;
 //!     batch.commit(Durability::Disk)?;
 //! }
+//! drop(guard);
 //! for key in by_user.prefix(user.to_be_bytes()).keys() {
 //!     assert_eq!(&key?[8..], b"docs");
 //! }
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 //!
-//! What a write survives is its [`Durability`]; settings are in [`Options`] and
+//! [`Batch`] lists what is atomic. What a write survives is its [`Durability`]; settings are in [`Options`] and
 //! [`KeyspaceOptions`], counters in [`Stats`].
 //!
 //! For Linux, tested on x86-64; nobody has tried other Unix systems, and it does not build on Windows.

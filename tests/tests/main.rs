@@ -4,6 +4,7 @@ mod bottommost;
 mod compression;
 mod corruption;
 mod crash;
+mod examples;
 mod faults;
 mod filter_budget;
 mod filter_files;

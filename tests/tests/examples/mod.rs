@@ -1,0 +1,78 @@
+//! The examples' functions, called by two threads.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::{
+    sync::{Arc, Barrier},
+    thread,
+};
+
+use sievedb::{Db, Options, fs::MemoryFs};
+
+#[path = "../../../engine/examples/keyspaces.rs"]
+mod keyspaces;
+#[path = "../../../engine/examples/snapshot.rs"]
+mod snapshot;
+
+use self::{
+    keyspaces::Users,
+    snapshot::{ACCOUNTS, BALANCE, Bank, sum},
+};
+
+fn open() -> Db {
+    Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0).open("db").unwrap()
+}
+
+/// Calls `work` in two threads that start together, with the number of the thread.
+fn in_two_threads(work: impl Fn(u64) + Sync) {
+    let start = Barrier::new(2);
+    thread::scope(|scope| {
+        for number in 0..2 {
+            let (work, start) = (&work, &start);
+            scope.spawn(move || {
+                start.wait();
+                work(number);
+            });
+        }
+    });
+}
+
+#[test]
+fn n10_two_threads_that_rename_a_user_leave_one_name() {
+    let users = Users::open(open()).unwrap();
+    in_two_threads(|thread| {
+        for number in 0..500 {
+            assert!(users.rename("7", &format!("{thread} {number}")).unwrap());
+        }
+    });
+    let name = users.by_id.get("7").unwrap().unwrap();
+    let names: Vec<_> = users.by_name.iter().keys().map(Result::unwrap).collect();
+    assert_eq!(names, [name]);
+}
+
+#[test]
+fn n10_two_threads_that_want_one_name_give_it_to_one_user() {
+    let users = Users::open(open()).unwrap();
+    in_two_threads(|thread| {
+        for number in 0..500 {
+            users.rename(&thread.to_string(), &number.to_string()).unwrap();
+        }
+    });
+    for entry in users.by_id.iter() {
+        let (id, name) = entry.unwrap();
+        assert_eq!(users.by_name.get(name).unwrap(), Some(id));
+    }
+    assert_eq!(users.by_name.iter().count(), users.by_id.iter().count());
+}
+
+#[test]
+fn n10_two_threads_that_transfer_keep_the_sum() {
+    let bank = Bank::open(open()).unwrap();
+    in_two_threads(|thread| {
+        for number in 0..5_000 {
+            let (from, to) = ((number + thread) % ACCOUNTS, (number * 7 + 1) % ACCOUNTS);
+            bank.transfer(from, to).unwrap();
+        }
+    });
+    assert_eq!(sum(&bank.db.snapshot()).unwrap(), ACCOUNTS * BALANCE);
+}
