@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     commands::{
         bench_misses, bench_open, bench_reads, compact, drop, dump, explain, get, import,
-        keyspaces, put, rm, salvage, scan, stats, verify,
+        keyspaces, put, repair, rm, scan, stats, verify,
     },
     error::Result,
 };
@@ -43,7 +43,7 @@ enum Command {
     Stats(stats::Args),
     Dump(dump::Args),
     Verify(verify::Args),
-    Salvage(salvage::Args),
+    Repair(repair::Args),
 }
 
 #[derive(Debug, Subcommand)]
@@ -72,7 +72,7 @@ impl Args {
             Command::Stats(args) => args.run(out),
             Command::Dump(args) => args.run(out),
             Command::Verify(args) => args.run(out),
-            Command::Salvage(args) => args.run(out),
+            Command::Repair(args) => args.run(out),
         }
     }
 }

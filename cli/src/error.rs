@@ -2,10 +2,13 @@
 
 use std::{error, fmt, io, path::PathBuf};
 
-use sievedb::text::counted;
+use crate::text::counted;
 
 /// A result of this crate.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Exit code after Ctrl-C: 128 and the number of the signal, as shells report it.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -22,24 +25,30 @@ pub(crate) enum Error {
     NoStatsFile { path: PathBuf },
     /// The store at `path` was kept by an earlier run of the benchmark, which fills a new one.
     Kept { path: PathBuf },
-    /// The store has no keyspace `name`.
-    NoKeyspace { name: String },
+    /// The keyspace `name` is dropped, and a later write failed.
+    AfterDrop { name: String, source: sievedb::Error },
+    /// A block that decides the answer cannot be read; the output says which.
+    Unknown,
+    /// The user interrupted the command after `done`.
+    Interrupted { done: String },
     /// `text` of the command line does not stand for a key or value.
     BadText { text: String, reason: &'static str },
     /// The line `number` of the input, from 1, is no entry.
     BadLine { number: u64, reason: &'static str },
     /// The store refused the entry of the line `number` of the input, from 1.
     RefusedLine { number: u64, source: sievedb::Error },
-    /// Of `count` keys only older values can be read.
-    Outdated { count: u64 },
+    /// A scan skipped so many damaged blocks, and so many keys of which only older values can be read.
+    Skipped { skipped: u64, outdated: u64 },
     /// The key is not there. Says nothing, as `grep` does.
     KeyNotFound,
     /// A benchmark cannot work with so few keys.
     TooFewKeys { stored: u64, absent: u64, need: u64 },
     /// Answers or counters were wrong; the report names them.
     Faults { count: usize },
-    /// A store is not as it should be; the output lists how.
+    /// `verify` found problems; the output lists them.
     Problems { count: usize },
+    /// `repair` could not read all; the output lists what.
+    Lost { count: usize },
 }
 
 impl Error {
@@ -49,7 +58,9 @@ impl Error {
             Self::KeyNotFound
             | Self::Faults { .. }
             | Self::Problems { .. }
-            | Self::Outdated { .. } => 1,
+            | Self::Lost { .. }
+            | Self::Skipped { .. } => 1,
+            Self::Interrupted { .. } => EXIT_INTERRUPTED,
             _ => 2,
         }
     }
@@ -59,7 +70,7 @@ impl Error {
         match self {
             Self::Store(sievedb::Error::Locked { .. }) => Some(
                 "close it there, or wait until it is closed. `get`, `scan`, `explain`, `keyspaces`, `stats`, \
-                 `verify` and `salvage` only read, and work beside others that only read; `dump` works at any \
+                 `verify` and `repair` only read, and work beside others that only read; `dump` works at any \
                  time, and `stats` shows what a store that is open has written into its file STATS",
             ),
             _ => None,
@@ -86,7 +97,17 @@ impl fmt::Display for Error {
                 "cannot create {}: something is there, perhaps of an earlier run. Remove it, or name another folder",
                 path.display()
             ),
-            Self::NoKeyspace { name } => write!(f, "the store has no keyspace {name:?}"),
+            Self::AfterDrop { name, .. } => write!(
+                f,
+                "the keyspace {name:?} is dropped, but a later write failed; open the store again to remove \
+                 its files"
+            ),
+            Self::Unknown => write!(
+                f,
+                "the lookup failed at a block that cannot be read; run `sieve verify` to list all damage, then \
+                 copy what can be read with `sieve repair`"
+            ),
+            Self::Interrupted { done } => write!(f, "interrupted: {done}"),
             Self::BadText { text, reason } => write!(f, "cannot read {text:?}: {reason}"),
             Self::BadLine { number, reason } => {
                 write!(f, "line {number} is no entry: {reason}. The lines before it are stored")
@@ -94,17 +115,26 @@ impl fmt::Display for Error {
             Self::RefusedLine { number, .. } => {
                 write!(f, "cannot store line {number}. The lines before it are stored")
             }
-            Self::Outdated { count } => write!(
+            Self::Skipped { skipped, outdated } => write!(
                 f,
-                "left out: {}, of which only older values can be read, because what was newer is damaged",
-                counted(*count, ["key", "keys"])
+                "the output is incomplete: {} skipped, and {} left out of which only older values can be read",
+                counted(*skipped, ["damaged block", "damaged blocks"]),
+                counted(*outdated, ["key", "keys"])
             ),
             Self::KeyNotFound => write!(f, "the key is not there"),
             Self::TooFewKeys { stored, absent, need } => {
                 write!(f, "{stored} keys to store and {absent} absent ones: {need} of each needed")
             }
-            Self::Problems { count: 1 } => write!(f, "the store has a problem"),
-            Self::Problems { count } => write!(f, "the store has {count} problems"),
+            Self::Problems { count } => write!(
+                f,
+                "the store has {}, listed above; restore a backup, or copy what can be read with `sieve repair`",
+                counted(*count as u64, ["problem", "problems"])
+            ),
+            Self::Lost { count } => write!(
+                f,
+                "{} could not be read, listed above; the new store holds the rest",
+                counted(*count as u64, ["place", "places"])
+            ),
             Self::Faults { count: 1 } => write!(f, "a result is wrong"),
             Self::Faults { count } => write!(f, "{count} results are wrong"),
         }
@@ -115,7 +145,7 @@ impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
-            Self::RefusedLine { source, .. } => Some(source),
+            Self::RefusedLine { source, .. } | Self::AfterDrop { source, .. } => Some(source),
             Self::Io { source, .. } | Self::Output(source) | Self::Input(source) => Some(source),
             _ => None,
         }

@@ -7,11 +7,13 @@
 //! | 0    | all went well                                                                             |
 //! | 1    | the answer is no: `get` found no key, `verify` a problem, `bench` a result that is wrong  |
 //! | 2    | there is no answer: something failed, or the command line makes no sense                  |
+//! | 130  | interrupted by Ctrl-C: a long command prints how far it came                              |
 
 mod args;
 mod bench;
 mod commands;
 mod error;
+mod interrupt;
 mod text;
 
 use std::{

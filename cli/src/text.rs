@@ -35,6 +35,11 @@ impl Notation {
     }
 }
 
+/// `number` and the noun for it: the singular for 1, else the plural.
+pub(crate) fn counted(number: u64, [singular, plural]: [&str; 2]) -> String {
+    format!("{number} {}", if number == 1 { singular } else { plural })
+}
+
 /// Printable characters as they are, other bytes as `\n`, `\t`, `\r`, `\\` or `\x` and two
 /// hexadecimal digits.
 pub(crate) fn escape(bytes: &[u8]) -> String {

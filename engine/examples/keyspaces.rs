@@ -49,7 +49,7 @@ impl Users {
     }
 }
 
-#[allow(dead_code, reason = "a test includes this file for `Users`")]
+#[cfg_attr(test, expect(dead_code, reason = "a test includes this file for `Users`"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let users = Users::open(Db::open(folder.path())?)?;

@@ -58,7 +58,7 @@ pub(crate) fn sum(snapshot: &Snapshot) -> sievedb::Result<u64> {
     snapshot.iter().map(|entry| Ok(number(&entry?.1))).sum()
 }
 
-#[allow(dead_code, reason = "a test includes this file for `Bank`")]
+#[cfg_attr(test, expect(dead_code, reason = "a test includes this file for `Bank`"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let bank = Arc::new(Bank::open(Db::open(folder.path())?)?);
@@ -66,9 +66,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let transfers = [1, 3].map(|step| {
         let bank = Arc::clone(&bank);
         thread::spawn(move || {
-            (0..10_000).try_for_each(|n| {
-                bank.transfer(n % ACCOUNTS, (n * 7 + step) % ACCOUNTS).map(drop)
-            })
+            (0..10_000)
+                .try_for_each(|n| bank.transfer(n % ACCOUNTS, (n * 7 + step) % ACCOUNTS).map(drop))
         })
     });
     let mut reports = 0;

@@ -94,6 +94,24 @@ impl Db {
         Ok(self.keyspace_of(tree))
     }
 
+    /// Returns whether there is a keyspace `name`. Creates none.
+    #[must_use]
+    pub fn keyspace_exists(&self, name: &str) -> bool {
+        self.store().trees.read().get(name).is_some()
+    }
+
+    /// Opens the existing keyspace `name`. Never creates one, unlike [`keyspace`](Self::keyspace), so a
+    /// mistyped name is an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoKeyspace`](crate::Error::NoKeyspace), [`Error::Closed`](crate::Error::Closed).
+    pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let tree = self.accept()?.trees.read().get(name).cloned();
+        let tree = tree.ok_or_else(|| crate::Error::NoKeyspace { name: name.to_owned() })?;
+        Ok(self.keyspace_of(tree))
+    }
+
     /// Changes [`Options::memory_budget`] while the store is open. The parts change with it, but for those
     /// that were set by hand.
     ///
@@ -377,6 +395,7 @@ impl Options {
     /// [`Error::ForeignFolder`](crate::Error::ForeignFolder) for a folder with files of others and no store,
     /// [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
     /// [`Error::NoStore`](crate::Error::NoStore) for one without a store where none is to be made,
+    /// [`Error::StoreExists`](crate::Error::StoreExists) with [`create_new`](Self::create_new),
     /// [`Error::Io`](crate::Error::Io).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;

@@ -8,6 +8,12 @@ use crate::{OpenHandles, text};
 
 /// The `op` of an [`Error::Io`] that a failed sync caused.
 pub(crate) const SYNC: &str = "sync";
+/// The `op` of an [`Error::Io`] of the lock of a store.
+pub(crate) const LOCK: &str = "lock";
+
+/// Ends each message about damage.
+const TO_DO_ABOUT_DAMAGE: &str = "run `sieve verify` to list all damage, then restore a backup or copy what \
+                                  can be read with `sieve repair`";
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -56,7 +62,16 @@ pub enum Error {
     /// Another process, or this one, has the store at `path` open: in this one as long as a handle of any
     /// kind lives, a keyspace, snapshot, batch or iterator too. Only those that open it
     /// [read-only](crate::Options::read_only) may have it open together.
-    Locked { path: PathBuf },
+    ///
+    /// `process` is the process id that the file `LOCK` names, if any: of the last process that opened
+    /// the store for writing. A hint only: it may be stale, and a read-only opener writes none.
+    Locked { path: PathBuf, process: Option<u32> },
+    /// The directory `path` holds a store already, and
+    /// [`Options::create_new`](crate::Options::create_new) creates only new ones. Nothing was changed.
+    StoreExists { path: PathBuf },
+    /// The store has no keyspace `name`, and [`Db::open_keyspace`](crate::Db::open_keyspace) creates
+    /// none. Nothing was changed.
+    NoKeyspace { name: String },
     /// [`Db::close`](crate::Db::close) did not close the store at `path`: the other `handles` live. The last
     /// of them closes it, and so does [`Db::shutdown`](crate::Db::shutdown).
     StillOpen { path: PathBuf, handles: OpenHandles },
@@ -68,7 +83,7 @@ pub enum Error {
     /// Reopening the store recovers, unless `cause` is [`Corrupt`](Self::Corrupt): then a compaction met a
     /// damaged table, and the next one that reads it will again. `sieve verify`, or
     /// [`Db::verify`](crate::Db::verify), tells what is damaged. Copy what can be read into another store, with
-    /// [`skip_damaged`](crate::ReadOptions::skip_damaged) or [`Options::salvage`](crate::Options::salvage). Or
+    /// [`skip_damaged`](crate::ReadOptions::skip_damaged) or [`Options::repair`](crate::Options::repair). Or
     /// open the store with
     /// [`worker_threads(0)`](crate::Options::worker_threads) and drop the keyspace. Code for that is in
     /// `docs/tuning.md`, "When a table is damaged".
@@ -168,13 +183,33 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // `source()` tells the cause; a message that repeats it prints it twice.
         match self {
-            Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
+            Self::Io { op, path, source } => {
+                write!(f, "cannot {op} {}", path.display())?;
+                match source.kind() {
+                    _ if self.is_no_space() => {
+                        write!(
+                            f,
+                            "; free space on this file system or raise the quota, then try again"
+                        )
+                    }
+                    io::ErrorKind::PermissionDenied if *op == LOCK => write!(
+                        f,
+                        "; give this user read and write permission for the directory and its files, or \
+                         read permission and open the store with Options::read_only"
+                    ),
+                    io::ErrorKind::PermissionDenied => {
+                        write!(f, "; give this user permission for the file and its directory")
+                    }
+                    _ => Ok(()),
+                }
+            }
             // About the file as a whole.
             Self::Corrupt { path, offset: 0, source: Corruption::Missing { .. } } => {
-                write!(f, "{} cannot be used", path.display())
+                write!(f, "{} cannot be used; {TO_DO_ABOUT_DAMAGE}", path.display())
             }
             Self::Corrupt { path, offset, .. } => {
-                write!(f, "{} is corrupt near byte {offset}", path.display())
+                let path = path.display();
+                write!(f, "{path} is corrupt near byte {offset}; {TO_DO_ABOUT_DAMAGE}")
             }
             Self::NeedsFeature { path, keyspace, feature } => {
                 if let Some(name) = keyspace {
@@ -200,11 +235,32 @@ impl fmt::Display for Error {
             Self::NotAFolder { path } => {
                 write!(f, "{} is no folder: it, or what it lies in, is a file", path.display())
             }
-            Self::Locked { path } => write!(
+            Self::Locked { path, process } => {
+                write!(
+                    f,
+                    "{} is open in another process, or by a handle in this process that still lives",
+                    path.display()
+                )?;
+                match process {
+                    Some(id) if *id == std::process::id() => {
+                        write!(f, " (its file LOCK names this process)")?;
+                    }
+                    Some(id) => {
+                        write!(f, " (its file LOCK names process {id}, if that still runs)")?;
+                    }
+                    None => {}
+                }
+                write!(f, "; close it there first, or open it everywhere with Options::read_only")
+            }
+            Self::StoreExists { path } => write!(
                 f,
-                "{} is open in another process, or by a handle in this one that still lives: it must be closed \
-                 there first, unless all open it with Options::read_only",
+                "{} holds a store already; name another directory, or open it without Options::create_new",
                 path.display()
+            ),
+            Self::NoKeyspace { name } => write!(
+                f,
+                "the store has no keyspace {name:?}; Db::keyspaces lists its keyspaces, and Db::keyspace \
+                 creates one"
             ),
             Self::StillOpen { path, handles } => write!(
                 f,
@@ -218,8 +274,8 @@ impl fmt::Display for Error {
             ),
             Self::ReadOnly { cause } if matches!(**cause, Self::Corrupt { .. }) => write!(
                 f,
-                "the store is read-only because of damage that reopening does not mend: run `sieve verify`, \
-                 then copy what can be read, or drop the keyspace"
+                "the store is read-only because of damage that reopening will not fix; run `sieve verify`, \
+                 then copy what can be read with `sieve repair`, or drop the keyspace"
             ),
             Self::ReadOnly { cause } if matches!(**cause, Self::OpenedReadOnly { .. }) => {
                 write!(f, "the store is open for reading only")
@@ -287,6 +343,34 @@ impl error::Error for Error {
             Self::Corrupt { source, .. } => Some(source),
             Self::ReadOnly { cause } => Some(cause),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn n16_messages_say_what_to_do() {
+        let io = |op, kind: io::ErrorKind| Error::io(op, "/store/000007.log", kind.into());
+        let locked = |process| Error::Locked { path: "/store".into(), process };
+        let what = "segment of the log";
+        let lost = Error::corrupt("/store/000007.log", 0, Corruption::Missing { what });
+        let damaged = Error::corrupt("/store/000007.log", 64, Corruption::Missing { what });
+        let cases: [(Error, [&str; 2]); 8] = [
+            (io("create", io::ErrorKind::StorageFull), ["cannot create /store", "; free space"]),
+            (io("append to", io::ErrorKind::QuotaExceeded), ["000007.log", "raise the quota"]),
+            (io(LOCK, io::ErrorKind::PermissionDenied), ["cannot lock", "Options::read_only"]),
+            (io("open", io::ErrorKind::PermissionDenied), ["cannot open", "give this user"]),
+            (lost, ["000007.log cannot be used; run `sieve verify`", "`sieve repair`"]),
+            (damaged, ["000007.log is corrupt near byte 64; run", "restore a backup"]),
+            (locked(None), ["/store is open", "; close it there first"]),
+            (locked(Some(0)), ["LOCK names process 0", "; close it there first"]),
+        ];
+        for (error, parts) in cases {
+            let text = error.to_string();
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
         }
     }
 }

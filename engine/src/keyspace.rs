@@ -203,9 +203,13 @@ impl Keyspace {
     /// [`Stats::table_reads`](crate::Stats::table_reads). It counts in no other figure of the statistics.
     /// Costs a few allocations a step.
     ///
+    /// A block that cannot be read ends the walk. It is a step of the explanation
+    /// ([`TableStep::failure`](crate::explain::TableStep::failure)), not an error.
+    ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), and [`Error::Corrupt`](crate::Error::Corrupt)
+    /// for an entry of a kind that this release does not know.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();

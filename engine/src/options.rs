@@ -87,6 +87,7 @@ pub struct Options {
     /// `None` if nobody said: the default keyspace keeps its own then.
     pub(crate) keyspace: Option<KeyspaceOptions>,
     pub(crate) create_if_missing: bool,
+    pub(crate) create_new: bool,
     pub(crate) read_only: bool,
     pub(crate) background_rewrites: bool,
     pub(crate) quiet_compactions: bool,
@@ -111,6 +112,7 @@ impl Default for Options {
             stats_file_interval: None,
             keyspace: None,
             create_if_missing: true,
+            create_new: false,
             read_only: false,
             background_rewrites: true,
             quiet_compactions: true,
@@ -299,6 +301,16 @@ impl Options {
         self
     }
 
+    /// Creates a new store, and refuses an existing one with [`Error::StoreExists`]; default no.
+    ///
+    /// Of several processes that create a store in one directory, one succeeds. Overrides
+    /// [`create_if_missing`](Self::create_if_missing). With [`read_only`](Self::read_only) it is an
+    /// [`Error::InvalidOption`].
+    pub fn create_new(mut self, create_new: bool) -> Self {
+        self.create_new = create_new;
+        self
+    }
+
     /// Whether the store is only read, so that nothing in its folder changes, not a byte nor a name; default no.
     /// For folders that may not be written to, for full disks, and to look into a store from several processes.
     ///
@@ -385,6 +397,9 @@ impl Options {
         if self.open_files_max == 0 {
             return invalid("open_files_max", "at least 1");
         }
+        if self.create_new && self.read_only {
+            return invalid("create_new", "not together with read_only, which creates nothing");
+        }
         if self.worker_threads > 64 {
             return invalid("worker_threads", "at most 64");
         }
@@ -419,6 +434,7 @@ mod tests {
             ("log_bytes_max", Options::new().log_bytes_max(8193).log_segment_bytes(4097)),
             ("log_bytes_max", Options::new().log_segment_bytes(u64::MAX)),
             ("open_files_max", Options::new().open_files_max(0)),
+            ("create_new", Options::new().create_new(true).read_only(true)),
             ("worker_threads", Options::new().worker_threads(65)),
             ("stats_file_interval", Options::new().stats_file_interval(Duration::from_millis(9))),
             ("memtable_bytes", with(new().memtable_bytes(1))),

@@ -175,12 +175,18 @@ impl Range {
         self.advance(End::Back)
     }
 
-    /// Lets the front go on with `key`, or with the first key behind it: then the range is as if made anew
-    /// from `key` to its upper bound, of the same view. What the ends have yielded before may come again.
+    /// Repositions the front at `key`, or at the first key behind it. Then the range is the same as a new
+    /// one from `key` to its upper bound, of the same view. Entries that an end has yielded before may
+    /// come again.
     ///
-    /// Reads nothing yet, and never leads out of the bounds. Costs less than a new range: cursors and
-    /// their memory are used again, and none moves if one end stands at `key`. After an error it is a way
-    /// past what cannot be read: see [what to do about a damaged table][damage].
+    /// A `key` out of bounds never leads out of them, as in RocksDB:
+    ///
+    /// * before the lower bound, the front is at the lower bound;
+    /// * behind the upper bound, the range is at its end, from both sides, until the next seek.
+    ///
+    /// Reads nothing yet. Costs less than a new range: it reuses the cursors and their memory, and moves
+    /// none of them if one end stands at `key`. After an error it is a way past what cannot be read: see
+    /// [what to do about a damaged table][damage].
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -196,6 +202,12 @@ impl Range {
     /// assert_eq!(range.next_back().unwrap()?.0, "b");
     /// range.seek("a");
     /// assert_eq!(range.next().unwrap()?.0, "b");
+    ///
+    /// let mut range = db.range("b"..="c");
+    /// range.seek("d");
+    /// assert!(range.next().is_none() && range.next_back().is_none());
+    /// range.seek_back("d");
+    /// assert_eq!(range.next_back().unwrap()?.0, "c");
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     ///
@@ -206,8 +218,10 @@ impl Range {
         }
     }
 
-    /// Lets the back go on with `key`, or with the last key before it: then the range is as if made anew
-    /// from its lower bound to `key`. As [`seek`](Self::seek) otherwise.
+    /// Repositions the back at `key`, or at the last key before it. Then the range is the same as a new
+    /// one from its lower bound to `key`. The mirror image of [`seek`](Self::seek), also out of bounds:
+    /// behind the upper bound the back is at the upper bound, and before the lower bound the range is at
+    /// its end.
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         if let State::Open(range) = &mut self.0 {
             range.seek(End::Back, key.as_ref());

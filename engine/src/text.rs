@@ -21,15 +21,8 @@ pub fn bytes(number: u64) -> String {
     text
 }
 
-/// So many of what `nouns` names, in the singular and in the plural.
-///
-/// ```
-/// use sievedb::text::counted;
-/// let nouns = ["entry", "entries"];
-/// assert_eq!((counted(1, nouns), counted(0, nouns)), ("1 entry".to_owned(), "0 entries".to_owned()));
-/// ```
-#[must_use]
-pub fn counted(number: u64, [singular, plural]: [&str; 2]) -> String {
+/// `number` and the noun for it: the singular for 1, else the plural.
+pub(crate) fn counted(number: u64, [singular, plural]: [&str; 2]) -> String {
     format!("{number} {}", if number == 1 { singular } else { plural })
 }
 

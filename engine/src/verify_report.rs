@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sievedb_format::{Corruption, annotation::printable};
 
 use crate::{
-    Error,
+    Error, text,
     text::{bytes, counted},
 };
 
@@ -68,6 +68,8 @@ pub struct VerifyProblem {
     /// or those of the whole table if none of it can be read. What the keyspace has of them in other tables
     /// can still be read. `None` if it is not about the entries of a table.
     pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
+    /// Bytes of data blocks and index partitions that cannot be read; 0 if it is not about blocks.
+    pub bytes: u64,
     /// Which field, and what is wrong with it.
     pub message: String,
 }
@@ -133,13 +135,21 @@ impl VerifyReport {
             }
             other => (VerifyProblemKind::Unreadable, PathBuf::new(), 0, other.to_string()),
         };
-        self.problems.push(VerifyProblem { kind, path, offset, keyspace: None, keys, message });
+        let keyspace = None;
+        self.problems.push(VerifyProblem { kind, path, offset, keyspace, keys, bytes: 0, message });
+    }
+
+    /// Sets how many bytes of blocks the last problem is about.
+    pub(crate) fn lost_bytes(&mut self, bytes: u64) {
+        if let Some(last) = self.problems.last_mut() {
+            last.bytes = bytes;
+        }
     }
 }
 
 impl fmt::Display for VerifyProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, offset, keyspace, keys, message, .. } = self;
+        let Self { path, offset, keyspace, keys, bytes, message, .. } = self;
         write!(f, "{}", path.display())?;
         if *offset > 0 {
             write!(f, " near byte {offset}")?;
@@ -148,9 +158,12 @@ impl fmt::Display for VerifyProblem {
         if let Some(keyspace) = keyspace {
             write!(f, "; keyspace {keyspace:?}")?;
         }
-        match keys {
-            Some((start, end)) => write!(f, ", keys {}", KeyRange(start, end)),
-            None => Ok(()),
+        if let Some((start, end)) = keys {
+            write!(f, ", keys {}", KeyRange(start, end))?;
+        }
+        match bytes {
+            0 => Ok(()),
+            bytes => write!(f, ", {} of blocks", text::bytes(*bytes)),
         }
     }
 }

@@ -69,6 +69,7 @@ pub mod prefix_extractor;
 pub mod properties;
 mod range_filter;
 mod read_ahead;
+pub mod rescan;
 pub mod source;
 pub mod stored_filter;
 mod sync;
@@ -96,6 +97,7 @@ pub use options::{
 pub use prefix_extractor::{PrefixExtractor, PrefixFunction};
 pub use properties::TableProperties;
 pub use read_ahead::READ_AHEAD_BYTES_MAX;
+pub use rescan::RescannedTable;
 pub use source::{TableSink, TableSource};
 pub use stored_filter::StoredFilter;
 pub use table::Table;

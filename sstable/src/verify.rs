@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_filter::{Expected, filter_block};
-use sievedb_format::{Corruption, InternalKey, Kind, Trailer};
+use sievedb_format::{Corruption, InternalKey, Kind, Trailer, file_header::HEADER_BYTES};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
@@ -52,6 +52,9 @@ pub struct TableProblem {
     /// The user keys that a block in question may hold, by the separators around it; `None` if the problem
     /// is not about a block.
     pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
+    /// Bytes of blocks that cannot be read: of the block itself, and of those that only it leads to. 0 if
+    /// the problem is not about a block.
+    pub bytes: u64,
 }
 
 /// The xxh3_64 of a whole file, as the manifest has that of a table. Calls `on_bytes` with the number
@@ -152,6 +155,8 @@ struct Walk<'a> {
     last_user_key: Option<Vec<u8>>,
     /// Where the user keys of the next block begin: behind the separator before it.
     keys_from: Bound<Bytes>,
+    /// Where the blocks end that were walked through.
+    walked_to: u64,
     is_complete: bool,
 }
 
@@ -165,6 +170,7 @@ impl<'a> Walk<'a> {
             last: None,
             last_user_key: None,
             keys_from: Bound::Included(Bytes::copy_from_slice(&table.properties().bounds.smallest)),
+            walked_to: HEADER_BYTES as u64,
             is_complete: true,
         }
     }
@@ -174,7 +180,7 @@ impl<'a> Walk<'a> {
     }
 
     fn error(&mut self, error: ReadError) {
-        self.verified.problems.push(TableProblem { error, keys: None });
+        self.verified.problems.push(TableProblem { error, keys: None, bytes: 0 });
     }
 
     fn block(&mut self, handle: BlockHandle, role: BlockRole) -> Option<Block> {
@@ -186,6 +192,12 @@ impl<'a> Walk<'a> {
             Err(error) => {
                 self.is_complete = false;
                 self.error(error);
+                if let Some(problem) = self.verified.problems.last_mut() {
+                    // A partition lies behind the blocks that it leads to.
+                    let lost_from =
+                        if role == BlockRole::Index { self.walked_to } else { handle.offset };
+                    problem.bytes = handle.place().end.saturating_sub(lost_from);
+                }
                 None
             }
         }
@@ -207,6 +219,7 @@ impl<'a> Walk<'a> {
                     self.data(block, handle.offset);
                 }
             }
+            self.walked_to = handle.place().end;
             self.separator(separator, handle.offset);
             self.note_keys(first, &keys_from, separator);
             cursor.next();
@@ -393,7 +406,8 @@ mod tests {
         drop(table);
         let verified = open(&bytes).unwrap().verify(&mut |_| ());
         assert_eq!(verified.problems.len(), 3, "{:?}", verified.problems);
-        for TableProblem { error, keys } in verified.problems {
+        for TableProblem { error, keys, bytes } in verified.problems {
+            assert!((1..3_000).contains(&bytes), "{bytes} bytes");
             let ReadError::Corrupt { offset, .. } = error else { panic!("{error:?}") };
             let damaged = offsets.remove(0) as u64;
             assert!(offset <= damaged + 3 && damaged < offset + 2_000, "{offset} for {damaged}");

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sievedb::{Durability, Options};
+use sievedb::Options;
 
 use crate::{
     error::{Error, Result},
@@ -25,8 +25,12 @@ impl Args {
         let options = Options::new().create_if_missing(false).worker_threads(0);
         let db = options.open(&self.store)?;
         if !db.drop_keyspace(&self.keyspace)? {
-            return Err(Error::NoKeyspace { name: self.keyspace });
+            return Err(sievedb::Error::NoKeyspace { name: self.keyspace }.into());
         }
-        Ok(db.persist(Durability::Disk)?)
+        // The drop is durable in the log. The close reports what failed after that.
+        db.close().map_err(|error| {
+            let source = sievedb::Error::from(error);
+            Error::AfterDrop { name: self.keyspace, source }
+        })
     }
 }

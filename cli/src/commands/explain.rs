@@ -2,8 +2,13 @@
 
 use std::io::Write;
 
+use sievedb::explain::ExplainedAnswer;
+
 use super::{KeyspaceArgs, Purpose};
-use crate::{error::Result, text::Notation};
+use crate::{
+    error::{Error, Result},
+    text::Notation,
+};
 
 /// Prints the walk of a lookup: which memtables and tables may have the key, what their filters say,
 /// which blocks are read, and what is found.
@@ -21,7 +26,11 @@ impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let key = self.notation.read(&self.key)?;
         let (_db, keyspace) = self.keyspace.open(Purpose::Read)?;
-        writeln!(out, "{}", keyspace.explain(key)?)?;
-        Ok(())
+        let explanation = keyspace.explain(key)?;
+        writeln!(out, "{explanation}")?;
+        match explanation.answer {
+            ExplainedAnswer::Unknown => Err(Error::Unknown),
+            _ => Ok(()),
+        }
     }
 }

@@ -1,20 +1,29 @@
 //! `sieve import`.
 
-use std::io::{self, BufRead as _, Read as _, Write};
+use std::{
+    io::{self, BufRead as _, Read as _, Write},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use sievedb::{Db, Durability, KEY_BYTES_MAX, Keyspace, VALUE_BYTES_MAX, text::counted};
+use sievedb::{Db, Durability, KEY_BYTES_MAX, Keyspace, VALUE_BYTES_MAX};
 
-use super::KeyspaceArgs;
+use super::WriteArgs;
 use crate::{
     error::{Error, Result},
-    text::Notation,
+    interrupt,
+    text::{Notation, counted},
 };
 
 /// Length of the longest line with its end: each byte as an escape.
 const LINE_BYTES_MAX: usize = 4 * KEY_BYTES_MAX + 1 + 4 * VALUE_BYTES_MAX + 1;
 
-/// Stores what `sieve scan` prints, from standard input, durably at the end; makes the store and the keyspace
-/// if there are none.
+/// Stores what `sieve scan` prints, from standard input, durably at the end. Creates the store if it
+/// does not exist.
+///
+/// Ctrl-C makes the entries stored so far durable, prints their number, and exits with 130.
 ///
 /// Each line is an entry: the key, a tab, the value. A line that is none ends it, and is told with its number;
 /// those before are stored then. That goes for a second tab, too, and for a carriage return at the end: in a value
@@ -22,23 +31,41 @@ const LINE_BYTES_MAX: usize = 4 * KEY_BYTES_MAX + 1 + 4 * VALUE_BYTES_MAX + 1;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    keyspace: KeyspaceArgs,
+    keyspace: WriteArgs,
     #[command(flatten)]
     notation: Notation,
+    /// Each line is a key alone, as `sieve scan --keys-only` prints it; values are empty.
+    #[arg(long)]
+    keys_only: bool,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let (db, keyspace) = self.keyspace.open_or_create()?;
-        let stored = self.store_all(&db, &keyspace);
+        let count = Arc::new(AtomicU64::new(0));
+        // Taken back at the end: the handle of the handler would keep the store open.
+        let held = Arc::new(Mutex::new(Some(db.clone())));
+        let (so_far, interrupted) = (Arc::clone(&count), Arc::clone(&held));
+        // On a thread of its own: this one may wait for input.
+        interrupt::exit_with(move || {
+            let imported = imported(so_far.load(Ordering::Acquire));
+            let db = interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+            match db.as_ref().map_or(Ok(()), |db| db.persist(Durability::Disk)) {
+                Ok(()) => imported,
+                Err(error) => format!("{imported}; they may not be durable: {error}"),
+            }
+        });
+        let stored = self.store_all(&db, &keyspace, &count);
+        held.lock().unwrap_or_else(PoisonError::into_inner).take();
         // What came before a bad line is stored, too.
         db.persist(Durability::Disk)?;
-        writeln!(out, "imported: {}", counted(stored?, ["entry", "entries"]))?;
+        stored?;
+        writeln!(out, "{}", imported(count.load(Ordering::Acquire)))?;
         Ok(())
     }
 
-    /// Stores the lines of standard input, up to the first that is no entry. Returns how many there were.
-    fn store_all(&self, db: &Db, keyspace: &Keyspace) -> Result<u64> {
+    /// Stores the lines of standard input, up to the first that is no entry. Adds each to `count`.
+    fn store_all(&self, db: &Db, keyspace: &Keyspace, count: &AtomicU64) -> Result<()> {
         let mut input = io::stdin().lock();
         let mut line = String::new();
         let mut number = 0;
@@ -51,17 +78,37 @@ impl Args {
                 return Err(Error::BadLine { number, reason: "it is longer than any entry" });
             }
             if read.map_err(|error| bad_encoding(number, error))? == 0 {
-                return Ok(number - 1);
+                return Ok(());
             }
-            let (key, value) = split(&line).map_err(|reason| Error::BadLine { number, reason })?;
+            let (key, value) =
+                self.split(&line).map_err(|reason| Error::BadLine { number, reason })?;
             let bytes = |text| {
                 let bytes = self.notation.bytes(text);
                 bytes.map_err(|reason| Error::BadLine { number, reason })
             };
             store(db, keyspace, &bytes(key)?, &bytes(value)?)
                 .map_err(|source| Error::RefusedLine { number, source })?;
+            count.store(number, Ordering::Release);
         }
     }
+
+    /// Key and value of a line, as they are written.
+    fn split<'a>(&self, line: &'a str) -> Result<(&'a str, &'a str), &'static str> {
+        if !self.keys_only {
+            return split(line);
+        }
+        let key = line.strip_suffix('\n').unwrap_or(line);
+        match key.contains(['\t', '\r']) {
+            true => Err(
+                r"there is a tab or a carriage return, which a key has as \t or \r (09 or 0d in hex)",
+            ),
+            false => Ok((key, "")),
+        }
+    }
+}
+
+fn imported(count: u64) -> String {
+    format!("imported: {}", counted(count, ["entry", "entries"]))
 }
 
 /// Key and value of a line, as they are written. What `sieve scan` never prints is more likely to be of another format

@@ -11,8 +11,8 @@ pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod keyspaces;
 pub(crate) mod put;
+pub(crate) mod repair;
 pub(crate) mod rm;
-pub(crate) mod salvage;
 pub(crate) mod scan;
 pub(crate) mod stats;
 pub(crate) mod verify;
@@ -21,10 +21,7 @@ use std::path::{Path, PathBuf};
 
 use sievedb::{DEFAULT_KEYSPACE, Db, Keyspace, Options};
 
-use crate::{
-    error::{Error, Result},
-    text::read_name,
-};
+use crate::{error::Result, text::read_name};
 
 /// File that every store has.
 const CURRENT: &str = "CURRENT";
@@ -48,20 +45,34 @@ pub(crate) struct KeyspaceArgs {
 }
 
 impl KeyspaceArgs {
-    /// Opens the keyspace; makes it, and the store, if there is none.
-    fn open_or_create(&self) -> Result<(Db, Keyspace)> {
-        let db = Db::open(&self.store)?;
-        let keyspace = db.keyspace(&self.keyspace)?;
-        Ok((db, keyspace))
-    }
-
-    /// Opens the keyspace, which must be there.
+    /// Opens the keyspace of an existing store, which must exist.
     fn open(&self, purpose: Purpose) -> Result<(Db, Keyspace)> {
         let db = open_store(&self.store, purpose)?;
-        if !db.keyspaces().contains(&self.keyspace) {
-            return Err(Error::NoKeyspace { name: self.keyspace.clone() });
+        let keyspace = db.open_keyspace(&self.keyspace)?;
+        Ok((db, keyspace))
+    }
+}
+
+/// Which keyspace of which store a command writes to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WriteArgs {
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    /// Create the keyspace if the store has none of that name.
+    #[arg(long)]
+    create_keyspace: bool,
+}
+
+impl WriteArgs {
+    /// Opens the keyspace. Creates the store if there is none, and the keyspace only if that was asked for.
+    fn open_or_create(&self) -> Result<(Db, Keyspace)> {
+        let KeyspaceArgs { store, keyspace: name } = &self.keyspace;
+        let is_default = name == DEFAULT_KEYSPACE;
+        if !self.create_keyspace && !is_default {
+            return self.keyspace.open(Purpose::Write);
         }
-        let keyspace = db.keyspace(&self.keyspace)?;
+        let db = Db::open(store)?;
+        let keyspace = db.keyspace(name)?;
         Ok((db, keyspace))
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 
 use sievedb::{Durability, VALUE_BYTES_MAX};
 
-use super::KeyspaceArgs;
+use super::WriteArgs;
 use crate::{
     error::{Error, Result},
     text::Notation,
@@ -13,11 +13,11 @@ use crate::{
 /// What stands for a value that comes on standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// Stores a value under a key, durably; makes the store and the keyspace if there are none.
+/// Stores a value under a key, durably. Creates the store if it does not exist.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    keyspace: KeyspaceArgs,
+    keyspace: WriteArgs,
     #[command(flatten)]
     notation: Notation,
     /// Key to store under.

@@ -1,13 +1,18 @@
 //! `sieve scan`.
 
-use std::{io::Write, ops::Bound};
+use std::{
+    io::{self, Write},
+    ops::Bound,
+    sync::atomic::Ordering,
+};
 
-use sievedb::{Keyspace, ReadOptions};
+use sievedb::{Bytes, Db, Keyspace, ReadOptions, text::bytes};
 
 use super::{KeyspaceArgs, Purpose};
 use crate::{
     error::{Error, Result},
-    text::Notation,
+    interrupt,
+    text::{Notation, counted},
 };
 
 /// Prints keys and values in the order of the keys, one entry a line, with a tab between.
@@ -32,8 +37,9 @@ pub(crate) struct Args {
     /// Print no values.
     #[arg(long)]
     keys_only: bool,
-    /// Pass over damaged blocks of tables, to save what can be read; ends with 1 if keys are left out of which
-    /// only older values can be read. `sieve verify` names what is lost.
+    /// Pass over damaged blocks of tables, to save what can be read. Reports on standard error the blocks,
+    /// key ranges and bytes that were passed over, and the number of keys left out because only older
+    /// values of them can be read. Exits with 1 if there are any. Reads all tables once more for that.
     #[arg(long)]
     skip_damaged: bool,
     /// Stop after so many entries are printed.
@@ -47,10 +53,13 @@ impl Args {
             text.as_deref().map(|text| self.notation.read(text)).transpose()
         };
         let (from, to, prefix) = (read(&self.from)?, read(&self.to)?, read(&self.prefix)?);
-        let (_db, present) = self.keyspace.open(Purpose::Read)?;
+        let (db, present) = self.keyspace.open(Purpose::Read)?;
         let keyspace =
             present.with_read_options(ReadOptions::new().skip_damaged(self.skip_damaged));
-        let mut outdated = 0;
+        let interrupted = interrupt::flag();
+        let (mut outdated, mut printed) = (0, 0);
+        let prefix_bounds = prefix.as_ref().map(|prefix| prefix.to_vec());
+        let (start, end) = (from.clone(), to.clone());
         let mut entries = match prefix {
             Some(prefix) => keyspace.prefix(prefix),
             None => keyspace.range((
@@ -59,28 +68,89 @@ impl Args {
             )),
         };
         let next = || if self.reverse { entries.next_back() } else { entries.next() };
+        let mut reached = None;
         let mut left = self.limit.unwrap_or(usize::MAX);
         let mut entries = std::iter::from_fn(next);
         while left > 0
             && let Some(entry) = entries.next()
         {
             let (key, value) = entry?;
+            if interrupted.load(Ordering::Acquire) {
+                out.flush()?;
+                let done = format!("printed: {}", counted(printed, ["entry", "entries"]));
+                return Err(Error::Interrupted { done });
+            }
             if self.skip_damaged && is_outdated(&present, &key)? {
                 outdated += 1;
                 continue;
             }
             left -= 1;
+            printed += 1;
+            if left == 0 {
+                reached = Some(key.clone());
+            }
             if self.keys_only {
                 writeln!(out, "{}", self.notation.write(&key))?;
             } else {
                 writeln!(out, "{}\t{}", self.notation.write(&key), self.notation.write(&value))?;
             }
         }
-        match outdated {
-            0 => Ok(()),
-            count => Err(Error::Outdated { count }),
+        if !self.skip_damaged {
+            return Ok(());
+        }
+        let mut scanned = match prefix_bounds {
+            Some(prefix) => (Some(prefix.clone()), Some(prefix), true),
+            None => (start, end, false),
+        };
+        if let Some(reached) = reached {
+            match self.reverse {
+                true => scanned.0 = Some(reached.to_vec()),
+                false => scanned = (scanned.0, Some(reached.to_vec()), false),
+            }
+        }
+        out.flush()?;
+        let skipped = report_skipped(&db, present.name(), &scanned)?;
+        match (outdated, skipped) {
+            (0, 0) => Ok(()),
+            (count, skipped) => Err(Error::Skipped { skipped, outdated: count }),
         }
     }
+}
+
+/// Reports the damaged blocks of the keyspace `name` that a scan met, on standard error. Returns how many
+/// there are. `scanned` is the first and the last key of the scan, and whether the last is a prefix.
+fn report_skipped(
+    db: &Db,
+    name: &str,
+    (first, last, is_prefix): &(Option<Vec<u8>>, Option<Vec<u8>>, bool),
+) -> Result<u64> {
+    let is_before = |end: &Bound<Bytes>| match (end, first) {
+        (Bound::Included(end) | Bound::Excluded(end), Some(first)) => end[..] < first[..],
+        _ => false,
+    };
+    let is_behind = |start: &Bound<Bytes>| match (start, last) {
+        (Bound::Included(start) | Bound::Excluded(start), Some(last)) => {
+            start[..] > last[..] && !(*is_prefix && start.starts_with(last))
+        }
+        _ => false,
+    };
+    let (mut blocks, mut lost_bytes) = (0, 0_u64);
+    let mut text = String::new();
+    for problem in db.verify()?.problems {
+        let Some((start, end)) = &problem.keys else { continue };
+        let is_here = problem.keyspace.as_deref() == Some(name);
+        if is_here && problem.bytes > 0 && !is_before(end) && !is_behind(start) {
+            blocks += 1;
+            lost_bytes = lost_bytes.saturating_add(problem.bytes);
+            text += &format!("skipped: {problem}\n");
+        }
+    }
+    if blocks > 0 {
+        let places = counted(blocks, ["damaged block", "damaged blocks"]);
+        text += &format!("skipped: {places} of {}\n", bytes(lost_bytes));
+        io::stderr().write_all(text.as_bytes()).map_err(Error::Output)?;
+    }
+    Ok(blocks)
 }
 
 /// Whether something newer than what a scan past damaged blocks has found may be lost: then a lookup meets it.

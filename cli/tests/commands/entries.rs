@@ -18,7 +18,7 @@ fn what_one_process_writes_the_next_one_reads() {
     for (key, value) in [("b", "2"), ("a", "1"), (r"c\x00\n", r"\xff\\"), ("d", "")] {
         output(&["put", store, key, value]);
     }
-    output(&["put", store, "a", "elsewhere", "--keyspace", "other"]);
+    output(&["put", store, "a", "elsewhere", "--keyspace", "other", "--create-keyspace"]);
     output(&["put", store, "b", "two"]);
     output(&["rm", store, "d"]);
     output(&["rm", store, "never there"]);
@@ -100,7 +100,8 @@ fn what_scan_prints_is_imported() {
     drop(db);
     for notation in [&[][..], &["--hex"]] {
         let scanned = output(&[&["scan", text(&from)], notation].concat());
-        let import = [&["import", text(&to), "--keyspace", "copy"], notation].concat();
+        let import =
+            [&["import", text(&to), "--keyspace", "copy", "--create-keyspace"], notation].concat();
         let end = sieve_reading(&import, scanned.as_bytes());
         assert!(end.status.success(), "{end:?}");
         assert_eq!(String::from_utf8_lossy(&end.stdout), "imported: 5 entries\n");
@@ -146,7 +147,7 @@ fn keyspaces_are_listed_compacted_and_dropped() {
     // Each process but the first makes a table of the log of the one before.
     for number in 0..3 {
         output(&["put", store, &format!("key{number}"), "value"]);
-        output(&["put", store, "key", "value", "--keyspace", "other"]);
+        output(&["put", store, "key", "value", "--keyspace", "other", "--create-keyspace"]);
     }
     assert_eq!(output(&["keyspaces", store]), "default\nother\n");
     output(&["compact", store]);
@@ -157,8 +158,8 @@ fn keyspaces_are_listed_compacted_and_dropped() {
     assert_eq!(output(&["scan", store, "--keys-only"]), "key0\nkey1\nkey2\n");
     assert!(failure(&["drop", store, "other"]).contains("no keyspace \"other\""));
     assert!(failure(&["drop", store, "default"]).contains("cannot be dropped"));
-    output(&["put", store, "key", "value", "--keyspace", "a\nb\u{1b}"]);
-    output(&["put", store, "key", "value", "--keyspace", r"logs\\2026"]);
+    output(&["put", store, "key", "value", "--create-keyspace", "--keyspace", "a\nb\u{1b}"]);
+    output(&["put", store, "key", "value", "--create-keyspace", "--keyspace", r"logs\\2026"]);
     // As they are printed, names can be used.
     assert_eq!(output(&["keyspaces", store]), "a\\nb\\x1b\ndefault\nlogs\\\\2026\n");
     assert_eq!(output(&["get", store, "key", "--keyspace", r"a\nb\x1b"]), "value\n");

@@ -175,7 +175,7 @@ fn reports_end_with_one_newline() {
         &["stats", store],
         &["explain", store, "a"],
         &["verify", store],
-        &["salvage", store, text(&salvaged)],
+        &["repair", store, text(&salvaged)],
     ];
     for args in commands {
         let report = output(args);

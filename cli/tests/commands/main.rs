@@ -4,6 +4,7 @@ mod benches;
 mod entries;
 mod insight;
 mod limits;
+mod messages;
 mod past_damage;
 mod read_only;
 mod verify;

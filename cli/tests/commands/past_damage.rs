@@ -1,4 +1,4 @@
-//! What is left of a damaged store is saved: `scan --skip-damaged`, `import`, `salvage`, `drop`.
+//! What is left of a damaged store is saved: `scan --skip-damaged`, `import`, `repair`, `drop`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -45,7 +45,7 @@ fn damage(table: &Path, places: impl Fn(usize) -> Vec<usize>) {
 }
 
 #[test]
-fn all_but_damaged_blocks_is_copied() {
+fn n15_all_but_damaged_blocks_is_copied_and_the_loss_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (folder.path().join("old"), folder.path().join("new"));
     damage(&store(&old), |end| vec![end / 3, end / 3 * 2]);
@@ -56,15 +56,23 @@ fn all_but_damaged_blocks_is_copied() {
 
     let scan = ["scan", text(&old), "--keyspace", "users"];
     assert_eq!(sieve(&scan).status.code(), Some(2), "it ends at the damage");
-    let scanned = output(&[&scan[..], &["--skip-damaged"]].concat());
-    let import = ["import", text(&new), "--keyspace", "users"];
+    let end = sieve(&[&scan[..], &["--skip-damaged"]].concat());
+    assert_eq!(end.status.code(), Some(1), "{end:?}");
+    let told = String::from_utf8(end.stderr).unwrap();
+    let named = told.lines().filter(|line| line.contains("; keyspace \"users\", keys "));
+    assert_eq!(named.count(), 2, "{told}");
+    assert!(told.contains("skipped: 2 damaged blocks of 2."), "{told}");
+    let part = sieve(&[&scan[..], &["--skip-damaged", "--to", "0010"]].concat());
+    assert!(part.status.success() && part.stderr.is_empty(), "{part:?}");
+    let scanned = String::from_utf8(end.stdout).unwrap();
+    let import = ["import", text(&new), "--keyspace", "users", "--create-keyspace"];
     assert!(sieve_reading(&import, scanned.as_bytes()).status.success());
     assert_eq!(output(&["scan", text(&new), "--keyspace", "users"]), scanned);
     let lost = KEYS - scanned.lines().count();
     assert!((10..40).contains(&lost), "two blocks: {lost}");
 
     let salvaged = folder.path().join("salvaged");
-    let report = sieve(&["salvage", text(&old), text(&salvaged)]);
+    let report = sieve(&["repair", text(&old), text(&salvaged)]);
     assert_eq!(report.status.code(), Some(1));
     let told = String::from_utf8_lossy(&report.stdout);
     assert_eq!(told.lines().filter(|line| line.starts_with("lost: ")).count(), 2, "{told}");
@@ -84,14 +92,14 @@ fn a_store_that_cannot_be_opened_is_salvaged() {
     output(&["put", text(&old), "a", "1"]);
     damage(&table, |end| vec![end - 1]);
     assert!(failure(&["get", text(&old), "a"]).contains(text(&table)));
-    assert!(failure(&["salvage", text(&old), text(&old)]).contains("is not empty"));
-    let report = sieve(&["salvage", text(&old), text(&new)]);
-    assert_eq!(report.status.code(), Some(1), "{report:?}");
+    assert!(failure(&["repair", text(&old), text(&old)]).contains("is not empty"));
+    let report = sieve(&["repair", text(&old), text(&new)]);
+    assert_eq!(report.status.code(), Some(0), "{report:?}");
     let told = String::from_utf8_lossy(&report.stdout);
-    assert!(told.contains("keyspace \"users\", keys from \"0000\" to \"1999\""), "{told}");
+    assert!(told.contains("1 table scanned block by block"), "{told}");
     assert_eq!(output(&["get", text(&new), "a"]), "1\n");
     assert_eq!(output(&["keyspaces", text(&new)]), "default\nusers\n");
-    assert!(Db::open(&new).unwrap().keyspace("users").unwrap().iter().next().is_none());
+    assert_eq!(Db::open(&new).unwrap().open_keyspace("users").unwrap().iter().count(), KEYS);
 }
 
 #[test]
@@ -131,6 +139,6 @@ fn an_entry_that_is_too_large_for_the_budget_is_imported_and_salvaged() {
     let input = format!("a\t1\nb\t{value}\nc\t2\n");
     let end = sieve_reading(&["import", text(&old)], input.as_bytes());
     assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
-    assert!(output(&["salvage", text(&old), text(&new)]).starts_with("nothing is lost: "));
+    assert!(output(&["repair", text(&old), text(&new)]).starts_with("nothing is lost: "));
     assert!(output(&["scan", text(&new)]) == input);
 }

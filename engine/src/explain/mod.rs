@@ -40,6 +40,9 @@ pub enum ExplainedAnswer {
     Removed,
     /// No memtable and no table has a version of the key.
     Absent,
+    /// A block that decides the answer cannot be read: [`TableStep::failure`] of the last table that was
+    /// searched says why. A lookup of the key fails.
+    Unknown,
 }
 
 /// The newest version of a key that a memtable or a table has.
@@ -93,6 +96,8 @@ pub struct TableStep {
     pub blocks: Vec<BlockStep>,
     /// What the table had.
     pub found: Option<FoundVersion>,
+    /// Why the last of the blocks cannot be read, with the file and the place; the walk ends there.
+    pub failure: Option<String>,
 }
 
 /// The filter of a table on the way of a lookup.

@@ -44,6 +44,7 @@ impl fmt::Display for ExplainedAnswer {
             }
             Self::Removed => write!(f, "absent, removed"),
             Self::Absent => write!(f, "absent"),
+            Self::Unknown => write!(f, "unknown, a block cannot be read"),
         }
     }
 }
@@ -100,6 +101,9 @@ impl fmt::Display for TableStep {
         write!(f, "\n  filter: {}", self.filter)?;
         for block in &self.blocks {
             write!(f, "\n  {block}")?;
+        }
+        if let Some(failure) = &self.failure {
+            return write!(f, "\n  failed: {failure}");
         }
         match &self.found {
             _ if self.filter.verdict == FilterVerdict::Absent => Ok(()),

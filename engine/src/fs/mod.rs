@@ -132,6 +132,8 @@ pub trait Fs: Debug + Send + Sync {
 
     /// Locks the file `path`, which is created if missing. `WouldBlock` if it is locked already, by
     /// another process or by this one. Drop unlocks, and so does the end of the process.
+    ///
+    /// May write the process id into the file, as a hint for a process that finds it locked.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
     /// Locks the file `path` together with everybody else who does so, and against [`lock`](Self::lock).

@@ -11,6 +11,7 @@ use std::{
     io::{self, Seek, SeekFrom, Write},
     os::unix::fs::FileExt,
     path::{self, Path, PathBuf},
+    process,
     sync::Arc,
 };
 
@@ -97,6 +98,10 @@ impl Fs for RealFs {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         let tried = file.try_lock();
+        if tried.is_ok() {
+            // A hint for the message of another opener: a failure to write it changes nothing.
+            let _ = file.set_len(0).and_then(|()| writeln!(&file, "{}", process::id()));
+        }
         held(file, tried)
     }
 

@@ -86,6 +86,18 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     let mut reader = Reader::new(file, path, id)?;
     let (kind, store_id) = (FileKind::Manifest, current.store_id);
     reader.check_header(&FileHeader::new(kind, store_id, id))?;
+    load_from(fs, folder, reader, store_id, current.manifest).map(Some)
+}
+
+/// Loads the manifest of `reader`, of which `current` says up to where it must be whole.
+fn load_from(
+    fs: &dyn Fs,
+    folder: &Path,
+    mut reader: Reader,
+    store_id: u128,
+    current: Position,
+) -> Result<Loaded> {
+    let id = reader.file_id();
     let Edits { state, edits, first_bytes, torn } = read_edits(&mut reader, store_id)?;
 
     let end = Position { file_id: id, offset: reader.offset() };
@@ -95,7 +107,7 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
         let source = Corruption::Mismatch { what, expected: closed.file_id, found: id };
         return Err(Error::corrupt(path, 0, source));
     }
-    let vouched = current.manifest.max(reader.scan()?.newest_mark).max(closed);
+    let vouched = current.max(reader.scan()?.newest_mark).max(closed);
     if vouched > end {
         let (need, have) = (vouched.offset, end.offset);
         let missing = Corruption::Truncated { what: "manifest", need, have };
@@ -108,7 +120,40 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     // Not by the length in `CURRENT`, which may itself be lost: the sync of its name may have failed.
     let is_durable = torn_bytes == 0 && closed == end;
     let secret = reader.secret();
-    Ok(Some(Loaded { state, end, secret, edits, first_bytes, is_durable, torn, torn_bytes }))
+    Ok(Loaded { state, end, secret, edits, first_bytes, is_durable, torn, torn_bytes })
+}
+
+/// Loads the newest manifest in `folder` that can be read, for a repair without a usable `CURRENT`.
+///
+/// A manifest is unlinked once a newer one is durable, so there rarely are two. One with a damaged
+/// record is not used: edits behind the damage decide which tables count. A torn tail may be one, too.
+///
+/// # Errors
+///
+/// [`Error::Io`] if a file cannot be opened or read.
+pub(crate) fn load_newest(fs: &dyn Fs, folder: &Path, names: &[String]) -> Result<Option<Loaded>> {
+    let id = |name: &String| match FileName::parse(name) {
+        Some(FileName::Manifest(id)) => Some(id),
+        _ => None,
+    };
+    let mut ids: Vec<_> = names.iter().filter_map(id).collect();
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    for id in ids {
+        let path = FileName::Manifest(id).path(folder);
+        let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        let mut reader = Reader::new(file, path, id)?;
+        let Ok(header) = FileHeader::decode(reader.header()?) else { continue };
+        if header.kind != FileKind::Manifest || header.file_id != id {
+            continue;
+        }
+        reader.check_header(&FileHeader::new(FileKind::Manifest, header.store_id, id))?;
+        match load_from(fs, folder, reader, header.store_id, Position::default()) {
+            Ok(loaded) => return Ok(Some(loaded)),
+            Err(Error::Corrupt { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses a folder that holds data and no `CURRENT`: a new store there would take them for orphans

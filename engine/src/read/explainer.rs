@@ -1,12 +1,14 @@
 //! A lookup that tells what it does.
 
+use std::error::Error as _;
+
 use sievedb_filter::FilterKind;
 use sievedb_format::{Kind, Trailer};
 use sievedb_memtable::ValueRef;
 use sievedb_sstable::{BlockCounts, BlockRequest, BlockWatch, FilterState, FoundValue};
 
 use crate::{
-    Result,
+    Error, Result,
     explain::{
         BlockStep, ExplainedAnswer, Explanation, FilterStep, FilterVerdict, FoundVersion,
         LookupCost, MemtableStep, TableStep,
@@ -113,13 +115,25 @@ impl Witness<ValueBytes> for Scribe {
         blocks: BlockSteps,
         found: Option<&(Trailer, ValueBytes)>,
     ) {
-        let BlockSteps { counts, steps } = blocks;
+        self.blocks(number, blocks);
+        self.tables[number].found = found.map(version);
+    }
+
+    fn failed(&mut self, number: usize, blocks: BlockSteps, error: &Error) {
+        self.blocks(number, blocks);
+        let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
+        self.tables[number].failure = Some(format!("{error}{cause}"));
+    }
+}
+
+impl Scribe {
+    /// Adds the blocks that table `number` was asked for.
+    fn blocks(&mut self, number: usize, BlockSteps { counts, steps }: BlockSteps) {
         self.cost.data_block_requests += counts.data_block_requests;
         self.cost.index_block_requests += counts.index_block_requests;
         self.cost.blocks_read += counts.blocks_read;
         self.cost.bytes_read += counts.bytes_read;
         self.tables[number].blocks = steps;
-        self.tables[number].found = found.map(version);
     }
 }
 
@@ -142,8 +156,13 @@ impl Lookup<'_> {
             tables: Vec::new(),
             cost: LookupCost::default(),
         };
-        let value = self.find_before(view, &ThreadCounters::aside(), &mut scribe)?;
+        let looked_up = self.find_before(view, &ThreadCounters::aside(), &mut scribe);
         let Scribe { memtables, mut tables, cost } = scribe;
+        let has_failed = tables.iter().any(|table| table.failure.is_some());
+        let value = match looked_up {
+            Err(_) if has_failed => None,
+            looked_up => looked_up?,
+        };
         for table in tables.iter_mut().filter(|table| table.is_skipped) {
             table.filter.verdict = FilterVerdict::NotAsked;
         }
@@ -152,6 +171,7 @@ impl Lookup<'_> {
             || tables.iter().any(|step| found(step.found));
         let answer = match value {
             Some(ValueBytes(value_bytes)) => ExplainedAnswer::Present { value_bytes },
+            None if has_failed => ExplainedAnswer::Unknown,
             None if is_found => ExplainedAnswer::Removed,
             None => ExplainedAnswer::Absent,
         };
@@ -194,6 +214,7 @@ fn table_step(candidate: &Candidate<'_>) -> TableStep {
         is_skipped: true,
         blocks: Vec::new(),
         found: None,
+        failure: None,
     }
 }
 

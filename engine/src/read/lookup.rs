@@ -206,7 +206,14 @@ impl Lookup<'_> {
             |trailer, value| (trailer, witness.of_block(trailer, &value)),
         );
         counters.add_blocks(blocks.counts());
-        let found = found.map_err(|error| live.error(error))?;
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let error = live.error(error);
+                witness.failed(number, blocks, &error);
+                return Err(error);
+            }
+        };
         let is_found = u64::from(found.is_some());
         counters.add_searches(is_found, 1 - is_found, candidate.filters.point.expected_fpr);
         witness.searched(number, blocks, found.as_ref());

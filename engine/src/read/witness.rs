@@ -4,7 +4,7 @@ use sievedb_format::{Kind, Trailer};
 use sievedb_memtable::ValueRef;
 use sievedb_sstable::{BlockCounts, BlockWatch, FoundValue};
 
-use crate::{read::answer::Answer, table::TableFilters, version::Run};
+use crate::{Error, read::answer::Answer, table::TableFilters, version::Run};
 
 /// A table that may hold the key. Nothing of the table itself was looked at yet.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +49,12 @@ pub(crate) trait Witness<A> {
 
     /// What candidate `number` had.
     fn searched(&mut self, number: usize, blocks: Self::Blocks, found: Option<&(Trailer, A)>);
+
+    /// Records that the search of candidate `number` failed.
+    #[inline]
+    fn failed(&mut self, number: usize, blocks: Self::Blocks, error: &Error) {
+        let _ = (number, blocks, error);
+    }
 }
 
 /// Nobody looks: what every lookup but an explained one has for a witness.

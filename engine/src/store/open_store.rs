@@ -11,7 +11,7 @@ use crate::{
     Error, Options, Result,
     clock::{Clock, SystemClock},
     commit::{Placement, PublishQueue, SharedLog},
-    error::SYNC,
+    error::{LOCK, SYNC},
     file_name::FileName,
     fs::{FileLock, Fs, ReadOnlyFs},
     handles::HandleCounts,
@@ -33,6 +33,9 @@ use crate::{
     },
     table::open_files::{FrugalFs, OpenFiles},
 };
+
+/// A longer lock file holds no process id.
+const PROCESS_ID_BYTES_MAX: u64 = 16;
 
 /// What every handle holds: the store and its workers. The last one to go closes it.
 #[derive(Debug)]
@@ -64,7 +67,10 @@ impl OpenStore {
         options.fs = Arc::new(FrugalFs::new(options.fs, Arc::clone(&open_files)));
         let absolute = options.fs.absolute(folder);
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
-        if options.create_if_missing && !options.read_only {
+        if options.create_new {
+            check_new(&*options.fs, folder)?;
+        }
+        if (options.create_if_missing || options.create_new) && !options.read_only {
             create_folder(&*options.fs, folder)?;
         } else {
             check_store(&*options.fs, folder)?;
@@ -73,6 +79,10 @@ impl OpenStore {
             true => lock_to_read(&*options.fs, folder)?,
             false => Some(lock_folder(&*options.fs, folder)?),
         };
+        if options.create_new {
+            // Another process may have created one before this one got the lock.
+            check_new(&*options.fs, folder)?;
+        }
         let is_new = check_read_mode(&options, folder)? == Checked::Opening;
         let start = options.clock.now();
         let recovered = recovery::read(&options, folder).map_err(Error::of_opening)?;
@@ -250,7 +260,7 @@ impl Store {
 /// [`Error::Locked`] if somebody has it open, [`Error::Io`].
 fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
     let path = FileName::Lock.path(folder);
-    fs.lock(&path).map_err(|error| not_locked(folder, path, error))
+    fs.lock(&path).map_err(|error| not_locked(fs, folder, path, error))
 }
 
 /// Locks the store in `folder` together with others who only read it. `None` if it has no lock file, as a
@@ -264,14 +274,37 @@ pub(crate) fn lock_to_read(fs: &dyn Fs, folder: &Path) -> Result<Option<Box<dyn 
     let path = FileName::Lock.path(folder);
     match fs.lock_shared(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        locked => locked.map(Some).map_err(|error| not_locked(folder, path, error)),
+        locked => locked.map(Some).map_err(|error| not_locked(fs, folder, path, error)),
     }
 }
 
-fn not_locked(folder: &Path, path: PathBuf, error: io::Error) -> Error {
+fn not_locked(fs: &dyn Fs, folder: &Path, path: PathBuf, error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::WouldBlock => Error::Locked { path: folder.to_owned() },
-        _ => Error::io("lock", path, error),
+        io::ErrorKind::WouldBlock => {
+            Error::Locked { path: folder.to_owned(), process: lock_holder(fs, &path) }
+        }
+        _ => Error::io(LOCK, path, error),
+    }
+}
+
+/// The process id in the lock file, if there is one that can be read.
+fn lock_holder(fs: &dyn Fs, path: &Path) -> Option<u32> {
+    let file = fs.open(path).ok()?;
+    let mut text = vec![0; usize::try_from(file.len().ok()?.min(PROCESS_ID_BYTES_MAX)).ok()?];
+    file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text).ok()?.trim().parse().ok()
+}
+
+/// Refuses a directory that holds a store.
+///
+/// # Errors
+///
+/// [`Error::StoreExists`], [`Error::Io`].
+fn check_new(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let path = FileName::Current.path(folder);
+    match fs.exists(&path).map_err(|error| refused("look for", &path, folder, error))? {
+        true => Err(Error::StoreExists { path: folder.to_owned() }),
+        false => Ok(()),
     }
 }
 

@@ -86,6 +86,7 @@ impl<F> Checked<F> {
         let Some(first) = self.first else { return };
         let (role, missing) = (self.role, self.missing);
         report.problems.push(VerifyProblem {
+            bytes: 0,
             kind: VerifyProblemKind::FilterWrong,
             path: self.path,
             offset: self.offset,
@@ -260,6 +261,7 @@ impl FilterOwner<'_, '_> {
                 FilterState::Unusable(reason) => {
                     let reason = with_cause(&reason);
                     report.problems.push(VerifyProblem {
+                        bytes: 0,
                         kind: VerifyProblemKind::FilterUnusable,
                         path,
                         offset,

@@ -149,8 +149,9 @@ impl TableVerifier<'_> {
         self.report.filter_probes += probes;
         self.report.entries += verified.entries;
         for problem in verified.problems {
-            let TableProblem { error, keys, .. } = problem;
+            let TableProblem { error, keys, bytes, .. } = problem;
             self.report.error_of_keys(&table_error(path, error), keys);
+            self.report.lost_bytes(bytes);
         }
         self.progress(meta.bytes);
         Some(used)

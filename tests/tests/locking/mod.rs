@@ -24,7 +24,7 @@ const OPENED: &str = "the other process has the store";
 const REFUSED: &str = "the other process was refused";
 
 fn is_locked(outcome: &Result<Db, Error>, folder: &Path) -> bool {
-    matches!(outcome, Err(Error::Locked { path }) if path == folder)
+    matches!(outcome, Err(Error::Locked { path, .. }) if path == folder)
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::{check_entries, failing, killed, reading};
 const EACCES: i32 = 13;
 
 fn is_locked<T>(outcome: &Result<T, Error>, folder: &Path) -> bool {
-    matches!(outcome, Err(Error::Locked { path }) if path == folder)
+    matches!(outcome, Err(Error::Locked { path, .. }) if path == folder)
 }
 
 /// Many who read, or one who writes.

@@ -10,6 +10,8 @@ mod lost;
 mod source;
 mod tables;
 
+use self::lost::check_lost;
+
 use std::{
     collections::{BTreeMap, HashSet},
     fmt,
@@ -24,9 +26,13 @@ use crate::{
     VerifyProblem, VerifyReport,
     file_name::FileName,
     fs::Fs,
-    manifest::{KeyspaceState, load, load::Loaded},
+    manifest::{
+        KeyspaceState, load,
+        load::{Loaded, load_newest},
+    },
     store::open_store::lock_to_read,
     store::verify::{check_traces, current_is_missing, list},
+    text,
     text::counted,
 };
 
@@ -40,10 +46,10 @@ pub enum OlderValues {
     Keep,
 }
 
-/// What a salvage could not read: see [`Options::salvage`].
+/// What a repair could not read: see [`Options::repair`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct SalvageReport {
+pub struct RepairReport {
     /// What was damaged, with its keyspace and its keys if it held entries.
     pub lost: Vec<VerifyProblem>,
     /// Keys of which only values are left that may be older than what is lost. Counted by 64 bits of hash each, so
@@ -51,11 +57,13 @@ pub struct SalvageReport {
     pub older: u64,
     /// Tables that were read, those with damaged blocks included.
     pub tables: u64,
+    /// Of these, tables whose footer or index is damaged, so that they were scanned block by block.
+    pub tables_rescanned: u64,
     /// Batches of the log that were read.
     pub log_batches: u64,
 }
 
-impl fmt::Display for SalvageReport {
+impl fmt::Display for RepairReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for lost in &self.lost {
             writeln!(f, "lost: {lost}")?;
@@ -65,11 +73,19 @@ impl fmt::Display for SalvageReport {
             counted(self.tables, ["table", "tables"]),
             counted(self.log_batches, ["batch", "batches"])
         );
+        if self.tables_rescanned > 0 {
+            let tables = counted(self.tables_rescanned, ["table", "tables"]);
+            writeln!(f, "{tables} scanned block by block, because footer or index is damaged")?;
+        }
         if self.lost.is_empty() {
             return write!(f, "nothing is lost: {read}");
         }
         let places = counted(self.lost.len() as u64, ["place", "places"]);
         write!(f, "{read}, {places} cannot be read")?;
+        let lost_bytes = self.lost.iter().fold(0, |sum: u64, lost| sum.saturating_add(lost.bytes));
+        if lost_bytes > 0 {
+            write!(f, " ({} of blocks)", text::bytes(lost_bytes))?;
+        }
         if self.older > 0 {
             let keys = counted(self.older, ["key", "keys"]);
             write!(f, "; of {keys} only what may be older than that is left")?;
@@ -83,52 +99,70 @@ impl Options {
     /// one in the folder `to`, which must be missing or empty. `from` stays as it is; it must not be open. These
     /// options are those of the new store; keyspaces keep theirs.
     ///
-    /// Tables whose end is damaged or that are missing are lost, of others the damaged blocks, and the log from
-    /// its first damage on. So batches may be torn apart. If nothing is damaged the new store holds what the old
+    /// Damaged blocks and missing tables are lost, and the log from its first damage on. So batches may be
+    /// torn apart. A table whose footer or index is damaged is scanned block by block, in memory of its
+    /// length: each block carries its checksum. If `CURRENT` is lost, the newest manifest in the directory
+    /// that reads back whole counts; the report names `CURRENT` then. If nothing is damaged the new store holds what the old
     /// one does. What the disk does not give back counts as damaged.
     ///
     /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry that is too large
     /// for the [memory budget](Self::memory_budget) raises it until this returns. Beside the budget takes some
-    /// 16 bytes for each of the keys that the report counts as [`older`](SalvageReport::older).
+    /// 16 bytes for each of the keys that the report counts as [`older`](RepairReport::older).
     ///
     /// # Errors
     ///
     /// [`Error::Io`] also if a file cannot be read for a reason that is none of its own, such as too many open files
     /// or no right to read it: it would be lost for nothing. To be tried again, with another `to`.
-    /// [`Error::Corrupt`] if `CURRENT` or the manifest is damaged: without it nobody knows which tables count.
+    /// [`Error::Corrupt`] if no manifest can be read: only a manifest says which tables count, and which
+    /// keyspace each belongs to.
     /// [`Error::FolderNotEmpty`] if `to` has files. As [`verify`](Self::verify) for the one store, and as
     /// [`open`](Self::open) and [`Keyspace::insert`] for the other.
-    pub fn salvage(
+    pub fn repair(
         &self,
         from: impl AsRef<Path>,
         to: impl AsRef<Path>,
         older: OlderValues,
-    ) -> Result<SalvageReport> {
+    ) -> Result<RepairReport> {
         let (fs, folder, to) = (&*self.fs, from.as_ref(), to.as_ref());
         check_traces(fs, folder)?;
         let _lock = lock_to_read(fs, folder)?;
         let names = list(fs, folder)?;
-        let loaded = load(fs, folder)?.ok_or_else(|| current_is_missing(folder))?;
+        let mut without_current = None;
+        let loaded =
+            match load(fs, folder).and_then(|it| it.ok_or_else(|| current_is_missing(folder))) {
+                Ok(loaded) => loaded,
+                Err(error) => {
+                    check_lost(&error)?;
+                    let found = load_newest(fs, folder, &names)?.ok_or_else(|| error.clone())?;
+                    without_current = Some(error);
+                    found
+                }
+            };
         check_empty(fs, to)?;
         let db = self.clone().read_only(false).create_if_missing(true).open(to)?;
-        let mut salvage = Salvage {
+        let mut repair = Repair {
             options: self,
             folder,
             loaded: &loaded,
             db: &db,
             older,
             saved: BTreeMap::new(),
+            rescanned: 0,
             found: VerifyReport::default(),
         };
-        for (&id, keyspace) in &loaded.state.keyspaces {
-            salvage.keyspace(id, keyspace)?;
+        if let Some(error) = &without_current {
+            repair.found.error(error);
         }
-        salvage.log(&names)?;
-        let older = salvage.saved.values().map(|saved| saved.older.len() as u64).sum();
-        let VerifyReport { problems: lost, tables, log_batches, .. } = salvage.found;
+        for (&id, keyspace) in &loaded.state.keyspaces {
+            repair.keyspace(id, keyspace)?;
+        }
+        repair.log(&names)?;
+        let older = repair.saved.values().map(|saved| saved.older.len() as u64).sum();
+        let tables_rescanned = repair.rescanned;
+        let VerifyReport { problems: lost, tables, log_batches, .. } = repair.found;
         db.flush()?;
         db.persist(Durability::Disk)?;
-        Ok(SalvageReport { lost, older, tables, log_batches })
+        Ok(RepairReport { lost, older, tables, tables_rescanned, log_batches })
     }
 }
 
@@ -140,8 +174,8 @@ fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
     }
 }
 
-/// A salvage under way.
-struct Salvage<'a> {
+/// A repair in progress.
+struct Repair<'a> {
     options: &'a Options,
     /// Of the damaged store.
     folder: &'a Path,
@@ -151,6 +185,8 @@ struct Salvage<'a> {
     older: OlderValues,
     /// By the id that they had.
     saved: BTreeMap<u64, Saved>,
+    /// Tables that were read without their footer.
+    rescanned: u64,
     found: VerifyReport,
 }
 
@@ -187,7 +223,7 @@ impl Saved {
     }
 }
 
-impl Salvage<'_> {
+impl Repair<'_> {
     /// Where both stores are. Closes tables of the new one rather than open too many files.
     fn fs(&self) -> &Arc<dyn Fs> {
         &self.db.store().tables.fs
@@ -241,12 +277,13 @@ mod tests {
             offset: 7,
             keyspace: None,
             keys: None,
+            bytes: 0,
             kind: VerifyProblemKind::Damaged,
             message: "is gone".to_owned(),
         };
-        let nothing = SalvageReport { tables: 3, log_batches: 1, ..SalvageReport::default() };
-        let some = SalvageReport { lost: vec![lost], ..nothing.clone() };
-        let older = SalvageReport { older: 2, ..some.clone() };
+        let nothing = RepairReport { tables: 3, log_batches: 1, ..RepairReport::default() };
+        let some = RepairReport { lost: vec![lost], ..nothing.clone() };
+        let older = RepairReport { older: 2, ..some.clone() };
         let read = "3 tables and 1 batch of the log were read";
         let damaged =
             format!("lost: 000012.sst near byte 7: is gone\n{read}, 1 place cannot be read");

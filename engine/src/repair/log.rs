@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use sievedb_format::Corruption;
 
-use super::{Salvage, Saved, lost::check_lost};
+use super::{Repair, Saved, lost::check_lost};
 use crate::{
     Error, Result,
     store::verify::segments_of,
     wal::{batch::Entry, chain::Segments, replay::ReplayedBatch, replay::replay_readable},
 };
 
-impl Salvage<'_> {
+impl Repair<'_> {
     /// Copies the log up to its first damage.
     pub(super) fn log(&mut self, names: &[String]) -> Result<()> {
         let loaded = self.loaded;

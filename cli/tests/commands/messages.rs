@@ -1,0 +1,136 @@
+//! Messages say what happened, to which file or key, and what to do.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Command, Stdio},
+};
+
+use sievedb::{Db, Options};
+
+use super::{failure, output, sieve, sieve_reading, text};
+
+#[test]
+fn n16_a_mistyped_keyspace_is_not_created() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    output(&["put", store, "a", "1"]);
+    for args in [
+        &["put", store, "a", "1", "--keyspace", "usres"][..],
+        &["get", store, "a", "--keyspace", "usres"],
+        &["import", store, "--keyspace", "usres"],
+    ] {
+        let error = failure(args);
+        assert!(error.contains("no keyspace \"usres\""), "{error}");
+    }
+    assert_eq!(output(&["keyspaces", store]), "default\n");
+    output(&["put", store, "a", "1", "--keyspace", "users", "--create-keyspace"]);
+    assert_eq!(output(&["keyspaces", store]), "default\nusers\n");
+}
+
+#[test]
+fn n16_keys_alone_are_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    let end = sieve_reading(&["import", store, "--keys-only"], b"b\na\n");
+    assert_eq!(String::from_utf8(end.stdout).unwrap(), "imported: 2 entries\n");
+    assert_eq!(output(&["scan", store]), "a\t\nb\t\n");
+    let end = sieve_reading(&["import", store, "--keys-only"], b"c\tvalue\n");
+    assert_eq!(end.status.code(), Some(2));
+    assert!(String::from_utf8(end.stderr).unwrap().contains("line 1 is no entry"));
+}
+
+#[test]
+fn n16_the_lock_names_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path()).unwrap();
+    let error = failure(&["get", text(folder.path()), "a"]);
+    assert!(error.contains(&format!("names process {}", std::process::id())), "{error}");
+    let own = Db::open(folder.path()).unwrap_err().to_string();
+    assert!(own.contains("names this process"), "{own}");
+    drop(db);
+    output(&["put", text(folder.path()), "a", "1"]);
+}
+
+#[test]
+fn n16_an_interrupted_import_prints_its_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    let mut sieve = Command::new(env!("CARGO_BIN_EXE_sieve"))
+        .args(["import", store])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = sieve.stdin.take().unwrap();
+    // More than the pipe and the reader hold, so that some of it is stored when the last write returns.
+    let line = format!("key\t{}\n", "v".repeat(1_000));
+    for _ in 0..1_000 {
+        input.write_all(line.as_bytes()).unwrap();
+    }
+    let pid = sieve.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let mut told = String::new();
+    BufReader::new(sieve.stderr.take().unwrap()).read_line(&mut told).unwrap();
+    assert_eq!(sieve.wait().unwrap().code(), Some(130), "{told}");
+    assert!(told.starts_with("sieve: interrupted: imported: "), "{told}");
+    assert_eq!(output(&["scan", store, "--keys-only"]), "key\n");
+}
+
+#[test]
+fn n16_problems_say_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    output(&["put", store, "a", "1"]);
+    #[expect(clippy::disallowed_methods, reason = "damages a store behind the engine's back")]
+    std::fs::remove_file(folder.path().join("CURRENT")).unwrap();
+    let end = sieve(&["verify", store]);
+    let told = String::from_utf8(end.stderr).unwrap();
+    assert_eq!(end.status.code(), Some(1));
+    assert!(told.contains("the store has 1 problem, listed above; restore a backup, or"), "{told}");
+    let told = failure(&["get", store, "a"]);
+    assert!(told.contains("run `sieve verify`") && told.contains("`sieve repair`"), "{told}");
+}
+
+#[test]
+fn n16_a_new_store_replaces_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let create = || Options::new().create_new(true).create_if_missing(false).open(folder.path());
+    drop(create().unwrap());
+    let error = create().unwrap_err();
+    assert!(matches!(error, sievedb::Error::StoreExists { .. }), "{error:?}");
+    let db = Db::open(folder.path()).unwrap();
+    assert!(db.keyspace_exists("default") && !db.keyspace_exists("users"));
+    let error = db.open_keyspace("users").unwrap_err();
+    assert!(matches!(&error, sievedb::Error::NoKeyspace { name } if name == "users"), "{error:?}");
+    assert_eq!(db.keyspaces(), ["default"]);
+}
+
+#[test]
+fn n16_an_explanation_reports_damage_as_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    let db = Options::new().worker_threads(0).open(folder.path()).unwrap();
+    for key in 0..1_000 {
+        db.insert(format!("{key:04}"), [b'v'; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    drop(db);
+    let tables = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let table = tables.into_iter().find(|path| path.extension().is_some_and(|it| it == "sst"));
+    damage(&table.unwrap());
+    let end = sieve(&["explain", store, "0000"]);
+    assert_eq!(end.status.code(), Some(2), "{end:?}");
+    let told = String::from_utf8(end.stdout).unwrap();
+    assert!(told.contains("\n  failed: ") && told.contains("is corrupt near byte 64"), "{told}");
+    assert!(told.contains("unknown, a block cannot be read: "), "{told}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "damages a table behind the engine's back")]
+fn damage(table: &std::path::Path) {
+    let mut bytes = std::fs::read(table).unwrap();
+    bytes[70] ^= 1;
+    std::fs::write(table, bytes).unwrap();
+}
