@@ -66,7 +66,7 @@ struct Shared {
 
 impl Shared {
     fn insert(&self, (key, height): Entry) {
-        self.list.insert_tower(height, internal(&[key]), self.value.clone());
+        self.list.insert_tower(height, internal(&[key]), self.value.clone().into());
         self.inserted[usize::from(key)].store(true, SeqCst);
     }
 
