@@ -20,6 +20,8 @@ pub enum PlantedBug {
     InstallFilterBeforeSync,
     /// A filter that another one replaces is deleted before the manifest knows.
     DeleteFilterEarly,
-    /// Recovery looks for the predecessor of an unnamed log segment below the floor of the log.
+    /// Recovery looks for the predecessor of an unnamed log segment below the floor of the log, and
+    /// a close after a full disk leaves the manifest as it is. Without that edit, which notes the
+    /// ids that were given out, no id is used twice after a clean close.
     AdoptSegmentBelowFloor,
 }

@@ -259,14 +259,22 @@ impl SharedLog {
         files.segments.drain(..obsolete).map(|segment| segment.path).collect()
     }
 
-    /// Writes, syncs and seals everything: the store is being closed. Returns the place up to which
-    /// the log is durable then; `None` if there is none.
+    /// Returns whether the newest segment takes no more records: an append to it failed.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.files.lock().writer.is_none()
+    }
+
+    /// Writes, syncs and seals everything: the store is being closed. Returns the position up to
+    /// which the log is durable then; `None` if there is no segment.
+    ///
+    /// A segment that an append on a full disk has ended is synced up to there, and not sealed.
     pub(crate) fn close(&self, host: &impl LogHost) -> Result<Option<Position>> {
         let last_placed = host.placement().last_placed();
         self.sync_to(host, last_placed)?;
         let mut files = self.files.lock();
         let mark = files.mark;
-        let Some(writer) = &mut files.writer else { return Ok(None) };
+        let ended = files.end.filter(|_| !files.segments.is_empty());
+        let Some(writer) = &mut files.writer else { return Ok(ended) };
         writer.seal(mark)?;
         writer.sync_data()?;
         Ok(Some(writer.position()))

@@ -18,6 +18,7 @@ use crate::{
     manifest::{VersionEdit, check_no_store},
     memory::MemoryUse,
     options::ReadMode,
+    planted::PlantedBug,
     read::snapshot_list::SnapshotList,
     store::Store,
     store::background::Background,
@@ -87,7 +88,7 @@ impl OpenStore {
         let start = options.clock.now();
         let recovered = recovery::read(&options, folder).map_err(Error::of_opening)?;
         let log = options.clock.now().saturating_sub(start);
-        let early = options.has_bug(crate::planted::PlantedBug::DeleteOrphansEarly);
+        let early = options.has_bug(PlantedBug::DeleteOrphansEarly);
         let beginning = match options.read_only {
             true => read_only::take_in(&options, folder, recovered, open_files),
             false => recovery::take_over(&options, folder, recovered, open_files, early),
@@ -244,12 +245,19 @@ impl Store {
     /// missing when the store is opened again, that is damage and not a crash. A log of which nothing is
     /// needed any more goes instead, so that nobody has to read it again.
     fn close(&self) -> Result<()> {
-        if self.drop_whole_log()? {
-            return Ok(());
+        let log_mark = if self.drop_whole_log()? {
+            None
+        } else {
+            let is_ended = self.log.is_ended();
+            let leaves = is_ended && self.options.has_bug(PlantedBug::AdoptSegmentBelowFloor);
+            self.log.close(self)?.filter(|_| !leaves)
+        };
+        // `CLOSED` vouches only for a manifest that was not broken off on a full disk.
+        if log_mark.is_some() || self.manifest.lock().needs_new_file() {
+            let edit = VersionEdit { log_mark, ..VersionEdit::default() };
+            self.edit_manifest(|_| Some(edit), |_| ())?;
         }
-        let Some(end) = self.log.close(self)? else { return Ok(()) };
-        let edit = VersionEdit { log_mark: Some(end), ..VersionEdit::default() };
-        self.edit_manifest(|_| Some(edit), |_| ())
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 mod recovery;
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -12,9 +13,9 @@ use std::{
 };
 
 use sievedb::{
-    Durability, Event, EventListener,
+    Durability, Error, Event, EventListener,
     clock::SystemClock,
-    fs::{Call, Fault, FaultFs, Loss, MemoryFs, Times},
+    fs::{Call, Fault, FaultFs, Fs, Loss, MemoryFs, Times},
     planted::PlantedBug,
 };
 use sievedb_tests::settings::{FOLDER, report, small_keyspace, small_options};
@@ -230,4 +231,61 @@ fn a_rename_that_was_carried_out_and_failed_loses_no_store() {
         let db = small_options(disk).open(FOLDER).unwrap();
         assert!(db.contains_key("a").unwrap(), "os error {errno}");
     }
+}
+
+/// Injects a full disk that the next append to a file with this suffix meets.
+fn fill_disk(fs: &FaultFs, suffix: &str) {
+    fs.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(suffix));
+}
+
+#[test]
+fn n2_a_clean_close_vouches_for_a_log_that_a_full_disk_ended() {
+    for is_full in [false, true] {
+        let disk = Arc::new(MemoryFs::new());
+        let fs = Arc::new(FaultFs::new(disk.clone()));
+        let db = small_options(fs.clone()).durability(Durability::Disk).open(FOLDER).unwrap();
+        for number in 0..5u8 {
+            db.insert([number], "value").unwrap();
+        }
+        if is_full {
+            fill_disk(&fs, ".log");
+            assert!(db.insert("more", "").unwrap_err().is_no_space());
+        }
+        db.close().unwrap();
+        let names = disk.list(FOLDER.as_ref()).unwrap();
+        let log = names.iter().rfind(|name| name.ends_with(".log")).unwrap();
+        let path = Path::new(FOLDER).join(log);
+        let mut bytes = disk.read(&path).unwrap().to_vec();
+        let last = bytes.windows(5).rposition(|window| window == b"value").unwrap();
+        bytes[last] ^= 1;
+        disk.replace(&path, bytes).unwrap();
+        let error = small_options(disk).open(FOLDER).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { .. }), "full: {is_full}: {error:?}");
+    }
+}
+
+#[test]
+fn n2_a_clean_close_replaces_a_manifest_that_a_full_disk_ended() {
+    let disk = Arc::new(MemoryFs::new());
+    let fs = Arc::new(FaultFs::new(disk.clone()));
+    let db = small_options(fs.clone()).open(FOLDER).unwrap();
+    for _ in 0..2 {
+        db.insert("a", "1").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let manifests = || {
+        let names = disk.list(FOLDER.as_ref()).unwrap().into_iter();
+        names.filter(|name| name.starts_with("MANIFEST-")).collect::<Vec<_>>()
+    };
+    // Nothing of the log is left, so that only the state of the manifest asks for an edit.
+    let db = small_options(fs.clone()).open(FOLDER).unwrap();
+    fill_disk(&fs, &manifests()[0]);
+    assert!(db.compact().unwrap_err().is_no_space());
+    assert_eq!(fs.failures(), 1);
+    db.close().unwrap();
+    let closed = manifests();
+    assert_eq!(closed.len(), 1, "{closed:?}");
+    drop(small_options(disk.clone()).open(FOLDER).unwrap());
+    assert_eq!(manifests(), closed, "the close vouches for the manifest, which is kept");
 }
