@@ -1,6 +1,14 @@
 //! Records that were written come back; others do not.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    io,
+    ops::Range,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use bytes::Bytes;
 use sievedb_format::{Corruption, FileHeader, FileKind, checksum::crc32};
@@ -15,7 +23,7 @@ use super::{
 };
 use crate::{
     Error,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Operation, Times},
+    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Operation, ReadFile, Times},
 };
 
 const NAME: &str = "000007.log";
@@ -203,8 +211,9 @@ fn a_failed_read_is_an_error_and_no_end() {
     assert!(counter.calls() > 5);
     for call in 1..counter.calls() {
         let fs = FaultFs::new(memory.clone());
-        fs.fail_at(call, EIO, Times::Once);
-        let result = read(&fs);
+        // An error that does not pass: a smaller read is tried after the first.
+        fs.fail_at(call, EIO, Times::ForGood);
+        let result = read(&fs).map(|(records, reason)| (records.len(), reason));
         assert!(matches!(result, Err(Error::Io { .. })), "call {call}: {result:?}");
     }
 }
@@ -360,4 +369,68 @@ fn formats_a_record_of_another_file_with_the_same_number_does_not_pass() {
     let copied = with_file(&fs, NAME, |bytes| bytes[..64].copy_from_slice(&other.encode()));
     let (records, reason) = read(&*copied).unwrap();
     assert!(records.is_empty() && reason.is_some(), "{reason:?}");
+}
+
+/// A file of which one sector cannot be read.
+#[derive(Debug)]
+struct BadSector {
+    inner: Arc<dyn ReadFile>,
+    sector: Range<u64>,
+    reads: AtomicUsize,
+}
+
+impl ReadFile for BadSector {
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.reads.fetch_add(1, Relaxed);
+        let end = offset + buf.len() as u64;
+        if offset < self.sector.end && self.sector.start < end {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        self.inner.read_at(buf, offset)
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        self.inner.map()
+    }
+}
+
+#[test]
+fn n8_records_before_a_bad_sector_are_read() {
+    const RECORDS: u64 = 2_000;
+    let fs = MemoryFs::new();
+    let mut writer = create(&fs);
+    let ends: Vec<u64> = (1..=RECORDS)
+        .map(|sequence| {
+            writer.append(&[pending(sequence, vec![7; 500])], NO_MARK).unwrap();
+            writer.offset()
+        })
+        .collect();
+    let file_bytes = ends[ends.len() - 1];
+    for place in [200, 70_000, 600_000, file_bytes - 600] {
+        let sector = place / 512 * 512..place / 512 * 512 + 512;
+        let inner = fs.open(NAME.as_ref()).unwrap();
+        let file = BadSector { inner, sector: sector.clone(), reads: AtomicUsize::new(0) };
+        let file = Arc::new(file);
+        let mut reader = Reader::new(Arc::clone(&file) as _, PathBuf::from(NAME), ID).unwrap();
+        let mut found = 0;
+        let error = loop {
+            match reader.next() {
+                Ok(Next::Record(record)) => {
+                    found += u64::from(record.record_type == RecordType::Full)
+                }
+                Ok(Next::End(reason)) => panic!("taken for the end of the log: {reason:?}"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::Io { .. }), "{error:?}");
+        let whole = ends.iter().filter(|&&end| end <= sector.start).count() as u64;
+        assert_eq!(found, whole, "bad sector at {place}");
+        // One by one the headers alone would be twice as many reads.
+        let reads = file.reads.load(Relaxed);
+        assert!(reads < 100, "{reads} reads before the sector at {place}");
+    }
 }

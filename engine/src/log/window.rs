@@ -19,6 +19,8 @@ pub(super) struct Window {
     file_bytes: u64,
     offset: u64,
     buffer: Vec<u8>,
+    /// The largest read from here on, unless more is asked for at once.
+    bytes_max: usize,
 }
 
 impl Window {
@@ -29,7 +31,8 @@ impl Window {
     /// [`Error::Io`] if the length cannot be told.
     pub(super) fn new(file: Arc<dyn ReadFile>, path: PathBuf) -> Result<Self> {
         let file_bytes = file.len().map_err(|e| Error::io("read", &path, e))?;
-        Ok(Self { file, path, file_bytes, offset: 0, buffer: Vec::new() })
+        let (buffer, bytes_max) = (Vec::new(), BYTES_MAX);
+        Ok(Self { file, path, file_bytes, offset: 0, buffer, bytes_max })
     }
 
     /// The file's path.
@@ -81,17 +84,29 @@ impl Window {
     }
 
     /// Reads `bytes` bytes at `offset`, which the file has, and more.
+    ///
+    /// A bad sector ahead must not hide the records before it: a read that fails is repeated in
+    /// halves, down to what is asked for, and later reads stay as small.
     fn fill(&mut self, offset: u64, bytes: usize) -> Result<()> {
         // Grows fourfold, so that a file of which only the start is wanted costs little.
-        let window = (self.buffer.len() * 4).clamp(FIRST_BYTES, BYTES_MAX);
+        let window = (self.buffer.len() * 4).clamp(FIRST_BYTES, BYTES_MAX).min(self.bytes_max);
         let left = self.file_bytes - offset;
-        let window = usize::try_from(left).map_or(window, |left| left.min(window)).max(bytes);
-        self.buffer.resize(window, 0);
+        let mut window = usize::try_from(left).map_or(window, |left| left.min(window)).max(bytes);
         self.offset = offset;
-        self.file.read_at(&mut self.buffer, offset).map_err(|source| {
-            // Nobody knows what the buffer holds now.
-            self.buffer.clear();
-            Error::io("read", &self.path, source)
-        })
+        loop {
+            self.buffer.resize(window, 0);
+            match self.file.read_at(&mut self.buffer, offset) {
+                Ok(()) => return Ok(()),
+                Err(_) if window > bytes => {
+                    window = (window / 2).max(bytes);
+                    self.bytes_max = window;
+                }
+                Err(source) => {
+                    // Nobody knows what the buffer holds now.
+                    self.buffer.clear();
+                    return Err(Error::io("read", &self.path, source));
+                }
+            }
+        }
     }
 }

@@ -180,7 +180,8 @@ fn a_file_that_cannot_be_read_is_an_error() {
     assert_eq!(sequences(&counter, &[3], NO_MARK).unwrap().0, up_to(1));
     for call in 0..counter.calls() {
         let faulty = FaultFs::new(fs.clone());
-        faulty.fail_at(call, EIO, Times::Once);
+        // An error that does not pass: a smaller read is tried after the first.
+        faulty.fail_at(call, EIO, Times::ForGood);
         let result = sequences(&faulty, &[3], NO_MARK);
         assert!(matches!(result, Err(Error::Io { .. })), "call {call}: {result:?}");
     }
