@@ -126,8 +126,9 @@ pub enum Error {
     ForkedChild { path: PathBuf },
     /// The store has taken its 2^56 writes.
     SequenceNumbersExhausted,
-    /// Background work panicked, on a worker or, without any, on the thread of the caller: a bug of ours or of
-    /// a [`PrefixFunction`](crate::PrefixFunction). The message went to the panic hook.
+    /// A worker panicked, or a caller's thread while it wrote to the log or the manifest: a bug of
+    /// this library, of a [`PrefixFunction`](crate::PrefixFunction) or of an [`Fs`](crate::fs::Fs).
+    /// The panic hook got the message.
     WorkerPanicked,
     /// The store was closed by [`Db::shutdown`](crate::Db::shutdown), or while the call was in flight.
     Closed,
@@ -330,7 +331,7 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::SequenceNumbersExhausted => write!(f, "the store has no sequence numbers left"),
-            Self::WorkerPanicked => write!(f, "background work ended by a panic"),
+            Self::WorkerPanicked => write!(f, "work on the store ended by a panic"),
             Self::Closed => write!(f, "the store was closed"),
         }
     }

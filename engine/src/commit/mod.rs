@@ -12,6 +12,7 @@
 //! sync turn, log files, manifest, unrecorded changes of keyspaces, placement, background state,
 //! trees, view of a tree; then, with nothing behind them, queue, snapshots, obsolete files.
 
+mod panic_guard;
 mod placement;
 mod publish;
 mod shared_log;
@@ -21,6 +22,7 @@ mod sync_turns;
 mod tests;
 mod write;
 
+pub(crate) use panic_guard::PanicGuard;
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PublishQueue};
 pub(crate) use shared_log::{LogHost, LogSize, SharedLog};

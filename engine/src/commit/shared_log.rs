@@ -8,7 +8,7 @@ use std::{
 
 use sievedb_format::SequenceNumber;
 
-use super::{InFlight, Placement, sync_turns::SyncTurns};
+use super::{InFlight, PanicGuard, Placement, sync_turns::SyncTurns};
 use crate::{
     Error, Result,
     error::SYNC,
@@ -180,6 +180,7 @@ impl SharedLog {
             return Ok(());
         }
         let Some(_turn) = self.sync_turns.take(&self.synced, sequence) else { return Ok(()) };
+        let _guard = PanicGuard::new(host);
         let (written, unsynced) = {
             let mut files = self.files.lock();
             if self.written.load(Acquire) < sequence {
@@ -246,6 +247,7 @@ impl SharedLog {
         if !is_long || newest.last_sequence >= needed || files.writer.is_none() {
             return Ok(());
         }
+        let _guard = PanicGuard::new(host);
         let begun = files.seal_segment().and_then(|()| files.begin_segment(host));
         // Before anybody else gets hold of the files: what failed to be synced is not tried again.
         begun.map_err(|error| if error.is_no_space() { error } else { host.poison(error) })
@@ -282,6 +284,9 @@ impl SharedLog {
 
     /// Writes all that is queued, in one append. The caller holds the log-files lock.
     fn write_pending(&self, host: &impl LogHost, files: &mut LogFiles) -> Result<()> {
+        // After a panic the records of others may be lost, and their writers have still to see that.
+        host.check_writable()?;
+        let _guard = PanicGuard::new(host);
         let (group, last_placed) = host.placement().take_pending();
         if let Err(error) = files.append(host, &group.records, last_placed) {
             // Whoever waits is told; what was acknowledged from memory stays in the queue, so that

@@ -1,7 +1,5 @@
 //! The one way of a write: encode, place in the log, (sync), insert into memtables, publish.
 
-use std::sync::Arc;
-
 use sievedb_format::SequenceNumber;
 
 use super::{Store, memory::Room};
@@ -11,6 +9,7 @@ use crate::{
     log::{Payload, Position, Writer},
     manifest::VersionEdit,
     memory::MemoryUse,
+    store::placed_write::PlacedWrite,
     sync::MutexGuard,
     wal::segment::NewSegment,
 };
@@ -44,15 +43,14 @@ impl Store {
         {
             self.log.write(self)?;
         }
-        let Some((in_flight, froze)) = self.place(write, durability, condition)? else {
+        let Some((placed, froze)) = self.place(write, durability, condition)? else {
             return Ok(None);
         };
-        let logged = self.make_durable(&in_flight, durability);
+        let logged = self.make_durable(&placed, durability);
         if logged.is_ok() {
-            in_flight.write.insert(in_flight.first);
+            placed.write.insert(placed.first);
         }
-        self.publish.complete(&in_flight);
-        self.publish.wait_visible(in_flight.last);
+        let in_flight = placed.publish();
         if froze {
             self.background.wake();
         }
@@ -91,7 +89,7 @@ impl Store {
         write: &mut Write,
         durability: Durability,
         condition: &mut impl Validate,
-    ) -> Result<Option<(Arc<InFlight>, bool)>> {
+    ) -> Result<Option<(PlacedWrite<'_>, bool)>> {
         // The checksum of the payload is computed here, outside the lock.
         let payload = Payload::new(write.payload.clone());
         let waits = durability > Durability::Memory;
@@ -109,7 +107,8 @@ impl Store {
                     let froze_largest = self.freeze_largest();
                     let placed = placement.place(&self.publish, write, payload, waits)?;
                     let (in_flight, froze) = placed;
-                    return Ok(Some((in_flight, froze || froze_largest)));
+                    let placed = PlacedWrite::new(self, in_flight);
+                    return Ok(Some((placed, froze || froze_largest)));
                 }
                 Verdict::Fails => return Ok(None),
                 Verdict::Undecided(sequence) => {

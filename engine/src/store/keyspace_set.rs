@@ -113,11 +113,15 @@ impl Store {
     ) -> Result<()> {
         self.placement.lock().begin_keyspace_change();
         let placed = self.place(&mut record, Durability::Disk, &mut Always);
-        let Ok(Some((in_flight, _))) = placed else {
-            self.placement.lock().finish_keyspace_change(false);
-            return placed.map(drop);
+        let (placed, _) = match placed {
+            Ok(Some(placed)) => placed,
+            Ok(None) => unreachable!("a record without a condition is placed"),
+            Err(error) => {
+                self.placement.lock().finish_keyspace_change(false);
+                return Err(error);
+            }
         };
-        let durable = self.make_durable(&in_flight, Durability::Disk);
+        let durable = self.make_durable(&placed, Durability::Disk);
         {
             let _manifest = self.manifest.lock();
             if durable.is_ok() {
@@ -125,8 +129,7 @@ impl Store {
             }
             self.placement.lock().finish_keyspace_change(durable.is_ok());
         }
-        self.publish.complete(&in_flight);
-        self.publish.wait_visible(in_flight.last);
+        let _ = placed.publish();
         durable?;
         // The log has the record, and that decides. The manifest gets it when there is room, or when
         // the store is opened again; if it failed for good, the next write is told.

@@ -11,6 +11,7 @@
 //! | [`open_tables`]  | the tables of the manifest are opened, their filters loaded         |
 //! | [`orphans`]      | files that no manifest needs are unlinked                          |
 //! | [`commit`]       | the one way of a write                                             |
+//! | [`placed_write`] | a write between placing and publishing, also after a panic         |
 //! | [`throttle`]     | how writers are slowed down                                        |
 //! | [`memory`]       | how the memory budget is kept                                      |
 //! | [`keyspace_set`] | how keyspaces are created and dropped                              |
@@ -52,6 +53,7 @@ mod on_threads;
 pub(crate) mod open_store;
 mod open_tables;
 mod orphans;
+mod placed_write;
 mod read_only;
 mod recovery;
 pub(crate) mod residency;
@@ -72,7 +74,7 @@ use std::{
 
 use crate::{
     Durability, Error, Options, Result,
-    commit::{LogSize, Placement, PublishQueue, SharedLog},
+    commit::{LogSize, PanicGuard, Placement, PublishQueue, SharedLog},
     file_name::FileName,
     fs::FileLock,
     listener::{Event, tell},
@@ -211,6 +213,8 @@ impl Store {
         if self.gate.access() == Access::Closed {
             return Err(Error::Closed);
         }
+        // A panic leaves it unknown how much of the edit is in the file.
+        let _guard = PanicGuard::new(self);
         self.check_writable()?;
         let Some(mut edit) = change(manifest.state()) else { return Ok(install(false)) };
         edit.next_file_id = Some(self.tables.next_file_id());

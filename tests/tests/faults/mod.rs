@@ -1,5 +1,6 @@
 //! Calls of the file system that fail, one after the other.
 
+mod panicking;
 mod sweep;
 
 use sievedb::{fs::Times, planted::PlantedBug};

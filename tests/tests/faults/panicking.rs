@@ -1,0 +1,74 @@
+//! Calls of the file system that panic.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+};
+
+use sievedb::{
+    Db, Durability, Error,
+    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
+};
+use sievedb_tests::settings::{FOLDER, small_options};
+
+/// Checks that the store is read-only because of a panic.
+fn check_refused(name: &str, outcome: Result<(), Error>) {
+    let Err(Error::ReadOnly { cause }) = &outcome else { panic!("{name}: {outcome:?}") };
+    assert!(matches!(**cause, Error::WorkerPanicked), "{name}: {cause:?}");
+}
+
+#[test]
+fn f2_a_panic_between_placing_and_publishing_hangs_nothing() {
+    for workers in [0, 2] {
+        for call in [Call::Append, Call::SyncData] {
+            check_panic(workers, call, ".log", |db| db.insert("b", "1"));
+            for file in [".log", "MANIFEST"] {
+                check_panic(workers, call, file, |db| db.keyspace("users").map(drop));
+            }
+        }
+    }
+}
+
+/// Makes the next `call` of the newest log or manifest panic, which `write` meets.
+fn check_panic(workers: usize, call: Call, file: &str, write: fn(&Db) -> Result<(), Error>) {
+    let name = format!("{workers} workers, {call:?} {file}");
+    let disk = Arc::new(MemoryFs::new());
+    let fs = Arc::new(FaultFs::new(disk.clone()));
+    let options = small_options(fs.clone()).worker_threads(workers);
+    let db = options.durability(Durability::Disk).open(FOLDER).unwrap();
+    db.insert("a", "1").unwrap();
+    let names = disk.list(FOLDER.as_ref()).unwrap();
+    let name_of_file = names.iter().rfind(|name| name.contains(file)).unwrap();
+    fs.inject(Fault::panic(Times::Once).calls(&[call]).suffix(name_of_file));
+    let panicked = catch_unwind(AssertUnwindSafe(|| write(&db)));
+    assert!(panicked.is_err(), "{name}");
+    check_refused(&name, db.insert("c", "1"));
+    check_refused(&name, db.flush());
+    check_refused(&name, db.keyspace("others").map(drop));
+    check_refused(&name, db.wait_for_background());
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]), "{name}");
+    drop(db);
+    let db = small_options(disk).open(FOLDER).unwrap();
+    assert!(db.contains_key("a").unwrap() && !db.contains_key("c").unwrap(), "{name}");
+}
+
+/// A store may be written to and closed by a thread that unwinds from a panic of its own.
+#[test]
+fn f2_a_panic_elsewhere_does_not_make_the_store_read_only() {
+    /// Writes when it is dropped.
+    struct Writes<'a>(&'a Db);
+    impl Drop for Writes<'_> {
+        fn drop(&mut self) {
+            self.0.insert("a", "1").unwrap();
+            self.0.flush().unwrap();
+        }
+    }
+    let db = small_options(Arc::new(MemoryFs::new())).open(FOLDER).unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _writes = Writes(&db);
+        resume_unwind(Box::new("the panic that the test wants"));
+    }));
+    assert!(panicked.is_err());
+    db.insert("b", "1").unwrap();
+    assert!(db.contains_key("a").unwrap());
+}
