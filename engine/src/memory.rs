@@ -264,6 +264,12 @@ impl Charge {
         self.account.add(what, bytes as u64);
     }
 
+    /// Releases `bytes` of what is charged.
+    pub(crate) fn shrink(&self, bytes: usize) {
+        let (what, _) = Self::parts(self.state.fetch_sub(bytes as u64, AcqRel));
+        self.account.subtract(what, bytes as u64);
+    }
+
     /// The bytes are used for `what` from now on.
     pub(crate) fn move_to(&self, what: MemoryUse) {
         let moved = |state| Some(Self::state(what, Self::parts(state).1));

@@ -103,6 +103,12 @@ impl Memtable {
         self.reserved_bytes.fetch_add(bytes, Relaxed)
     }
 
+    /// Takes `bytes` back that were reserved for entries that will not be inserted. Returns what
+    /// was reserved before.
+    pub fn release(&self, bytes: usize) -> usize {
+        self.reserved_bytes.fetch_sub(bytes, Relaxed)
+    }
+
     /// Bytes of the filter and of all that was reserved.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -103,6 +103,15 @@ impl Write {
         }
     }
 
+    /// Takes back what was reserved in memtables: the write failed.
+    pub(crate) fn release(&self) {
+        for target in &self.targets {
+            let placed = target.memtable.as_ref().expect("a placed write has its memtables");
+            let copied = self.copies_values;
+            placed.release(target.charge_bytes(copied), target.batch_bytes(copied));
+        }
+    }
+
     /// The same, to be placed again.
     pub(crate) fn unplaced(&self) -> Self {
         let mut write = self.clone();

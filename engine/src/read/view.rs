@@ -47,6 +47,13 @@ impl PlacedMemtable {
         self.batches.grow(batch_bytes);
     }
 
+    /// Takes a [reservation](Self::reserve) back: its write failed, and no entry is inserted.
+    pub(crate) fn release(&self, bytes: usize, batch_bytes: usize) {
+        let before = self.memtable.release(bytes);
+        self.charge.shrink(bytes + spare_bytes(before) - spare_bytes(before - bytes));
+        self.batches.shrink(batch_bytes);
+    }
+
     /// The memory is used for `what` from now on.
     pub(crate) fn set_use(&self, what: MemoryUse) {
         self.charge.move_to(what);

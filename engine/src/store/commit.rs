@@ -47,8 +47,9 @@ impl Store {
             return Ok(None);
         };
         let logged = self.make_durable(&placed, durability);
-        if logged.is_ok() {
-            placed.write.insert(placed.first);
+        match &logged {
+            Ok(()) => placed.write.insert(placed.first),
+            Err(_) => placed.write.release(),
         }
         let in_flight = placed.publish();
         if froze {

@@ -189,7 +189,14 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{
+        Durability, Options,
+        fs::{Call, Fault, FaultFs, MemoryFs, Times},
+        log::testing::ENOSPC,
+    };
 
     #[test]
     fn writes_are_slowed_and_then_wait() {
@@ -214,5 +221,24 @@ mod tests {
         for (name, bytes, used, want) in cases {
             assert_eq!(room(bytes, used, limit), want, "{name}");
         }
+    }
+
+    #[test]
+    fn n8_a_failed_write_gives_its_reservation_back_at_once() {
+        let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+        let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(0);
+        let db = options.durability(Durability::Disk).open("db").expect("a new store");
+        db.insert("a", "1").expect("there is room");
+        let memory = &db.open_store().store().tables.memory;
+        let before = (memory.memtable_bytes(), memory.bytes(MemoryUse::BatchesInMemtables));
+        for _ in 0..3 {
+            fs.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log"));
+            let refused = db.insert("b", vec![7; 1 << 20]).expect_err("the disk is full");
+            assert!(refused.is_no_space(), "{refused:?}");
+            let after = (memory.memtable_bytes(), memory.bytes(MemoryUse::BatchesInMemtables));
+            assert_eq!(after, before);
+        }
+        db.insert("b", "1").expect("there is room");
+        assert!(memory.memtable_bytes() > before.0);
     }
 }
