@@ -12,6 +12,7 @@
 //! sync turn, log files, manifest, unrecorded changes of keyspaces, placement, background state,
 //! trees, view of a tree; then, with nothing behind them, queue, snapshots, obsolete files.
 
+mod log_segment;
 mod panic_guard;
 mod placement;
 mod publish;
@@ -22,8 +23,9 @@ mod sync_turns;
 mod tests;
 mod write;
 
+pub(crate) use log_segment::LogSize;
 pub(crate) use panic_guard::PanicGuard;
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PublishQueue};
-pub(crate) use shared_log::{LogHost, LogSize, SharedLog};
+pub(crate) use shared_log::{LogHost, SharedLog};
 pub(crate) use write::{Entry, Target, Write, charge_bytes, copies_values};

@@ -3,17 +3,20 @@
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
+    slice,
     sync::Arc,
 };
 
 use sievedb_format::SequenceNumber;
 
-use super::{InFlight, PanicGuard, Placement, sync_turns::SyncTurns};
+use super::{
+    InFlight, LogSize, PanicGuard, Placement,
+    log_segment::{Segment, Unsynced},
+    sync_turns::SyncTurns,
+};
 use crate::{
     Error, Result,
-    error::SYNC,
     file_name::FileName,
-    fs::AppendFile,
     log::{PendingRecord, Position, Writer},
     sync::{
         Mutex, MutexGuard,
@@ -46,6 +49,9 @@ pub(crate) trait LogHost {
 /// A segment that nobody needs is left if it has one part of so many of a whole one.
 const LEFT_SHARE: u64 = 16;
 
+/// Finished segments that are open because they are not synced. Each further one syncs the oldest.
+const UNSYNCED_SEGMENTS_MAX: usize = 8;
+
 /// The write-ahead log of an open store.
 #[derive(Debug)]
 pub(crate) struct SharedLog {
@@ -71,28 +77,6 @@ struct LogFiles {
     mark: Position,
     /// Syncs of segments.
     syncs: u64,
-}
-
-/// How large the log is, and what was done for it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct LogSize {
-    /// Segments that exist.
-    pub(crate) segments: u64,
-    /// Their length, in bytes.
-    pub(crate) bytes: u64,
-    /// Syncs of segments so far.
-    pub(crate) syncs: u64,
-}
-
-#[derive(Debug)]
-struct Segment {
-    id: u64,
-    path: PathBuf,
-    bytes: u64,
-    last_sequence: SequenceNumber,
-    /// For the sync. `None` if a process before wrote it and synced it as a whole.
-    file: Option<Arc<dyn AppendFile>>,
-    synced_bytes: u64,
 }
 
 impl SharedLog {
@@ -191,11 +175,14 @@ impl SharedLog {
         };
         host.check_writable()?;
         // Oldest first: a hole in the history would be worse than a lost end.
-        for Unsynced { path, file, .. } in &unsynced {
-            let synced = file.sync_data();
-            synced.map_err(|error| host.poison(Error::io(SYNC, path, error)))?;
+        for segment in &unsynced {
+            segment.sync(host)?;
         }
-        self.files.lock().mark_synced(&unsynced);
+        let mut files = self.files.lock();
+        // A sync by the holder of this lock may have failed meanwhile: then these reported no error.
+        host.check_writable()?;
+        files.mark_synced(&unsynced);
+        drop(files);
         self.synced.store(written, Release);
         Ok(())
     }
@@ -300,14 +287,6 @@ impl SharedLog {
     }
 }
 
-/// A segment as it was when a sync of it began.
-struct Unsynced {
-    id: u64,
-    bytes: u64,
-    path: PathBuf,
-    file: Arc<dyn AppendFile>,
-}
-
 impl LogFiles {
     /// Appends `records`, whose last sequence number is `last`, to a segment with room.
     fn append(
@@ -361,8 +340,19 @@ impl LogFiles {
 
     /// Begins the segment that takes records from now on.
     fn begin_segment(&mut self, host: &impl LogHost) -> Result<()> {
+        self.limit_unsynced(host)?;
         let writer = host.create_segment(self.end, self.mark)?;
         self.add_segment(writer, 0);
+        Ok(())
+    }
+
+    /// Syncs the oldest segments until few are open. No segment takes records.
+    fn limit_unsynced(&mut self, host: &impl LogHost) -> Result<()> {
+        let unsynced = self.unsynced();
+        for segment in &unsynced[..unsynced.len().saturating_sub(UNSYNCED_SEGMENTS_MAX)] {
+            segment.sync(host)?;
+            self.mark_synced(slice::from_ref(segment));
+        }
         Ok(())
     }
 
@@ -370,37 +360,39 @@ impl LogFiles {
     fn end_segment(&mut self, offset: u64) {
         let writer = self.writer.take().expect("only a segment with a writer ends");
         self.end = Some(Position { file_id: writer.file_id(), offset });
-        self.segments.back_mut().expect("a writer has its segment").bytes = offset;
+        let segment = self.segments.back_mut().expect("a writer has its segment");
+        segment.bytes = offset;
+        segment.close_if_synced();
     }
 
     fn add_segment(&mut self, writer: Writer, last_sequence: SequenceNumber) {
         let path = writer.path().to_owned();
-        let (id, bytes, file) =
-            (writer.file_id(), writer.offset(), Some(Arc::clone(writer.file())));
+        let (id, bytes, file) = (writer.file_id(), writer.offset(), Arc::clone(writer.file()));
         // Created, synced and named by the manifest before its first record.
         let synced_bytes = bytes;
+        let file = Some(file);
         self.segments.push_back(Segment { id, path, bytes, last_sequence, file, synced_bytes });
         self.writer = Some(writer);
     }
 
     fn unsynced(&self) -> Vec<Unsynced> {
-        let unsynced = self.segments.iter().filter(|segment| segment.synced_bytes < segment.bytes);
-        let of = |segment: &Segment| Unsynced {
-            id: segment.id,
-            bytes: segment.bytes,
-            path: segment.path.clone(),
-            file: segment.file.clone().expect("only what this process wrote is not synced"),
-        };
-        unsynced.map(of).collect()
+        self.segments.iter().filter_map(Segment::unsynced).collect()
     }
 
     fn mark_synced(&mut self, synced: &[Unsynced]) {
         self.syncs += synced.len() as u64;
         for done in synced {
-            if let Some(segment) = self.segments.iter_mut().find(|segment| segment.id == done.id) {
-                segment.synced_bytes = done.bytes;
+            let at = self.segments.binary_search_by_key(&done.id, |segment| segment.id);
+            if let Ok(at) = at {
+                let is_finished = at + 1 < self.segments.len() || self.writer.is_none();
+                let segment = &mut self.segments[at];
+                segment.synced_bytes = segment.synced_bytes.max(done.bytes);
+                if is_finished {
+                    segment.close_if_synced();
+                }
             }
-            self.mark = Position { file_id: done.id, offset: done.bytes };
+            // Two threads may sync at once, one of them for the limit of open segments.
+            self.mark = self.mark.max(Position { file_id: done.id, offset: done.bytes });
         }
     }
 }

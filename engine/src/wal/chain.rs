@@ -38,9 +38,30 @@ pub(crate) struct Segments<'a> {
 /// One segment of the chain.
 #[derive(Debug)]
 pub(super) struct Segment {
-    /// Behind the start record.
-    pub(super) reader: Reader,
+    pub(super) id: u64,
     pub(super) start: Start,
+    /// Where its start record ends.
+    begin: u64,
+    /// Its logical end, if the segment behind it says where that is.
+    limit: Option<u64>,
+}
+
+impl Segment {
+    fn new(reader: &Reader, start: Start) -> Self {
+        Self { id: reader.file_id(), start, begin: reader.offset(), limit: None }
+    }
+
+    /// Opens the segment behind its start record. Only the one that is being read is open: a log
+    /// may have more segments than a process has descriptors.
+    pub(super) fn open(&self, source: &Segments<'_>) -> Result<Reader> {
+        let mut reader = source.open(self.id)?;
+        let begun = read_start(&mut reader)?;
+        begun.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
+        if let Some(limit) = self.limit {
+            reader.set_limit(limit);
+        }
+        Ok(reader)
+    }
 }
 
 /// The log: segments, each of which continues the one before.
@@ -74,7 +95,7 @@ impl Chain {
             let start = read_start(&mut reader)?;
             let start = start.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
             if let Some(before) = self.segments.last() {
-                let (expected, found) = (before.reader.file_id(), start.previous);
+                let (expected, found) = (before.id, start.previous);
                 if found.is_none_or(|found| found.file_id != expected) {
                     let found = found.map_or(0, |found| found.file_id);
                     let what = "segment before this one";
@@ -82,7 +103,7 @@ impl Chain {
                     return Err(reader.corrupt(0, mismatch));
                 }
             }
-            self.push(Segment { reader, start })?;
+            self.push(source, Segment::new(&reader, start))?;
         }
         Ok(())
     }
@@ -109,12 +130,12 @@ impl Chain {
         newest: u64,
         mut newer: Vec<(u64, Option<Segment>)>,
     ) -> Result<()> {
-        while let Some(end) = self.segments.last().map(|segment| segment.reader.file_id()) {
+        while let Some(end) = self.segments.last().map(|segment| segment.id) {
             // The newest one: an older one that continues the same segment was given up when the
             // disk was full.
             let next = newer.iter().rposition(|(_, segment)| continues(segment.as_ref(), end));
             let Some((_, Some(segment))) = next.map(|next| newer.remove(next)) else { break };
-            self.push(segment)?;
+            self.push(source, segment)?;
         }
         let counts = |before: &Position| before.file_id > newest && before.file_id >= source.floor;
         for (_, segment) in &newer {
@@ -136,19 +157,20 @@ impl Chain {
     }
 
     fn holds(&self, id: u64) -> bool {
-        self.segments.iter().any(|segment| segment.reader.file_id() == id)
+        self.segments.iter().any(|segment| segment.id == id)
     }
 
     /// Adds a segment, which tells where the one before it ends.
-    fn push(&mut self, segment: Segment) -> Result<()> {
+    fn push(&mut self, source: &Segments<'_>, segment: Segment) -> Result<()> {
         if let (Some(before), Some(end)) = (self.segments.last_mut(), segment.start.previous) {
-            let (expected, found) = (before.reader.offset(), end.offset);
+            let (expected, found) = (before.begin, end.offset);
             if found < expected {
                 let what = "end of the segment before this one";
                 let mismatch = Corruption::Mismatch { what, expected, found };
-                return Err(segment.reader.corrupt(0, mismatch));
+                let path = FileName::Log(segment.id).path(source.folder);
+                return Err(Error::corrupt(path, 0, mismatch));
             }
-            before.reader.set_limit(found);
+            before.limit = Some(found);
         }
         self.segments.push(segment);
         Ok(())
@@ -192,7 +214,7 @@ impl Segments<'_> {
             Err(reason) => Err(reason),
         };
         match begun {
-            Ok(start) => Ok(Some(Segment { reader, start })),
+            Ok(start) => Ok(Some(Segment::new(&reader, start))),
             // Nothing is placed in a segment before its beginning is durable. So if anything is
             // there, the beginning was lost afterwards.
             Err(reason) if reader.holds_records()? => Err(reader.corrupt(0, reason)),

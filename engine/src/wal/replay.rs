@@ -151,7 +151,8 @@ fn replay_chain(
     replayed.manifest = manifests.max().unwrap_or_default();
 
     let mut segments = VecDeque::from(segments);
-    while let Some(Segment { mut reader, .. }) = segments.pop_front() {
+    while let Some(segment) = segments.pop_front() {
+        let mut reader = segment.open(source)?;
         let torn = replay_segment(&mut reader, &mut replayed, &mut apply)?;
         replayed.sealed = reader.is_sealed();
         let end = Position { file_id: reader.file_id(), offset: reader.offset() };
@@ -170,12 +171,12 @@ fn replay_chain(
             let before = reason.filter(|_| !ends_there);
             return Err(before.map_or(broken, |reason| reader.corrupt(end.offset, reason)));
         }
-        let bytes = check_vouched(source, &mut reader, &mut segments, mark, reason.as_ref())?;
+        let bytes = check_vouched(source, &mut reader, &segments, mark, reason.as_ref())?;
         // Zeros were reserved for records that never came.
         let is_whole = following.is_none() && bytes == 0;
         let reason = reason.filter(|_| !is_whole);
         replayed.torn = reason.map(|reason| TornTail { position: end, bytes, reason });
-        replayed.orphans.extend(segments.iter().map(|segment| segment.reader.file_id()));
+        replayed.orphans.extend(segments.iter().map(|segment| segment.id));
         replayed.orphans.sort_unstable();
         return Ok(replayed);
     }
@@ -228,19 +229,19 @@ fn check_batch(
 fn check_vouched(
     source: &Segments<'_>,
     reader: &mut Reader,
-    rest: &mut VecDeque<Segment>,
+    rest: &VecDeque<Segment>,
     mark: Position,
     reason: Option<&Corruption>,
 ) -> Result<u64> {
     let end = Position { file_id: reader.file_id(), offset: reader.offset() };
     let behind = reader.scan()?;
     let (mut newest, mut bytes) = (mark.max(behind.newest_mark), behind.end - end.offset);
-    for segment in rest.iter_mut() {
-        let found = segment.reader.scan()?;
+    for segment in rest {
+        let found = segment.open(source)?.scan()?;
         newest = newest.max(found.newest_mark);
         bytes += found.end;
     }
-    let last = rest.back().map_or(end.file_id, |segment| segment.reader.file_id());
+    let last = rest.back().map_or(end.file_id, |segment| segment.id);
     if newest.file_id > last {
         let path = FileName::Log(newest.file_id).path(source.folder);
         return Err(Error::corrupt(path, 0, Corruption::Missing { what: "segment of the log" }));
