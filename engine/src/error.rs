@@ -2,6 +2,7 @@
 
 use std::{error, fmt, io, path::PathBuf, sync::Arc};
 
+use rustix::io::Errno;
 use sievedb_format::Corruption;
 
 use crate::{OpenHandles, text};
@@ -178,6 +179,20 @@ impl Error {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         matches!(self, Self::Io { op, source, .. } if *op != SYNC && full.contains(&source.kind()))
     }
+
+    /// Returns whether the same call may succeed later, and nothing is in doubt until then: the
+    /// disk is full, or no more files may be opened.
+    pub(crate) fn is_passing(&self) -> bool {
+        let out_of_files =
+            matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_out_of_files(source));
+        self.is_no_space() || out_of_files
+    }
+}
+
+/// Returns whether a call failed because the process, or the system, may open no more files.
+pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
+    let limits = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| limits.contains(&code))
 }
 
 impl fmt::Display for Error {

@@ -35,7 +35,7 @@ pub enum Event {
     /// at most. But a compaction that is due and meets the same table makes the store read-only: see
     /// [`Error::ReadOnly`] for what to do.
     NotCompacted { keyspace: String, error: Error },
-    /// Background work was put off because the disk is full.
+    /// Background work was put off because the disk is full, or the process may open no more files.
     NoSpace { error: Error },
     /// The store became read-only.
     ReadOnly { cause: Error },

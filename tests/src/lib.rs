@@ -24,6 +24,7 @@ pub mod check;
 pub mod enumerate;
 pub mod folder_sync;
 pub mod fuzz;
+pub mod handles;
 pub mod history;
 pub mod hook_fs;
 pub mod kill;

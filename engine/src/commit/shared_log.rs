@@ -237,7 +237,7 @@ impl SharedLog {
         let _guard = PanicGuard::new(host);
         let begun = files.seal_segment().and_then(|()| files.begin_segment(host));
         // Before anybody else gets hold of the files: what failed to be synced is not tried again.
-        begun.map_err(|error| if error.is_no_space() { error } else { host.poison(error) })
+        begun.map_err(|error| if error.is_passing() { error } else { host.poison(error) })
     }
 
     /// Forgets the segments below `floor`, which the manifest does not name any more, and returns
@@ -278,7 +278,7 @@ impl SharedLog {
         if let Err(error) = files.append(host, &group.records, last_placed) {
             // Whoever waits is told; what was acknowledged from memory stays in the queue, so that
             // what survives a crash is a prefix of the history.
-            let error = if error.is_no_space() { error } else { host.poison(error) };
+            let error = if error.is_passing() { error } else { host.poison(error) };
             host.placement().put_back(group.fail_waiters(&error));
             return Err(error);
         }

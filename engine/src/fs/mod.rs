@@ -130,6 +130,14 @@ pub trait Fs: Debug + Send + Sync {
     /// Makes the entries of `path` as they are now durable.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 
+    /// Opens the folder `path`, so that its entries can be synced while the process may open no
+    /// more files. `None`, the default, if the implementation has no such handle: then
+    /// [`sync_folder`](Self::sync_folder) is called.
+    fn open_folder(&self, path: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// Locks the file `path`, which is created if missing. `WouldBlock` if it is locked already, by
     /// another process or by this one. Drop unlocks, and so does the end of the process.
     ///
@@ -148,6 +156,16 @@ pub trait Fs: Debug + Send + Sync {
     fn random_u64(&self) -> io::Result<u64> {
         getrandom::u64().map_err(io::Error::other)
     }
+}
+
+/// An open folder.
+pub trait FolderHandle: Debug + Send + Sync {
+    /// Makes the entries of the folder as they are now durable, as [`Fs::sync_folder`] does.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says. The error is final, see the module.
+    fn sync(&self) -> io::Result<()>;
 }
 
 /// A file that grows at its end.

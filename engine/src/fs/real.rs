@@ -21,7 +21,9 @@ use memmap2::Mmap;
 use rustix::fs::{Advice, fadvise};
 use rustix::process::{Pid, Resource, getpid, getrlimit};
 
-use super::{AppendFile, FileLock, Fs, ReadFile, check_same_folder, direct::DirectFile};
+use super::{
+    AppendFile, FileLock, FolderHandle, Fs, ReadFile, check_same_folder, direct::DirectFile,
+};
 
 /// The file system of the machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,6 +97,10 @@ impl Fs for RealFs {
         File::open(named(path))?.sync_all()
     }
 
+    fn open_folder(&self, path: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
+        Ok(Some(Box::new(RealFolder(File::open(named(path))?))))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         let tried = file.try_lock();
@@ -124,6 +130,15 @@ fn held(file: File, tried: Result<(), TryLockError>) -> io::Result<Box<dyn FileL
 /// The parent of `"data"` is `""`, which the operating system does not take for the current folder.
 fn named(folder: &Path) -> &Path {
     if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
+#[derive(Debug)]
+struct RealFolder(File);
+
+impl FolderHandle for RealFolder {
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
 }
 
 #[derive(Debug)]

@@ -139,7 +139,7 @@ impl ManifestFile {
     /// no file that it or the state names may be deleted until a later edit is durable.
     ///
     /// [`Error::Corrupt`] if the edit does not fit the state; nothing was written.
-    /// [`Error::is_no_space`] if the disk was full: another attempt begins a new manifest. A failed
+    /// [`Error::is_passing`] if the disk was full or no file could be opened: another attempt begins a new manifest. A failed
     /// sync, and any other [`Error::Io`], is final: then [`is_failed`](Self::is_failed) holds and
     /// every further call returns [`Error::ReadOnly`].
     pub(crate) fn append(
@@ -166,7 +166,7 @@ impl ManifestFile {
                 Ok(Appended { replaced: rewrite.then_some(old) })
             }
             Err(error) => {
-                self.health = if error.is_no_space() {
+                self.health = if error.is_passing() {
                     Health::NeedsNewFile
                 } else {
                     Health::Failed(Arc::new(error.clone()))
@@ -212,7 +212,7 @@ fn begin(fs: &dyn Fs, folder: &Path, id: u64, state: &ManifestState) -> Result<W
         Ok(writer)
     });
     begun.inspect_err(|error| {
-        if error.is_no_space() {
+        if error.is_passing() {
             // `CURRENT` does not name it. Only to free the room: recovery removes it otherwise.
             let _ = fs.unlink(&path);
         }

@@ -356,7 +356,7 @@ impl Store {
             ended => ended,
         };
         if let Err(error) = &outcome
-            && !error.is_no_space()
+            && !error.is_passing()
         {
             self.poison(error.clone());
         }
@@ -385,7 +385,7 @@ impl Store {
         // was broken off.
         let has_written =
             matches!(outcome, Ok(Ended::Done)) && !matches!(job, Job::Unlink | Job::FitFilters);
-        let full = outcome.err().filter(Error::is_no_space);
+        let full = outcome.err().filter(Error::is_passing);
         let news = full.clone().filter(|_| state.no_space.is_none());
         if full.is_some() || has_written {
             state.no_space = full;

@@ -159,7 +159,7 @@ impl Store {
             return ended;
         }
         let ended = match ended {
-            Err(error) if error.is_no_space() => Ended::GivenUp,
+            Err(error) if error.is_passing() => Ended::GivenUp,
             ended => ended?,
         };
         self.background.note_quiet_end(tree, compaction, ended);

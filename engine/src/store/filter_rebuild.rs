@@ -211,7 +211,7 @@ impl Store {
             }
             Err(error) => error,
         };
-        if error.is_no_space() {
+        if error.is_passing() {
             let waiting = error.clone();
             if self.background.with_filters(|jobs| jobs.put_off(tree, due, waiting)) {
                 self.tell(&Event::NoSpace { error });

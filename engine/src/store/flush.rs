@@ -134,7 +134,7 @@ impl Store {
         let needed = self.first_needed();
         match self.log.leave_flushed(self, needed) {
             // A new segment is only worth its room if there is any: the old ones go all the same.
-            Err(error) if error.is_no_space() => {}
+            Err(error) if error.is_passing() => {}
             left => left?,
         }
         let Some(floor) = self.log.floor(needed) else { return Ok(()) };

@@ -65,7 +65,8 @@ impl OpenStore {
         if options.read_only {
             options.fs = Arc::new(ReadOnlyFs::new(options.fs));
         }
-        options.fs = Arc::new(FrugalFs::new(options.fs, Arc::clone(&open_files)));
+        let frugal = Arc::new(FrugalFs::new(options.fs, Arc::clone(&open_files)));
+        options.fs = Arc::clone(&frugal) as Arc<dyn Fs>;
         let absolute = options.fs.absolute(folder);
         let folder = &*absolute.map_err(|error| Error::io("resolve", folder, error))?;
         if options.create_new {
@@ -83,6 +84,10 @@ impl OpenStore {
         if options.create_new {
             // Another process may have created one before this one got the lock.
             check_new(&*options.fs, folder)?;
+        }
+        if !options.read_only {
+            let kept = frugal.keep_folder(folder);
+            kept.map_err(|error| refused("open", folder, folder, error))?;
         }
         let is_new = check_read_mode(&options, folder)? == Checked::Opening;
         let start = options.clock.now();

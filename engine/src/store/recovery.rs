@@ -269,7 +269,7 @@ pub(crate) fn take_over(
         None => {
             let created = ManifestFile::create(fs, folder_path, manifest_id, state);
             created.inspect_err(|error| {
-                if error.is_no_space() {
+                if error.is_passing() {
                     // The manifest before still counts.
                     unlink_written(&tables, &edit);
                 }

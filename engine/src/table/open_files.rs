@@ -8,14 +8,14 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use quick_cache::sync::Cache;
-use rustix::io::Errno;
 
 use crate::{
-    fs::{AppendFile, FileLock, Fs, ReadFile},
+    error::is_out_of_files,
+    fs::{AppendFile, FileLock, FolderHandle, Fs, ReadFile},
     sync::Mutex,
 };
 
@@ -105,11 +105,22 @@ impl OpenFiles {
 pub(crate) struct FrugalFs {
     inner: Arc<dyn Fs>,
     open_files: Arc<OpenFiles>,
+    /// The folder of the store, once it is [kept](Self::keep_folder).
+    folder: OnceLock<(PathBuf, Box<dyn FolderHandle>)>,
 }
 
 impl FrugalFs {
     pub(crate) fn new(inner: Arc<dyn Fs>, open_files: Arc<OpenFiles>) -> Self {
-        Self { inner, open_files }
+        Self { inner, open_files, folder: OnceLock::new() }
+    }
+
+    /// Keeps `path` open from now on: if its sync had to open it and could not, the state of the
+    /// store would be as unknown as after a failed sync.
+    pub(crate) fn keep_folder(&self, path: &Path) -> io::Result<()> {
+        if let Some(handle) = self.call(|fs| fs.open_folder(path))? {
+            let _ = self.folder.set((path.to_owned(), handle));
+        }
+        Ok(())
     }
 
     fn call<T>(&self, call: impl Fn(&dyn Fs) -> io::Result<T>) -> io::Result<T> {
@@ -122,12 +133,6 @@ impl FrugalFs {
         }
         call(&*self.inner)
     }
-}
-
-/// Whether this process, or the system, may open no more files.
-fn is_out_of_files(error: &io::Error) -> bool {
-    let limits = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-    error.raw_os_error().is_some_and(|code| limits.contains(&code))
 }
 
 impl Fs for FrugalFs {
@@ -176,7 +181,10 @@ impl Fs for FrugalFs {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.call(|fs| fs.sync_folder(path))
+        match self.folder.get() {
+            Some((kept, handle)) if kept == path => handle.sync(),
+            _ => self.call(|fs| fs.sync_folder(path)),
+        }
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
@@ -195,6 +203,8 @@ impl Fs for FrugalFs {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+
+    use rustix::io::Errno;
 
     use super::*;
     use crate::fs::{Call, Fault, FaultFs, MemoryFs, Times};

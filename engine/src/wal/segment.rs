@@ -56,7 +56,7 @@ impl NewSegment {
         let start = Start { manifest: self.manifest, previous: self.previous };
         let writer = Writer::create(fs, path.clone(), &header, &start, &[], self.mark);
         let writer = writer.inspect_err(|error| {
-            if error.is_no_space() {
+            if error.is_passing() {
                 // Nothing was synced. Only to free the room. If it stays, recovery finds that it leads nowhere.
                 let _ = fs.unlink(&path);
             }

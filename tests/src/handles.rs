@@ -1,0 +1,197 @@
+//! A file system with a limit of open files.
+
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use bytes::Bytes;
+use sievedb::fs::{AppendFile, FileLock, FolderHandle, Fs, ReadFile};
+
+const EMFILE: i32 = 24;
+
+/// Counts open handles, as the operating system counts descriptors of a process.
+#[derive(Debug)]
+pub struct HandleFs {
+    inner: Arc<dyn Fs>,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    open: AtomicUsize,
+    most: AtomicUsize,
+    open_max: AtomicUsize,
+}
+
+/// One open file.
+#[derive(Debug)]
+struct Handle(Arc<State>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, SeqCst);
+    }
+}
+
+impl HandleFs {
+    /// Passes every call on to `inner`. There is no limit yet.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Fs>) -> Self {
+        let state = State {
+            open: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            open_max: AtomicUsize::new(usize::MAX),
+        };
+        Self { inner, state: Arc::new(state) }
+    }
+
+    /// From now on, calls that would open more than `open_max` files fail with `EMFILE`.
+    pub fn limit(&self, open_max: usize) {
+        self.state.open_max.store(open_max, SeqCst);
+    }
+
+    /// Number of files open now.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.state.open.load(SeqCst)
+    }
+
+    /// The most files that were open at once so far.
+    #[must_use]
+    pub fn most_open_files(&self) -> usize {
+        self.state.most.load(SeqCst)
+    }
+
+    fn take(&self) -> io::Result<Handle> {
+        let open = self.state.open.fetch_add(1, SeqCst) + 1;
+        let handle = Handle(Arc::clone(&self.state));
+        if open > self.state.open_max.load(SeqCst) {
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
+        self.state.most.fetch_max(open, SeqCst);
+        Ok(handle)
+    }
+}
+
+impl Fs for HandleFs {
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_folder(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let _handle = self.take()?;
+        self.inner.list(folder)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        let _handle = self.take()?;
+        Ok(Arc::new(Appending { inner: self.inner.create(path)?, _handle }))
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        let _handle = self.take()?;
+        Ok(Arc::new(Appending { inner: self.inner.open_append(path)?, _handle }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        let _handle = self.take()?;
+        Ok(Arc::new(Reading { inner: self.inner.open(path)?, _handle }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.inner.unlink(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.link(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        let _handle = self.take()?;
+        self.inner.sync_folder(path)
+    }
+
+    fn open_folder(&self, path: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
+        let _handle = self.take()?;
+        let inner = Arc::clone(&self.inner);
+        Ok(Some(Box::new(OpenFolder { inner, path: path.into(), _handle })))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.inner.lock_shared(path)
+    }
+
+    fn random_u64(&self) -> io::Result<u64> {
+        self.inner.random_u64()
+    }
+}
+
+#[derive(Debug)]
+struct Appending {
+    inner: Arc<dyn AppendFile>,
+    _handle: Handle,
+}
+
+impl AppendFile for Appending {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.inner.append(bytes)
+    }
+
+    fn reserve(&self, file_bytes: u64) -> io::Result<()> {
+        self.inner.reserve(file_bytes)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.inner.sync_data()
+    }
+}
+
+#[derive(Debug)]
+struct Reading {
+    inner: Arc<dyn ReadFile>,
+    _handle: Handle,
+}
+
+impl ReadFile for Reading {
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_at(buf, offset)
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        self.inner.map()
+    }
+}
+
+#[derive(Debug)]
+struct OpenFolder {
+    inner: Arc<dyn Fs>,
+    path: Box<Path>,
+    _handle: Handle,
+}
+
+impl FolderHandle for OpenFolder {
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync_folder(&self.path)
+    }
+}

@@ -1,0 +1,96 @@
+//! Few descriptors: what the log keeps open, and what happens when no file can be opened.
+
+use std::sync::Arc;
+
+use sievedb::{
+    Db, Durability, Options,
+    clock::ManualClock,
+    fs::{Call, Fault, FaultFs, MemoryFs, Times},
+};
+use sievedb_tests::{
+    handles::HandleFs,
+    settings::{FOLDER, report, small_options},
+};
+
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
+/// Segments that a store has to open under a limit of 1,024 descriptors.
+const SEGMENTS: u64 = 1_380;
+
+/// More than the log ever has open, with the files of manifest and folder.
+const OPEN_MAX: usize = 24;
+
+fn open_with_many_segments(fs: Arc<HandleFs>) -> Db {
+    let options = Options::new().fs(fs).worker_threads(0).clock(Arc::new(ManualClock::new()));
+    let options = options.durability(Durability::OsBuffer).log_segment_bytes(4 << 10);
+    options.log_bytes_max(1 << 30).open(FOLDER).unwrap()
+}
+
+/// The limit is far below 1,024: whatever the log keeps open for each segment exceeds it.
+#[test]
+fn n5_a_long_chain_of_segments_keeps_few_descriptors() {
+    let disk = Arc::new(MemoryFs::new());
+    let fs = Arc::new(HandleFs::new(disk.clone()));
+    fs.limit(OPEN_MAX);
+    let db = open_with_many_segments(fs.clone());
+    for number in 0..SEGMENTS {
+        db.insert(number.to_be_bytes(), [7; 4 << 10]).unwrap();
+    }
+    let segments = db.stats().log_segments;
+    assert!(segments >= SEGMENTS, "{segments} segments");
+    assert!(db.verify().unwrap().is_good(), "verify reads the log with as few");
+    db.close().unwrap();
+    let written = fs.most_open_files();
+
+    let fs = Arc::new(HandleFs::new(disk));
+    fs.limit(OPEN_MAX);
+    let db = open_with_many_segments(fs.clone());
+    for number in 0..SEGMENTS {
+        assert!(db.contains_key(number.to_be_bytes()).unwrap(), "{number}");
+    }
+    let opened = fs.most_open_files();
+    report(&format!("{segments} log segments: {written} descriptors to write, {opened} to open"));
+}
+
+#[test]
+fn n4_a_log_or_table_that_cannot_be_created_is_created_later() {
+    for error in [EMFILE, ENFILE] {
+        for suffix in [".log", ".sst"] {
+            let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));
+            let db = small_options(fs.clone()).open(FOLDER).unwrap();
+            db.insert("a", "1").unwrap();
+            let fault = Fault::new(error, Times::ForGood).calls(&[Call::Create]).suffix(suffix);
+            fs.inject(fault);
+            let refused = (0..100u32)
+                .find_map(|number| db.insert(number.to_be_bytes(), [7; 1 << 10]).err())
+                .map_or_else(|| db.flush(), Err);
+            assert!(refused.is_err(), "{suffix}: nothing failed");
+            assert!(db.stats().read_only.is_none(), "{error}, {suffix}: {refused:?}");
+            fs.heal();
+            db.insert("b", "1").unwrap();
+            db.flush().unwrap();
+            assert!(db.contains_key("a").unwrap() && db.contains_key("b").unwrap());
+        }
+    }
+}
+
+#[test]
+fn n4_the_folder_is_synced_while_no_file_can_be_opened() {
+    let disk = Arc::new(MemoryFs::new());
+    let fs = Arc::new(HandleFs::new(disk.clone()));
+    let db = small_options(fs.clone()).open(FOLDER).unwrap();
+    db.insert("a", "1").unwrap();
+    // The one descriptor that is left takes the new log segment, and none is left for the folder.
+    fs.limit(fs.open_files() + 1);
+    for number in 0..20u32 {
+        let _ = db.insert(number.to_be_bytes(), [7; 1 << 10]);
+    }
+    assert!(db.stats().read_only.is_none(), "{:?}", db.stats().read_only);
+    fs.limit(usize::MAX);
+    db.insert("b", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = small_options(disk).open(FOLDER).unwrap();
+    assert!(db.contains_key("a").unwrap() && db.contains_key("b").unwrap());
+}
