@@ -255,7 +255,9 @@ impl Store {
         } else {
             let is_ended = self.log.is_ended();
             let leaves = is_ended && self.options.has_bug(PlantedBug::AdoptSegmentBelowFloor);
-            self.log.close(self)?.filter(|_| !leaves)
+            // A log that was continued and not written to has its mark.
+            let known = self.manifest.lock().state().log_mark;
+            self.log.close(self)?.filter(|&mark| !leaves && mark > known)
         };
         // `CLOSED` vouches only for a manifest that was not broken off on a full disk.
         if log_mark.is_some() || self.manifest.lock().needs_new_file() {
