@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sievedb::{
     Error, KeyspaceOptions, Options,
     clock::ManualClock,
-    fs::{Fs, Loss, MemoryFs, Operation},
+    fs::{Fs, Loss, MemoryFs},
 };
 
 use super::small_store::{FOLDER, flush, names, open};
