@@ -420,7 +420,7 @@ fn n8_records_before_a_bad_sector_are_read() {
         let error = loop {
             match reader.next() {
                 Ok(Next::Record(record)) => {
-                    found += u64::from(record.record_type == RecordType::Full)
+                    found += u64::from(record.record_type == RecordType::Full);
                 }
                 Ok(Next::End(reason)) => panic!("taken for the end of the log: {reason:?}"),
                 Err(error) => break error,

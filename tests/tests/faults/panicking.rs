@@ -1,5 +1,7 @@
 //! Calls of the file system that panic.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
@@ -12,8 +14,8 @@ use sievedb::{
 use sievedb_tests::settings::{FOLDER, small_options};
 
 /// Checks that the store is read-only because of a panic.
-fn check_refused(name: &str, outcome: Result<(), Error>) {
-    let Err(Error::ReadOnly { cause }) = &outcome else { panic!("{name}: {outcome:?}") };
+fn check_refused(name: &str, outcome: &Result<(), Error>) {
+    let Err(Error::ReadOnly { cause }) = outcome else { panic!("{name}: {outcome:?}") };
     assert!(matches!(**cause, Error::WorkerPanicked), "{name}: {cause:?}");
 }
 
@@ -42,10 +44,10 @@ fn check_panic(workers: usize, call: Call, file: &str, write: fn(&Db) -> Result<
     fs.inject(Fault::panic(Times::Once).calls(&[call]).suffix(name_of_file));
     let panicked = catch_unwind(AssertUnwindSafe(|| write(&db)));
     assert!(panicked.is_err(), "{name}");
-    check_refused(&name, db.insert("c", "1"));
-    check_refused(&name, db.flush());
-    check_refused(&name, db.keyspace("others").map(drop));
-    check_refused(&name, db.wait_for_background());
+    check_refused(&name, &db.insert("c", "1"));
+    check_refused(&name, &db.flush());
+    check_refused(&name, &db.keyspace("others").map(drop));
+    check_refused(&name, &db.wait_for_background());
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]), "{name}");
     drop(db);
     let db = small_options(disk).open(FOLDER).unwrap();

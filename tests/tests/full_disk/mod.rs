@@ -1,5 +1,7 @@
 //! A disk that is full for a while, and workers that try again.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 mod recovery;
 
 use std::{
