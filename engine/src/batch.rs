@@ -286,11 +286,11 @@ impl WriteEncoder {
 }
 
 impl Write {
-    /// A record about keyspaces: it has no entries for memtables.
-    pub(crate) fn record(encode: impl FnOnce(&mut BatchEncoder)) -> Self {
+    /// A record of so many `keyspace_changes`, without entries for memtables.
+    pub(crate) fn record(keyspace_changes: usize, encode: impl FnOnce(&mut BatchEncoder)) -> Self {
         let mut encoder = BatchEncoder::new();
         encode(&mut encoder);
-        Self { payload: encoder.finish(), ..Self::default() }
+        Self { payload: encoder.finish(), keyspace_changes, ..Self::default() }
     }
 
     /// Where keys and values lie.

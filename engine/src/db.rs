@@ -147,7 +147,23 @@ impl Db {
     /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
     /// [`Error::RequiredKeyspace`]: crate::Error::RequiredKeyspace
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
-        self.accept()?.drop_keyspace(name)
+        Ok(self.drop_keyspaces([name])? == 1)
+    }
+
+    /// Removes the keyspaces `names` with all their data, all or none of them. Returns the number of
+    /// keyspaces removed: names without a keyspace are skipped.
+    ///
+    /// As [`drop_keyspace`](Self::drop_keyspace) for each, but with one write to the log and one to the
+    /// manifest for all.
+    ///
+    /// # Errors
+    ///
+    /// As [`drop_keyspace`](Self::drop_keyspace); then no keyspace is removed.
+    pub fn drop_keyspaces<N: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<usize> {
+        self.accept()?.drop_keyspaces(names)
     }
 
     /// An empty batch. Its entries, for any keyspaces of this store, are written as one.

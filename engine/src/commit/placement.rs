@@ -146,8 +146,7 @@ impl Placement {
         for target in &write.targets {
             target.tree.check()?;
         }
-        // A record about keyspaces has no entries and takes one sequence number.
-        let count = write.entries.len().max(1) as u64;
+        let count = (write.entries.len() + write.keyspace_changes) as u64;
         let (first, last) = (self.last_placed + 1, self.last_placed + count);
         if last > SEQUENCE_MAX {
             return Err(Error::SequenceNumbersExhausted);

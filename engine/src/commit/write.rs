@@ -29,6 +29,8 @@ pub(crate) struct Write {
     pub(crate) entries: SmallVec<[Entry; 1]>,
     /// Memtables copy the values, and nothing keeps the payload once it is in the log.
     pub(crate) copies_values: bool,
+    /// Creations and drops of keyspaces in the payload: each takes a sequence number as an entry does.
+    pub(crate) keyspace_changes: usize,
 }
 
 /// A keyspace that a batch writes to.

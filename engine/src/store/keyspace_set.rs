@@ -1,6 +1,6 @@
 //! Keyspaces are created and dropped by sequenced records in the log; the manifest follows.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Durability, Error, KeyspaceOptions, Result,
@@ -67,7 +67,7 @@ impl Store {
         let options = options.cloned().unwrap_or_else(|| self.options.new_keyspace());
         let id = self.next_keyspace_id.fetch_add(1, Relaxed);
         let encoded = options.encode();
-        let record = Write::record(|batch| batch.create_keyspace(id, name, &encoded));
+        let record = Write::record(1, |batch| batch.create_keyspace(id, name, &encoded));
         let tree = Arc::new(Tree::new(
             id,
             name.to_owned(),
@@ -85,24 +85,41 @@ impl Store {
         Ok(tree)
     }
 
-    /// Drops the keyspace `name`; `false` if there is none.
+    /// Drops the keyspaces `names` by one record in the log and one edit of the manifest. Returns how
+    /// many there were.
     ///
     /// # Errors
     ///
     /// [`Error::RequiredKeyspace`] for the default keyspace, those of a durable write.
-    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
-        if name == DEFAULT_KEYSPACE {
-            return Err(Error::RequiredKeyspace { name: name.to_owned() });
-        }
+    pub(crate) fn drop_keyspaces<N: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<usize> {
         let _change = self.keyspace_change.lock();
-        let Some(tree) = self.trees.read().get(name).cloned() else { return Ok(false) };
-        let record = Write::record(|batch| batch.drop_keyspace(tree.id));
+        let mut dropped = BTreeMap::new();
+        for name in names {
+            let name = name.as_ref();
+            if name == DEFAULT_KEYSPACE {
+                return Err(Error::RequiredKeyspace { name: name.to_owned() });
+            }
+            dropped.extend(self.trees.read().get(name).map(|tree| (tree.id, Arc::clone(tree))));
+        }
+        if dropped.is_empty() {
+            return Ok(0);
+        }
+        let record = Write::record(dropped.len(), |batch| {
+            dropped.keys().for_each(|&id| batch.drop_keyspace(id));
+        });
+        let count = dropped.len();
         self.change_keyspaces(record, |unrecorded| {
-            tree.mark_dropped();
-            self.trees.write().remove(name);
-            unrecorded.dropped.push(Arc::clone(&tree));
+            let mut trees = self.trees.write();
+            for tree in dropped.into_values() {
+                tree.mark_dropped();
+                trees.remove(&tree.name);
+                unrecorded.dropped.push(tree);
+            }
         })?;
-        Ok(true)
+        Ok(count)
     }
 
     /// Makes `record` durable in the log, does `install`, and tells the manifest.

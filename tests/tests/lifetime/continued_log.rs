@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sievedb::{
-    Db, Durability, Options,
+    Db, Durability, Error, Options,
     clock::ManualClock,
-    fs::{Fault, FaultFs, Fs, MemoryFs, Times},
+    fs::{Fault, FaultFs, Fs, Loss, MemoryFs, Operation, Times},
 };
 
 use super::small_store::FOLDER;
@@ -126,4 +126,46 @@ fn n12_a_log_that_exceeds_the_memory_for_memtables_is_flushed() {
     let db = options(&disk).memory_budget(8 << 20).open(FOLDER).unwrap();
     assert!(tables(&disk) > 0);
     assert_eq!(db.iter().count(), 100);
+}
+
+#[test]
+fn n13_many_keyspaces_are_dropped_by_one_record_and_one_edit() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = open(&disk);
+    for keyspace in 0..KEYSPACES {
+        db.keyspace(&name(keyspace)).unwrap().insert("key", "value").unwrap();
+    }
+    db.insert("key", "value").unwrap();
+    db.flush().unwrap();
+    let handle = db.keyspace("k7").unwrap();
+    let before = disk.operations();
+    let required = db.drop_keyspaces(["k1", "default"]).unwrap_err();
+    assert!(matches!(required, Error::RequiredKeyspace { .. }), "{required:?}");
+    assert_eq!(db.drop_keyspaces(["missing"]).unwrap(), 0);
+    assert_eq!(disk.operations(), before, "nothing is dropped");
+
+    // One twice, and one that does not exist.
+    let names = (0..KEYSPACES - 1).map(name).chain([name(3), "missing".to_owned()]);
+    assert_eq!(db.drop_keyspaces(names).unwrap(), KEYSPACES - 1);
+    let is_sync = |done: &&Operation| matches!(done, Operation::SyncData { .. });
+    let syncs = disk.journal()[before..].iter().filter(is_sync).count();
+    // Of the record and of the edit; the flush may have ended the segment before.
+    assert!(syncs <= 4, "{syncs} syncs");
+    let dropped = handle.get("key").unwrap_err();
+    assert!(matches!(dropped, Error::KeyspaceDropped { .. }), "{dropped:?}");
+    db.insert("later", "value").unwrap();
+    db.persist(Durability::Disk).unwrap();
+
+    let crashed = Arc::new(disk.crash(disk.operations(), &Loss::Everything));
+    db.close().unwrap();
+    for disk in [crashed, disk] {
+        let db = open(&disk);
+        assert_eq!(db.keyspaces(), ["default", "k49"]);
+        assert_eq!(
+            db.iter().count(),
+            2,
+            "the sequence numbers of the drops are not given out again"
+        );
+        assert!(tables(&disk) <= 3);
+    }
 }
