@@ -410,12 +410,13 @@ fn n8_records_before_a_bad_sector_are_read() {
         })
         .collect();
     let file_bytes = ends[ends.len() - 1];
-    for place in [200, 70_000, 600_000, file_bytes - 600] {
+    for place in [700, 70_000, 600_000, file_bytes - 600] {
         let sector = place / 512 * 512..place / 512 * 512 + 512;
         let inner = fs.open(NAME.as_ref()).unwrap();
         let file = BadSector { inner, sector: sector.clone(), reads: AtomicUsize::new(0) };
         let file = Arc::new(file);
         let mut reader = Reader::new(Arc::clone(&file) as _, PathBuf::from(NAME), ID).unwrap();
+        reader.check_header(&HEADER).unwrap();
         let mut found = 0;
         let error = loop {
             match reader.next() {

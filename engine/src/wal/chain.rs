@@ -55,6 +55,7 @@ impl Segment {
     /// may have more segments than a process has descriptors.
     pub(super) fn open(&self, source: &Segments<'_>) -> Result<Reader> {
         let mut reader = source.open(self.id)?;
+        reader.check_header(&source.header(self.id))?;
         let begun = read_start(&mut reader)?;
         begun.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
         if let Some(limit) = self.limit {
