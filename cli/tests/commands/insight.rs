@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use sievedb::{Compression, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options};
 
-use super::{failure, output, sieve, text};
+use super::{failure, flush, output, sieve, text};
 
 #[test]
 fn a_lookup_is_explained() {
@@ -17,7 +17,9 @@ fn a_lookup_is_explained() {
     let store = text(&path);
     assert!(failure(&["explain", store, "a"]).contains("there is no store"));
     output(&["put", store, "c", "3"]);
+    flush(&path);
     output(&["put", store, "a", "12"]);
+    flush(&path);
     output(&["rm", store, "c"]);
     let cases: [(&str, &str, &[&str]); 3] = [
         (
@@ -101,9 +103,11 @@ fn statistics_name_levels_and_totals() {
     let path = folder.path().join("store");
     let store = text(&path);
     // The last one is in the log.
-    for key in ["a", "b", "c", "d"] {
+    for key in ["a", "b", "c"] {
         output(&["put", store, key, "1"]);
+        flush(&path);
     }
+    output(&["put", store, "d", "1"]);
     let stats: Value = serde_json::from_str(&output(&["stats", store, "--json"])).unwrap();
     let (level, total) = (&stats["levels"][0], &stats["total"]);
     assert_eq!(

@@ -9,6 +9,7 @@ mod past_damage;
 mod read_only;
 mod verify;
 
+use sievedb::Options;
 use std::{
     io::Write as _,
     path::Path,
@@ -31,6 +32,12 @@ fn sieve_reading(args: &[&str], input: &[u8]) -> Output {
     let _ = stdin.write_all(input);
     drop(stdin);
     sieve.wait_with_output().expect("it was started")
+}
+
+/// Writes the memtables of the store at `path` into tables, as a long-lived process does.
+fn flush(path: &Path) {
+    let db = Options::new().worker_threads(0).open(path).expect("a good store");
+    db.flush().expect("there is room");
 }
 
 /// What `sieve` prints when all goes well.

@@ -153,6 +153,7 @@ fn n13_many_keyspaces_are_dropped_by_one_record_and_one_edit() {
     assert!(syncs <= 4, "{syncs} syncs");
     let dropped = handle.get("key").unwrap_err();
     assert!(matches!(dropped, Error::KeyspaceDropped { .. }), "{dropped:?}");
+    drop(handle);
     db.insert("later", "value").unwrap();
     db.persist(Durability::Disk).unwrap();
 
