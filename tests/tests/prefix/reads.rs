@@ -80,16 +80,18 @@ fn an_absent_prefix_reads_no_block_but_for_false_positives() {
 /// A prefix that goes over several tables of a run is asked for at its ends, and read whole.
 #[test]
 fn a_prefix_may_go_over_several_tables() {
+    const ENTRIES: u32 = 2_000;
     let db = open(&Arc::new(MemoryFs::new()), Some(PrefixExtractor::FixedLength(4)));
     for prefix in ["aaaa", "cccc", "eeee"] {
-        for number in 0..1_000_u32 {
+        for number in 0..ENTRIES {
             db.insert([prefix.as_bytes(), &number.to_be_bytes()].concat(), [1; 50]).unwrap();
         }
     }
     db.compact().unwrap();
     let stats = db.stats();
     assert!(stats.keyspaces[0].runs == 1 && stats.keyspaces[0].tables > 9, "{stats}");
-    for (prefix, want) in [("aaaa", 1_000), ("bbbb", 0), ("cccc", 1_000), ("eeee", 1_000)] {
+    let all = ENTRIES as usize;
+    for (prefix, want) in [("aaaa", all), ("bbbb", 0), ("cccc", all), ("eeee", all)] {
         let before = sum(&db, |level| level.prefix_probes);
         assert_eq!(db.prefix(prefix).count(), want, "{prefix}");
         assert_eq!(db.prefix(prefix).rev().count(), want, "{prefix}");
