@@ -112,9 +112,10 @@ fn the_last_level_is_by_zstd_and_reads_as_any_other() {
     let [dictionaries, zstd, lz4] = kinds(folder.path());
     assert!(dictionaries > 1 && zstd >= dictionaries && lz4 == 0, "{dictionaries} {zstd} {lz4}");
 
-    // What is replayed becomes a table of the first level.
+    // A flush writes a table of the first level.
     update(&db);
     check(&db, true);
+    db.flush().unwrap();
     drop(db);
     let db = open(folder.path(), WITH_DICTIONARY).unwrap();
     let [_, _, lz4] = kinds(folder.path());
