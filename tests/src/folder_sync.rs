@@ -2,7 +2,9 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use sievedb::fs::{AppendFile, FileLock, Fs, MemoryFs, Operation, ReadFile};
+use sievedb::fs::{Fs, MemoryFs, Operation};
+
+use crate::layer::{Layer, Layered};
 
 /// Which syncs of a folder are left out: those after a change of the folder that matters to...
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +39,12 @@ impl LeftOut {
     }
 }
 
-/// A file system that says it synced a folder and did not.
+/// A file system that reports syncs of folders and leaves them out.
+pub type NoFolderSync = Layered<NoFolderSyncs>;
+
+/// The layer of [`NoFolderSync`].
 #[derive(Debug)]
-pub struct NoFolderSync {
+pub struct NoFolderSyncs {
     disk: Arc<MemoryFs>,
     left_out: LeftOut,
 }
@@ -48,45 +53,13 @@ impl NoFolderSync {
     /// Passes every call on to `disk`, without the syncs that are `left_out`.
     #[must_use]
     pub fn new(disk: Arc<MemoryFs>, left_out: LeftOut) -> Self {
-        Self { disk, left_out }
+        Self(NoFolderSyncs { disk, left_out })
     }
 }
 
-impl Fs for NoFolderSync {
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_folder(path)
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(folder)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.disk.exists(path)
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.disk.create(path)
-    }
-
-    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.disk.open_append(path)
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        self.disk.open(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.disk.unlink(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.link(from, to)
+impl Layer for NoFolderSyncs {
+    fn inner(&self) -> &dyn Fs {
+        &*self.disk
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
@@ -96,17 +69,5 @@ impl Fs for NoFolderSync {
         let left_out = self.left_out == LeftOut::All
             || last.is_some_and(|operation| self.left_out.is_about(operation));
         if left_out { Ok(()) } else { self.disk.sync_folder(path) }
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.disk.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.disk.lock_shared(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.disk.random_u64()
     }
 }

@@ -10,13 +10,18 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb::fs::{AppendFile, FileLock, FolderHandle, Fs, ReadFile};
+use sievedb::fs::{AppendFile, FolderHandle, Fs, ReadFile};
+
+use crate::layer::{Layer, Layered};
 
 const EMFILE: i32 = 24;
 
 /// Counts open handles, as the operating system counts descriptors of a process.
+pub type HandleFs = Layered<Handles>;
+
+/// The layer of [`HandleFs`].
 #[derive(Debug)]
-pub struct HandleFs {
+pub struct Handles {
     inner: Arc<dyn Fs>,
     state: Arc<State>,
 }
@@ -47,26 +52,28 @@ impl HandleFs {
             most: AtomicUsize::new(0),
             open_max: AtomicUsize::new(usize::MAX),
         };
-        Self { inner, state: Arc::new(state) }
+        Self(Handles { inner, state: Arc::new(state) })
     }
 
     /// From now on, calls that would open more than `open_max` files fail with `EMFILE`.
     pub fn limit(&self, open_max: usize) {
-        self.state.open_max.store(open_max, SeqCst);
+        self.0.state.open_max.store(open_max, SeqCst);
     }
 
     /// Number of files open now.
     #[must_use]
     pub fn open_files(&self) -> usize {
-        self.state.open.load(SeqCst)
+        self.0.state.open.load(SeqCst)
     }
 
     /// The most files that were open at once so far.
     #[must_use]
     pub fn most_open_files(&self) -> usize {
-        self.state.most.load(SeqCst)
+        self.0.state.most.load(SeqCst)
     }
+}
 
+impl Handles {
     fn take(&self) -> io::Result<Handle> {
         let open = self.state.open.fetch_add(1, SeqCst) + 1;
         let handle = Handle(Arc::clone(&self.state));
@@ -78,18 +85,14 @@ impl HandleFs {
     }
 }
 
-impl Fs for HandleFs {
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_folder(path)
+impl Layer for Handles {
+    fn inner(&self) -> &dyn Fs {
+        &*self.inner
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let _handle = self.take()?;
         self.inner.list(folder)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
@@ -107,18 +110,6 @@ impl Fs for HandleFs {
         Ok(Arc::new(Reading { inner: self.inner.open(path)?, _handle }))
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.inner.unlink(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
-    }
-
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let _handle = self.take()?;
         self.inner.sync_folder(path)
@@ -128,18 +119,6 @@ impl Fs for HandleFs {
         let _handle = self.take()?;
         let inner = Arc::clone(&self.inner);
         Ok(Some(Box::new(OpenFolder { inner, path: path.into(), _handle })))
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock_shared(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.inner.random_u64()
     }
 }
 

@@ -16,6 +16,8 @@
 //! | [`case`]        | one crash, as text                                                       |
 //! | [`folder_sync`] | a file system that leaves folder syncs out                               |
 //! | [`hook_fs`]     | a file system that calls a function before it creates a file             |
+//! | [`handles`]     | a file system with a limit of open files                                 |
+//! | [`layer`]       | what these file systems have in common: calls that are passed on         |
 //! | [`rng`]         | random numbers from a seed                                               |
 //! | [`settings`]    | options that make a small store do what a large one does; environment    |
 
@@ -28,6 +30,7 @@ pub mod handles;
 pub mod history;
 pub mod hook_fs;
 pub mod kill;
+pub mod layer;
 pub mod model;
 pub mod no_sync;
 pub mod observe;

@@ -1,12 +1,17 @@
 //! A file system that leaves all syncs out: a planted bug.
 
-use std::{io, path::Path, path::PathBuf, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
-use sievedb::fs::{AppendFile, FileLock, Fs, ReadFile};
+use sievedb::fs::{AppendFile, Fs};
+
+use crate::layer::{Layer, Layered};
 
 /// A file system whose syncs succeed and do nothing.
+pub type NoSync = Layered<NoSyncs>;
+
+/// The layer of [`NoSync`].
 #[derive(Debug)]
-pub struct NoSync {
+pub struct NoSyncs {
     inner: Arc<dyn Fs>,
 }
 
@@ -14,7 +19,7 @@ impl NoSync {
     /// Passes every call but the syncs on to `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Fs>) -> Self {
-        Self { inner }
+        Self(NoSyncs { inner })
     }
 }
 
@@ -37,21 +42,9 @@ impl AppendFile for NoSyncAppend {
     }
 }
 
-impl Fs for NoSync {
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_folder(path)
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(folder)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
+impl Layer for NoSyncs {
+    fn inner(&self) -> &dyn Fs {
+        &*self.inner
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
@@ -62,35 +55,7 @@ impl Fs for NoSync {
         Ok(Arc::new(NoSyncAppend { inner: self.inner.open_append(path)? }))
     }
 
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        self.inner.open(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.inner.unlink(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
-    }
-
     fn sync_folder(&self, _: &Path) -> io::Result<()> {
         Ok(())
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock_shared(path)
-    }
-
-    fn random_u64(&self) -> io::Result<u64> {
-        self.inner.random_u64()
     }
 }

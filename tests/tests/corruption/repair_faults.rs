@@ -8,8 +8,9 @@ use std::{
 
 use sievedb::{
     Error, OlderValues, RepairReport, Result,
-    fs::{AppendFile, Call, Fault, FaultFs, FileLock, Fs, MemoryFs, ReadFile, Times},
+    fs::{Call, Fault, FaultFs, Fs, MemoryFs, ReadFile, Times},
 };
+use sievedb_tests::layer::{Layer, Layered};
 
 use super::{
     repair::{NEW, State, change, options, state, store, tables},
@@ -24,7 +25,7 @@ const EMFILE: i32 = 24;
 
 /// A disk that does not give back one byte of a file.
 #[derive(Debug)]
-struct ScratchedFs {
+struct Scratched {
     inner: Arc<MemoryFs>,
     path: PathBuf,
     byte: u64,
@@ -53,29 +54,9 @@ impl ReadFile for ScratchedFile {
     }
 }
 
-impl Fs for ScratchedFs {
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_folder(path)
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(folder)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.inner.create(path)
-    }
-
-    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        self.inner.open_append(path)
+impl Layer for Scratched {
+    fn inner(&self) -> &dyn Fs {
+        &*self.inner
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -84,30 +65,6 @@ impl Fs for ScratchedFs {
             true => Ok(Arc::new(ScratchedFile { inner, byte: self.byte })),
             false => Ok(inner),
         }
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.inner.unlink(path)
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
-    }
-
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.inner.sync_folder(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock_shared(path)
     }
 }
 
@@ -140,7 +97,7 @@ fn what_the_disk_does_not_give_back_is_lost_as_if_it_were_damaged() {
             let (want, left) = repair(damaged.clone(), &damaged, older).unwrap();
             let inner = disk(&good);
             let path = Path::new(FOLDER).join(name);
-            let fs = ScratchedFs { inner: inner.clone(), path, byte };
+            let fs = Layered(Scratched { inner: inner.clone(), path, byte });
             let (report, found) = repair(Arc::new(fs), &inner, older).unwrap();
             let case = format!("byte {byte} of {name}, {older:?}: {report}{want}");
             // Header and footer are not needed.

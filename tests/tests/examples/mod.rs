@@ -3,11 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{
+    io,
+    path::Path,
     sync::{Arc, Barrier},
     thread,
 };
 
-use sievedb::{Db, Options, fs::MemoryFs};
+use sievedb::{
+    Db, Options,
+    fs::{AppendFile, Fs, MemoryFs},
+};
+use sievedb_tests::layer::{Layer, Layered};
 
 #[path = "../../../engine/examples/keyspaces.rs"]
 mod keyspaces;
@@ -19,8 +25,39 @@ use self::{
     snapshot::{ACCOUNTS, BALANCE, Bank, sum},
 };
 
+/// Lets other threads run in each append: between the reads before a commit and its end.
+#[derive(Debug, Default)]
+struct Yielding(MemoryFs);
+
+#[derive(Debug)]
+struct YieldingFile(Arc<dyn AppendFile>);
+
+impl Layer for Yielding {
+    fn inner(&self) -> &dyn Fs {
+        &self.0
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        Ok(Arc::new(YieldingFile(self.0.create(path)?)))
+    }
+}
+
+impl AppendFile for YieldingFile {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        for _ in 0..20 {
+            thread::yield_now();
+        }
+        self.0.append(bytes)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
 fn open() -> Db {
-    Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0).open("db").unwrap()
+    let fs = Arc::new(Layered(Yielding::default()));
+    Options::new().fs(fs).worker_threads(0).open("db").unwrap()
 }
 
 /// Calls `work` in two threads that start together, with the number of the thread.

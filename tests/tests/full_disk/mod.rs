@@ -235,9 +235,11 @@ fn a_rename_that_was_carried_out_and_failed_loses_no_store() {
     }
 }
 
-/// Injects a full disk that the next append to a file with this suffix meets.
+/// Injects a full disk that the next append to a file with this suffix meets. A part of it is
+/// written.
 fn fill_disk(fs: &FaultFs, suffix: &str) {
-    fs.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(suffix));
+    let full = Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(suffix);
+    fs.inject(full.written_bytes(5));
 }
 
 #[test]

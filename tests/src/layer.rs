@@ -1,0 +1,112 @@
+//! A file system on top of another one: every call that a layer does not change is passed on.
+
+use std::{
+    fmt::Debug,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sievedb::fs::{AppendFile, FileLock, FolderHandle, Fs, ReadFile};
+
+/// What a layer changes. The defaults call the file system below.
+pub trait Layer: Debug + Send + Sync {
+    /// Returns the file system below.
+    fn inner(&self) -> &dyn Fs;
+
+    /// As [`Fs::list`].
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.inner().list(folder)
+    }
+
+    /// As [`Fs::create`].
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.inner().create(path)
+    }
+
+    /// As [`Fs::open_append`].
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.inner().open_append(path)
+    }
+
+    /// As [`Fs::open`].
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.inner().open(path)
+    }
+
+    /// As [`Fs::sync_folder`].
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.inner().sync_folder(path)
+    }
+
+    /// As [`Fs::open_folder`]: without a handle, so that [`sync_folder`](Self::sync_folder) is called.
+    fn open_folder(&self, _: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
+        Ok(None)
+    }
+}
+
+/// The file system of a [`Layer`].
+#[derive(Debug)]
+pub struct Layered<L>(pub L);
+
+impl<L: Layer> Fs for Layered<L> {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.0.inner().absolute(path)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.0.inner().create_folder(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.0.list(folder)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.inner().exists(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.0.create(path)
+    }
+
+    fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
+        self.0.open_append(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.0.open(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.inner().rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.0.inner().unlink(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.inner().link(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        self.0.sync_folder(path)
+    }
+
+    fn open_folder(&self, path: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
+        self.0.open_folder(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.0.inner().lock(path)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
+        self.0.inner().lock_shared(path)
+    }
+
+    fn random_u64(&self) -> io::Result<u64> {
+        self.0.inner().random_u64()
+    }
+}
