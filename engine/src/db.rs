@@ -288,14 +288,22 @@ impl Db {
     /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression) says. Waits until that is
     /// done.
     ///
+    /// Reads [quarantined](crate::Stats::quarantined) tables again. A keyspace with a table that still cannot be
+    /// read keeps its tables, and the store stays writable.
+    ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// The first error, after all keyspaces were tried: [`Error::Io`](crate::Error::Io),
+    /// [`Error::Corrupt`](crate::Error::Corrupt), [`Error::ReadOnly`](crate::Error::ReadOnly).
     pub fn compact(&self) -> Result<()> {
         let store = self.accept()?;
         let trees: Vec<_> = store.trees.read().values().cloned().collect();
-        trees.iter().try_for_each(|tree| store.compact_tree(tree))
+        let mut first = Ok(());
+        for tree in &trees {
+            let done = store.compact_tree(tree);
+            first = first.and(done);
+        }
+        first
     }
 
     /// Bounds the memory of all filters of tables together, in bytes, from now on: see

@@ -81,13 +81,8 @@ pub enum Error {
     StillBusy { path: PathBuf },
     /// `cause` made it unsafe to write on; reads go on.
     ///
-    /// Reopening the store recovers, unless `cause` is [`Corrupt`](Self::Corrupt): then a compaction met a
-    /// damaged table, and the next one that reads it will again. `sieve verify`, or
-    /// [`Db::verify`](crate::Db::verify), tells what is damaged. Copy what can be read into another store, with
-    /// [`skip_damaged`](crate::ReadOptions::skip_damaged) or [`Options::repair`](crate::Options::repair). Or
-    /// open the store with
-    /// [`worker_threads(0)`](crate::Options::worker_threads) and drop the keyspace. Code for that is in
-    /// `docs/tuning.md`, "When a table is damaged".
+    /// Reopening the store recovers. A damaged table is never the cause: see
+    /// [`Event::TableQuarantined`](crate::Event::TableQuarantined).
     ///
     /// If `cause` is [`OpenedReadOnly`](Self::OpenedReadOnly), nothing is wrong.
     ReadOnly { cause: Arc<Error> },

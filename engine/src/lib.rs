@@ -77,6 +77,7 @@ pub mod planted;
 #[cfg(not(feature = "planted-bugs"))]
 mod planted;
 mod prefix_extractor;
+mod quarantine;
 mod range;
 mod read;
 mod read_options;
@@ -106,6 +107,7 @@ pub use keyspace::Keyspace;
 pub use keyspace_options::{Compression, DEFAULT_KEYSPACE, KeyspaceOptions};
 pub use listener::{Event, EventListener, FilterRebuildReason};
 pub use options::{Options, ReadMode};
+pub use quarantine::QuarantinedTable;
 pub use range::{Keys, Range};
 pub use read_options::ReadOptions;
 pub use repair::{OlderValues, RepairReport};

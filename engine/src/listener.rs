@@ -30,11 +30,12 @@ pub enum Event {
     /// A compaction into `level` read `bytes_read` and wrote `bytes_written` bytes; both are 0 if
     /// tables only changed their level.
     Compacted { keyspace: String, level: u8, bytes_read: u64, bytes_written: u64 },
-    /// A short level 0 was to be compacted while the store rested, and a table that it would read cannot be read.
-    /// The store goes on as it is, and tries again when the keyspace has changed, twice for each table of level 0
-    /// at most. But a compaction that is due and meets the same table makes the store read-only: see
-    /// [`Error::ReadOnly`] for what to do.
-    NotCompacted { keyspace: String, error: Error },
+    /// A compaction could not read a table, because of damage or a read error that did not pass. The table is
+    /// quarantined: compactions leave it as it is, everything else continues. `error` names the file and the
+    /// place. [`Stats::quarantined`](crate::Stats::quarantined) lists all such tables, and
+    /// [`QuarantinedTable`](crate::QuarantinedTable) says when compactions read it again. `docs/tuning.md`,
+    /// "When a table is damaged", says how to rescue the rest of its data.
+    TableQuarantined { keyspace: String, table_id: u64, error: Error },
     /// Background work was put off because the disk is full, or the process may open no more files.
     NoSpace { error: Error },
     /// The store became read-only.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sievedb_format::{Corruption, annotation::printable};
 
 use crate::{
-    Error, text,
+    Error, QuarantinedTable, text,
     text::{bytes, counted},
 };
 
@@ -35,6 +35,9 @@ pub struct VerifyReport {
     /// write: it was never acknowledged. But damage to the last record looks the same, unless something
     /// behind it vouches for it. Only of a store that is not open; opening it cuts them off.
     pub torn_tails: Vec<TornTail>,
+    /// Tables that compactions leave alone, without those that this found good. Only of an open store. Their
+    /// damage is among the problems, too.
+    pub quarantined: Vec<QuarantinedTable>,
 }
 
 /// The end of a file that is no record.
@@ -207,6 +210,9 @@ impl fmt::Display for VerifyReport {
         }
         for end in &self.torn_tails {
             writeln!(f, "{end}")?;
+        }
+        for table in &self.quarantined {
+            writeln!(f, "{table}")?;
         }
         write!(
             f,

@@ -1,10 +1,10 @@
-//! Whether a deeper level may still hold a key.
+//! Whether an older table may still hold a key.
 
 use sievedb_format::TableBounds;
 
 use super::levels::{Levels, Run, overlap};
 
-/// The tables below the output of a compaction, for a walk over ascending keys.
+/// The tables older than the output of a compaction, for a walk over ascending keys.
 ///
 /// The answer stays right while the compaction runs, though deeper levels change: whatever may bring
 /// one of its keys down there would have to take one of its inputs.
@@ -16,13 +16,28 @@ pub(crate) struct DeeperLevels {
 }
 
 impl DeeperLevels {
-    /// The tables of `levels` below `output_level` that overlap `bounds`.
-    pub(crate) fn new(levels: &Levels<'_>, output_level: u8, bounds: &TableBounds) -> Self {
+    /// The tables of `levels` below `output_level` that overlap `bounds`; for level 0, also those of
+    /// level 0 that are older than `output_run`. `levels` must be without the inputs of the compaction.
+    pub(crate) fn new(
+        levels: &Levels<'_>,
+        output_level: u8,
+        output_run: u64,
+        bounds: &TableBounds,
+    ) -> Self {
         let ranges = |run: &Run<'_>| -> Vec<TableBounds> {
             overlap(run, bounds).iter().map(|table| table.bounds.clone()).collect()
         };
         let deeper = (output_level..=levels.last()).skip(1).map(|level| ranges(levels.run(level)));
-        Self { levels: deeper.filter(|run| !run.is_empty()).map(|run| (run, 0)).collect() }
+        let is_older =
+            |run: &&Run<'_>| output_level == 0 && run.iter().all(|table| table.run < output_run);
+        let level0 = levels.level0().iter().filter(is_older).map(ranges);
+        Self {
+            levels: level0
+                .chain(deeper)
+                .filter(|run| !run.is_empty())
+                .map(|run| (run, 0))
+                .collect(),
+        }
     }
 
     /// Whether one of them may hold `user_key`. Keys must be asked for in ascending order; repeating

@@ -7,10 +7,15 @@ use sievedb_format::TableBounds;
 use super::levels::{Levels, bytes};
 use crate::table::TableMeta;
 
+/// The run of every level below 0: it has only one.
+const DEEPER_RUN: u64 = 0;
+
 /// Tables to merge, and the level where the result goes.
 ///
 /// For every input table all older tables with one of its keys are inputs too, as far as they are in
 /// the output level or above. The result replaces the inputs in one sorted run of the output level.
+///
+/// An output in level 0 is different: it replaces adjacent runs, and older runs stay below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compaction {
     /// Why it was chosen.
@@ -20,6 +25,8 @@ pub(crate) struct Compaction {
     pub(crate) inputs: Vec<LevelInputs>,
     /// Where the result goes.
     pub(crate) output_level: u8,
+    /// The number of its run there: in level 0 that of the newest input.
+    pub(crate) output_run: u64,
     /// The one input may change its level as it is: nothing is there to merge it with, it has no tombstone
     /// that could be dropped, and its blocks are compressed as they should be there.
     pub(crate) is_trivial_move: bool,
@@ -57,7 +64,8 @@ pub(crate) enum Reason {
 
 impl Compaction {
     /// A compaction of `inputs`, given by level, shallowest first. `None` if it has to wait for one
-    /// that is running. `is_to_rewrite` tells whether a table may not just be moved to the output level.
+    /// that is running, or if it would read a quarantined table. `is_to_rewrite` tells whether a table
+    /// may not just be moved to the output level; a quarantined one always may.
     pub(super) fn new(
         levels: &Levels<'_>,
         reason: Reason,
@@ -80,12 +88,22 @@ impl Compaction {
         }
         let mut tables = all();
         let is_trivial_move = match (tables.next(), tables.next()) {
-            (Some(only), None) => only.level != output_level && !is_to_rewrite(only),
+            (Some(only), None) if only.level != output_level => {
+                levels.is_quarantined(only) || !is_to_rewrite(only)
+            }
             _ => false,
+        };
+        if !is_trivial_move && all().any(|table| levels.is_quarantined(table)) {
+            return None;
+        }
+        let output_run = match output_level {
+            0 => all().map(|table| table.run).max().unwrap_or(DEEPER_RUN),
+            _ => DEEPER_RUN,
         };
         Some(Self {
             reason,
             output_level,
+            output_run,
             is_trivial_move,
             input_bytes: bytes(all()),
             bounds,

@@ -12,6 +12,13 @@
 //! `fan_out`th of the limit, until the new base level is half full only; so a size that swings about
 //! the limit does not move data back and forth. Then, and farther up at once, levels are emptied.
 //!
+//! # Quarantined tables
+//!
+//! A quarantined table is never merged, so tables above it stay where they are until it is gone: they are
+//! *kept*. A level with kept bytes has a target of at least these, and the levels above it are sized from
+//! it as from the last level. So data that arrives later is still compacted from level to level. Level 0
+//! is compacted into the level above a base level with a quarantined table.
+//!
 //! Source of the idea: Dong, Callaghan, Galanis, Borthakur, Savor, Strum, "Optimizing Space
 //! Amplification in RocksDB", CIDR 2017, section 4.
 
@@ -65,6 +72,8 @@ pub(crate) struct Levels<'a> {
     running: &'a [Compaction],
     /// The tables that `running` reads.
     busy: HashSet<u64>,
+    /// The tables that are not read.
+    quarantined: HashSet<u64>,
 }
 
 /// How many bytes each level should hold.
@@ -82,6 +91,9 @@ pub(crate) struct Targets {
 pub(crate) struct Debt {
     /// Sorted runs of level 0, those being compacted too.
     pub(crate) level0_runs: usize,
+    /// How many of them writers must not wait for, because of quarantined tables: all but the runs above
+    /// the newest such table of a group of overlapping tables, of the group with most.
+    pub(crate) level0_runs_kept: usize,
     /// Bytes that compactions would write until no level is due, about.
     pub(crate) bytes: u64,
 }
@@ -108,7 +120,13 @@ impl<'a> Levels<'a> {
             }
         }
         let busy = running.iter().flat_map(Compaction::tables).collect();
-        Self { level0, deeper, running, busy }
+        Self { level0, deeper, running, busy, quarantined: HashSet::new() }
+    }
+
+    /// The same, with these tables quarantined: they are not merged.
+    pub(crate) fn quarantine(mut self, ids: impl IntoIterator<Item = u64>) -> Self {
+        self.quarantined.extend(ids);
+        self
     }
 
     /// The sorted runs of level 0, newest first.
@@ -136,6 +154,28 @@ impl<'a> Levels<'a> {
         self.busy.contains(&table.id)
     }
 
+    /// Returns whether the table must not be merged.
+    pub(crate) fn is_quarantined(&self, table: &TableMeta) -> bool {
+        self.quarantined.contains(&table.id)
+    }
+
+    /// Returns whether the table of `level`, from 1, has to stay: it is quarantined, or overlaps such a
+    /// table of the next level.
+    fn is_kept(&self, level: u8, table: &TableMeta) -> bool {
+        let is_quarantined = |table: &&TableMeta| self.is_quarantined(table);
+        is_quarantined(&table)
+            || level < self.last()
+                && self.overlap(level + 1, &table.bounds).iter().any(is_quarantined)
+    }
+
+    /// Bytes of `level`, from 1, that have to stay.
+    fn kept_bytes(&self, level: u8) -> u64 {
+        if self.quarantined.is_empty() {
+            return 0;
+        }
+        bytes(self.run(level).iter().filter(|table| self.is_kept(level, table)))
+    }
+
     /// The compactions under way.
     pub(crate) fn running(&self) -> &'a [Compaction] {
         self.running
@@ -146,19 +186,29 @@ impl<'a> Levels<'a> {
         let largest = self.deeper.iter().map(bytes).max().unwrap_or(0);
         let last = self.last();
         let mut targets = vec![0; self.deeper.len() + 1];
-        let (mut level, mut target) = (last, largest);
         targets[usize::from(last)] = largest;
-        while target > options.base_level_bytes_max && level > 1 {
-            level -= 1;
-            target /= options.fan_out;
+        let mut base_level = last;
+        for level in (1..last).rev() {
+            let below = targets[usize::from(level) + 1];
+            let of_below =
+                if below > options.base_level_bytes_max { below / options.fan_out } else { 0 };
+            let target = of_below.max(self.kept_bytes(level));
             targets[usize::from(level)] = target;
+            if target > 0 {
+                base_level = level;
+            }
         }
-        if level > 1 && target > options.base_level_bytes_max / 2 {
-            targets[usize::from(level) - 1] = options.base_level_bytes_max / options.fan_out;
+        let target = targets[usize::from(base_level)];
+        if base_level > 1 && target > options.base_level_bytes_max / 2 {
+            targets[usize::from(base_level) - 1] = options.base_level_bytes_max / options.fan_out;
         }
         // Nothing of level 0 may sink below older data.
         let filled = (1..=last).find(|&level| !self.run(level).is_empty());
-        Targets { base_level: filled.map_or(level, |filled| filled.min(level)), bytes: targets }
+        let base_level = filled.map_or(base_level, |filled| filled.min(base_level));
+        // The level above it is empty. What does not meet a quarantined table goes on from there.
+        let is_blocked = self.run(base_level).iter().any(|table| self.is_quarantined(table));
+        let base_level = if is_blocked { (base_level - 1).max(1) } else { base_level };
+        Targets { base_level, bytes: targets }
     }
 
     /// How due a level is: from 1 on it is. Tables being compacted do not count.
@@ -179,7 +229,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// What is left to do, compactions under way included.
+    /// What is left to do, compactions under way included. Bytes of kept tables do not count.
     pub(crate) fn debt(&self, options: &LevelOptions) -> Debt {
         let targets = self.targets(options);
         let level0_runs = self.level0.len();
@@ -187,8 +237,10 @@ impl<'a> Levels<'a> {
         // What arrives from above, and then has to move on with its share of the next level.
         let mut arriving = 0;
         if level0_runs >= options.level0_runs {
-            arriving = bytes(self.level0.iter().flatten());
-            debt = arriving.saturating_add(bytes(self.run(targets.base_level)));
+            arriving = self.level0_bytes(targets.base_level);
+            if arriving > 0 {
+                debt = arriving.saturating_add(bytes(self.run(targets.base_level)));
+            }
         }
         for level in targets.base_level..self.last() {
             let held = bytes(self.run(level)).saturating_add(arriving);
@@ -201,7 +253,31 @@ impl<'a> Levels<'a> {
             }
             arriving = excess;
         }
-        Debt { level0_runs, bytes: debt }
+        let level0_runs_kept = level0_runs - self.level0_runs_free();
+        Debt { level0_runs, level0_runs_kept, bytes: debt }
+    }
+
+    /// Runs of level 0 that writers may have to wait for.
+    fn level0_runs_free(&self) -> usize {
+        if self.quarantined.is_empty() {
+            return self.level0.len();
+        }
+        let of_group = |group: &Run<'_>| {
+            let quarantined = group.iter().filter(|table| self.is_quarantined(table));
+            let newest = quarantined.map(|table| table.run).max();
+            let runs = group.iter().map(|table| table.run).filter(|&run| newest < Some(run));
+            runs.collect::<HashSet<_>>().len()
+        };
+        self.level0_groups().iter().map(of_group).max().unwrap_or(0)
+    }
+
+    /// Bytes of level 0 that can be merged into `base_level`.
+    fn level0_bytes(&self, base_level: u8) -> u64 {
+        if self.quarantined.is_empty() {
+            return bytes(self.level0.iter().flatten());
+        }
+        let groups = self.level0_groups();
+        bytes(groups.iter().filter(|group| !self.is_kept_in_level0(group, base_level)).flatten())
     }
 
     /// Panics unless every run is in key order without overlap and no table is there twice.

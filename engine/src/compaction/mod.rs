@@ -3,15 +3,17 @@
 //! | module      | answers                                                              |
 //! |-------------|----------------------------------------------------------------------|
 //! | [`levels`]  | how full each level is and should be                                 |
+//! | [`level0`]  | which tables of level 0, also beside quarantined ones                |
 //! | [`picker`]  | which tables to compact next                                         |
 //! | [`skipped`] | which because scans step over their tombstones                       |
 //! | [`quiet`]   | which because the store rests                                        |
 //! | [`choice`]  | what is chosen, and what may run beside it                           |
-//! | [`bottom`]  | whether a deeper level may still hold a key                          |
+//! | [`bottom`]  | whether an older table may still hold a key                          |
 //! | [`retain`]  | which versions a flush or a compaction keeps                         |
 
 pub(crate) mod bottom;
 pub(crate) mod choice;
+mod level0;
 pub(crate) mod levels;
 pub(crate) mod picker;
 mod quiet;

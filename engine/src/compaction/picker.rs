@@ -2,9 +2,9 @@
 //!
 //! The level with the highest score goes first; if running compactions are in its way, the next.
 //!
-//! * **Level 0** into the base level. Tables that overlap, directly or over others, go together, so
-//!   no older one is left above a newer one. Of several such groups the one with most tables goes;
-//!   of equals the one with the smallest key. A group with a table in a running compaction waits.
+//! * **Level 0** into the base level: see [`level0`](super::level0). Tables that overlap, directly or
+//!   over others, go together. Of several such groups the one with most tables goes; of equals the one
+//!   with the smallest key. A group with a table in a running compaction waits.
 //! * **Level n** into level n + 1: the one table that drags the fewest bytes of level n + 1 along,
 //!   for each byte of its own; tombstones count double, because they free space. A larger level is
 //!   worked off table by table, in parallel where the key ranges permit.
@@ -15,6 +15,8 @@
 //! * **Tombstones that scans step over**, before the last: see [`skipped`](super::skipped).
 //!
 //! While the store rests, a level 0 that is not due goes down too: see [`quiet`](super::quiet).
+//!
+//! A quarantined table is never merged. It may be moved to a level where it meets nothing.
 //!
 //! A single table that meets nothing below is moved instead, unless a rewrite would do it good: see
 //! [`Compaction::is_trivial_move`].
@@ -56,6 +58,8 @@ pub(crate) enum RangeChoice {
     Compact(Compaction),
     /// Another look when a running compaction is done.
     Wait,
+    /// Nothing can be done: it would have to read this quarantined table.
+    Quarantined(u64),
     /// Nothing: its tables are in the last level, compressed as they should be there, and without a tombstone
     /// that could be dropped.
     Done,
@@ -80,24 +84,6 @@ impl<'a> Picker<'a> {
         level.or_else(|| self.pick_skipped()).or_else(|| self.pick_tombstones())
     }
 
-    /// One group of overlapping tables of level 0.
-    fn pick_level0(&self) -> Option<Compaction> {
-        let mut groups = self.level0_groups();
-        // Stable: of equals the one with the smallest key goes first.
-        groups.sort_by_key(|group| usize::MAX - group.len());
-        groups.into_iter().find_map(|group| self.bring_down_level0(Reason::Level0, group))
-    }
-
-    /// A compaction of a group of overlapping tables of level 0 into the base level.
-    pub(super) fn bring_down_level0(
-        &self,
-        reason: Reason,
-        mut group: Run<'a>,
-    ) -> Option<Compaction> {
-        group.sort_by_key(|table| u64::MAX - table.run);
-        self.with_overlap(reason, 0, group, self.levels.targets(self.options).base_level)
-    }
-
     /// A compaction of tables of `level`, from 1, into the next one; of the last level into itself.
     pub(super) fn bring_down(
         &self,
@@ -107,24 +93,6 @@ impl<'a> Picker<'a> {
     ) -> Option<Compaction> {
         let output_level = self.levels.last().min(level.saturating_add(1));
         self.with_overlap(reason, level, tables, output_level)
-    }
-
-    /// The tables of level 0 by groups without a key in common, in key order.
-    pub(super) fn level0_groups(&self) -> Vec<Run<'a>> {
-        let mut tables: Vec<_> = self.levels.level0().iter().flatten().copied().collect();
-        tables.sort_by(|left, right| left.bounds.cmp_starts(&right.bounds));
-        let mut groups: Vec<Run<'a>> = Vec::new();
-        let mut reach: Option<&TableBounds> = None;
-        for table in tables {
-            match groups.last_mut() {
-                Some(group) if reach.is_some_and(|it| !it.is_before(&table.bounds)) => {
-                    group.push(table);
-                }
-                _ => groups.push(vec![table]),
-            }
-            reach = reach.into_iter().chain([&table.bounds]).max_by(|a, b| a.cmp_ends(b));
-        }
-        groups
     }
 
     /// The table of `level`, from 1, that is cheapest to bring one level down.
@@ -177,17 +145,25 @@ impl<'a> Picker<'a> {
         let mut inputs = self.above_last(range);
         let choice = if let Some(bounds) = hull(inputs.iter().flat_map(|(_, t)| t)) {
             inputs.push((last, self.levels.overlap(last, &bounds).to_vec()));
+            let mut tables = inputs.iter().flat_map(|(_, tables)| tables);
+            if let Some(table) = tables.find(|table| self.levels.is_quarantined(table)) {
+                return RangeChoice::Quarantined(table.id);
+            }
             self.compaction(Reason::Range, inputs, last)
         } else {
             let run = self.levels.run(last).iter();
             let is_due =
                 |t: &TableMeta| self.is_droppable(t) || self.otherwise_compressed.contains(&t.id);
-            let mut tables = run.filter(|t| overlaps(range, t) && is_due(t)).peekable();
-            if tables.peek().is_none() {
-                return RangeChoice::Done;
+            let due = run.filter(|t| overlaps(range, t) && is_due(t));
+            let (quarantined, due): (Run<'_>, Run<'_>) =
+                due.partition(|table| self.levels.is_quarantined(table));
+            match quarantined.first() {
+                Some(table) if due.is_empty() => return RangeChoice::Quarantined(table.id),
+                None if due.is_empty() => return RangeChoice::Done,
+                _ => {}
             }
             let rewrite = |table| self.compaction(Reason::Range, vec![(last, vec![table])], last);
-            tables.find_map(|&table| rewrite(table))
+            due.into_iter().find_map(rewrite)
         };
         choice.map_or(RangeChoice::Wait, RangeChoice::Compact)
     }
@@ -214,7 +190,7 @@ impl<'a> Picker<'a> {
 
     /// A compaction of `tables` of `level` with what they overlap in `output_level`; from level 0, or
     /// with a small neighbour there. Unless that is the same level: then of these alone.
-    fn with_overlap(
+    pub(super) fn with_overlap(
         &self,
         reason: Reason,
         level: u8,
@@ -225,7 +201,8 @@ impl<'a> Picker<'a> {
         let mut inputs = vec![(level, tables)];
         if output_level > level {
             let mut below = self.levels.overlap(output_level, &bounds).to_vec();
-            if below.is_empty() && level == 0 {
+            let is_quarantined = inputs[0].1.iter().any(|table| self.levels.is_quarantined(table));
+            if below.is_empty() && level == 0 && !is_quarantined {
                 below.extend(self.small_neighbour(
                     output_level,
                     &bounds.smallest,
@@ -252,13 +229,16 @@ impl<'a> Picker<'a> {
         let behind = run.partition_point(|table| table.bounds.ends_below(key));
         let beside = [behind.checked_sub(1), Some(behind)].into_iter().flatten();
         let tables = beside.filter_map(|at| run.get(at).copied());
-        let is_small =
-            |table: &&TableMeta| table.bytes < neighbour_bytes_max && !self.levels.is_busy(table);
+        let is_small = |table: &&TableMeta| {
+            table.bytes < neighbour_bytes_max
+                && !self.levels.is_busy(table)
+                && !self.levels.is_quarantined(table)
+        };
         tables.filter(is_small).min_by_key(|table| table.bytes)
     }
 
     /// A compaction of `inputs`, unless it has to wait.
-    fn compaction(
+    pub(super) fn compaction(
         &self,
         reason: Reason,
         inputs: Vec<(u8, Run<'a>)>,

@@ -35,6 +35,7 @@ impl<'a> Picker<'a> {
     pub(crate) fn pick_quiet(&self) -> Option<Compaction> {
         let base_level = self.levels.targets(self.options).base_level;
         let mut groups: Vec<(usize, Run<'a>)> = self
+            .levels
             .level0_groups()
             .into_iter()
             .map(|group| (self.runs_less(&group, base_level), group))

@@ -45,7 +45,7 @@ impl<'a> Picker<'a> {
         let deeper = (1..=last).flat_map(|level| {
             self.levels.run(level).iter().map(move |&table| (level, vec![table]))
         });
-        let groups = self.level0_groups().into_iter().map(|group| (0, group));
+        let groups = self.levels.level0_groups().into_iter().map(|group| (0, group));
         let mut due: Vec<(f64, u8, Run<'a>)> = groups
             .chain(deeper)
             .filter(|(level, tables)| *level < last || tables.iter().all(|t| self.is_droppable(t)))

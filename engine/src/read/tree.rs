@@ -7,6 +7,7 @@ use sievedb_format::SequenceNumber;
 
 use crate::{
     Error, Result,
+    compaction::levels::Debt,
     filter_policy::FilterPolicy,
     keyspace_options::KeyspaceOptions,
     memory::{Charge, MemoryAccount, MemoryUse},
@@ -16,7 +17,7 @@ use crate::{
     sync::{
         Mutex,
         atomic::{
-            AtomicBool, AtomicU64,
+            AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -38,6 +39,8 @@ pub(crate) struct Tree {
     dropped: AtomicBool,
     /// Bytes that compactions would write until no level is due, about.
     compaction_debt_bytes: AtomicU64,
+    /// Runs of level 0 that no compaction reduces.
+    level0_runs_kept: AtomicUsize,
     bookkeeping: Charge,
 }
 
@@ -78,6 +81,7 @@ impl Tree {
             change: Mutex::new(()),
             dropped: AtomicBool::new(false),
             compaction_debt_bytes: AtomicU64::new(0),
+            level0_runs_kept: AtomicUsize::new(0),
             bookkeeping,
         }
     }
@@ -190,9 +194,15 @@ impl Tree {
         self.compaction_debt_bytes.load(Relaxed)
     }
 
+    /// Runs of level 0 that no compaction reduces, because of quarantined tables.
+    pub(crate) fn level0_runs_kept(&self) -> usize {
+        self.level0_runs_kept.load(Relaxed)
+    }
+
     /// Notes what compactions have to do.
-    pub(crate) fn set_compaction_debt(&self, bytes: u64) {
-        self.compaction_debt_bytes.store(bytes, Relaxed);
+    pub(crate) fn set_compaction_debt(&self, debt: Debt) {
+        self.compaction_debt_bytes.store(debt.bytes, Relaxed);
+        self.level0_runs_kept.store(debt.level0_runs_kept, Relaxed);
     }
 
     /// Puts the memtable of a replayed log in place of the empty one, before anybody reads.

@@ -65,6 +65,7 @@ impl Stats {
             ("write_delay_us", &mut self.write_delay_us),
             ("snapshots", &mut self.snapshots),
             ("oldest_snapshot_us", &mut self.oldest_snapshot_us),
+            ("tables_quarantined", &mut self.tables_quarantined),
             ("tables_with_unusable_filters", &mut self.tables_with_unusable_filters),
             ("filters_not_whole", &mut self.filters_not_whole),
             ("memory.memtable_bytes", &mut memory.memtable_bytes),

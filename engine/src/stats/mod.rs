@@ -14,7 +14,7 @@ pub use file::read_stats_file;
 pub use level::{LevelShape, LevelStats};
 pub(crate) use lookup_sample::Sampled;
 
-use crate::KeyspaceOptions;
+use crate::{KeyspaceOptions, QuarantinedTable};
 
 /// What a store holds and what it did since it was opened.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +44,11 @@ pub struct Stats {
     /// Tables of whose filter only a part is in memory, or nothing: for want of room, or because newer tables
     /// need the bits of the policy more.
     pub filters_not_whole: u64,
+    /// Tables that are quarantined at present: compactions leave them as they are.
+    pub tables_quarantined: u64,
+    /// The quarantined tables, each with its file and the cause. Not in the statistics that a store writes
+    /// for other processes.
+    pub quarantined: Vec<QuarantinedTable>,
     /// Flushes, compactions, trivial moves and filters rebuilt.
     pub background: BackgroundStats,
     /// Log segments that exist.

@@ -58,6 +58,13 @@ impl fmt::Display for Stats {
             };
             write!(f, "\n{filters} not whole in memory, {why}")?;
         }
+        if self.tables_quarantined > 0 {
+            let tables = counted(self.tables_quarantined, ["table is", "tables are"]);
+            write!(f, "\n{tables} quarantined: not compacted, because of damage or read errors")?;
+        }
+        for table in &self.quarantined {
+            write!(f, "\n{table}")?;
+        }
         if let Some(cause) = &self.read_only {
             write!(f, "\nread-only: {cause}")?;
         }

@@ -10,14 +10,19 @@ mod in_vain;
 mod rest;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
+mod wait;
+mod whole;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     mem,
     panic::{self, AssertUnwindSafe},
     sync::Arc,
     time::Duration,
 };
+
+pub(crate) use whole::WholeRequest;
+use whole::WholeRequests;
 
 use sievedb_format::SequenceNumber;
 
@@ -41,26 +46,6 @@ use crate::{
 
 /// How long workers wait before they try again on a full disk.
 const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
-
-/// Keyspaces that are to be compacted as a whole, by id.
-pub(crate) type WholeRequests = BTreeMap<u64, WholeRequest>;
-
-/// That a keyspace is to be compacted as a whole. Those who ask while it is under way share it.
-#[derive(Debug)]
-pub(crate) struct WholeRequest {
-    /// Unlike that of every other request, so that nobody takes a later one for his.
-    number: u64,
-    /// Tables with a smaller id were there when somebody asked. Without it the work would not end
-    /// while others write.
-    id_limit: u64,
-    waiters: usize,
-}
-
-impl WholeRequest {
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-}
 
 /// The state of background work.
 #[derive(Debug, Default)]
@@ -258,41 +243,6 @@ impl Background {
         let wakes = state.wakes;
         mem::replace(&mut state.wakes_seen, wakes) != wakes || state.no_space.is_some()
     }
-
-    /// Asks for the tables of `tree` with ids below `id_limit` to be compacted as a whole. Returns
-    /// the number of the request: it is done when it is gone.
-    pub(crate) fn request_whole(&self, tree: &Tree, id_limit: u64) -> u64 {
-        let mut state = self.state.lock();
-        state.whole_count += 1;
-        let new = WholeRequest { number: state.whole_count, id_limit, waiters: 0 };
-        let request = state.whole.entry(tree.id).or_insert(new);
-        request.id_limit = id_limit.max(request.id_limit);
-        request.waiters += 1;
-        let number = request.number;
-        state.due.compact.add([tree.id]);
-        drop(state);
-        self.wake();
-        number
-    }
-
-    /// One who asked waits no longer. The request goes with the last of them: the others would take
-    /// its end for success.
-    pub(crate) fn withdraw_whole(&self, tree: &Tree, number: u64) {
-        let mut state = self.state.lock();
-        if let Some(request) = state.whole.get_mut(&tree.id)
-            && request.number == number
-        {
-            request.waiters -= 1;
-            if request.waiters == 0 {
-                state.whole.remove(&tree.id);
-                state.due.compact.add([tree.id]);
-                // Who waits until nothing is to be done waited for this, and what was put off for it is due.
-                state.wakes += 1;
-                self.work.notify_all();
-                self.progress.notify_all();
-            }
-        }
-    }
 }
 
 impl Store {
@@ -401,62 +351,6 @@ impl Store {
             self.tell(&Event::NoSpace { error });
         }
         worked
-    }
-
-    /// Waits until `done`, which background work makes true. It is told which keyspaces wait to be
-    /// compacted as a whole.
-    ///
-    /// # Errors
-    ///
-    /// Why it will not become true: the store is read-only, closed, or the disk is full.
-    pub(crate) fn wait_for_work(&self, mut done: impl FnMut(&WholeRequests) -> bool) -> Result<()> {
-        self.run_inline();
-        let mut state = self.background.state.lock();
-        loop {
-            if done(&state.whole) {
-                return Ok(());
-            }
-            self.check_writable()?;
-            if state.shut_down {
-                return Err(Error::Closed);
-            }
-            if let Some(error) = &state.no_space {
-                return Err(error.clone());
-            }
-            self.background.progress.wait(&mut state);
-        }
-    }
-
-    /// Waits until there is no background work that could be done now.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait_for_work`](Self::wait_for_work).
-    pub(crate) fn wait_until_idle(&self) -> Result<()> {
-        // A lookup may have held a filter for so long that the job let its room be.
-        self.filters_have_room();
-        self.background.retry();
-        self.run_inline();
-        if self.options.read_only {
-            return Ok(());
-        }
-        let mut state = self.background.state.lock();
-        loop {
-            self.check_writable()?;
-            if self.is_idle(&mut state) {
-                break;
-            }
-            if state.shut_down {
-                return Err(Error::Closed);
-            }
-            if let Some(error) = state.no_space.as_ref().or(state.filters.why_put_off()) {
-                return Err(error.clone());
-            }
-            self.background.progress.wait(&mut state);
-        }
-        drop(state);
-        self.unlink_obsolete();
-        Ok(())
     }
 
     /// Removes files that nothing needs. A failure is no harm: they are orphans when the store is

@@ -38,9 +38,6 @@ use crate::{
     version::Version,
 };
 
-/// The run of every level below 0: it has only one.
-const DEEPER_RUN: u64 = 0;
-
 /// Read-ahead of all inputs takes at most this share of a worker's part for writing: 2 MiB of 16, enough for
 /// eight runs. The tables that are written need the rest.
 const READ_AHEAD_IN_SHARE: u64 = 8;
@@ -55,16 +52,20 @@ pub(crate) enum Chosen {
     },
     /// The keyspace is compact as a whole.
     WholeIsDone,
+    /// The keyspace cannot be compacted as a whole: a table is quarantined because of this error.
+    WholeFails(Error),
 }
 
 /// How a compaction that did not fail has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Done,
-    /// Nothing has changed: other work went first.
+    /// Nothing has changed, and the next attempt may succeed: other work went first, or a read error passed.
     GaveWay,
     /// Nothing has changed: it could not be done, and nobody needs it.
     GivenUp,
+    /// Nothing has changed: an input cannot be read, and is quarantined now.
+    Quarantined,
 }
 
 /// What a merge came to.
@@ -77,7 +78,7 @@ enum Merged {
 
 impl Store {
     /// Chooses the next compaction of `tree` beside those `running` in it. If somebody waits for the
-    /// `whole` keyspace, that comes first, without the tables of level 0 with ids from there on.
+    /// `whole` keyspace, that comes first, without the runs of level 0 with numbers from there on.
     pub(crate) fn choose_compaction(
         &self,
         tree: &Tree,
@@ -98,6 +99,13 @@ impl Store {
                 RangeChoice::Compact(compaction) => Chosen::Compaction(compaction),
                 RangeChoice::Wait => nothing(),
                 RangeChoice::Done => Chosen::WholeIsDone,
+                RangeChoice::Quarantined(id) => {
+                    let version = tree.kept_view().version;
+                    let live = version.tables().find(|(_, _, live)| live.meta.id == id);
+                    let quarantined = live.and_then(|(_, _, live)| live.quarantine.present());
+                    // The table is gone if the keyspace was dropped meanwhile, or verified.
+                    quarantined.map_or_else(nothing, |it| Chosen::WholeFails(it.error.clone()))
+                }
             }
         })
     }
@@ -107,8 +115,8 @@ impl Store {
         self.with_picker(tree, &[], None, |picker| picker.pick_quiet())
     }
 
-    /// Asks a picker that sees `tree` as it is beside the compactions `running` in it, or only the tables of
-    /// level 0 with ids below `id_limit`.
+    /// Asks a picker that sees `tree` as it is beside the compactions `running` in it, or only the runs of
+    /// level 0 with numbers below `id_limit`.
     fn with_picker<T>(
         &self,
         tree: &Tree,
@@ -119,15 +127,20 @@ impl Store {
         let view = tree.view();
         let mut metas = view.version.metas();
         if let Some(id_limit) = id_limit {
-            // What is newer may stay above.
-            metas.retain(|table| table.level > 0 || table.id < id_limit);
+            // What is newer may stay above. Not by the ids of tables: a run that was merged of some of level
+            // 0 has tables with newer ids than runs above it.
+            metas.retain(|table| table.level > 0 || table.run < id_limit);
         }
-        let levels = Levels::new(metas.iter().map(Cow::as_ref), running);
+        let now = self.options.clock.now();
+        let quarantined =
+            view.version.tables().filter(|(_, _, live)| live.quarantine.is_in_force(now));
+        let quarantined = quarantined.map(|(_, _, live)| live.meta.id);
+        let levels = Levels::new(metas.iter().map(Cow::as_ref), running).quarantine(quarantined);
         if cfg!(debug_assertions) {
             levels.check_invariants();
         }
         let options = LevelOptions::of(&tree.options());
-        tree.set_compaction_debt(levels.debt(&options).bytes);
+        tree.set_compaction_debt(levels.debt(&options));
         let oldest_snapshot = self.snapshots.oldest();
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
@@ -142,19 +155,21 @@ impl Store {
     }
 
     /// Carries `compaction` out. One that was chosen because the store rests goes on only as long as it has not
-    /// to give way, as there is room for it, and as its inputs can be read: nobody waits for it. That one of them
-    /// cannot is told.
+    /// to give way, and as there is room for it: nobody waits for it.
+    ///
+    /// An input that cannot be read is quarantined, which is reported and is no error.
     ///
     /// # Errors
     ///
-    /// What reading, writing or installing fails with. The inputs are as they were; what was
-    /// written is an orphan.
+    /// What writing or installing fails with. The inputs are as they were; what was written is an orphan.
     pub(crate) fn run_compaction(
         &self,
         tree: &Arc<Tree>,
         compaction: &Compaction,
     ) -> Result<Ended> {
-        let ended = self.merge_and_install(tree, compaction);
+        let ended = self
+            .merge_and_install(tree, compaction)
+            .or_else(|error| self.quarantine_input(tree, compaction, error));
         if compaction.reason != Reason::Quiet {
             return ended;
         }
@@ -187,7 +202,7 @@ impl Store {
         let level = compaction.output_level;
         let mut bytes_written = 0;
         let change = if compaction.is_trivial_move {
-            let to = |id| Move { id, level, run: DEEPER_RUN };
+            let to = |id| Move { id, level, run: compaction.output_run };
             Change { moved: compaction.tables().map(to).collect(), ..Change::default() }
         } else {
             let merged = self.merge_inputs(tree, &version, compaction, inputs, &buffers)?;
@@ -233,9 +248,10 @@ impl Store {
         let last = gone().map(|table| table.largest_sequence).max().unwrap_or(0);
         // After the inputs: a snapshot that is not listed is as new as all of them.
         let snapshots = self.snapshots.sequences_between(first, last);
-        let levels = Levels::new(metas.iter().map(Cow::as_ref), &[]);
-        let output_level = compaction.output_level;
-        let mut deeper = DeeperLevels::new(&levels, output_level, &compaction.bounds);
+        let kept = metas.iter().filter(|table| !is_gone(table.id));
+        let levels = Levels::new(kept.map(Cow::as_ref), &[]);
+        let Compaction { output_level, output_run, .. } = *compaction;
+        let mut deeper = DeeperLevels::new(&levels, output_level, output_run, &compaction.bounds);
         let drops_early = self.options.has_bug(PlantedBug::DropTombstoneEarly);
         let is_bottom = |key: &[u8]| drops_early || !deeper.may_hold(key);
         let gave_way = Cell::new(false);
@@ -246,7 +262,7 @@ impl Store {
         let merged = Interruptible::new(MergeCursor::new(inputs, 0), stops);
         let kept = RetainStream::new(merged, snapshots, is_bottom);
         let mut kept = kept.settling();
-        let place = TablePlace { level: output_level, run: DEEPER_RUN };
+        let place = TablePlace { level: output_level, run: output_run };
         let entries = gone().map(|table| table.entries).sum();
         let filter = choose_filter(tree, is_gone, place, entries);
         let mut options = KeyspaceOptions::clone(&tree.options());
@@ -255,31 +271,26 @@ impl Store {
         }
         match write_tables(&self.tables, &options, filter, place, &mut kept, buffers.share()) {
             Err(_) if gave_way.get() => Ok(Merged::Not(Ended::GaveWay)),
-            Err(error)
-                if compaction.reason == Reason::Quiet
-                    && is_of_input(&error, version, compaction) =>
-            {
-                self.tell(&Event::NotCompacted { keyspace: tree.name.clone(), error });
-                Ok(Merged::Not(Ended::GivenUp))
-            }
             written => written.map(Merged::Tables),
         }
     }
 
-    /// Flushes `tree` and merges all its tables into the deepest level.
+    /// Flushes `tree` and merges all its tables into the deepest level. Reads quarantined tables again.
     ///
     /// # Errors
     ///
-    /// Why that cannot be done.
+    /// Why that cannot be done. [`Error::Corrupt`] or [`Error::Io`] with the file of a table that cannot be
+    /// read: the store stays writable.
     pub(crate) fn compact_tree(&self, tree: &Arc<Tree>) -> Result<()> {
         self.flush_trees(std::slice::from_ref(tree))?;
+        self.retry_quarantined(tree);
         let number = self.background.request_whole(tree, self.tables.next_file_id());
-        let is_this = |request: &WholeRequest| request.number() == number;
+        let is_this = |request: &WholeRequest| request.number() == number && !request.has_failed();
         let done = self
             .wait_for_work(|whole| tree.is_dropped() || !whole.get(&tree.id).is_some_and(is_this));
         // Does nothing for one that is done.
-        self.background.withdraw_whole(tree, number);
-        done
+        let failed = self.background.withdraw_whole(tree, number);
+        done.and(failed.map_or(Ok(()), Err))
     }
 }
 
@@ -332,7 +343,8 @@ fn warm_up_outputs(
     }
     user_keys.sort_unstable();
     let version = Arc::clone(&tree.view().version);
-    let output = version.runs().iter().find(|run| run.level == compaction.output_level);
+    let place = (compaction.output_level, compaction.output_run);
+    let output = version.runs().iter().find(|run| (run.level, run.id) == place);
     for user_key in user_keys {
         let Some(live) = output.and_then(|run| run.find(&user_key)) else { continue };
         // Whoever needs the block is told why it cannot be read.
@@ -340,13 +352,6 @@ fn warm_up_outputs(
             return;
         }
     }
-}
-
-/// Whether this is about the file of an input, which can then not be read, or not in whole.
-fn is_of_input(error: &Error, version: &Version, compaction: &Compaction) -> bool {
-    let (Error::Io { path, .. } | Error::Corrupt { path, .. }) = error else { return false };
-    let is_input = |live: &LiveTable| compaction.tables().any(|id| id == live.meta.id);
-    version.tables().any(|(_, _, live)| live.path == *path && is_input(live))
 }
 
 /// In what each sorted run of the inputs stands while it is read.

@@ -20,6 +20,7 @@
 //! | [`due_trees`]    | which keyspaces may have work                                      |
 //! | [`flush`]        | memtables become tables                                            |
 //! | [`compact`]      | compactions are chosen and carried out                             |
+//! | [`quarantine`]   | tables that a compaction cannot read are quarantined               |
 //! | [`skipped`]      | work that scans ask for, because they step over many tombstones    |
 //! | [`table_output`] | entries in order become tables                                     |
 //! | [`new_filter`]   | which filter new tables get                                        |
@@ -54,6 +55,7 @@ pub(crate) mod open_store;
 mod open_tables;
 mod orphans;
 mod placed_write;
+mod quarantine;
 mod read_only;
 mod recovery;
 pub(crate) mod residency;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::Store;
 use crate::{
-    KeyspaceOptions,
+    KeyspaceOptions, QuarantinedTable,
     level_count::LEVELS,
     memory::MemoryUse,
     read::tree::Tree,
@@ -41,6 +41,7 @@ impl Store {
         for tree in &trees {
             add_tree(&mut stats, tree);
         }
+        stats.tables_quarantined = stats.quarantined.len() as u64;
         for level in &mut stats.levels {
             // So far the sum over the runs.
             level.filter_fpr_expected /= (level.runs as f64).max(1.0);
@@ -98,6 +99,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         stats.tables_with_unusable_filters += u64::from(is_unusable);
         let is_whole = filters.is_whole() && scan_filters.is_whole();
         stats.filters_not_whole += u64::from(!is_whole);
+        stats.quarantined.extend(QuarantinedTable::of(&tree.name, level, live));
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;

@@ -26,6 +26,7 @@ const DELAY_MAX: Duration = Duration::from_millis(2);
 /// How far background work lags behind in one keyspace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Debt {
+    /// Without those that no compaction reduces: waiting would not help.
     pub(crate) level0_runs: usize,
     pub(crate) frozen_memtables: usize,
     /// What compactions have to write, over the least size of the base level.
@@ -68,7 +69,8 @@ impl Tree {
     /// How far background work lags behind here.
     pub(crate) fn debt(&self) -> Debt {
         let view = self.view();
-        let (level0_runs, frozen_memtables) = (view.version.level0_runs(), view.frozen.len());
+        let level0_runs = view.version.level0_runs().saturating_sub(self.level0_runs_kept());
+        let frozen_memtables = view.frozen.len();
         let base_bytes = self.options().base_level_bytes as f64;
         let compaction_bases = self.compaction_debt_bytes() as f64 / base_bytes;
         Debt { level0_runs, frozen_memtables, compaction_bases }

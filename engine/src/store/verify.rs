@@ -8,7 +8,7 @@ use std::{borrow::Cow, io, path::Path, sync::Arc};
 use sievedb_format::Corruption;
 
 use crate::{
-    Error, Options, Result, VerifyReport,
+    Error, Options, QuarantinedTable, Result, VerifyReport,
     file_name::FileName,
     fs::Fs,
     log::Position,
@@ -30,7 +30,8 @@ use crate::{
 };
 
 impl Store {
-    /// Looks at every byte of the store as it is now. Others may go on writing.
+    /// Looks at every byte of the store as it is now. Others may go on writing. Lifts the quarantine of
+    /// tables that are good.
     ///
     /// # Errors
     ///
@@ -66,12 +67,32 @@ impl Store {
             bytes_done: 0,
             on_progress,
         };
+        let mut lifts = false;
         for (keyspace, version) in &versions {
             for (level, run, live) in version.tables() {
+                let problems = verifier.report.problems.len();
                 let present = || live.present_meta(level, run);
-                let (meta, live) = (&live.meta, Some(&**live));
-                verifier.table(VerifiedTable { keyspace, meta, present: &present, live });
+                let meta = &live.meta;
+                verifier.table(VerifiedTable {
+                    keyspace,
+                    meta,
+                    present: &present,
+                    live: Some(live),
+                });
+                let Some(quarantined) = QuarantinedTable::of(keyspace, level, live) else {
+                    continue;
+                };
+                let mut found = verifier.report.problems[problems..].iter();
+                if found.any(|problem| problem.path == live.path) {
+                    verifier.report.quarantined.push(quarantined);
+                } else {
+                    live.quarantine.lift();
+                    lifts = true;
+                }
             }
+        }
+        if lifts {
+            self.background.look_at_all();
         }
         Ok(verifier.report)
     }

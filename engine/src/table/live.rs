@@ -15,7 +15,7 @@ use sievedb_sstable::{ReadError, Table};
 
 use super::{
     FilterPlace, FilterRole, ScanFilters, TableFilters, TableMeta, bookkeeping::table_bytes,
-    obsolete::ObsoleteFiles, scan_filters::Wanted,
+    obsolete::ObsoleteFiles, quarantine::Quarantine, scan_filters::Wanted,
 };
 use crate::{
     Error,
@@ -35,6 +35,8 @@ pub(crate) struct LiveTable {
     scan_filters: ArcSwap<ScanFilters>,
     /// Tombstones that scans stepped over.
     skipped: AtomicU64,
+    /// Whether compactions leave the table alone.
+    pub(crate) quarantine: Quarantine,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
     _index: Charge,
@@ -60,6 +62,7 @@ impl LiveTable {
             filters: ArcSwap::from_pointee(filters),
             scan_filters: ArcSwap::from_pointee(scan_filters),
             skipped: AtomicU64::new(0),
+            quarantine: Quarantine::default(),
             obsolete,
             obsolete_files,
             _index: index,

@@ -29,6 +29,7 @@ mod logs;
 mod manifest;
 mod next_release;
 mod past_damage;
+mod quarantine;
 mod reading;
 mod repair;
 mod repair_faults;

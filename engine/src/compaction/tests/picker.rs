@@ -10,6 +10,7 @@
 //! | `finish n`                       |                            | the n-th running one is gone   |
 //! | `skipped id=n …`                 |                            | what scans stepped over        |
 //! | `otherwise-compressed id …`      |                            | all of them so far             |
+//! | `quarantine id …`                |                            | as `levels`                    |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
 //! `levels` also takes `runs=`, `base=`, `fan-out=` and `snapshot=`; `start` leaves the choice running.
@@ -102,6 +103,7 @@ struct Story {
     running: Vec<Compaction>,
     skipped: Skipped,
     otherwise_compressed: BTreeSet<u64>,
+    quarantined: BTreeSet<u64>,
 }
 
 impl Story {
@@ -146,6 +148,7 @@ impl Story {
                     RangeChoice::Compact(compaction) => self.answer(Some(compaction), start, ""),
                     RangeChoice::Wait => "wait\n".to_owned(),
                     RangeChoice::Done => "done\n".to_owned(),
+                    RangeChoice::Quarantined(id) => format!("{id} is quarantined\n"),
                 }
             }
             Some("flush") => {
@@ -165,6 +168,10 @@ impl Story {
                 self.otherwise_compressed.extend(words.map(number));
                 format!("{:?}\n", self.otherwise_compressed)
             }
+            Some("quarantine") => {
+                self.quarantined.extend(words.map(number));
+                self.describe()
+            }
             Some("finish") => {
                 let index: usize = words.next().and_then(|n| n.parse().ok()).expect("a number");
                 self.running.remove(index);
@@ -174,9 +181,9 @@ impl Story {
                 let level = words.next().and_then(|n| n.parse().ok()).expect("a level");
                 let (from, to) =
                     words.next().and_then(|range| range.split_once("..")).expect("from..to");
-                let levels = Levels::new(&self.tables, &self.running);
+                let levels = self.levels();
                 let bounds = TableBounds::inclusive(from.as_bytes(), to.as_bytes());
-                let mut deeper = DeeperLevels::new(&levels, level, &bounds);
+                let mut deeper = DeeperLevels::new(&levels, level, u64::MAX, &bounds);
                 let held: Vec<_> = words.filter(|key| deeper.may_hold(key.as_bytes())).collect();
                 format!("{held:?}\n")
             }
@@ -184,8 +191,13 @@ impl Story {
         }
     }
 
-    fn picker<T>(&self, ask: impl FnOnce(Picker<'_>) -> T) -> T {
+    fn levels(&self) -> Levels<'_> {
         let levels = Levels::new(&self.tables, &self.running);
+        levels.quarantine(self.quarantined.iter().copied())
+    }
+
+    fn picker<T>(&self, ask: impl FnOnce(Picker<'_>) -> T) -> T {
+        let levels = self.levels();
         levels.check_invariants();
         let Self { options, oldest_snapshot, skipped, otherwise_compressed, .. } = self;
         let oldest_snapshot = *oldest_snapshot;
@@ -202,7 +214,7 @@ impl Story {
     }
 
     fn describe(&self) -> String {
-        let levels = Levels::new(&self.tables, &self.running);
+        let levels = self.levels();
         let targets = levels.targets(&self.options);
         let debt = levels.debt(&self.options);
         let mut text = format!("base L{}, debt {} KiB\n", targets.base_level, debt.bytes >> 10);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
-use super::{Job, State};
+use super::{Job, State, WholeRequest};
 use crate::{read::tree::Tree, store::Store, store::compact::Chosen};
 
 impl Store {
@@ -99,7 +99,8 @@ impl Store {
             };
             let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
             let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
-            let whole = state.whole.get(&tree.id).map(|request| request.id_limit);
+            let whole = state.whole.get(&tree.id).filter(|request| !request.has_failed());
+            let whole = whole.map(WholeRequest::id_limit);
             match self.choose_compaction(&tree, &running, whole) {
                 Chosen::Compaction(compaction) => {
                     state.running.push((tree.id, compaction.clone()));
@@ -113,6 +114,13 @@ impl Store {
                     state.whole.remove(&tree.id);
                     self.background.progress.notify_all();
                     // Of what came since, something may be due, and nobody would wake a worker for it.
+                    from = id;
+                }
+                Chosen::WholeFails(error) => {
+                    if let Some(request) = state.whole.get_mut(&tree.id) {
+                        request.fail(error);
+                    }
+                    self.background.progress.notify_all();
                     from = id;
                 }
             }
@@ -156,7 +164,9 @@ impl Store {
         while let Some(id) = state.due.compact.first_from(from) {
             let tree = self.tree_of_id(id);
             match tree.map(|tree| self.choose_compaction(&tree, &[], None)) {
-                Some(Chosen::Compaction(_) | Chosen::WholeIsDone) => return true,
+                Some(Chosen::Compaction(_) | Chosen::WholeIsDone | Chosen::WholeFails(_)) => {
+                    return true;
+                }
                 Some(Chosen::Nothing { awaited_snapshot }) => {
                     state.due.compact_later(id, awaited_snapshot);
                 }

@@ -1,0 +1,145 @@
+//! Which tables of level 0 to compact, also beside quarantined tables.
+//!
+//! Tables that overlap, directly or through others, form a group. A group is compacted into the base
+//! level as a whole, so that no older table is left above a newer one.
+//!
+//! # Quarantined tables
+//!
+//! A [quarantined](super::levels::Levels::quarantine) table cannot be read, so it is never merged, and
+//! no newer data is merged past it. In a group with such a table:
+//!
+//! 1. Runs older than it are compacted into the base level.
+//! 2. Then the table is moved below level 0, to the deepest level that is above all older data.
+//! 3. If there is no such level, it stays. The runs above it are merged with each other: whenever
+//!    [`level0_runs`](LevelOptions::level0_runs) of them exist, the newest runs become one run of
+//!    level 0, as many as are no larger than the newer ones together. So the sizes of runs at least
+//!    double from one to the next, and a byte is rewritten about once for each doubling of the data.
+//!    From [`RUNS_MAX`] runs on, the cheapest merge is done even if no such runs exist.
+//!
+//! Rule 3 also applies to a group above a quarantined table of level 1. Deeper levels need no rule: level
+//! 0 is then compacted into the level above the table, see [`Levels::targets`].
+
+use sievedb_format::TableBounds;
+
+use super::{
+    choice::{Compaction, Reason},
+    levels::{LevelOptions, Levels, Run, bytes},
+    picker::{Picker, hull},
+};
+use crate::table::TableMeta;
+
+/// Runs of level 0 above a quarantined table at which some are merged, whatever that costs. Below the
+/// number at which writes are delayed.
+pub(super) const RUNS_MAX: usize = 8;
+
+impl<'a> Levels<'a> {
+    /// The tables of level 0 by groups without a key in common, in key order.
+    pub(super) fn level0_groups(&self) -> Vec<Run<'a>> {
+        let mut tables: Vec<_> = self.level0().iter().flatten().copied().collect();
+        tables.sort_by(|left, right| left.bounds.cmp_starts(&right.bounds));
+        let mut groups: Vec<Run<'a>> = Vec::new();
+        let mut reach: Option<&TableBounds> = None;
+        for table in tables {
+            match groups.last_mut() {
+                Some(group) if reach.is_some_and(|it| !it.is_before(&table.bounds)) => {
+                    group.push(table);
+                }
+                _ => groups.push(vec![table]),
+            }
+            reach = reach.into_iter().chain([&table.bounds]).max_by(|a, b| a.cmp_ends(b));
+        }
+        groups
+    }
+
+    /// Returns whether these tables of level 0 cannot be merged into `base_level`: one of them, or one
+    /// that they overlap there, is quarantined.
+    pub(super) fn is_kept_in_level0(&self, tables: &Run<'a>, base_level: u8) -> bool {
+        let below = hull(tables).map(|bounds| self.overlap(base_level, &bounds));
+        let mut all = tables.iter().chain(below.into_iter().flatten());
+        all.any(|table| self.is_quarantined(table))
+    }
+
+    /// The deepest level below 0 where `table` of level 0 is above all other data in its range, given
+    /// that it is the oldest of its group.
+    fn free_level(&self, table: &TableMeta) -> Option<u8> {
+        (1..=self.last()).take_while(|&level| self.overlap(level, &table.bounds).is_empty()).last()
+    }
+}
+
+impl<'a> Picker<'a> {
+    /// A compaction of one group of level 0: of those that can be compacted, the one with most tables.
+    pub(super) fn pick_level0(&self) -> Option<Compaction> {
+        let mut groups = self.levels.level0_groups();
+        // Stable: of equals the one with the smallest key goes first.
+        groups.sort_by_key(|group| usize::MAX - group.len());
+        groups.into_iter().find_map(|group| self.pick_group(group))
+    }
+
+    fn pick_group(&self, group: Run<'a>) -> Option<Compaction> {
+        let base_level = self.levels.targets(self.options).base_level;
+        if !self.levels.is_kept_in_level0(&group, base_level) {
+            return self.bring_down_level0(Reason::Level0, group);
+        }
+        let quarantined = group.iter().filter(|table| self.levels.is_quarantined(table));
+        if let Some(&oldest) = quarantined.min_by_key(|table| table.run) {
+            let older: Run<'a> =
+                group.iter().copied().filter(|table| table.run < oldest.run).collect();
+            if older.is_empty() {
+                if let Some(level) = self.levels.free_level(oldest) {
+                    return self.compaction(Reason::Level0, vec![(0, vec![oldest])], level);
+                }
+            } else if !self.levels.is_kept_in_level0(&older, base_level) {
+                return self.bring_down_level0(Reason::Level0, older);
+            }
+        }
+        self.merge_in_level0(group)
+    }
+
+    /// A compaction of a group of overlapping tables of level 0 into the base level.
+    pub(super) fn bring_down_level0(
+        &self,
+        reason: Reason,
+        mut group: Run<'a>,
+    ) -> Option<Compaction> {
+        group.sort_by_key(|table| u64::MAX - table.run);
+        self.with_overlap(reason, 0, group, self.levels.targets(self.options).base_level)
+    }
+
+    /// Makes one run of adjacent runs of a group that has to stay in level 0.
+    fn merge_in_level0(&self, mut group: Run<'a>) -> Option<Compaction> {
+        // Stable: a run stays in key order.
+        group.sort_by_key(|table| u64::MAX - table.run);
+        let runs: Vec<&[&TableMeta]> = group.chunk_by(|a, b| a.run == b.run).collect();
+        let stays = |run: &&[&TableMeta]| {
+            run.iter().any(|table| self.levels.is_busy(table) || self.levels.is_quarantined(table))
+        };
+        let merged =
+            runs.split(stays).find_map(|free| free.get(..self.options.runs_to_merge(free)?));
+        self.compaction(Reason::Level0, vec![(0, merged?.concat())], 0)
+    }
+}
+
+impl LevelOptions {
+    /// How many of `runs`, newest first, become one run of level 0; `None` if none.
+    fn runs_to_merge(&self, runs: &[&[&TableMeta]]) -> Option<usize> {
+        if runs.len() < self.level0_runs.max(2) {
+            return None;
+        }
+        let mut newer = 0_u64;
+        let (mut alike, mut cheapest) = (None, None);
+        for (run, before) in runs.iter().zip(0..) {
+            let own = bytes(*run);
+            if before > 0 {
+                if own <= newer {
+                    alike = Some(before + 1);
+                }
+                // Bytes rewritten for each run less.
+                let cost = (newer.saturating_add(own) / before as u64, before + 1);
+                cheapest = Some(cheapest.map_or(cost, |least| cost.min(least)));
+            }
+            newer = newer.saturating_add(own);
+        }
+        let must = runs.len() >= RUNS_MAX.max(self.level0_runs);
+        alike.or_else(|| cheapest.filter(|_| must).map(|(_, count)| count))
+    }
+}

@@ -1,0 +1,57 @@
+//! A table that compactions do not read.
+
+use std::{error::Error as _, fmt, path::PathBuf};
+
+use crate::{Error, table::LiveTable, text::bytes};
+
+/// A table that a compaction could not read, in whole or in part.
+///
+/// Compactions leave it as it is until [`Db::verify`](crate::Db::verify) finds it good, a caller requests
+/// [`Db::compact`](crate::Db::compact), or the store is reopened. After read errors of the device they also
+/// try again by themselves, at first after 10 s. Lookups are not affected: those that need a block that
+/// cannot be read fail with [`Error::Corrupt`] or [`Error::Io`], others succeed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct QuarantinedTable {
+    /// Name of its keyspace.
+    pub keyspace: String,
+    /// Number of the table.
+    pub table_id: u64,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its level, from 0.
+    pub level: u8,
+    /// Length of the file, in bytes.
+    pub bytes: u64,
+    /// The error of the compaction.
+    pub reason: String,
+}
+
+impl QuarantinedTable {
+    /// The entry for `live` on `level` of `keyspace`; `None` if it is not quarantined.
+    pub(crate) fn of(keyspace: &str, level: u8, live: &LiveTable) -> Option<Self> {
+        let present = live.quarantine.present()?;
+        let error: &Error = &present.error;
+        let reason = match error.source() {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        };
+        Some(Self {
+            keyspace: keyspace.to_owned(),
+            table_id: live.meta.id,
+            path: live.path.clone(),
+            level,
+            bytes: live.meta.bytes,
+            reason,
+        })
+    }
+}
+
+impl fmt::Display for QuarantinedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { keyspace, path, level, reason, .. } = self;
+        let (size, path) = (bytes(self.bytes), path.display());
+        write!(f, "quarantined: {path} ({size}, level {level}, keyspace {keyspace:?}): {reason}")
+    }
+}

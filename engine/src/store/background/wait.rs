@@ -1,0 +1,62 @@
+//! Waiting for background work.
+
+use super::whole::WholeRequests;
+use crate::{Error, Result, store::Store};
+
+impl Store {
+    /// Waits until `done`, which background work makes true. It is told which keyspaces wait to be
+    /// compacted as a whole.
+    ///
+    /// # Errors
+    ///
+    /// Why it will not become true: the store is read-only, closed, or the disk is full.
+    pub(crate) fn wait_for_work(&self, mut done: impl FnMut(&WholeRequests) -> bool) -> Result<()> {
+        self.run_inline();
+        let mut state = self.background.state.lock();
+        loop {
+            if done(&state.whole) {
+                return Ok(());
+            }
+            self.check_writable()?;
+            if state.shut_down {
+                return Err(Error::Closed);
+            }
+            if let Some(error) = &state.no_space {
+                return Err(error.clone());
+            }
+            self.background.progress.wait(&mut state);
+        }
+    }
+
+    /// Waits until there is no background work that could be done now.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_for_work`](Self::wait_for_work).
+    pub(crate) fn wait_until_idle(&self) -> Result<()> {
+        // A lookup may have held a filter for so long that the job let its room be.
+        self.filters_have_room();
+        self.background.retry();
+        self.run_inline();
+        if self.options.read_only {
+            return Ok(());
+        }
+        let mut state = self.background.state.lock();
+        loop {
+            self.check_writable()?;
+            if self.is_idle(&mut state) {
+                break;
+            }
+            if state.shut_down {
+                return Err(Error::Closed);
+            }
+            if let Some(error) = state.no_space.as_ref().or(state.filters.why_put_off()) {
+                return Err(error.clone());
+            }
+            self.background.progress.wait(&mut state);
+        }
+        drop(state);
+        self.unlink_obsolete();
+        Ok(())
+    }
+}

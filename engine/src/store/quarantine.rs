@@ -1,0 +1,98 @@
+//! Tables that a compaction cannot read are quarantined.
+
+use std::{io::ErrorKind::OutOfMemory, ops::ControlFlow, sync::Arc, time::Duration};
+
+use sievedb_sstable::file_checksum;
+
+use super::{Store, compact::Ended};
+use crate::{
+    Error, Result,
+    compaction::choice::Compaction,
+    listener::Event,
+    read::tree::Tree,
+    table::{LiveTable, files::TableFiles},
+};
+
+/// Pauses between attempts to read a table after a read error.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(20)];
+
+/// Compactions that read errors of one table end before it is quarantined, though it could be read
+/// whole after each of them.
+const READ_ERRORS_MAX: u32 = 3;
+
+impl Store {
+    /// Quarantines the input of `compaction` whose file `error` is about: if the error is damage, or a
+    /// read error that does not pass.
+    ///
+    /// # Errors
+    ///
+    /// `error`, if it is about anything else; [`Error::Closed`].
+    pub(super) fn quarantine_input(
+        &self,
+        tree: &Tree,
+        compaction: &Compaction,
+        error: Error,
+    ) -> Result<Ended> {
+        let Some(live) = input_of(tree, compaction, &error) else { return Err(error) };
+        let is_read_error = matches!(error, Error::Io { .. });
+        if is_read_error
+            && live.quarantine.count_read_error() < READ_ERRORS_MAX
+            && self.is_readable(&live)?
+        {
+            // Chosen again at once.
+            return Ok(Ended::GaveWay);
+        }
+        if live.quarantine.set(error.clone(), self.options.clock.now()) {
+            let (keyspace, table_id) = (tree.name.clone(), live.meta.id);
+            self.tell(&Event::TableQuarantined { keyspace, table_id, error });
+        }
+        Ok(Ended::Quarantined)
+    }
+
+    /// Returns whether the whole table can be read by now. Damage counts as read: the next compaction
+    /// reports it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`].
+    fn is_readable(&self, live: &LiveTable) -> Result<bool> {
+        let (fs, counters) = (Arc::clone(&self.tables.fs), Arc::clone(&self.tables.counters));
+        let files = TableFiles::one_by_one(fs, counters);
+        for pause in [Duration::ZERO].into_iter().chain(PAUSES) {
+            self.options.clock.sleep(pause);
+            self.tables.check_not_closing()?;
+            let read = files.source_once(&live.path).and_then(|source| {
+                file_checksum(&*source, &mut |_| match self.tables.is_closing() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                })
+            });
+            if read.is_ok() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Lets the next compactions read the quarantined tables of `tree` again.
+    pub(super) fn retry_quarantined(&self, tree: &Tree) {
+        tree.view().version.tables().for_each(|(_, _, live)| live.quarantine.retry());
+    }
+}
+
+/// The input of `compaction` whose file could not be read, if `error` is about that.
+fn input_of(tree: &Tree, compaction: &Compaction, error: &Error) -> Option<Arc<LiveTable>> {
+    let path = match error {
+        Error::Corrupt { path, .. } => path,
+        // Neither a limit of open files nor of memory is a matter of the table.
+        Error::Io { source, .. } if error.is_passing() || source.kind() == OutOfMemory => {
+            return None;
+        }
+        Error::Io { op: "read", path, .. } => path,
+        _ => return None,
+    };
+    let version = tree.kept_view().version;
+    let is_input = |live: &LiveTable| compaction.tables().any(|id| id == live.meta.id);
+    let mut tables = version.tables().map(|(_, _, live)| live);
+    tables.find(|live| live.path == *path && is_input(live)).cloned()
+}

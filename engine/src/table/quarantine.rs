@@ -1,0 +1,121 @@
+//! Tables that compactions do not read because they could not be read.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+
+use crate::Error;
+
+/// First pause before a table is read again that was quarantined because of read errors. Doubles each
+/// time, up to [`PAUSE_DOUBLINGS`] times: 10 s to 85 minutes.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const PAUSE_DOUBLINGS: u32 = 9;
+
+/// Whether, and why, compactions leave a table alone.
+#[derive(Debug, Default)]
+pub(crate) struct Quarantine {
+    present: ArcSwapOption<Quarantined>,
+    /// Compactions that a read error of this table ended.
+    read_errors: AtomicU32,
+}
+
+/// Why a table is quarantined, and for how long.
+#[derive(Debug)]
+pub(crate) struct Quarantined {
+    pub(crate) error: Error,
+    /// A compaction may read the table again from this time of the store's clock on; `None`: not before
+    /// the caller requests it.
+    retry_at: Option<Duration>,
+    /// Times that it was quarantined since it was opened.
+    times: u32,
+}
+
+impl Quarantine {
+    /// Counts a compaction that a read error of this table ended. Returns how many did, this included.
+    pub(crate) fn count_read_error(&self) -> u32 {
+        self.read_errors.fetch_add(1, Relaxed).saturating_add(1)
+    }
+
+    /// Quarantines the table at `now` because of `error`. Returns `false` if it is quarantined already.
+    pub(crate) fn set(&self, error: Error, now: Duration) -> bool {
+        let before = self.present.load();
+        let times = before.as_ref().map_or(0, |before| before.times);
+        let pause = FIRST_PAUSE * (1 << times.min(PAUSE_DOUBLINGS));
+        // Damage stays, a device may recover.
+        let retry_at =
+            matches!(error, Error::Io { .. }).then(|| now.checked_add(pause).unwrap_or(now));
+        self.present.store(Some(Arc::new(Quarantined { error, retry_at, times: times + 1 })));
+        before.is_none()
+    }
+
+    /// The table was found good.
+    pub(crate) fn lift(&self) {
+        self.present.store(None);
+    }
+
+    /// Lets the next compaction read the table again.
+    pub(crate) fn retry(&self) {
+        if let Some(before) = self.present.load_full() {
+            let Quarantined { ref error, times, .. } = *before;
+            let retry_at = Some(Duration::ZERO);
+            self.present.store(Some(Arc::new(Quarantined {
+                error: error.clone(),
+                retry_at,
+                times,
+            })));
+        }
+    }
+
+    /// Why the table is quarantined; `None` if it is not.
+    pub(crate) fn present(&self) -> Option<Arc<Quarantined>> {
+        self.present.load_full()
+    }
+
+    /// Returns whether compactions must not read the table at `now`.
+    pub(crate) fn is_in_force(&self, now: Duration) -> bool {
+        let present = self.present.load();
+        present.as_ref().is_some_and(|it| it.retry_at.is_none_or(|retry_at| now < retry_at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use sievedb_format::Corruption;
+
+    use super::*;
+
+    fn corrupt() -> Error {
+        Error::corrupt("1.sst", 0, Corruption::Missing { what: "test" })
+    }
+
+    #[test]
+    fn n7_a_device_that_fails_is_tried_again_and_damage_only_on_request() {
+        let quarantine = Quarantine::default();
+        let mut now = Duration::from_secs(1);
+        assert!(!quarantine.is_in_force(now));
+        for (times, pause) in [10, 20, 40, 80].into_iter().enumerate() {
+            let error = Error::io("read", "1.sst", io::Error::from_raw_os_error(5));
+            assert_eq!(quarantine.set(error, now), times == 0);
+            now += Duration::from_secs(pause - 1);
+            assert!(quarantine.is_in_force(now));
+            now += Duration::from_secs(1);
+            assert!(!quarantine.is_in_force(now) && quarantine.present().is_some());
+        }
+        assert!(!quarantine.set(corrupt(), now));
+        assert!(quarantine.is_in_force(now + Duration::from_hours(10_000)));
+        quarantine.retry();
+        assert!(!quarantine.is_in_force(now) && quarantine.present().is_some());
+        quarantine.set(corrupt(), now);
+        assert!(quarantine.is_in_force(now));
+        quarantine.lift();
+        assert!(!quarantine.is_in_force(now) && quarantine.present().is_none());
+    }
+}

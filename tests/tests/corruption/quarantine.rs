@@ -1,0 +1,269 @@
+//! A compaction that meets a damaged block quarantines the table, and everything else continues.
+
+use std::sync::{Arc, Mutex};
+
+use sievedb::{
+    Compression, Db, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options,
+    clock::ManualClock,
+    fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
+};
+
+use super::sample::{FOLDER, disk, files};
+
+const KEYS: u32 = 400;
+/// Every round writes all keys but those that this divides.
+const KEPT: u32 = 7;
+const ROUNDS: u32 = 30;
+
+/// The quarantined tables that were reported, and whether the store became read-only.
+#[derive(Debug, Default)]
+struct Reports(Mutex<(Vec<u64>, bool)>);
+
+impl EventListener for Reports {
+    fn on_event(&self, event: &Event) {
+        let mut reports = self.0.lock().unwrap();
+        match event {
+            Event::TableQuarantined { table_id, error, .. } => {
+                assert!(matches!(error, Error::Corrupt { .. } | Error::Io { .. }), "{error:?}");
+                reports.0.push(*table_id);
+            }
+            Event::ReadOnly { .. } => reports.1 = true,
+            _ => {}
+        }
+    }
+}
+
+struct Fixture {
+    fs: Arc<MemoryFs>,
+    reports: Arc<Reports>,
+    db: Db,
+    accounts: Keyspace,
+}
+
+impl Fixture {
+    fn open(fs: Arc<MemoryFs>, workers: usize) -> Self {
+        let reports = Arc::<Reports>::default();
+        let options = Options::new().fs(fs.clone()).worker_threads(workers);
+        let db = options.listener(reports.clone()).open(FOLDER).unwrap();
+        let small = KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None);
+        let accounts = db.keyspace_with("accounts", &small).unwrap();
+        Self { fs, reports, db, accounts }
+    }
+
+    /// Reopens the store, with a flipped byte in the middle of its `nth` table.
+    fn damage(self, nth: usize, workers: usize) -> Self {
+        let fs = self.fs.clone();
+        drop(self);
+        let mut files = files(&fs);
+        let mut tables = files.iter_mut().filter(|(name, _)| name.ends_with(".sst"));
+        let (_, table) = tables.nth(nth).unwrap();
+        let mut bytes = table.to_vec();
+        bytes[table.len() / 3] ^= 1;
+        *table = bytes.into();
+        Self::open(disk(&files), workers)
+    }
+
+    /// A run of level 0.
+    fn write(&self, round: u32) {
+        for key in (0..KEYS).filter(|key| round == 0 || key % KEPT > 0) {
+            self.accounts.insert(key.to_be_bytes(), value(key, round)).unwrap();
+        }
+        self.accounts.flush().unwrap();
+        self.db.insert(round.to_be_bytes(), "").unwrap();
+        self.db.flush().unwrap();
+    }
+
+    /// Checks all keys after `round`; returns how many cannot be read.
+    fn check(&self, round: u32) -> usize {
+        let is_wrong = |key: &u32| match self.accounts.get(key.to_be_bytes()) {
+            Ok(found) => {
+                let round = if key.is_multiple_of(KEPT) { 0 } else { round };
+                assert_eq!(found.as_deref(), Some(&value(*key, round)[..]), "{key}");
+                false
+            }
+            Err(error) => {
+                let is_kept = key.is_multiple_of(KEPT);
+                assert!(matches!(error, Error::Corrupt { .. }) && is_kept, "{error:?}");
+                true
+            }
+        };
+        (0..KEYS).filter(is_wrong).count()
+    }
+}
+
+fn value(key: u32, round: u32) -> Vec<u8> {
+    let mut value = vec![key as u8; 60];
+    value[..4].copy_from_slice(&round.to_be_bytes());
+    value
+}
+
+/// One run is damaged, of several in level 0 or of one that lies deep.
+#[test]
+fn n7_a_damaged_block_is_quarantined_and_the_store_goes_on() {
+    for (name, runs, compacts, nth) in [
+        ("the oldest run of level 0", 3, false, 0),
+        ("in the middle of level 0", 3, false, 1),
+        ("the newest run of level 0", 3, false, 2),
+        ("the deepest level", 1, true, 0),
+    ] {
+        for workers in [0, 2] {
+            let fixture = Fixture::open(Arc::new(MemoryFs::with_seed(1)), 0);
+            (0..runs).for_each(|round| fixture.write(round));
+            if compacts {
+                fixture.accounts.compact().unwrap();
+            }
+            // The default keyspace has tables, too.
+            let before = fixture.db.stats().keyspaces;
+            assert_eq!(before.len(), 2);
+            let ids: Vec<_> = (0..10).filter(|&nth| is_of_accounts(&fixture, nth)).collect();
+            let mut fixture = fixture.damage(ids[nth], workers);
+            let mut lost = None;
+            let mut round = runs;
+            for opening in 0..2 {
+                for _ in 0..ROUNDS {
+                    fixture.write(round);
+                    fixture.check(round);
+                    round += 1;
+                    let stats = fixture.db.stats();
+                    assert_eq!(stats.read_only, None, "{name}");
+                    fixture.db.wait_for_background().unwrap();
+                    assert_eq!(fixture.db.stats().write_delay_us, 0, "{name}");
+                }
+                let now = fixture.check(round - 1);
+                assert_eq!(*lost.get_or_insert(now), now, "{name}: no key more is lost");
+
+                let stats = fixture.db.stats();
+                let reports = fixture.reports.0.lock().unwrap().clone();
+                assert_eq!(reports, (vec![stats.quarantined[0].table_id], false), "{name}");
+                assert_eq!(stats.quarantined.len(), 1, "{name}");
+                let table = &stats.quarantined[0];
+                assert_eq!(table.keyspace, "accounts");
+                let text = stats.to_string();
+                assert!(text.contains("1 table is quarantined"), "{text}");
+                assert!(text.contains(&table.path.display().to_string()), "{text}");
+                let runs = stats.levels[0].runs;
+                assert!(runs <= 16, "{name}, opening {opening}: {runs} runs");
+                assert!(stats.background.compactions >= 8, "{name}: {stats}");
+
+                let report = fixture.db.verify().unwrap();
+                assert_eq!(report.quarantined, stats.quarantined, "{name}");
+                assert_eq!(report.problems.len(), 1, "{name}: {report}");
+                assert!(report.to_string().contains("quarantined: "), "{report}");
+
+                let error = fixture.accounts.compact().unwrap_err();
+                assert!(matches!(&error, Error::Corrupt { path, .. } if *path == table.path));
+                fixture.accounts.insert("after", "").unwrap();
+                // The other keyspace is compacted all the same.
+                assert!(matches!(fixture.db.compact(), Err(Error::Corrupt { .. })));
+                let other = &fixture.db.stats().keyspaces[1];
+                assert_eq!((&*other.name, other.runs), ("default", 1));
+                fixture.db.wait_for_background().unwrap();
+                let fs = fixture.fs.clone();
+                drop(fixture);
+                fixture = Fixture::open(fs, workers);
+            }
+        }
+    }
+}
+
+/// Whether the table at this place among all tables is one of the keyspace `accounts`: they are larger.
+fn is_of_accounts(fixture: &Fixture, nth: usize) -> bool {
+    let files = files(&fixture.fs);
+    let mut tables = files.iter().filter(|(name, _)| name.ends_with(".sst"));
+    tables.nth(nth).is_some_and(|(_, table)| table.len() > 10_000)
+}
+
+/// As Linux numbers it.
+const EIO: i32 = 5;
+
+/// A store without workers, of three runs, whose reads can fail.
+struct Failing {
+    faults: Arc<FaultFs>,
+    clock: Arc<ManualClock>,
+    reports: Arc<Reports>,
+    db: Db,
+}
+
+impl Failing {
+    fn new() -> Self {
+        let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+        let reports = Arc::<Reports>::default();
+        let clock = Arc::new(ManualClock::new());
+        let options = Options::new().fs(faults.clone()).worker_threads(0).clock(clock.clone());
+        let db = options.listener(reports.clone()).open(FOLDER).unwrap();
+        let failing = Self { faults, clock, reports, db };
+        (0..3).for_each(|run| failing.write(run));
+        failing
+    }
+
+    /// A run of level 0. The fourth makes it due.
+    fn write(&self, run: u32) {
+        for key in 0..KEYS {
+            self.db.insert(key.to_be_bytes(), value(key, run)).unwrap();
+        }
+        self.db.flush().unwrap();
+    }
+
+    /// Lets reads of the oldest table fail, `after` so many.
+    fn fail_reads(&self, times: Times, after: usize) {
+        let mut names = self.faults.list(FOLDER.as_ref()).unwrap();
+        names.retain(|name| name.ends_with(".sst"));
+        let oldest = names.into_iter().min().unwrap();
+        let reads = Fault::new(EIO, times).calls(&[Call::ReadAt]).suffix(oldest);
+        self.faults.inject(reads.after(after));
+    }
+
+    fn quarantined(&self) -> Vec<u64> {
+        self.db.stats().quarantined.iter().map(|table| table.table_id).collect()
+    }
+
+    fn reports(&self) -> (Vec<u64>, bool) {
+        self.reports.0.lock().unwrap().clone()
+    }
+}
+
+#[test]
+fn n7_a_read_error_that_passes_quarantines_nothing() {
+    let mut struck = 0;
+    for after in 0..3 {
+        let failing = Failing::new();
+        failing.fail_reads(Times::Once, after);
+        failing.write(3);
+        struck += usize::from(failing.faults.failures() > 0);
+        assert_eq!(failing.reports(), (vec![], false), "read {after}");
+        let stats = failing.db.stats();
+        assert_eq!((stats.levels[0].runs, stats.read_only), (0, None), "read {after}: compacted");
+    }
+    assert!(struck > 0, "no compaction had to be tried again");
+}
+
+#[test]
+fn n7_a_table_that_can_be_read_again_is_released() {
+    for lifts in ["compact", "verify", "time"] {
+        let failing = Failing::new();
+        failing.fail_reads(Times::ForGood, 0);
+        failing.write(3);
+        let quarantined = failing.quarantined();
+        assert_eq!((quarantined.len(), failing.reports().1), (1, false), "{lifts}");
+        assert_eq!(failing.reports().0, quarantined, "{lifts}");
+        let error = failing.db.compact().unwrap_err();
+        assert!(matches!(&error, Error::Io { op: "read", .. }), "{lifts}: {error:?}");
+        failing.faults.heal();
+        match lifts {
+            "compact" => failing.db.compact().unwrap(),
+            "verify" => {
+                let report = failing.db.verify().unwrap();
+                assert!(report.is_good() && report.quarantined.is_empty(), "{report}");
+                assert_eq!(failing.quarantined(), [0; 0]);
+            }
+            _ => failing.clock.advance(std::time::Duration::from_hours(2)),
+        }
+        (4..8).for_each(|run| failing.write(run));
+        assert_eq!(failing.quarantined(), [0; 0], "{lifts}");
+        let key = 7_u32;
+        let found = failing.db.get(key.to_be_bytes()).unwrap();
+        assert_eq!(found.as_deref(), Some(&value(key, 7)[..]), "{lifts}");
+        let stats = failing.db.stats();
+        assert!(stats.levels[0].runs < 4, "{lifts}: {stats}");
+    }
+}
