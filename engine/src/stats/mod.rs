@@ -79,7 +79,7 @@ pub struct OpeningStats {
     pub total: Duration,
     /// Reading the manifest, and replaying the log behind it into memtables.
     pub log: Duration,
-    /// Writing tables of what was replayed; nothing if the log was empty.
+    /// Rewriting the replayed log as one segment; next to nothing after a clean close.
     pub replayed: Duration,
     /// Opening the tables.
     pub tables: Duration,

@@ -85,6 +85,16 @@ impl Store {
         })
     }
 
+    /// Flushes what was replayed if it exceeds the memory for memtables, as it may after the budget
+    /// was lowered. The log holds it, so a failure is left to the next write to report.
+    pub(crate) fn flush_excess(&self) {
+        let memory = &self.tables.memory;
+        if memory.memtable_bytes() > memory.limit(MemoryUse::Memtables) {
+            let trees: Vec<_> = self.trees.read().values().cloned().collect();
+            let _ = self.flush_trees(&trees);
+        }
+    }
+
     /// Writes the frozen memtables of `tree` into tables, one sorted run for all.
     pub(crate) fn flush_frozen(&self, tree: &Arc<Tree>) -> Result<()> {
         let (frozen, version) = {

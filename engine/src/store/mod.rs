@@ -59,6 +59,7 @@ mod quarantine;
 mod read_only;
 mod recovery;
 pub(crate) mod residency;
+mod rewrite_log;
 mod skipped;
 mod stats;
 mod stats_file;

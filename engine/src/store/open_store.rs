@@ -112,6 +112,7 @@ impl OpenStore {
         let open = Self { store, handles: HandleCounts::default(), threads };
         if !open.store.options.read_only {
             open.start_threads()?;
+            open.store.flush_excess();
         }
         Ok(open)
     }

@@ -4,43 +4,34 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use crate::{
-    file_name::FileName,
-    fs::Fs,
-    manifest::{ManifestState, VersionEdit},
-    table::store::TableStore,
-};
+use crate::{file_name::FileName, fs::Fs, manifest::ManifestState};
 
-/// Unlinks the tables, filters and manifests that a recovery left behind that did not finish, before
-/// the next one writes: `next_file_id` is that of the loaded manifest.
+/// Unlinks the tables, filters, manifests and log segments that a crash or a recovery left behind
+/// that did not finish, before the next one writes: `next_file_id` is that of the loaded manifest.
 ///
 /// No durable edit can name such a file. Each edit of an open store, and each new manifest, carries a
 /// `next_file_id` above all files that it names: an edit that breaks this does not apply. So a
 /// manifest that names the file, and is durable beside or instead of the loaded one, would have been
-/// newer and the one to be loaded. Logs stay: segments that no manifest names may count.
-pub(super) fn unlink_unnamed(fs: &dyn Fs, folder: &Path, names: &[String], next_file_id: u64) {
+/// newer and the one to be loaded. Of the segments only the `aborted` ones go, which continue none:
+/// others may count though no manifest names them.
+pub(super) fn unlink_unnamed(
+    fs: &dyn Fs,
+    folder: &Path,
+    names: &[String],
+    next_file_id: u64,
+    aborted: &[u64],
+) {
     for file in names.iter().filter_map(|name| FileName::parse(name)) {
         let is_unnamed = match file {
             FileName::Table(id) | FileName::Filter(id) | FileName::Manifest(id) => {
                 id >= next_file_id
             }
+            FileName::Log(id) => id >= next_file_id && aborted.contains(&id),
             _ => false,
         };
         if is_unnamed {
             let _ = fs.unlink(&file.path(folder));
         }
-    }
-}
-
-/// Unlinks the tables that a recovery wrote which failed: those of `edit`, and those not finished.
-///
-/// Only before the step that makes the manifest name them.
-pub(super) fn unlink_written(tables: &TableStore, edit: &VersionEdit) {
-    for (_, written) in &edit.tables_added {
-        tables.discard(written.id);
-    }
-    for path in tables.obsolete_files.take() {
-        let _ = tables.fs.unlink(&path);
     }
 }
 

@@ -1,12 +1,14 @@
 //! A store comes back: from the manifest, and from the log behind it.
 //!
 //! [`read`] finds out what the store holds and writes nothing. After a crash [`take_over`] makes what was
-//! replayed durable again, in tables and a new manifest, before the first write: a sync that failed before
-//! the crash may have left bytes that read well and are not on the disk.
+//! replayed durable again, in one log segment and a new manifest, before the first write: see
+//! [`rewrite_log`](super::rewrite_log).
 //!
 //! After a clean close all of it is durable already: `CLOSED` vouches for the manifest, and the synced
-//! mark in the manifest for the log. Then the manifest is continued. The replayed memtables become
-//! active ones, their segments stay named until they are flushed, and new writes begin a new segment.
+//! mark in the manifest for the log. Then both are continued.
+//!
+//! In either case the replayed memtables become active ones, their segments stay named until they are
+//! flushed, and new writes begin a new segment.
 //!
 //! A read-only store takes nothing over: see [`read_only`](super::read_only).
 
@@ -19,7 +21,6 @@ use crate::{
     clock::Clock,
     commit::LogSize,
     file_name::FileName,
-    filter_plan::{self, StoreShape},
     fs::Fs,
     keyspace_options::DEFAULT_KEYSPACE,
     listener::{Event, tell},
@@ -30,24 +31,24 @@ use crate::{
     planted::PlantedBug,
     read::view::PlacedMemtable,
     stats::OpeningStats,
-    store::flush::write_memtables,
     store::keyspace_trees::KeyspaceTrees,
     store::log_state::LogState,
     store::open_tables::open_tables,
-    store::orphans::{unlink_orphans, unlink_unnamed, unlink_written},
+    store::orphans::{unlink_orphans, unlink_unnamed},
     store::residency::Prediction,
+    store::rewrite_log::{ReplayedLog, unlink_segment},
     table::open_files::OpenFiles,
     table::store::TableStore,
     wal::{
         chain::Segments,
-        replay::{ReplayedSegment, TornTail, replay},
+        replay::{Replayed, ReplayedSegment, TornTail, replay},
         segment::segment_ids,
     },
 };
 
-/// A longer log is flushed when the store is opened: each opening that is written to adds a segment, and
+/// A longer log is rewritten as one segment when the store is opened: each opening that is written to adds a segment, and
 /// every segment takes time to open.
-const CONTINUED_SEGMENTS_MAX: u64 = 64;
+const CONTINUED_SEGMENTS_MAX: usize = 64;
 
 /// What a folder holds.
 #[derive(Debug)]
@@ -64,8 +65,12 @@ pub(crate) struct Recovered {
     pub(super) next_file_id: u64,
     /// The log that was replayed.
     pub(super) log: LogSize,
-    /// Its segments, if it is known to be durable and need not be flushed.
-    continued: Option<Vec<ReplayedSegment>>,
+    /// Its segments, oldest first.
+    segments: Vec<ReplayedSegment>,
+    /// Whether all of it is known to be durable, so that it can be continued.
+    is_durable: bool,
+    /// Segments that a recovery began which did not finish.
+    aborted: Vec<u64>,
     /// The store's files in the folder.
     names: Vec<String>,
     pub(super) memory: Arc<MemoryAccount>,
@@ -138,12 +143,8 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         || options.has_bug(PlantedBug::KeepAnyManifest)
         || ManifestFile::may_reopen(&loaded);
     let kept = kept.then_some(loaded);
-    let segments = replayed.segments.len() as u64;
-    let log = LogSize { segments, bytes: replayed.bytes, syncs: 0 };
-    let continues = is_durable
-        && segments <= CONTINUED_SEGMENTS_MAX
-        && memory.memtable_bytes() <= memory.limit(MemoryUse::Memtables);
-    let continued = continues.then_some(replayed.segments);
+    let Replayed { segments, aborted, bytes, .. } = replayed;
+    let log = LogSize { segments: segments.len() as u64, bytes, syncs: 0 };
     Ok(Recovered {
         kept,
         state,
@@ -152,7 +153,9 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         last_sequence,
         next_file_id,
         log,
-        continued,
+        segments,
+        is_durable,
+        aborted,
         names,
         memory,
         opening,
@@ -196,7 +199,9 @@ fn fresh(
         last_sequence: 0,
         next_file_id,
         log: LogSize::default(),
-        continued: None,
+        segments: Vec::new(),
+        is_durable: false,
+        aborted: Vec::new(),
         names,
         memory,
         opening: OpeningStats::default(),
@@ -221,62 +226,74 @@ pub(crate) fn take_over(
     delete_orphans_early: bool,
 ) -> Result<Beginning> {
     let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
-    let Recovered { next_file_id, names, continued, memory, mut opening, .. } = recovered;
+    let Recovered { next_file_id, names, segments, is_durable, aborted, .. } = recovered;
+    let Recovered { memory, mut opening, .. } = recovered;
     let mut stopwatch = Stopwatch::start(&*options.clock);
-    let (store_id, hash_seed) = (state.store_id, state.hash_seed);
+    let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);
-    unlink_unnamed(&*options.fs, folder, &names, state.next_file_id);
-    if continued.is_none() {
-        let flushed = flush_replayed(options, &tables, &state, &mut edit, &memtables);
-        flushed.inspect_err(|_| unlink_written(&tables, &edit))?;
-        // The log does not hold it from here on.
+    unlink_unnamed(fs, folder, &names, state.next_file_id, &aborted);
+    let known_end = kept.as_ref().map(|loaded| loaded.end);
+    let manifest = known_end
+        .unwrap_or_else(|| Position { file_id: tables.new_file_id(), ..Position::default() });
+    let continues = is_durable && segments.len() <= CONTINUED_SEGMENTS_MAX;
+    let mut rewritten = None;
+    if !continues {
+        if !memtables.is_empty() {
+            let (state, segments, memtables) = (&state, &*segments, &memtables);
+            let log = ReplayedLog { fs, folder, state, segments, memtables };
+            rewritten = Some(log.rewrite(tables.new_file_id(), manifest)?);
+        }
+        // The log before does not hold it from here on.
         edit.last_sequence = Some(last_sequence).filter(|&last| last > state.last_sequence);
     }
+    let unlink_rewritten = || {
+        rewritten.iter().for_each(|segment| unlink_segment(fs, folder, segment.id));
+    };
     opening.replayed = stopwatch.lap();
     edit.keyspaces_changed.extend(told_options(options, &state, &edit));
     let is_changed = edit != VersionEdit::default()
-        || (continued.is_none() && !state.logs.is_empty())
+        || (!continues && !state.logs.is_empty())
         || tables.next_file_id() > state.next_file_id;
-    let mut manifest_id = kept.as_ref().map(|loaded| loaded.end.file_id);
-    if manifest_id.is_none() || is_changed {
-        let id = tables.new_file_id();
-        if continued.is_none() {
-            // No log is needed any more, and none has an id that is given out from here on.
-            edit.log_floor = Some(id);
+    if is_changed {
+        if let Some(ReplayedSegment { id, bytes, .. }) = rewritten {
+            edit.logs_created.push(id);
+            edit.log_mark = Some(Position { file_id: id, offset: bytes });
+        }
+        if !continues {
+            // No segment before is needed any more, and none after it has a lower id.
+            let floor = rewritten.map(|segment| segment.id);
+            edit.log_floor = Some(floor.unwrap_or_else(|| tables.new_file_id()));
         }
         edit.next_file_id = Some(tables.next_file_id());
-        manifest_id.get_or_insert(id);
     }
     let applied = state.apply(&edit).map_err(|source| corrupt_state(folder, source));
-    applied.inspect_err(|_| unlink_written(&tables, &edit))?;
+    applied.inspect_err(|_| unlink_rewritten())?;
 
-    let manifest_id = manifest_id.expect("a new manifest has just got its id");
+    let manifest_id = manifest.file_id;
     if delete_orphans_early {
         unlink_orphans(&*options.fs, folder, &names, &state, manifest_id);
     }
     let opened = open_tables(options, &tables, folder, &state);
-    let opened = opened.inspect_err(|_| unlink_written(&tables, &edit))?;
+    let opened = opened.inspect_err(|_| unlink_rewritten())?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
     let (trees, predicted) = opened.into_trees(options, &tables);
-    if continued.is_some() {
-        trees.set_replayed(memtables);
-    }
+    trees.set_replayed(memtables);
     opening.filters = stopwatch.lap();
-    let (fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());
+    let (shared_fs, folder_path) = (Arc::clone(&options.fs), folder.to_owned());
     let manifest = match kept {
         None => {
-            let created = ManifestFile::create(fs, folder_path, manifest_id, state);
+            let created = ManifestFile::create(shared_fs, folder_path, manifest_id, state);
             created.inspect_err(|error| {
                 if error.is_passing() {
                     // The manifest before still counts.
-                    unlink_written(&tables, &edit);
+                    unlink_rewritten();
                 }
             })?
         }
         Some(loaded) => {
-            let mut manifest = ManifestFile::reopen(fs, folder_path, loaded)?;
+            let mut manifest = ManifestFile::reopen(shared_fs, folder_path, loaded)?;
             if is_changed {
                 let _ = manifest.append(&edit, || tables.new_file_id())?;
             }
@@ -286,38 +303,9 @@ pub(crate) fn take_over(
     opening.manifest = stopwatch.lap();
     let manifest_id = manifest.position().file_id;
     unlink_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
-    let (log, continued) = (LogSize::default(), continued.unwrap_or_default());
+    let continued = if continues { segments } else { rewritten.into_iter().collect() };
+    let log = LogSize::default();
     Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, predicted, opening })
-}
-
-/// Writes `memtables` into tables and adds these to `edit`, also those written before an error.
-fn flush_replayed(
-    options: &Options,
-    tables: &TableStore,
-    state: &ManifestState,
-    edit: &mut VersionEdit,
-    memtables: &BTreeMap<u64, Arc<PlacedMemtable>>,
-) -> Result<()> {
-    for (&keyspace, placed) in memtables {
-        let found = find_options(options, state, edit, keyspace);
-        let keyspace_options = found.map_err(|source| corrupt_state(&tables.folder, source))?;
-        let known = state.keyspaces.get(&keyspace);
-        let beside = known.iter().flat_map(|known| known.tables.values().map(|table| &**table));
-        let metas = write_memtables(
-            tables,
-            &keyspace_options,
-            |place, entries| {
-                let shape = StoreShape::of_tables(keyspace_options.filter_policy, beside);
-                filter_plan::choose(shape, 0, place, entries)
-            },
-            std::slice::from_ref(placed),
-            Vec::new(),
-            |key| known.is_none_or(|known| !has_older(known, key)),
-        )?;
-        edit.tables_added.extend(metas.into_iter().map(|meta| (keyspace, meta)));
-        edit.flushed.push((keyspace, placed.last_sequence()));
-    }
-    if edit.tables_added.is_empty() { Ok(()) } else { tables.sync_folder() }
 }
 
 /// Tells how long each part takes.
@@ -336,20 +324,6 @@ impl<'a> Stopwatch<'a> {
         let now = self.clock.now();
         now.saturating_sub(mem::replace(&mut self.last, now))
     }
-}
-
-/// Options of a keyspace that the manifest or the log knows.
-fn find_options(
-    options: &Options,
-    state: &ManifestState,
-    edit: &VersionEdit,
-    keyspace: u64,
-) -> Result<KeyspaceOptions, Corruption> {
-    let created = edit.keyspaces_created.iter().find(|created| created.id == keyspace);
-    let created = created.map(|created| (&created.name, &created.options));
-    let known = state.keyspaces.get(&keyspace).map(|known| (&known.name, &known.options));
-    let (name, encoded) = known.or(created).expect("entries are replayed for known keyspaces only");
-    present_options(options, name, encoded)
 }
 
 /// The stored options of a keyspace; for the default one those that the store is opened with, if any.
@@ -385,10 +359,6 @@ fn told_options(
     let created = created.map(|created| (created.id, &created.name, &created.options));
     let (id, _, stored) = known.chain(created).find(|(_, name, _)| *name == DEFAULT_KEYSPACE)?;
     (*stored != told).then_some(KeyspaceChanged { id, options: told })
-}
-
-fn has_older(keyspace: &KeyspaceState, key: &[u8]) -> bool {
-    keyspace.tables.values().any(|table| table.bounds.holds(key))
 }
 
 pub(super) fn corrupt_state(folder: &Path, source: Corruption) -> Error {

@@ -50,7 +50,7 @@ pub(crate) enum Entry<'a> {
 
 impl Entry<'_> {
     /// The keyspace that it is about.
-    fn keyspace(&self) -> u64 {
+    pub(crate) fn keyspace(&self) -> u64 {
         match *self {
             Self::Put { keyspace, .. }
             | Self::Remove { keyspace, .. }
@@ -207,7 +207,6 @@ impl Batch {
     }
 
     /// The bytes.
-    #[cfg(test)]
     pub(crate) const fn payload(&self) -> &Bytes {
         &self.payload
     }

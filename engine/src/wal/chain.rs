@@ -71,6 +71,8 @@ pub(super) struct Chain {
     pub(super) segments: Vec<Segment>,
     /// Ids of the segments in the folder that are newer than the named ones and do not count.
     pub(super) orphans: Vec<u64>,
+    /// Those of them that continue no segment, or whose creation did not end.
+    pub(super) aborted: Vec<u64>,
     /// Why the chain ends before the log does, if that is so.
     pub(super) broken: Option<Error>,
 }
@@ -82,7 +84,8 @@ impl Chain {
     /// that must exist is missing, or its beginning is not what it must be.
     pub(super) fn find(source: &Segments<'_>) -> Self {
         let segments = Vec::with_capacity(source.named.len());
-        let mut chain = Self { segments, orphans: Vec::new(), broken: None };
+        let (orphans, aborted) = (Vec::new(), Vec::new());
+        let mut chain = Self { segments, orphans, aborted, broken: None };
         let found = chain.add_named(source).and_then(|()| chain.add_newer(source));
         chain.broken = found.err();
         chain
@@ -153,6 +156,11 @@ impl Chain {
             let path = FileName::Log(file_id).path(source.folder);
             return Err(Error::corrupt(path, 0, reason));
         }
+        let continues_none = |segment: &Option<Segment>| {
+            segment.as_ref().is_none_or(|segment| segment.start.previous.is_none())
+        };
+        let aborted = newer.iter().filter(|(_, segment)| continues_none(segment));
+        self.aborted = aborted.map(|(id, _)| *id).collect();
         self.orphans = newer.into_iter().map(|(id, _)| id).collect();
         Ok(())
     }

@@ -74,6 +74,9 @@ pub(crate) struct Replayed {
     /// Ids of newer segments that do not count: begun in vain, or behind a torn tail. To be deleted
     /// once the recovered manifest is durable.
     pub(crate) orphans: Vec<u64>,
+    /// Those of them that no manifest can come to name: a recovery that did not finish began them.
+    /// They may be deleted at once.
+    pub(crate) aborted: Vec<u64>,
     /// Where the history ends; a new segment continues from here. `None` without segments.
     pub(crate) end: Option<Position>,
     /// Whether the last segment was finished in good order.
@@ -145,8 +148,8 @@ fn replay_chain(
     mark: Position,
     mut apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
 ) -> Result<Replayed> {
-    let Chain { segments, orphans, broken } = chain;
-    let mut replayed = Replayed { orphans, ..Replayed::default() };
+    let Chain { segments, orphans, aborted, broken } = chain;
+    let mut replayed = Replayed { orphans, aborted, ..Replayed::default() };
     let manifests = segments.iter().map(|segment| segment.start.manifest);
     replayed.manifest = manifests.max().unwrap_or_default();
 

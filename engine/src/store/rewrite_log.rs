@@ -1,0 +1,142 @@
+//! After a crash one new log segment takes the place of the replayed log.
+//!
+//! A sync that failed before the crash may have left bytes that read well and are not on the disk.
+//! So what was replayed is written once more, into a file that is synced as a whole: one file for
+//! all keyspaces. The memtables go on, and no table is written.
+//!
+//! The new segment continues no other one, so it counts only once the manifest names it. The edit
+//! that names it raises the floor of the log above all segments before, which until then count as
+//! they did. A segment that no manifest names is unlinked by the next recovery.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use sievedb_format::{Corruption, SequenceNumber};
+
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::Fs,
+    log::{BUFFER_BYTES_MAX, Payload, PendingRecord, Position, Writer},
+    manifest::ManifestState,
+    read::view::PlacedMemtable,
+    wal::{
+        chain::Segments,
+        replay::{ReplayedBatch, ReplayedSegment, replay},
+        segment::NewSegment,
+    },
+};
+
+/// A log that was replayed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReplayedLog<'a> {
+    pub(super) fs: &'a dyn Fs,
+    pub(super) folder: &'a Path,
+    /// As the manifest says.
+    pub(super) state: &'a ManifestState,
+    pub(super) segments: &'a [ReplayedSegment],
+    /// What it holds that is in no table.
+    pub(super) memtables: &'a BTreeMap<u64, Arc<PlacedMemtable>>,
+}
+
+impl ReplayedLog<'_> {
+    /// Writes the batches that memtables hold entries of into segment `id`, and makes it durable.
+    /// `manifest` is the one that will name the segment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`], [`Error::Corrupt`] if the log does not read as it did before. The segment is
+    /// unlinked if possible.
+    pub(super) fn rewrite(&self, id: u64, manifest: Position) -> Result<ReplayedSegment> {
+        let Self { fs, folder, state, .. } = *self;
+        let (previous, mark) = (None, Position::default());
+        let segment = NewSegment { store_id: state.store_id, id, manifest, previous, mark };
+        // Its beginning is durable before the first batch: otherwise a crash could leave batches
+        // without a beginning, which is damage.
+        let mut copy = Copy { writer: segment.create(fs, folder)?, group: Vec::new(), bytes: 0 };
+        let copied = self.copy_into(&mut copy);
+        copied.inspect_err(|_| unlink_segment(fs, folder, id))
+    }
+
+    fn copy_into(&self, copy: &mut Copy) -> Result<ReplayedSegment> {
+        let Self { fs, folder, state, segments, .. } = *self;
+        let named: Vec<_> = segments.iter().map(|segment| segment.id).collect();
+        let (store_id, named, on_disk) = (state.store_id, &*named, &[][..]);
+        let source = Segments { fs, folder, store_id, named, floor: 0, on_disk, written: None };
+        let mut last_sequence = 0;
+        let again = replay(&source, state.log_mark, |replayed| {
+            if self.is_needed(&replayed)? {
+                last_sequence = replayed.sequence + replayed.batch.entries() - 1;
+                copy.add(&replayed)?;
+            }
+            Ok(())
+        })?;
+        if again.segments != segments {
+            let (expected, found) = (end(segments), end(&again.segments));
+            let (what, path) = ("end of the replayed log", FileName::Log(found.0).path(folder));
+            let (expected, found) = (expected.1, found.1);
+            return Err(Error::corrupt(
+                path,
+                found,
+                Corruption::Mismatch { what, expected, found },
+            ));
+        }
+        copy.finish()?;
+        let Position { file_id: id, offset: bytes } = copy.writer.position();
+        Ok(ReplayedSegment { id, bytes, last_sequence })
+    }
+
+    /// Returns whether a memtable holds an entry of the batch.
+    fn is_needed(&self, replayed: &ReplayedBatch<'_>) -> Result<bool> {
+        for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
+            let entry = entry.map_err(|source| replayed.corrupt(source))?;
+            let placed = self.memtables.get(&entry.keyspace());
+            let first = placed.and_then(|placed| placed.first_sequence());
+            if first.is_some_and(|first| first <= sequence) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Id and length of the last segment.
+fn end(segments: &[ReplayedSegment]) -> (u64, u64) {
+    segments.last().map_or((0, 0), |last| (last.id, last.bytes))
+}
+
+/// Unlinks a segment that no manifest names. A failure is harmless: the next recovery tries again.
+pub(super) fn unlink_segment(fs: &dyn Fs, folder: &Path, id: u64) {
+    let _ = fs.unlink(&FileName::Log(id).path(folder));
+}
+
+/// The segment that is being written.
+struct Copy {
+    writer: Writer,
+    /// Records for the next append.
+    group: Vec<PendingRecord>,
+    bytes: usize,
+}
+
+impl Copy {
+    fn add(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
+        let sequence: SequenceNumber = replayed.sequence;
+        let payload = Payload::new(replayed.batch.payload().clone());
+        self.bytes += payload.bytes().len();
+        self.group.push(PendingRecord { sequence, payload });
+        if self.bytes >= BUFFER_BYTES_MAX { self.append() } else { Ok(()) }
+    }
+
+    fn append(&mut self) -> Result<()> {
+        self.bytes = 0;
+        self.writer.append(&self.group, Position::default())?;
+        self.group.clear();
+        Ok(())
+    }
+
+    /// Seals the segment and makes all of it durable.
+    fn finish(&mut self) -> Result<()> {
+        self.append()?;
+        self.writer.seal(Position::default())?;
+        self.writer.sync_data()
+    }
+}
