@@ -9,64 +9,98 @@ use std::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 /// the process that run pass a barrier (`membarrier`), and takes as long as the slowest of them needs to
 /// answer an interrupt. Elsewhere, and where the system refuses that call, both are fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Barriers {
-    is_asymmetric: bool,
+pub(crate) enum Barriers {
+    /// The system makes every thread pass a barrier.
+    Asymmetric,
+    /// Both sides are fences.
+    Symmetric,
+    /// The system refuses the heavy barrier: it was forbidden after the store was opened.
+    #[cfg(test)]
+    Refused,
 }
 
 impl Barriers {
-    /// Fences on both sides, as on a system without the call.
-    #[cfg(test)]
-    pub(crate) const SYMMETRIC: Self = Self { is_asymmetric: false };
-
-    /// The cheapest that this system has.
+    /// Returns the cheapest barriers that this system has.
     pub(crate) fn detect() -> Self {
-        Self { is_asymmetric: system::is_there() }
+        if system::is_there() && !is_refused() { Self::Asymmetric } else { Self::Symmetric }
     }
 
-    /// Costs a fence at most.
-    #[inline(always)]
-    pub(crate) fn light(self) {
-        if self.is_asymmetric {
-            compiler_fence(SeqCst);
-        } else {
-            fence(SeqCst);
-        }
+    /// Returns whether both sides are fences.
+    pub(crate) fn is_symmetric(self) -> bool {
+        self == Self::Symmetric
     }
 
-    /// A call to the system, or a fence. `false` if the system refused, and it was no barrier: it had no memory
-    /// for it, or forbids it since [`detect`](Self::detect).
+    /// A call to the system, or a fence. Returns `false` if the system refused the call: then it was only a
+    /// fence. The system had no memory for it, or forbids it since [`detect`](Self::detect).
     #[must_use]
     pub(crate) fn heavy(self) -> bool {
         fence(SeqCst);
-        !self.is_asymmetric || system::pass()
+        match self {
+            Self::Asymmetric => system::pass(),
+            Self::Symmetric => true,
+            #[cfg(test)]
+            Self::Refused => false,
+        }
     }
+}
+
+/// The light barrier: a fence if the barriers are symmetric.
+#[inline(always)]
+pub(crate) fn light(is_symmetric: bool) {
+    if is_symmetric {
+        fence(SeqCst);
+    } else {
+        compiler_fence(SeqCst);
+    }
+}
+
+/// Returns whether the system refused a heavy barrier that it had allowed before.
+pub(crate) fn is_refused() -> bool {
+    system::is_refused()
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod system {
-    use std::sync::LazyLock;
+    use std::sync::{
+        LazyLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    };
 
     use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 
-    /// Of the process: a call that has to come before the others.
+    /// Registration of the process, which has to precede the other calls.
     static IS_THERE: LazyLock<bool> = LazyLock::new(|| {
         membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED)
             && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
-            && pass()
+            && membarrier(MembarrierCommand::PrivateExpedited).is_ok()
     });
+
+    static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
     pub(super) fn is_there() -> bool {
         *IS_THERE
     }
 
+    pub(super) fn is_refused() -> bool {
+        IS_REFUSED.load(Relaxed)
+    }
+
     pub(super) fn pass() -> bool {
-        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+        let passed = membarrier(MembarrierCommand::PrivateExpedited).is_ok();
+        if !passed {
+            IS_REFUSED.store(true, Relaxed);
+        }
+        passed
     }
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod system {
     pub(super) fn is_there() -> bool {
+        false
+    }
+
+    pub(super) fn is_refused() -> bool {
         false
     }
 

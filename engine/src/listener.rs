@@ -38,6 +38,10 @@ pub enum Event {
     TableQuarantined { keyspace: String, table_id: u64, error: Error },
     /// Background work was put off because the disk is full, or the process may open no more files.
     NoSpace { error: Error },
+    /// The system forbids `membarrier` since the store was opened, as a seccomp filter does. Reported once.
+    /// Lookups pass a memory fence instead, which costs them some nanoseconds. Of each keyspace, memtables
+    /// of that time stay in memory until every thread that has read it reads it again.
+    BarriersRefused,
     /// The store became read-only.
     ReadOnly { cause: Error },
 }

@@ -122,14 +122,19 @@ mod scheduled {
         }
 
         pub(crate) fn get_or(&self, create: impl FnOnce() -> T) -> &T {
-            let own = thread::current().id();
-            if let Some((_, value)) = self.entries().find(|(id, _)| *id == own) {
+            if let Some(value) = self.get() {
                 return value;
             }
+            let own = thread::current().id();
             // Before the entry is taken: another thread that shuttle ran meanwhile would wait for it for ever.
             let created = (own, create());
             let free = self.0.iter().find(|entry| entry.get().is_none()).expect("few threads");
             &free.get_or_init(|| created).1
+        }
+
+        pub(crate) fn get(&self) -> Option<&T> {
+            let own = thread::current().id();
+            self.entries().find(|(id, _)| *id == own).map(|(_, value)| value)
         }
 
         pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {

@@ -1,8 +1,8 @@
 //! The cell that has the present view: lookups borrow it without a locked instruction.
 //!
-//! Each thread has a reader slot of its own, in which it notes the view that it looks at (a hazard pointer:
-//! Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS 15(6), 2004). A view
-//! that was replaced is retired, and freed once no slot names it.
+//! Each thread has a reader slot of its own, in which it notes the view that it reads (a hazard pointer:
+//! Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS 15(6), 2004). A
+//! replaced view is retired, and freed once no slot names it.
 //!
 //! # Why no view is freed under a reader
 //!
@@ -15,14 +15,30 @@
 //! One of the two barriers is first. If it is that of the reader, the writer finds the slot. If it is that of
 //! the writer, the reader finds the other view, and notes that one.
 //!
+//! # Which barriers
+//!
+//! The pointer to a view carries a mark, so that readers learn the barrier from what they load anyway. A
+//! *fenced* view is noted with a fence; a fence suffices for the writer then. Other views are noted with a
+//! barrier for the compiler alone, and need a heavy barrier.
+//!
+//! The system may refuse heavy barriers later, as under a seccomp filter. From then on each new view is
+//! fenced. At most two views that are not are in the cell at that time: the replaced one and its successor.
+//! Each is freed when a heavy barrier passes after all, or when every slot has left them behind:
+//!
+//! 1. A reader that loads a fenced view raises the flag of its slot. It never loads another view after that,
+//!    because `present` does not go back. Whoever sees the flag also sees that the slot was emptied before.
+//! 2. A new slot passes a fence before its first load. The writer passes one after putting a fenced view in
+//!    place and before walking over the slots. Either it meets the slot, or the reader loads a fenced view.
+//! 3. A slot that a thread inherits from one that ended has its flag; the hand-over orders the loads.
+//!
+//! A thread that never reads again keeps those two views until the cell is dropped, and no others.
+//!
 //! # Why each view is freed
 //!
 //! As soon as its last reader is done: the memory of old filters is waited for. A reader empties its slot,
-//! passes a light barrier, and looks for views to free if its own is not the present one any more. So either
-//! it sees that its view is retired, or who retires it finds the slot empty. A reader that had to begin again
-//! looks, too, once the slot names another view: who replaced the one before may have found that there.
-//!
-//! If the system refuses the heavy barrier, nothing is freed then: it is tried again with the next one.
+//! passes a light barrier, and frees views if its own is not the present one any more. So either it sees that
+//! its view is retired, or the thread that retires it finds the slot empty. A reader that had to begin again
+//! frees views, too, once the slot names another view: the writer may have found the one before there.
 
 use std::{
     fmt,
@@ -32,37 +48,65 @@ use std::{
 };
 
 use crate::{
-    barriers::Barriers,
+    barriers::{Barriers, light},
     sync::{
         Mutex, ThreadLocal,
         atomic::{
-            AtomicPtr, AtomicUsize,
+            AtomicBool, AtomicPtr, AtomicUsize,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
         },
     },
 };
 
-/// What a thread looks at; null if at nothing. Two lines, as processors fetch them in pairs: no other
-/// thread writes there.
+/// The mark of a fenced view: the lowest bit, which is clear in an address of a view.
+const FENCED: usize = 1;
+
+fn is_fenced<T>(marked: *mut T) -> bool {
+    marked.addr() & FENCED != 0
+}
+
+/// Returns the pointer without its mark.
+fn unmarked<T>(marked: *mut T) -> *mut T {
+    marked.map_addr(|address| address & !FENCED)
+}
+
+/// Slot of a thread. Two cache lines, as processors fetch them in pairs: no other thread writes there.
 #[repr(align(128))]
-struct Slot<T>(AtomicPtr<T>);
+struct Slot<T> {
+    /// The view that the thread reads, with its mark; null if there is none.
+    view: AtomicPtr<T>,
+    /// The thread has loaded a fenced view, and so loads no others any more.
+    has_fenced: AtomicBool,
+}
 
 impl<T> Slot<T> {
     fn empty() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
+        Self { view: AtomicPtr::new(ptr::null_mut()), has_fenced: AtomicBool::new(false) }
     }
 }
 
 /// A pointer that is read often and replaced seldom.
 pub(crate) struct ViewCell<T> {
-    /// Of [`Arc::into_raw`], with a reference count.
+    /// Of [`Arc::into_raw`], with a reference count and a mark.
     present: AtomicPtr<T>,
     barriers: Barriers,
     slots: ThreadLocal<Slot<T>>,
-    /// Threads that have got a slot since their memory was told of.
+    /// Threads that got a slot and whose memory is not yet charged.
     new_slots: AtomicUsize,
-    /// Held while the present view is replaced. Those that were, and are perhaps still read.
-    retired: Mutex<Vec<Arc<T>>>,
+    /// Held while the present view is replaced.
+    retired: Mutex<Retired<T>>,
+}
+
+/// Views that were replaced and may still be read.
+struct Retired<T> {
+    views: Vec<RetiredView<T>>,
+    /// The next view is a fenced one.
+    is_fenced: bool,
+}
+
+struct RetiredView<T> {
+    view: Arc<T>,
+    is_fenced: bool,
 }
 
 /// A borrowed view.
@@ -70,6 +114,7 @@ pub(crate) struct ViewGuard<'c, T> {
     cell: &'c ViewCell<T>,
     /// Not to be sent to another thread: only its own may write to the slot.
     view: NonNull<T>,
+    is_fenced: bool,
     /// Names the view; `None` if the guard has a reference count instead.
     slot: Option<&'c Slot<T>>,
 }
@@ -79,14 +124,22 @@ impl<T> ViewCell<T> {
         Self::with_barriers(view, Barriers::detect())
     }
 
-    fn with_barriers(view: Arc<T>, barriers: Barriers) -> Self {
+    pub(crate) fn with_barriers(view: Arc<T>, barriers: Barriers) -> Self {
+        const { assert!(align_of::<T>() > FENCED, "the mark needs a bit of the address") };
+        let is_fenced = barriers.is_symmetric();
         Self {
-            present: AtomicPtr::new(Arc::into_raw(view).cast_mut()),
+            present: AtomicPtr::new(Self::marked(view, is_fenced)),
             barriers,
             slots: ThreadLocal::new(),
             new_slots: AtomicUsize::new(0),
-            retired: Mutex::new(Vec::new()),
+            retired: Mutex::new(Retired { views: Vec::new(), is_fenced }),
         }
+    }
+
+    /// Returns the pointer of a view, with its mark.
+    fn marked(view: Arc<T>, is_fenced: bool) -> *mut T {
+        let mark = if is_fenced { FENCED } else { 0 };
+        Arc::into_raw(view).cast_mut().map_addr(|address| address | mark)
     }
 
     /// Borrows the present view. Whatever is loaded from memory afterwards is no older than the view.
@@ -94,19 +147,31 @@ impl<T> ViewCell<T> {
     /// A thread that has one already, as a closure within `get_with`, gets a reference count.
     #[inline]
     pub(crate) fn load(&self) -> ViewGuard<'_, T> {
-        let slot = self.slots.get_or(|| self.new_slot());
-        if !slot.0.load(Relaxed).is_null() {
+        let slot = self.slots.get().unwrap_or_else(|| self.new_slot());
+        if !slot.view.load(Relaxed).is_null() {
             return self.load_counted();
         }
         let noted = self.present.load(Relaxed);
-        let Some(view) = self.note(slot, noted) else { return self.load_again(slot) };
-        ViewGuard { cell: self, view, slot: Some(slot) }
+        if is_fenced(noted) && !slot.has_fenced.load(Relaxed) {
+            self.leave_unfenced(slot);
+        }
+        self.note(slot, noted).unwrap_or_else(|| self.load_again(slot))
     }
 
     #[cold]
-    fn new_slot(&self) -> Slot<T> {
+    fn new_slot(&self) -> &Slot<T> {
         self.new_slots.fetch_add(1, Relaxed);
-        Slot::empty()
+        let slot = self.slots.get_or(Slot::empty);
+        light(true); // See the module.
+        slot
+    }
+
+    /// Notes that the thread of this slot, which is empty, has loaded a fenced view.
+    #[cold]
+    fn leave_unfenced(&self, slot: &Slot<T>) {
+        // Release: whoever sees the flag knows that the slot was emptied before.
+        slot.has_fenced.store(true, Release);
+        self.free_unread();
     }
 
     /// Bytes of the slots that threads have got since the last call: a slot with its mark that it is in use, and as
@@ -115,15 +180,17 @@ impl<T> ViewCell<T> {
         self.new_slots.swap(0, Relaxed) * 4 * size_of::<Slot<T>>()
     }
 
-    /// Notes a view in the slot. Whether it is still the present one, and so is kept.
+    /// Notes a view in the slot. `None` if it is not the present one any more, and so is not kept.
     #[inline]
-    fn note(&self, slot: &Slot<T>, view: *mut T) -> Option<NonNull<T>> {
+    fn note<'c>(&'c self, slot: &'c Slot<T>, noted: *mut T) -> Option<ViewGuard<'c, T>> {
         // Release: who finds this view in the slot, and not the last one, knows that that was let go.
-        slot.0.store(view, Release);
-        self.barriers.light();
+        slot.view.store(noted, Release);
+        let is_fenced = is_fenced(noted);
+        light(is_fenced);
         // The loaded one: what was at this address before may be gone.
         let present = self.present.load(Acquire);
-        NonNull::new(present).filter(|_| present == view)
+        let view = NonNull::new(unmarked(present)).filter(|_| present == noted)?;
+        Some(ViewGuard { cell: self, view, is_fenced, slot: Some(slot) })
     }
 
     /// As [`load`](Self::load), after the view that was noted was replaced. Who did that may have found it in
@@ -131,9 +198,8 @@ impl<T> ViewCell<T> {
     #[cold]
     fn load_again<'c>(&'c self, slot: &'c Slot<T>) -> ViewGuard<'c, T> {
         loop {
-            if let Some(view) = self.note(slot, self.present.load(Relaxed)) {
-                // Before anything that could panic: it empties the slot.
-                let guard = ViewGuard { cell: self, view, slot: Some(slot) };
+            if let Some(guard) = self.note(slot, self.present.load(Relaxed)) {
+                // A panic empties the slot.
                 self.free_unread();
                 return guard;
             }
@@ -143,20 +209,21 @@ impl<T> ViewCell<T> {
     #[cold]
     fn load_counted(&self) -> ViewGuard<'_, T> {
         let _no_change = self.retired.lock();
-        let present = self.present.load(Acquire);
+        let present = unmarked(self.present.load(Acquire));
         // SAFETY: it is of `Arc::into_raw`, and nobody takes the count of the cell while the lock is held.
         unsafe { Arc::increment_strong_count(present) };
         let view = NonNull::new(present).expect("there always is a view");
-        ViewGuard { cell: self, view, slot: None }
+        ViewGuard { cell: self, view, is_fenced: false, slot: None }
     }
 
     /// Puts `view` in place. The one before is freed as soon as nobody reads it.
     pub(crate) fn store(&self, view: Arc<T>) {
-        let view = Arc::into_raw(view).cast_mut();
         let mut retired = self.retired.lock();
-        let before = self.present.swap(view, SeqCst);
+        let before = self.present.swap(Self::marked(view, retired.is_fenced), SeqCst);
+        let is_fenced = is_fenced(before);
         // SAFETY: it is of `Arc::into_raw`, and nobody else takes it from the cell.
-        retired.push(unsafe { Arc::from_raw(before) });
+        let view = unsafe { Arc::from_raw(unmarked(before)) };
+        retired.views.push(RetiredView { view, is_fenced });
         let unread = self.take_unread(&mut retired);
         drop(retired);
         drop(unread); // It may be long: without the lock.
@@ -169,24 +236,38 @@ impl<T> ViewCell<T> {
     }
 
     /// Takes out the retired views that no slot names.
-    fn take_unread(&self, retired: &mut Vec<Arc<T>>) -> Vec<Arc<T>> {
+    fn take_unread(&self, retired: &mut Retired<T>) -> Vec<RetiredView<T>> {
         // Nothing to free: of many readers that outlive a view one passes the barrier.
-        if retired.is_empty() || !self.barriers.heavy() {
-            return Vec::new(); // Later, if it was refused.
+        if retired.views.is_empty() {
+            return Vec::new();
         }
+        let passed = if retired.views.iter().all(|retired| retired.is_fenced) {
+            light(true);
+            true
+        } else {
+            self.barriers.heavy()
+        };
+        retired.is_fenced |= !passed;
+        let mut are_left = passed;
         let mut read = Vec::new();
+        if !passed {
+            are_left = self.slots.iter().all(|slot| slot.has_fenced.load(Acquire));
+        }
         for slot in self.slots.iter() {
             // Acquire: what readers did comes before the view is freed.
-            read.push(slot.0.load(Acquire).cast_const());
+            read.push(unmarked(slot.view.load(Acquire)).cast_const());
         }
-        retired.extract_if(.., |view| !read.contains(&Arc::as_ptr(view))).collect()
+        let is_unread = |retired: &mut RetiredView<T>| {
+            (are_left || retired.is_fenced) && !read.contains(&Arc::as_ptr(&retired.view))
+        };
+        retired.views.extract_if(.., is_unread).collect()
     }
 }
 
 impl<T> Drop for ViewCell<T> {
     fn drop(&mut self) {
         // SAFETY: it is of `Arc::into_raw`, and nobody uses the cell any more.
-        drop(unsafe { Arc::from_raw(self.present.load(Acquire)) });
+        drop(unsafe { Arc::from_raw(unmarked(self.present.load(Acquire))) });
     }
 }
 
@@ -209,9 +290,9 @@ impl<T> Drop for ViewGuard<'_, T> {
             unsafe { Arc::decrement_strong_count(self.view.as_ptr()) };
             return;
         };
-        slot.0.store(ptr::null_mut(), Release);
-        self.cell.barriers.light();
-        if self.cell.present.load(Relaxed) != self.view.as_ptr() {
+        slot.view.store(ptr::null_mut(), Release);
+        light(self.is_fenced);
+        if unmarked(self.cell.present.load(Relaxed)) != self.view.as_ptr() {
             self.cell.free_unread();
         }
     }
@@ -224,80 +305,4 @@ impl<T: fmt::Debug> fmt::Debug for ViewCell<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        sync::atomic::{AtomicBool, AtomicUsize},
-        thread,
-    };
-
-    use super::*;
-
-    /// Every word the same, until it is freed.
-    struct View<'a> {
-        words: [AtomicUsize; 8],
-        /// How many views are not freed.
-        live: &'a AtomicUsize,
-    }
-
-    impl<'a> View<'a> {
-        fn new(number: usize, live: &'a AtomicUsize) -> Arc<Self> {
-            live.fetch_add(1, SeqCst);
-            Arc::new(Self { words: std::array::from_fn(|_| AtomicUsize::new(number)), live })
-        }
-
-        /// Its number, if it is whole.
-        fn number(&self) -> usize {
-            let number = self.words[0].load(Relaxed);
-            assert!(self.words.iter().all(|word| word.load(Relaxed) == number && number > 0));
-            number
-        }
-    }
-
-    impl Drop for View<'_> {
-        fn drop(&mut self) {
-            self.words.iter().for_each(|word| word.store(0, Relaxed));
-            self.live.fetch_sub(1, SeqCst);
-        }
-    }
-
-    /// Real threads and real barriers; schedules are those of `commit::tests`. `SIEVE_LONG=1` takes a
-    /// hundred times as many views.
-    #[test]
-    fn readers_see_whole_views_that_never_grow_older() {
-        for barriers in [Barriers::detect(), Barriers::SYMMETRIC] {
-            read_while_views_change(barriers);
-        }
-    }
-
-    fn read_while_views_change(barriers: Barriers) {
-        let many = if std::env::var_os("SIEVE_LONG").is_some() { 100 } else { 1 };
-        let last = many * if cfg!(miri) { 50 } else { 3_000 };
-        let live = &AtomicUsize::new(0);
-        let cell = &ViewCell::with_barriers(View::new(1, live), barriers);
-        let is_done = &AtomicBool::new(false);
-        thread::scope(|scope| {
-            for reader in 0..3 {
-                scope.spawn(move || {
-                    let mut seen = 0;
-                    while !is_done.load(SeqCst) {
-                        let view = cell.load();
-                        let number = view.number();
-                        assert!(number >= seen, "{number} after {seen}");
-                        seen = number;
-                        if number % 4 == reader {
-                            assert!(cell.load().number() >= number, "a second view is no older");
-                            thread::yield_now();
-                        }
-                        assert_eq!(view.number(), number);
-                    }
-                });
-            }
-            for number in 2..=last {
-                cell.store(View::new(number, live));
-            }
-            is_done.store(true, SeqCst);
-        });
-        assert_eq!(cell.load().number(), last);
-        assert_eq!(live.load(SeqCst), 1, "{barriers:?}: none is kept that nobody reads");
-    }
-}
+mod tests;

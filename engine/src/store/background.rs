@@ -265,6 +265,7 @@ impl Store {
 
     /// Does one piece of work. `false` if there was none that could be done.
     fn step(&self) -> bool {
+        self.report_refused_barriers();
         self.relieve_log();
         self.freeze_skipped();
         let Some(job) = self.claim() else { return false };

@@ -76,7 +76,7 @@ use std::{
 };
 
 use crate::{
-    Durability, Error, Options, Result,
+    Durability, Error, Options, Result, barriers,
     commit::{LogSize, PanicGuard, Placement, PublishQueue, SharedLog},
     file_name::FileName,
     fs::FileLock,
@@ -90,7 +90,10 @@ use crate::{
     store::keyspace_set::Unrecorded,
     store::keyspace_trees::KeyspaceTrees,
     store::residency::Residency,
-    sync::{Mutex, RwLock, atomic::AtomicU64},
+    sync::{
+        Mutex, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     table::store::TableStore,
 };
 
@@ -122,6 +125,8 @@ pub(crate) struct Store {
     pub(crate) background: Background,
     pub(crate) residency: Residency,
     pub(crate) read_only: OnceLock<Arc<Error>>,
+    /// [`Event::BarriersRefused`] was reported, or was true when the store was opened.
+    has_reported_refusal: AtomicBool,
     /// Tables with smaller ids were there when the store was opened.
     pub(crate) first_file_id: u64,
     /// By the clock of the options.
@@ -190,6 +195,13 @@ impl Store {
             self.background.wake();
         }
         cause
+    }
+
+    /// Reports that the system forbids barriers that it allowed before, once.
+    fn report_refused_barriers(&self) {
+        if barriers::is_refused() && !self.has_reported_refusal.swap(true, Relaxed) {
+            self.tell(&Event::BarriersRefused);
+        }
     }
 
     /// Tells the listener, if there is one.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Error, Options, Result,
+    Error, Options, Result, barriers,
     clock::{Clock, SystemClock},
     commit::{Placement, PublishQueue, SharedLog},
     error::{LOCK, SYNC},
@@ -29,7 +29,7 @@ use crate::{
     store::stats_file::StatsWriter,
     sync::{
         Mutex, RwLock,
-        atomic::AtomicU64,
+        atomic::{AtomicBool, AtomicU64},
         thread::{self, JoinHandle},
     },
     table::open_files::{FrugalFs, OpenFiles},
@@ -396,6 +396,7 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
         tables,
         uncertain_files: Mutex::default(),
         background: Background::default(),
+        has_reported_refusal: AtomicBool::new(barriers::is_refused()),
         residency,
         read_only,
         opened_at,
