@@ -246,8 +246,10 @@ impl Db {
     /// Closes the store though other handles live. From now on every call of any handle answers
     /// [`Error::Closed`](crate::Error::Closed), iterators included.
     ///
-    /// Waits for writes, flushes and compactions in flight, up to `timeout`; flushes and compactions are
-    /// cancelled. A read in flight finishes, or fails. After `Ok` the store is closed as by
+    /// Waits for writes, flushes and compactions in flight, up to `timeout`; flushes, compactions, `compact`
+    /// and `verify` are cancelled. Does not wait for reads in flight: a lookup that has begun returns its answer
+    /// or an error, and the closure of a `get_with` may run on after this returns. They keep the memory and the
+    /// open files that they read, and nothing that is on disk. After `Ok` the store is closed as by
     /// [`close`](Self::close), and may be opened again while the old handles live. Does nothing for a store
     /// that is closed. Not for listeners: the work in flight would include their own.
     ///
@@ -366,8 +368,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if the folder cannot be listed. What is wrong with the files is
-    /// in the report.
+    /// [`Error::Io`](crate::Error::Io) if the folder cannot be listed;
+    /// [`Error::Closed`](crate::Error::Closed) as soon as another handle [shuts the store
+    /// down](Self::shutdown). What is wrong with the files is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(|_| ())
     }

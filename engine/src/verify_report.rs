@@ -101,6 +101,8 @@ pub struct VerifyProgress {
     pub bytes_done: u64,
     /// Bytes to look at in all.
     pub bytes_all: u64,
+    /// Problems found so far.
+    pub problems: u64,
 }
 
 impl VerifyReport {

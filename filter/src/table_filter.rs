@@ -43,17 +43,37 @@ impl TableFilter {
     /// If `bits_per_key` is not in `0 < bits_per_key <= `[`BITS_PER_KEY_MAX`].
     #[must_use]
     pub fn build(kind: FilterKind, hashes: &[u64], bits_per_key: f64) -> Option<Self> {
+        Self::build_unless(kind, hashes, bits_per_key, &|| false)
+    }
+
+    /// As [`build`](Self::build); `None`, too, soon after `is_cancelled` returns `true`, as it must from then
+    /// on. A blocked Bloom filter, which takes some ns a key, is built all the same.
+    ///
+    /// # Panics
+    ///
+    /// As [`build`](Self::build).
+    #[must_use]
+    pub fn build_unless(
+        kind: FilterKind,
+        hashes: &[u64],
+        bits_per_key: f64,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Option<Self> {
         assert!(
             bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
             "bits_per_key is {bits_per_key}"
         );
         match kind {
             FilterKind::BlockedBloom => Some(BlockedBloom::build(hashes, bits_per_key).into()),
-            FilterKind::Ribbon => Some(Ribbon::build(hashes, bits_per_key).into()),
-            FilterKind::BinaryFuse if print_bits_for(bits_per_key) == 8 => {
-                Some(BinaryFuse8::build(hashes).into())
+            FilterKind::Ribbon => {
+                Ribbon::build_unless(hashes, bits_per_key, is_cancelled).map(Self::from)
             }
-            FilterKind::BinaryFuse => Some(BinaryFuse16::build(hashes).into()),
+            FilterKind::BinaryFuse if print_bits_for(bits_per_key) == 8 => {
+                BinaryFuse8::build_unless(hashes, is_cancelled).map(Self::from)
+            }
+            FilterKind::BinaryFuse => {
+                BinaryFuse16::build_unless(hashes, is_cancelled).map(Self::from)
+            }
             FilterKind::Range => None,
         }
     }
@@ -182,5 +202,35 @@ impl From<BinaryFuse8> for TableFilter {
 impl From<BinaryFuse16> for TableFilter {
     fn from(filter: BinaryFuse16) -> Self {
         Self::BinaryFuse16(filter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+
+    use super::*;
+    use crate::key_hash;
+
+    #[test]
+    fn n11_a_build_checks_often_whether_it_is_cancelled() {
+        let hashes: Vec<u64> =
+            (0..200_000_u64).map(|key| key_hash(&key.to_le_bytes(), 7)).collect();
+        for kind in [FilterKind::Ribbon, FilterKind::BinaryFuse] {
+            let checks = Cell::new(0_u32);
+            let build = |checks_max: u32| {
+                checks.set(0);
+                TableFilter::build_unless(kind, &hashes, 10.0, &|| {
+                    checks.set(checks.get() + 1);
+                    checks.get() > checks_max
+                })
+            };
+            assert!(build(u32::MAX).is_some(), "{kind:?}");
+            let all = checks.get();
+            assert!(all > 100, "{kind:?}: {all} checks");
+            for checks_max in [0, all / 10, all / 2, all - 1] {
+                assert!(build(checks_max).is_none(), "{kind:?}: after {checks_max} of {all}");
+            }
+        }
     }
 }

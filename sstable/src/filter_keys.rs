@@ -90,19 +90,22 @@ impl FilterKeys {
             + ranges * options.range_filter_bits_per_key
     }
 
-    /// The point filter; `None` if there is to be none, or no key. What it was built over is freed.
-    pub fn build_points(&mut self) -> Option<TableFilter> {
+    /// The point filter; `None` if there is to be none, or no key, and soon after `is_cancelled` returns
+    /// `true`, as it must from then on. What it was built over is freed.
+    pub fn build_points(&mut self, is_cancelled: &dyn Fn() -> bool) -> Option<TableFilter> {
         let hashes = self.points.take().filter(|hashes| !hashes.is_empty())?;
-        TableFilter::build(self.options.filter_kind, &hashes, self.options.filter_bits_per_key)
+        let TableOptions { filter_kind, filter_bits_per_key: bits, .. } = self.options;
+        TableFilter::build_unless(filter_kind, &hashes, bits, is_cancelled)
     }
 
-    /// The prefix filter; `None` if there is to be none. What it was built over is freed.
+    /// The prefix filter; `None` if there is to be none, or as for [`build_points`](Self::build_points). What it
+    /// was built over is freed.
     ///
     /// Also of no prefixes: the filter then rules the table out.
-    pub fn build_prefixes(&mut self) -> Option<PrefixFilter> {
+    pub fn build_prefixes(&mut self, is_cancelled: &dyn Fn() -> bool) -> Option<PrefixFilter> {
         let Prefixes { extractor, hash_seed, hashes, .. } = self.prefixes.take()?;
         let TableOptions { filter_kind, prefix_filter_bits_per_key: bits, .. } = self.options;
-        let filter = TableFilter::build(filter_kind, &hashes, bits)?;
+        let filter = TableFilter::build_unless(filter_kind, &hashes, bits, is_cancelled)?;
         Some(PrefixFilter { filter, hash_seed, extractor: extractor.name().into() })
     }
 

@@ -136,6 +136,14 @@ impl Table {
     /// of the index, and that all together are what the properties say. Calls `on_key` with each user
     /// key of a point entry, ascending, each once.
     pub fn verify(&self, on_key: &mut dyn FnMut(&[u8])) -> Verified {
+        self.verify_while(&mut |key| {
+            on_key(key);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// As [`verify`](Self::verify), until `on_key` breaks. The counts are then not compared.
+    pub fn verify_while(&self, on_key: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Verified {
         let mut walk = Walk::new(self, on_key);
         walk.index(self.top_index().clone(), self.has_partitions());
         walk.finish()
@@ -145,7 +153,8 @@ impl Table {
 /// A walk through all blocks of a table.
 struct Walk<'a> {
     table: &'a Table,
-    on_key: &'a mut dyn FnMut(&[u8]),
+    on_key: &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    is_stopped: bool,
     verified: Verified,
     /// What the entries add up to, in the form of properties.
     found: TableProperties,
@@ -161,10 +170,11 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(table: &'a Table, on_key: &'a mut dyn FnMut(&[u8])) -> Self {
+    fn new(table: &'a Table, on_key: &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Self {
         Self {
             table,
             on_key,
+            is_stopped: false,
             verified: Verified { problems: Vec::new(), entries: 0, blocks: 0 },
             found: TableProperties::default(),
             last: None,
@@ -207,7 +217,9 @@ impl<'a> Walk<'a> {
     fn index(&mut self, index: Block, has_partitions: bool) {
         let mut cursor = BlockCursor::new(index);
         cursor.seek_to_first();
-        while let (Some(separator), Some(handle)) = (cursor.key(), cursor.handle()) {
+        while !self.is_stopped
+            && let (Some(separator), Some(handle)) = (cursor.key(), cursor.handle())
+        {
             let role = if has_partitions { BlockRole::Index } else { BlockRole::Data };
             let (keys_from, first) = (self.keys_from.clone(), self.verified.problems.len());
             if let Some(block) = self.block(handle, role) {
@@ -246,7 +258,9 @@ impl<'a> Walk<'a> {
     fn data(&mut self, block: Block, offset: u64) {
         let mut cursor = BlockCursor::new(block);
         cursor.seek_to_first();
-        while let Some(key) = cursor.key() {
+        while !self.is_stopped
+            && let Some(key) = cursor.key()
+        {
             if self.last().is_some_and(|last| last >= key) {
                 self.problem(offset, Corruption::Order { what: "entries across blocks" });
             }
@@ -295,13 +309,13 @@ impl<'a> Walk<'a> {
             let last = self.last_user_key.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key.user_key);
-            (self.on_key)(key.user_key);
+            self.is_stopped = (self.on_key)(key.user_key).is_break();
         }
     }
 
     /// Compares what was counted with the properties.
     fn finish(mut self) -> Verified {
-        if self.is_complete {
+        if self.is_complete && !self.is_stopped {
             let footer = Footer::read(self.table.blocks().source());
             let place = footer.ok().and_then(|footer| footer.block(BlockKind::Properties));
             let offset = place.map_or(0, |block| block.offset);
@@ -393,6 +407,17 @@ mod tests {
             ControlFlow::Continue(())
         });
         assert_eq!((found.unwrap(), seen), (checksum, bytes.len() as u64));
+    }
+
+    #[test]
+    fn n11_it_stops_when_the_caller_breaks() {
+        let (bytes, _) = table();
+        let mut keys = 0;
+        let verified = open(&bytes).unwrap().verify_while(&mut |_| {
+            keys += 1;
+            if keys == 1_000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!((keys, verified.entries, verified.problems.len()), (1_000, 1_999, 0));
     }
 
     #[test]

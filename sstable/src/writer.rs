@@ -230,7 +230,25 @@ impl<S: TableSink> TableWriter<S> {
     /// # Errors
     ///
     /// Those of the sink.
-    pub fn finish(mut self) -> io::Result<(S, TableSummary)> {
+    pub fn finish(self) -> io::Result<(S, TableSummary)> {
+        self.finish_unless(&|| false)
+    }
+
+    /// As [`finish`](Self::finish), for a caller that may not need the table any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish); [`io::ErrorKind::Interrupted`] soon after `is_cancelled` returns `true`, as it
+    /// must from then on. The table is then not complete.
+    pub fn finish_unless(
+        mut self,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<(S, TableSummary)> {
+        let check = || match is_cancelled() {
+            true => Err(io::Error::from(io::ErrorKind::Interrupted)),
+            false => Ok(()),
+        };
+        check()?;
         if !self.data.is_empty() {
             self.end_data_block(None)?;
         }
@@ -239,9 +257,12 @@ impl<S: TableSink> TableWriter<S> {
         self.complete_properties(&range_tombstones);
 
         let mut blocks = vec![self.write_index()?];
-        let filter = self.write_point_filter()?;
-        let prefix_filter = self.write_prefix_filter()?;
+        let filter = self.write_point_filter(is_cancelled)?;
+        check()?;
+        let prefix_filter = self.write_prefix_filter(is_cancelled)?;
+        check()?;
         let range_filter = self.write_range_filter()?;
+        check()?;
         let mut properties = Vec::new();
         self.properties.encode(&mut properties);
         blocks.push(self.write_raw(BlockKind::Properties, &properties)?);
@@ -312,14 +333,20 @@ impl<S: TableSink> TableWriter<S> {
         Ok(FooterBlock { kind: BlockKind::DataIndex, offset: top.offset, bytes: top.bytes })
     }
 
-    fn write_point_filter(&mut self) -> io::Result<Option<FilterPlace>> {
-        let Some(filter) = self.filter_keys.build_points() else { return Ok(None) };
+    fn write_point_filter(
+        &mut self,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<Option<FilterPlace>> {
+        let Some(filter) = self.filter_keys.build_points(is_cancelled) else { return Ok(None) };
         self.properties.filter = Some(FilterProperties::of(&filter));
         self.write_filter(&filter, self.identity.hash_seed).map(Some)
     }
 
-    fn write_prefix_filter(&mut self) -> io::Result<Option<FilterPlace>> {
-        let Some(built) = self.filter_keys.build_prefixes() else { return Ok(None) };
+    fn write_prefix_filter(
+        &mut self,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<Option<FilterPlace>> {
+        let Some(built) = self.filter_keys.build_prefixes(is_cancelled) else { return Ok(None) };
         let PrefixFilter { filter, hash_seed, extractor } = built;
         self.properties.prefix_filter = Some((FilterProperties::of(&filter), extractor));
         self.write_filter(&filter, hash_seed).map(Some)

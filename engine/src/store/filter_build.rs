@@ -65,9 +65,10 @@ impl Store {
             return Err(Error::corrupt(&live.path, 0, source));
         }
         drop((cursor, buffers));
+        let is_closing = || self.tables.is_closing();
         let built = match role {
-            FilterRole::Point => keys.build_points().map(BuiltFilter::Point),
-            FilterRole::Prefix => keys.build_prefixes().map(BuiltFilter::Prefix),
+            FilterRole::Point => keys.build_points(&is_closing).map(BuiltFilter::Point),
+            FilterRole::Prefix => keys.build_prefixes(&is_closing).map(BuiltFilter::Prefix),
             FilterRole::Range => {
                 let bounds = &live.meta.bounds;
                 let filter = keys.build_ranges(&bounds.smallest, &bounds.largest);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use sievedb_format::SequenceNumber;
 
 use crate::{
-    Result,
+    Error, Result,
     manifest::{TableMoved, VersionEdit},
     read::tree::Tree,
     store::Store,
@@ -56,7 +56,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`edit_manifest`](Store::edit_manifest). The new tables are then orphans.
+    /// As [`edit_manifest`](Store::edit_manifest). The new tables are then orphans. [`Error::Closed`] if the store
+    /// is being closed; then they are obsolete.
     pub(crate) fn install(&self, tree: &Arc<Tree>, change: &Change) -> Result<()> {
         let listener = self.options.listener.as_deref();
         let options = tree.kept_options();
@@ -67,7 +68,12 @@ impl Store {
         let opened = change.added.iter().map(open);
         let opened = opened.collect::<Result<Vec<_>>>()?;
         if !opened.is_empty() {
-            self.tables.sync_folder()?;
+            let synced = self.tables.check_not_closing().and_then(|()| self.tables.sync_folder());
+            if matches!(synced, Err(Error::Closed)) {
+                // No manifest names them.
+                opened.iter().for_each(|live| live.mark_obsolete());
+            }
+            synced?;
         }
         // A filter is in memory before its table can be asked, if there is room.
         let fits = opened.is_empty() || {

@@ -35,7 +35,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the folder cannot be listed. What is wrong with its files is in the report.
+    /// [`Error::Io`] if the folder cannot be listed; [`Error::Closed`] once the store is being closed. What is
+    /// wrong with its files is in the report.
     pub(crate) fn verify(
         &self,
         on_progress: &mut dyn FnMut(VerifyProgress),
@@ -55,6 +56,7 @@ impl Store {
         let mut report = VerifyReport::default();
         self.verify_logs(&mut report)?;
         let tables = &self.tables;
+        let is_cancelled = || tables.is_closing();
         let counters = Arc::clone(&tables.counters);
         let mut verifier = TableVerifier {
             files: TableFiles::one_by_one(Arc::clone(&tables.fs), counters),
@@ -66,6 +68,7 @@ impl Store {
             bytes_all,
             bytes_done: 0,
             on_progress,
+            is_cancelled: &is_cancelled,
         };
         let mut lifts = false;
         for (keyspace, version) in &versions {
@@ -83,7 +86,7 @@ impl Store {
                     continue;
                 };
                 let mut found = verifier.report.problems[problems..].iter();
-                if found.any(|problem| problem.path == live.path) {
+                if found.any(|problem| problem.path == live.path) || is_cancelled() {
                     verifier.report.quarantined.push(quarantined);
                 } else {
                     live.quarantine.lift();
@@ -91,6 +94,8 @@ impl Store {
                 }
             }
         }
+        // A table of which not all was read may be damaged.
+        tables.check_not_closing()?;
         if lifts {
             self.background.look_at_all();
         }
@@ -113,7 +118,9 @@ impl Store {
                     let source = Corruption::Order { what: "state that the manifest recreates" };
                     report.error(&Error::corrupt(path, loaded.end.offset, source));
                 }
-                verify_log(fs, folder, &names, &loaded, written, report);
+                verify_log(fs, folder, &names, &loaded, written, report, &|| {
+                    self.tables.check_not_closing()
+                });
             }
             Ok(None) => report.error(&current_is_missing(folder)),
             Err(error) => report.error(&error),
@@ -153,7 +160,7 @@ pub(crate) fn verify_folder(
         let path = FileName::Manifest(loaded.end.file_id).path(folder);
         report.torn_tail(path, loaded.end.offset, loaded.torn_bytes, reason);
     }
-    let replayed = verify_log(&**fs, folder, &names, &loaded, None, &mut report);
+    let replayed = verify_log(&**fs, folder, &names, &loaded, None, &mut report, &|| Ok(()));
     if let Some(TornTail { position, bytes, reason }) = replayed.and_then(|found| found.torn) {
         let path = FileName::Log(position.file_id).path(folder);
         report.torn_tail(path, position.offset, bytes, &reason);
@@ -174,6 +181,7 @@ pub(crate) fn verify_folder(
         bytes_all: bytes.saturating_mul(2),
         bytes_done: 0,
         on_progress,
+        is_cancelled: &|| false,
     };
     for (keyspace, meta) in metas {
         let meta: &TableMeta = meta;
@@ -219,7 +227,7 @@ pub(crate) fn segments_of(state: &ManifestState, names: &[String]) -> (Vec<u64>,
     (named, on_disk)
 }
 
-/// Reads the log as recovery does, and returns what it found, if it is good. A torn tail is no problem:
+/// Reads the log as recovery does, until `check_needed` fails, and returns what it found, if it is good. A torn tail is no problem:
 /// a crash explains it.
 ///
 /// Nothing behind `written` is looked at. Zeros that were read there before somebody wrote, and records that
@@ -231,6 +239,7 @@ fn verify_log(
     loaded: &Loaded,
     written: Option<Position>,
     report: &mut VerifyReport,
+    check_needed: &dyn Fn() -> Result<()>,
 ) -> Option<Replayed> {
     let state = &loaded.state;
     let (mut named, mut on_disk) = segments_of(state, names);
@@ -244,6 +253,7 @@ fn verify_log(
     // It may have been raised since.
     let mark = written.map_or(state.log_mark, |written| state.log_mark.min(written));
     let replayed = replay(&segments, mark, |replayed| {
+        check_needed()?;
         let read = replayed.batch.into_iter().try_for_each(|entry| entry.map(drop));
         read.map_err(|source| replayed.corrupt(source))
     });

@@ -21,6 +21,9 @@ use crate::{
     verify_report::VerifyProgress,
 };
 
+/// After so many keys it is looked whether the rest is still needed.
+const KEYS_UNCHECKED_MAX: u64 = 1 << 10;
+
 /// Looks at tables, and collects what it finds.
 pub(crate) struct TableVerifier<'a> {
     pub(crate) files: TableFiles,
@@ -33,6 +36,8 @@ pub(crate) struct TableVerifier<'a> {
     pub(crate) bytes_all: u64,
     pub(crate) bytes_done: u64,
     pub(crate) on_progress: &'a mut dyn FnMut(VerifyProgress),
+    /// Returns whether the rest is not needed any more.
+    pub(crate) is_cancelled: &'a dyn Fn() -> bool,
 }
 
 /// A table that is looked at.
@@ -50,6 +55,9 @@ pub(crate) struct VerifiedTable<'a, 'm> {
 impl TableVerifier<'_> {
     /// Looks at a table and its filters.
     pub(crate) fn table(&mut self, table: VerifiedTable<'_, '_>) {
+        if (self.is_cancelled)() {
+            return;
+        }
         let first = self.report.problems.len();
         self.look_at(table);
         for problem in &mut self.report.problems[first..] {
@@ -92,7 +100,12 @@ impl TableVerifier<'_> {
     fn progress(&mut self, bytes: u64) {
         self.bytes_done += bytes;
         let (bytes_done, bytes_all) = (self.bytes_done, self.bytes_all);
-        (self.on_progress)(VerifyProgress { bytes_done, bytes_all });
+        let problems = self.report.problems.len() as u64;
+        (self.on_progress)(VerifyProgress { bytes_done, bytes_all, problems });
+    }
+
+    fn goes_on(&self) -> ControlFlow<()> {
+        if (self.is_cancelled)() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// What tells that the file is not the one that the manifest names.
@@ -104,9 +117,10 @@ impl TableVerifier<'_> {
     ) -> Option<Corruption> {
         let found = file_checksum(source, &mut |bytes| {
             self.progress(bytes);
-            ControlFlow::Continue(())
+            self.goes_on()
         });
         match found {
+            Err(_) if (self.is_cancelled)() => None,
             Ok(found) if found == meta.checksum => None,
             Ok(computed) => {
                 Some(Corruption::Checksum { what: "whole table", stored: meta.checksum, computed })
@@ -142,8 +156,20 @@ impl TableVerifier<'_> {
         for source in differences(meta, &table) {
             self.report.error(&Error::corrupt(path, 0, source));
         }
-        let mut probes = 0;
-        let verified = table.verify(&mut |key| probes += filters.ask(key));
+        let (mut probes, mut keys) = (0, 0_u64);
+        let is_cancelled = self.is_cancelled;
+        let verified = table.verify_while(&mut |key| {
+            probes += filters.ask(key);
+            keys += 1;
+            match keys.is_multiple_of(KEYS_UNCHECKED_MAX) && is_cancelled() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        if is_cancelled() {
+            // The caller discards the report; a filter would look as if it had keys too many.
+            return None;
+        }
         filters.finish(&mut self.report);
         let used = owner.used_offsets();
         self.report.filter_probes += probes;

@@ -126,10 +126,12 @@ impl TableBuilder {
     pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
         let Self { writer, file, mut unfinished, identity, taken: _taken, is_closing, .. } = self;
         let path = &unfinished.path;
-        let (_, summary) = writer.finish().map_err(|error| Error::io("write", path, error))?;
-        if is_closing.load(Relaxed) {
+        let is_closing = || is_closing.load(Relaxed);
+        let finished = writer.finish_unless(&is_closing);
+        if is_closing() {
             return Err(Error::Closed);
         }
+        let (_, summary) = finished.map_err(|error| Error::io("write", path, error))?;
         file.sync_data().map_err(|error| Error::io(SYNC, path, error))?;
         unfinished.finish();
         Ok(Arc::new(meta(&identity, place, summary)))

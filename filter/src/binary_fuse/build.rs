@@ -36,17 +36,26 @@ pub(crate) struct Built<P> {
     pub(crate) key_count: u64,
 }
 
-/// Builds a filter, with `attempts` seeds at most.
-pub(crate) fn build<P: Print>(hashes: &[u64], attempts: u8) -> Built<P> {
+/// Builds a filter, with `attempts` seeds at most. `None` once `is_cancelled` returns `true`, as it must from
+/// then on.
+pub(crate) fn build<P: Print>(
+    hashes: &[u64],
+    attempts: u8,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Option<Built<P>> {
     let mut hashes = Cow::Borrowed(hashes);
     for attempt in 0..attempts.min(ATTEMPTS) {
         let keys = distinct(&hashes).count();
         let shape = Shape::new(keys as u64, attempt);
         let hasher = Hasher::new(shape, attempt);
         let slots = shape.slots() as usize; // Hardly more than keys.
-        if let Some(peeled) = peel(&hasher, ordered(&hasher, &hashes, keys), slots) {
+        let peeled = peel(&hasher, ordered(&hasher, &hashes, keys), slots, is_cancelled);
+        if is_cancelled() {
+            return None;
+        }
+        if let Some(peeled) = peeled {
             let slots = fill(&hasher, &peeled, slots);
-            return Built { shape, attempt, slots, key_count: keys as u64 };
+            return Some(Built { shape, attempt, slots, key_count: keys as u64 });
         }
         if attempt == 0 {
             // Equal hashes share all their slots and never stand alone. Those that are neighbours
@@ -58,7 +67,7 @@ pub(crate) fn build<P: Print>(hashes: &[u64], attempts: u8) -> Built<P> {
     }
     let shape = Shape { segment_log2: 0, segments: 1 };
     let slots = Slice::filled(P::default(), shape.slots() as usize, &FilterArena::heap());
-    Built { shape, attempt: SATURATED, slots, key_count: distinct(&hashes).count() as u64 }
+    Some(Built { shape, attempt: SATURATED, slots, key_count: distinct(&hashes).count() as u64 })
 }
 
 /// The hashes without those that equal the one before.
@@ -99,8 +108,13 @@ struct Peeled {
     ranks: Vec<u8>,
 }
 
-/// Peels all keys, or tells that this seed does not do.
-fn peel(hasher: &Hasher, mut mixed: Vec<u64>, slots: usize) -> Option<Peeled> {
+/// Peels all keys, or tells that this seed does not do. `None`, too, once `is_cancelled`.
+fn peel(
+    hasher: &Hasher,
+    mut mixed: Vec<u64>,
+    slots: usize,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Option<Peeled> {
     let keys = mixed.len();
     let mut sums = vec![0_u64; slots];
     let mut counts = vec![0_u8; slots];
@@ -124,6 +138,9 @@ fn peel(hasher: &Hasher, mut mixed: Vec<u64>, slots: usize) -> Option<Peeled> {
     // there without a branch, because nobody can guess it.
     let (mut alone, mut next) = (Vec::new(), Vec::new());
     for first in (0..slots).step_by(SCANNED) {
+        if is_cancelled() {
+            return None;
+        }
         alone.resize(alone.len().max(SCANNED), 0);
         let mut waiting = 0;
         for (slot, count) in (first..).zip(&counts[first..slots.min(first + SCANNED)]) {

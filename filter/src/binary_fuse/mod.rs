@@ -85,8 +85,16 @@ impl<P: Print> BinaryFuse<P> {
         Self::build_within(hashes, ATTEMPTS)
     }
 
+    /// As [`build`](Self::build); `None` soon after `is_cancelled` returns `true`, as it must from then on.
+    pub(crate) fn build_unless(hashes: &[u64], is_cancelled: &dyn Fn() -> bool) -> Option<Self> {
+        build(hashes, ATTEMPTS, is_cancelled).map(Self::of)
+    }
+
     fn build_within(hashes: &[u64], attempts: u8) -> Self {
-        let Built { shape, attempt, slots, key_count } = build(hashes, attempts);
+        Self::of(build(hashes, attempts, &|| false).expect("the build is not cancelled"))
+    }
+
+    fn of(Built { shape, attempt, slots, key_count }: Built<P>) -> Self {
         Self::from_parts(shape, attempt, slots, key_count)
     }
 

@@ -36,12 +36,19 @@ const ROUNDS: u8 = 16;
 /// Seeds for the last layer, for each of the one before.
 const ATTEMPTS: u8 = 4;
 
-/// Builds a filter of `bits_per_key` columns, from 1 to 32, mixed if it is no whole number.
-pub(crate) fn build(path: Path, hashes: &[u64], bits_per_key: f64) -> Ribbon {
+/// Builds a filter of `bits_per_key` columns, from 1 to 32, mixed if it is no whole number. `None` once
+/// `is_cancelled` returns `true`, as it must from then on.
+pub(crate) fn build(
+    path: Path,
+    hashes: &[u64],
+    bits_per_key: f64,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Option<Ribbon> {
     let columns = bits_per_key.ceil() as u8; // From 1 to 32.
     let columns = NonZeroU8::new(columns).expect("at least one column");
     let key_count = distinct(hashes);
-    let Layers { bands, thresholds, attempt, .. } = Layers::new(path, columns, hashes);
+    let Layers { bands, thresholds, attempt, .. } =
+        Layers::new(path, columns, hashes, is_cancelled)?;
 
     let blocks: Vec<u64> = bands.iter().map(Band::blocks).collect();
     let mut shape = Shape::new(columns, &blocks, attempt);
@@ -52,11 +59,16 @@ pub(crate) fn build(path: Path, hashes: &[u64], bits_per_key: f64) -> Ribbon {
     let heap = FilterArena::heap();
     let groups = (0..shape.group_count()).map(|index| {
         let mut group = Group::zeroed(shape.group(index), &heap);
-        solve(path, &bands, index, &mut group);
+        if !is_cancelled() {
+            solve(path, &bands, index, &mut group);
+        }
         group
     });
     let groups = Groups::new(groups);
-    Ribbon::from_parts(path, shape, groups, thresholds.bytes, key_count as u64)
+    if is_cancelled() {
+        return None;
+    }
+    Some(Ribbon::from_parts(path, shape, groups, thresholds.bytes, key_count as u64))
 }
 
 /// The systems of the layers, ready to be solved.
@@ -72,7 +84,12 @@ struct Layers {
 }
 
 impl Layers {
-    fn new(path: Path, columns: NonZeroU8, hashes: &[u64]) -> Self {
+    fn new(
+        path: Path,
+        columns: NonZeroU8,
+        hashes: &[u64],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Option<Self> {
         let groups = usize::from(columns.get().div_ceil(GROUP_COLUMNS));
         let mut layers = Self {
             columns,
@@ -86,17 +103,27 @@ impl Layers {
         // Repetitions are neighbours at the latest when their layer has put them in order.
         let mut count = distinct(&keys);
         while count > TAIL_KEYS_MAX && layers.bands.len() + 2 < LAYERS_MAX {
-            keys = Cow::Owned(layers.bump(&keys, bumping_blocks(count as u64), 0));
+            keys = Cow::Owned(layers.bump(&keys, bumping_blocks(count as u64), 0, is_cancelled));
+            if is_cancelled() {
+                return None;
+            }
             count = distinct(&keys);
         }
         if !layers.fill(&keys, count) {
             layers.keep(&keys, count);
         }
-        layers
+        Some(layers)
     }
 
-    /// Adds a layer of `blocks` blocks that keeps most keys, and returns those that it bumps.
-    fn bump(&mut self, keys: &[u64], blocks: u64, round: u8) -> Vec<u64> {
+    /// Adds a layer of `blocks` blocks that keeps most keys, and returns those that it bumps. The layer is of
+    /// no use once `is_cancelled`.
+    fn bump(
+        &mut self,
+        keys: &[u64],
+        blocks: u64,
+        round: u8,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Vec<u64> {
         let starts = layer_starts(blocks, false);
         // A layer before it has no rounds.
         let attempt = u16::from_le_bytes([0, round]);
@@ -106,6 +133,9 @@ impl Layers {
         let mut bumped = Vec::with_capacity(chunks.len() / 14);
         let mut rows = RowVec::default();
         chunks.for_each_bucket(BUCKET_STARTS.ilog2(), |bucket, hashes| {
+            if is_cancelled() {
+                return;
+            }
             rows.clear();
             rows.extend(hashes.iter().map(|&hash| row(hash, source, starts, self.columns)));
             let first = bucket as u64 * BUCKET_STARTS;
@@ -164,7 +194,7 @@ impl Layers {
             for round in 0..ROUNDS {
                 let mut tail = self.tail();
                 let bumped = if blocks > 1 {
-                    Cow::Owned(tail.bump(keys, blocks - 1, round))
+                    Cow::Owned(tail.bump(keys, blocks - 1, round, &|| false))
                 } else {
                     Cow::Borrowed(keys)
                 };
@@ -202,7 +232,7 @@ impl Layers {
     fn keep(&mut self, keys: &[u64], count: usize) {
         if self.bands.len() == 1 {
             // The second layer takes its mix from the first: hashes that contradict each other there do so in it, too.
-            let keys = self.bump(keys, bumping_blocks(count as u64), 0);
+            let keys = self.bump(keys, bumping_blocks(count as u64), 0, &|| false);
             let count = distinct(&keys);
             return self.keep(&keys, count);
         }

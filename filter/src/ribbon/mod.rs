@@ -109,12 +109,27 @@ impl Ribbon {
         Self::build_on(Path::detect(), hashes, bits_per_key)
     }
 
+    /// As [`build`](Self::build); `None` soon after `is_cancelled` returns `true`, as it must from then on.
+    pub(crate) fn build_unless(
+        hashes: &[u64],
+        bits_per_key: f64,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Option<Self> {
+        assert!(
+            bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
+            "bits_per_key is {bits_per_key}"
+        );
+        let bits_per_key = bits_per_key.clamp(1.0, COLUMNS_MAX.into());
+        build::build(Path::detect(), hashes, bits_per_key, is_cancelled)
+    }
+
     fn build_on(path: Path, hashes: &[u64], bits_per_key: f64) -> Self {
         assert!(
             bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
             "bits_per_key is {bits_per_key}"
         );
-        build::build(path, hashes, bits_per_key.clamp(1.0, COLUMNS_MAX.into()))
+        let bits_per_key = bits_per_key.clamp(1.0, COLUMNS_MAX.into());
+        build::build(path, hashes, bits_per_key, &|| false).expect("the build is not cancelled")
     }
 
     /// Of parts that belong together: `groups` and `thresholds` are as long as `shape` says. Bits

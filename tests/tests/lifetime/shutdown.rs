@@ -188,6 +188,32 @@ impl EventListener for Compactions {
     }
 }
 
+/// A verification does not keep the store from closing, and ends with it.
+#[test]
+fn n11_a_shutdown_cancels_verify() {
+    for workers in [0, 2] {
+        let fs = Arc::new(MemoryFs::new());
+        let options = Options::new().fs(fs.clone()).worker_threads(workers);
+        let db = options.background_rewrites(false).open(FOLDER).unwrap();
+        for run in 0..3_u32 {
+            for key in 0..1_000_u32 {
+                db.insert((3 * key + run).to_be_bytes(), [7; 100]).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let mut looks = 0;
+        db.verify_with(|_| looks += 1).unwrap();
+        assert!(looks >= 6, "two for each table: {looks}");
+        let (other, mut looks) = (db.clone(), 0);
+        let verified = db.verify_with(|_| {
+            looks += 1;
+            other.shutdown(LONG).unwrap();
+        });
+        assert_closed("verify", verified);
+        assert_eq!(looks, 1, "{workers} workers");
+    }
+}
+
 /// What cancelled compactions wrote is unlinked, and nothing is lost.
 #[test]
 fn n11_a_close_leaves_nothing_of_cancelled_compactions() {
