@@ -23,6 +23,11 @@ pub(crate) fn exit_with(mut done: impl FnMut() -> String + Send + 'static) {
     });
 }
 
+/// Calls `on_interrupt` on another thread on Ctrl-C, for a command that it makes end.
+pub(crate) fn call(on_interrupt: impl FnMut() + Send + 'static) {
+    handle(on_interrupt);
+}
+
 /// Returns a flag that Ctrl-C sets, for a command that ends by itself when it sees it.
 pub(crate) fn flag() -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));

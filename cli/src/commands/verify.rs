@@ -1,12 +1,21 @@
 //! `sieve verify`.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::Write,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
-use sievedb::Options;
+use sievedb::{Options, text::bytes};
 
 use crate::{
     bench::progress,
     error::{Error, Result},
+    interrupt,
+    text::counted,
 };
 
 /// Looks at every byte of a store, and lists what is not as it should be; ends with 1 if anything is.
@@ -23,7 +32,16 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let bar = progress::bar(0, "bytes", "looking at tables");
+        let read = Arc::new([AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)]);
+        let so_far = Arc::clone(&read);
+        interrupt::exit_with(move || {
+            let [done, all, problems] = [0, 1, 2].map(|at: usize| so_far[at].load(Relaxed));
+            let problems = counted(problems, ["problem", "problems"]);
+            format!("{} of {} verified, {problems} so far", bytes(done), bytes(all))
+        });
         let report = Options::new().verify(&self.store, |progress| {
+            let now = [progress.bytes_done, progress.bytes_all, progress.problems];
+            read.iter().zip(now).for_each(|(read, now)| read.store(now, Relaxed));
             bar.set_length(progress.bytes_all);
             bar.set_position(progress.bytes_done);
         })?;

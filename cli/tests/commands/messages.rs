@@ -3,8 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    path::Path,
     process::{Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 use sievedb::{Db, Options};
@@ -79,6 +82,63 @@ fn n16_an_interrupted_import_prints_its_count() {
     assert_eq!(output(&["scan", store, "--keys-only"]), "key\n");
 }
 
+/// Writes eight runs of 4 MiB that overlap.
+fn write_runs(store: &Path) {
+    let options = Options::new().worker_threads(0).background_rewrites(false);
+    let db = options.open(store).unwrap();
+    for run in 0..8_u64 {
+        for number in 0..4_096_u64 {
+            let key = (run + 8 * number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let value: Vec<u8> =
+                (0..128).flat_map(|at| key.rotate_left(at % 61).to_le_bytes()).collect();
+            db.insert(key.to_be_bytes(), value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+}
+
+/// What `command` prints on a large store when it is interrupted while it works, after the shortest
+/// time at which it is.
+fn interrupted(command: &str) -> String {
+    for milliseconds in (1..10).map(|doublings| 1 << doublings) {
+        let folder = tempfile::tempdir().unwrap();
+        write_runs(folder.path());
+        let sieve = Command::new(env!("CARGO_BIN_EXE_sieve"))
+            .args([command, text(folder.path())])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut sieve = sieve.unwrap();
+        thread::sleep(Duration::from_millis(milliseconds));
+        let pid = sieve.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let mut told = String::new();
+        sieve.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        // Too early, the signal ends the process; too late, the command is done.
+        if sieve.wait().unwrap().code() == Some(130) {
+            assert!(output(&["verify", text(folder.path())]).contains("0 problems"));
+            return told;
+        }
+    }
+    panic!("`sieve {command}` was never interrupted while it worked")
+}
+
+#[cfg(unix)]
+#[test]
+fn n16_an_interrupted_compaction_prints_its_count() {
+    let told = interrupted("compact");
+    assert!(told.starts_with("sieve: interrupted: "), "{told}");
+    assert!(told.contains("compactions wrote") || told.contains("compaction wrote"), "{told}");
+}
+
+#[cfg(unix)]
+#[test]
+fn n16_an_interrupted_verification_prints_its_count() {
+    let told = interrupted("verify");
+    assert!(told.contains("sieve: interrupted: "), "{told}");
+    assert!(told.contains("verified, 0 problems so far"), "{told}");
+}
+
 #[test]
 fn n16_problems_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,7 +189,7 @@ fn n16_an_explanation_reports_damage_as_a_step() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "damages a table behind the engine's back")]
-fn damage(table: &std::path::Path) {
+fn damage(table: &Path) {
     let mut bytes = std::fs::read(table).unwrap();
     bytes[70] ^= 1;
     std::fs::write(table, bytes).unwrap();
