@@ -5,7 +5,7 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     path::Path,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
     thread,
     time::Duration,
 };
@@ -137,6 +137,57 @@ fn n16_an_interrupted_verification_prints_its_count() {
     let told = interrupted("verify");
     assert!(told.contains("sieve: interrupted: "), "{told}");
     assert!(told.contains("verified, 0 problems so far"), "{told}");
+}
+
+/// Runs `sieve drop` on a copy of `store`, where no file may grow beyond `file_bytes_max`. Returns
+/// its output, and the keyspaces that are left.
+#[cfg(target_os = "linux")]
+fn drop_users_within(file_bytes_max: u64, store: &Path) -> (Output, String) {
+    let copy = tempfile::tempdir().unwrap();
+    copy_files(store, copy.path());
+    // Without the signal that would end the process, appends beyond the limit report `EFBIG`.
+    let script = "trap '' XFSZ; exec prlimit --fsize=$0 \"$1\" drop \"$2\" users";
+    let limit = file_bytes_max.to_string();
+    let args = ["-c", script, &limit, env!("CARGO_BIN_EXE_sieve"), text(copy.path())];
+    let dropped = Command::new("sh").args(args).output().unwrap();
+    (dropped, output(&["keyspaces", text(copy.path())]))
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "copies a store behind the engine's back")]
+fn copy_files(from: &Path, to: &Path) {
+    for entry in from.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+/// Whatever fails, the exit code says so, and the message says whether the keyspace is gone.
+#[cfg(target_os = "linux")]
+#[test]
+fn n16_a_drop_that_fails_says_whether_the_keyspace_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    output(&["put", store, "a", "1", "--keyspace", "users", "--create-keyspace"]);
+    let (mut kept, mut gone) = (0, 0);
+    // From the length of the manifest on, which every step of the drop appends to.
+    let manifest = folder.path().join("MANIFEST-000001");
+    for limit in (manifest.metadata().unwrap().len()..).step_by(16) {
+        let (dropped, left) = drop_users_within(limit, folder.path());
+        let told = String::from_utf8(dropped.stderr).unwrap();
+        let is_gone = left == "default\n";
+        if dropped.status.success() {
+            assert!(is_gone && told.is_empty(), "{limit}: {told}");
+            break;
+        }
+        assert_eq!(dropped.status.code(), Some(2), "{limit}: {told}");
+        assert!(told.contains("File too large"), "{limit}: {told}");
+        let says_gone =
+            told.contains("the keyspace \"users\" is dropped, but a later write failed");
+        assert_eq!(says_gone, is_gone, "{limit}: {told}");
+        *if is_gone { &mut gone } else { &mut kept } += 1;
+    }
+    assert!(kept > 0 && gone > 0, "{kept} drops failed before the record, {gone} after it");
 }
 
 #[test]
