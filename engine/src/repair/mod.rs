@@ -30,7 +30,7 @@ use crate::{
         KeyspaceState, load,
         load::{Loaded, load_newest},
     },
-    store::open_store::lock_to_read,
+    store::folder::lock_to_read,
     store::verify::{check_traces, current_is_missing, list},
     text,
     text::counted,

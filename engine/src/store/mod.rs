@@ -43,6 +43,7 @@ mod filter_jobs;
 mod filter_need;
 mod filter_rebuild;
 mod flush;
+pub(crate) mod folder;
 mod gate;
 mod install;
 pub(crate) mod keyspace_set;

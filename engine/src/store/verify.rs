@@ -17,7 +17,7 @@ use crate::{
     stats::Counters,
     store::{
         Store,
-        open_store::{lock_to_read, refused},
+        folder::{lock_to_read, refused},
         verify_table::{TableVerifier, VerifiedTable},
     },
     table::{TableMeta, files::TableFiles},

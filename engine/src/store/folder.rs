@@ -1,0 +1,174 @@
+//! Checks the directory of a store, creates it, and locks it.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Error, Options, Result,
+    error::{LOCK, SYNC},
+    file_name::FileName,
+    fs::{FileLock, Fs},
+    manifest::check_no_store,
+    options::ReadMode,
+};
+
+/// A longer lock file holds no process id.
+const PROCESS_ID_BYTES_MAX: u64 = 16;
+
+/// Locks the store in `folder`.
+///
+/// # Errors
+///
+/// [`Error::Locked`] if somebody has it open, [`Error::Io`].
+pub(super) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
+    let path = FileName::Lock.path(folder);
+    fs.lock(&path).map_err(|error| not_locked(fs, folder, path, error))
+}
+
+/// Locks the store in `folder` together with others who only read it. `None` if it has no lock file, as a
+/// copy may not: none is made.
+///
+/// # Errors
+///
+/// [`Error::Locked`] if somebody has it open who writes, [`Error::Io`]: also if the file may not be read, since
+/// nobody knows then whether somebody writes.
+pub(crate) fn lock_to_read(fs: &dyn Fs, folder: &Path) -> Result<Option<Box<dyn FileLock>>> {
+    let path = FileName::Lock.path(folder);
+    match fs.lock_shared(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        locked => locked.map(Some).map_err(|error| not_locked(fs, folder, path, error)),
+    }
+}
+
+fn not_locked(fs: &dyn Fs, folder: &Path, path: PathBuf, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            Error::Locked { path: folder.to_owned(), process: lock_holder(fs, &path) }
+        }
+        _ => Error::io(LOCK, path, error),
+    }
+}
+
+/// The process id in the lock file, if there is one that can be read.
+fn lock_holder(fs: &dyn Fs, path: &Path) -> Option<u32> {
+    let file = fs.open(path).ok()?;
+    let mut text = vec![0; usize::try_from(file.len().ok()?.min(PROCESS_ID_BYTES_MAX)).ok()?];
+    file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text).ok()?.trim().parse().ok()
+}
+
+/// Refuses a directory that holds a store.
+///
+/// # Errors
+///
+/// [`Error::StoreExists`], [`Error::Io`].
+pub(super) fn check_new(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let path = FileName::Current.path(folder);
+    match fs.exists(&path).map_err(|error| refused("look for", &path, folder, error))? {
+        true => Err(Error::StoreExists { path: folder.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+/// What of the read mode was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Checked {
+    /// All of it.
+    Reading,
+    /// The opening of a file. There is none yet with bytes to read.
+    Opening,
+}
+
+/// Refuses direct reads where the file system has none: before anything is written, since a flush that
+/// cannot read its table would make the store read-only.
+///
+/// Some file systems only refuse the reads, so the beginning of `CURRENT` is read. A new store has none: there
+/// the lock file is opened, and it takes a second call when the store is created. One that is refused then
+/// stays behind, empty.
+pub(super) fn check_read_mode(options: &Options, folder: &Path) -> Result<Checked> {
+    if options.read_mode != ReadMode::Direct {
+        return Ok(Checked::Reading);
+    }
+    let open = |path: &Path| {
+        let opened = options.fs.open_direct(path);
+        opened.map_err(|error| (error.kind(), Error::io("open for direct reads", path, error)))
+    };
+    let path = FileName::Current.path(folder);
+    let file = match open(&path) {
+        Ok(file) => file,
+        Err((io::ErrorKind::NotFound, _)) => {
+            let opened = open(&FileName::Lock.path(folder));
+            return opened.map(|_| Checked::Opening).map_err(|(_, error)| error);
+        }
+        Err((_, error)) => return Err(error),
+    };
+    match file.read_at(&mut [0], 0) {
+        // An empty one is damaged, as whoever reads it for good will say.
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+            Err(Error::io("read directly", path, error))
+        }
+        _ => Ok(Checked::Reading),
+    }
+}
+
+/// Why `op` on `path` failed, which is in or below `folder`.
+pub(crate) fn refused(op: &'static str, path: &Path, folder: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotADirectory => Error::NotAFolder { path: folder.to_owned() },
+        _ => Error::io(op, path, error),
+    }
+}
+
+/// Refuses a folder without a store. Writes nothing.
+///
+/// # Errors
+///
+/// [`Error::NoStore`]; [`Error::Corrupt`] if `CURRENT` is missing and there are data;
+/// [`Error::NotAFolder`]; [`Error::Io`].
+pub(super) fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let path = FileName::Current.path(folder);
+    if fs.exists(&path).map_err(|error| refused("look for", &path, folder, error))? {
+        return Ok(());
+    }
+    check_no_store(fs, folder)?;
+    Err(Error::NoStore { path: folder.to_owned() })
+}
+
+/// Creates `folder` and its missing parents for a new store, and makes their entries durable.
+///
+/// Also those that exist: an attempt that was broken off may have made them, and only made them.
+///
+/// # Errors
+///
+/// [`Error::ForeignFolder`] if it has files of others, [`Error::NotAFolder`], [`Error::Io`].
+pub(super) fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let exists =
+        |path: &Path| fs.exists(path).map_err(|error| refused("look for", path, folder, error));
+    if exists(&FileName::Current.path(folder))? {
+        return Ok(());
+    }
+    if exists(folder)? {
+        let names = fs.list(folder).map_err(|error| refused("list", folder, folder, error))?;
+        if let Some(name) = names.into_iter().find(|name| FileName::parse(name).is_none()) {
+            return Err(Error::ForeignFolder { path: folder.to_owned(), name });
+        }
+    }
+    let mut levels = Vec::new();
+    for level in folder.ancestors().filter(|level| !level.as_os_str().is_empty()) {
+        levels.push((level, exists(level)?));
+    }
+    if levels.iter().any(|(_, existed)| !existed) {
+        fs.create_folder(folder).map_err(|error| Error::io("create", folder, error))?;
+    }
+    for (level, existed) in levels.into_iter().rev() {
+        let Some(parent) = level.parent() else { continue };
+        match fs.sync_folder(parent) {
+            // A folder that is closed to us had this one in it before us.
+            Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(|error| Error::io(SYNC, parent, error))?,
+        }
+    }
+    Ok(())
+}
