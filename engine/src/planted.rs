@@ -24,4 +24,6 @@ pub enum PlantedBug {
     /// a close after a full disk leaves the manifest as it is. Without that edit, which notes the
     /// ids that were given out, no id is used twice after a clean close.
     AdoptSegmentBelowFloor,
+    /// A close after a full disk does not vouch for the log.
+    LeaveEndedLogUnvouched,
 }

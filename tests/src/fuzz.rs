@@ -5,6 +5,8 @@
 //! checked on copies of the disk. Then the run continues on the same disk or on what a cut left,
 //! and recovery itself is killed or meets failing calls, up to three times in a row.
 
+mod flip;
+
 use std::{io::ErrorKind, ops::AddAssign, sync::Arc};
 
 use sievedb::{
@@ -41,6 +43,8 @@ pub struct Counts {
     pub failures: usize,
     /// Recoveries that were killed or failed.
     pub recoveries: usize,
+    /// Logs in which a byte was flipped after a clean close.
+    pub flips: usize,
 }
 
 impl AddAssign for Counts {
@@ -48,24 +52,26 @@ impl AddAssign for Counts {
         self.states += other.states;
         self.failures += other.failures;
         self.recoveries += other.recoveries;
+        self.flips += other.flips;
     }
 }
 
 /// How the stores of a fuzzer are opened, given the options that the run draws.
 pub type Planting = dyn Fn(Options) -> Options + Send + Sync;
 
-/// Runs one history that `seed` decides.
+/// Runs one history that `seed` decides. With `flips`, logs are also damaged after clean closes.
 ///
 /// # Errors
 ///
 /// The first violation.
-pub fn fuzz(seed: u64, planting: &Planting) -> Result<Counts, String> {
+pub fn fuzz(seed: u64, flips: bool, planting: &Planting) -> Result<Counts, String> {
     let mut run = Run {
         lots: Rng::new(mix(seed)),
         disk: Arc::new(MemoryFs::with_seed(seed)),
         history: History::new(Model::default()),
         point: CrashPoint { at: usize::MAX, survives: Durability::Disk },
         counts: Counts::default(),
+        flips,
         planting,
         log: Vec::new(),
     };
@@ -84,6 +90,7 @@ struct Run<'a> {
     /// Since when `history` holds, and what must have survived.
     point: CrashPoint,
     counts: Counts,
+    flips: bool,
     planting: &'a Planting,
     /// What happened, for the message of a violation.
     log: Vec<String>,
@@ -189,6 +196,9 @@ impl Run<'_> {
         // Goes on with this disk, or with what a cut leaves of it.
         let survives = if closed { Durability::Memory } else { Durability::OsBuffer };
         self.point = CrashPoint { at: usize::MAX, survives };
+        if closed && self.flips {
+            self.flip()?;
+        }
         if self.lots.chance(1, 3) {
             let loss = self.loss(operations);
             self.lose(loss);

@@ -253,7 +253,8 @@ impl Store {
             None
         } else {
             let is_ended = self.log.is_ended();
-            let leaves = is_ended && self.options.has_bug(PlantedBug::AdoptSegmentBelowFloor);
+            let bugs = [PlantedBug::AdoptSegmentBelowFloor, PlantedBug::LeaveEndedLogUnvouched];
+            let leaves = is_ended && bugs.into_iter().any(|bug| self.options.has_bug(bug));
             // A log that was continued and not written to has its mark.
             let known = self.manifest.lock().state().log_mark;
             self.log.close(self)?.filter(|&mark| !leaves && mark > known)

@@ -23,6 +23,7 @@ fn run(
     states_min: usize,
     runs_max: usize,
     violations_max: usize,
+    flips: bool,
     planting: &Planting,
 ) -> (usize, Counts, Vec<String>) {
     let (runs, states, stop) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
@@ -33,7 +34,7 @@ fn run(
             if number >= runs_max {
                 break;
             }
-            match fuzz(mix(seed ^ mix(number as u64)), planting) {
+            match fuzz(mix(seed ^ mix(number as u64)), flips, planting) {
                 Ok(done) => {
                     states.fetch_add(done.states, Relaxed);
                     counts += done;
@@ -64,22 +65,25 @@ fn as_drawn(options: Options) -> Options {
 fn several_faults_and_crashes_break_no_promise() {
     let alone = from_env("SIEVE_FUZZ", 0);
     if alone != 0 {
-        let counts = fuzz(alone, &as_drawn).unwrap_or_else(|text| panic!("{text}"));
+        let counts = fuzz(alone, true, &as_drawn).unwrap_or_else(|text| panic!("{text}"));
         report(&format!("crash fuzzer: SIEVE_FUZZ={alone} is legal: {counts:?}"));
         return;
     }
     let states = from_env("SIEVE_FUZZ_STATES", STATES);
     let seed = seed("crash fuzzer", 1);
     let shown = from_env("SIEVE_SHOWN", 1);
-    let (runs, counts, violations) = run(seed, states, usize::MAX, shown, &as_drawn);
-    let Counts { states, failures, recoveries } = counts;
+    let (runs, counts, violations) = run(seed, states, usize::MAX, shown, true, &as_drawn);
+    let Counts { states, failures, recoveries, flips } = counts;
     report(&format!(
         "crash fuzzer: {states} states of {runs} runs, {failures} failed calls, {recoveries} \
-         failing recoveries, {} violations",
+         failing recoveries, {flips} flipped bytes, {} violations",
         violations.len()
     ));
     assert!(violations.is_empty(), "{}", violations.join("\n\n"));
-    assert!(failures > runs && recoveries > runs / 2, "the fuzzer became blind");
+    assert!(
+        failures > runs && recoveries > runs / 2 && flips > runs / 4,
+        "the fuzzer became blind"
+    );
 }
 
 /// The fuzzer finds a bug that needs two failing calls, a reopening and a power cut.
@@ -88,8 +92,21 @@ fn n3_a_file_id_used_twice_is_found_within_ten_thousand_runs() {
     let bug = PlantedBug::AdoptSegmentBelowFloor;
     let planting = move |options: Options| options.planted_bug(bug);
     let seed = seed("crash fuzzer", 1);
-    let (runs, _, violations) = run(seed, usize::MAX, 10_000, 1, &planting);
+    let (runs, _, violations) = run(seed, usize::MAX, 10_000, 1, false, &planting);
     let found = violations.iter().find(|text| text.contains("segment of the log"));
+    let found = found.unwrap_or_else(|| panic!("not found in {runs} runs: {violations:?}"));
+    let first = found.lines().next().unwrap_or_default();
+    report(&format!("crash fuzzer: {bug:?} was found within {runs} runs: {first}"));
+}
+
+/// The fuzzer finds that a close after a full disk does not vouch for the log.
+#[test]
+fn n2_a_log_without_a_mark_is_found_within_a_thousand_runs() {
+    let bug = PlantedBug::LeaveEndedLogUnvouched;
+    let planting = move |options: Options| options.planted_bug(bug);
+    let seed = seed("crash fuzzer", 1);
+    let (runs, _, violations) = run(seed, usize::MAX, 1_000, 1, true, &planting);
+    let found = violations.iter().find(|text| text.contains("is flipped, and not refused"));
     let found = found.unwrap_or_else(|| panic!("not found in {runs} runs: {violations:?}"));
     let first = found.lines().next().unwrap_or_default();
     report(&format!("crash fuzzer: {bug:?} was found within {runs} runs: {first}"));
