@@ -57,6 +57,7 @@ pub mod filter_file;
 mod filter_keys;
 pub mod filter_state;
 pub mod footer;
+pub mod found;
 mod get_many;
 mod goal;
 pub mod handle;
@@ -89,15 +90,16 @@ pub use error::ReadError;
 pub use filter_file::{describe_filter_file, write_filter_file, write_range_filter_file};
 pub use filter_keys::{FilterKeys, PrefixFilter};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
+pub use found::FoundTable;
 pub use identity::TableIdentity;
 pub use options::{
     Compression, DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_WRITE_BUFFER_BYTES, InvalidOption,
     TableOptions,
 };
 pub use prefix_extractor::{PrefixExtractor, PrefixFunction};
-pub use properties::TableProperties;
+pub use properties::{Completed, TableOrigin, TableProperties};
 pub use read_ahead::READ_AHEAD_BYTES_MAX;
-pub use rescan::RescannedTable;
+pub use rescan::{RescannedCursor, RescannedTable};
 pub use source::{TableSink, TableSource};
 pub use stored_filter::StoredFilter;
 pub use table::Table;

@@ -30,18 +30,30 @@
 //! | 21     | `prefix_filter`         | kind (1 byte), expected false-positive rate (`f64`), name of the prefix extractor (the rest, UTF-8); absent without one |
 //! | 22     | `range_filter`          | kind (1 byte), expected false-positive rate of a range of one point (`f64`); absent without one |
 //! | 23 !   | `excluded_bounds`       | varint; bit 0: `smallest` is exclusive, bit 1: `largest`; absent if neither is |
+//! | 24     | `keyspace`              | id (varint) and name (the rest, UTF-8) of the keyspace   |
+//! | 25     | `keyspace_options`      | its options, encoded as in a manifest                    |
+//! | 26     | `level`                 | varint; the level that the table was written for         |
+//! | 27     | `flushed`               | varint; all entries of the keyspace up to this sequence number are in tables |
+//! | 28     | `replaced`              | ids of tables that count no more, ascending: the first, then differences (varints) |
 //!
-//! Those marked `!` must be understood. All but 10, 11 and 21 to 23 are always there. In a table without
-//! entries 6 to 9 are empty or 0.
+//! Those marked `!` must be understood. All but 10, 11 and 21 to 28 are always there. In a table
+//! without entries 6 to 9 are empty or 0. 24 to 28 are there for a repair without a manifest; 27
+//! and 28 are only in the last table of a flush or compaction.
 
-use std::sync::Arc;
+mod field;
+mod filter;
+mod origin;
 
-use sievedb_filter::TableFilter;
 use sievedb_format::{
-    Annotation, Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SEQUENCE_MAX, SequenceNumber,
-    TableBounds, annotation::printable,
+    Annotation, Corruption, Decoder, Encode, KEY_BYTES_MAX, Kind, SequenceNumber, TableBounds,
+    annotation::printable,
 };
 
+use self::field::{Field, sequence, user_key};
+pub use self::{
+    filter::FilterProperties,
+    origin::{Completed, TableOrigin},
+};
 use crate::options::TableOptions;
 
 /// Byte order of user keys: the only comparator.
@@ -51,7 +63,7 @@ const COMPARATOR_BYTES: u8 = 1;
 pub(crate) const COMPRESSION_ZSTD: u8 = 2;
 
 /// Fields that a table may lack.
-const OPTIONAL: [u64; 5] = [10, 11, 21, 22, EXCLUDED_BOUNDS];
+const OPTIONAL: [u64; 10] = [10, 11, 21, 22, EXCLUDED_BOUNDS, 24, 25, 26, 27, 28];
 
 /// Which ends of the bounds are exclusive.
 const EXCLUDED_BOUNDS: u64 = 23;
@@ -60,7 +72,7 @@ const EXCLUDED_BOUNDS: u64 = 23;
 const REQUIRED: [u64; 4] = [1, 2, 3, EXCLUDED_BOUNDS];
 
 /// The names of the fields; number 1 comes first.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 28] = [
     "comparator",
     "index_levels",
     "content_bytes_max",
@@ -84,6 +96,11 @@ const NAMES: [&str; 23] = [
     "prefix_filter",
     "range_filter",
     "excluded_bounds",
+    "keyspace",
+    "keyspace_options",
+    "level",
+    "flushed",
+    "replaced",
 ];
 
 /// What a table says of itself as a whole.
@@ -130,31 +147,8 @@ pub struct TableProperties {
     pub filter_millibits: u64,
     /// [`TableOptions::index_partition_bytes`] of the writer.
     pub index_partition_bytes: u64,
-}
-
-/// A filter that a table was built with.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FilterProperties {
-    /// A [`FilterKind`](sievedb_filter::FilterKind), as its byte.
-    pub kind: u8,
-    /// Expected false-positive rate, from 0 to 1.
-    pub expected_fpr: f64,
-}
-
-impl FilterProperties {
-    /// Those of `filter`.
-    pub(crate) fn of(filter: &TableFilter) -> Self {
-        Self { kind: filter.kind() as u8, expected_fpr: filter.expected_fpr() }
-    }
-
-    fn decode(what: &'static str, field: &mut Decoder<'_>) -> Result<Self, Corruption> {
-        let kind = field.u8(what)?;
-        let expected_fpr = f64::from_bits(field.u64(what)?);
-        if !(0.0..=1.0).contains(&expected_fpr) {
-            return Err(Corruption::OutOfRange { what, value: expected_fpr.to_bits() });
-        }
-        Ok(Self { kind, expected_fpr })
-    }
+    /// Where the table belongs; `None` if it does not say so, and in an open table.
+    pub origin: Option<Box<TableOrigin>>,
 }
 
 /// Memory of an index partition of so many bytes, at most: its head, its content, and for each of its entries, of
@@ -211,10 +205,11 @@ impl TableProperties {
         partition_memory_bytes(self.index_partition_bytes.min(longest)).max(single)
     }
 
-    /// Bytes of memory that the bounds and the name take.
+    /// Bytes of memory that bounds, names and lists take.
     pub(crate) fn memory_bytes(&self) -> usize {
         let name = self.prefix_filter.as_ref().map_or(0, |(_, name)| name.len());
-        self.bounds.memory_bytes() + name
+        let origin = self.origin.as_ref().map_or(0, |origin| origin.memory_bytes());
+        self.bounds.memory_bytes() + name + origin
     }
 
     /// Appends the encoded form.
@@ -273,6 +268,7 @@ impl TableProperties {
         ]
         .into_iter()
         .flatten()
+        .chain(self.origin.iter().flat_map(|origin| origin.fields()))
         .collect()
     }
 
@@ -372,48 +368,10 @@ impl TableProperties {
                 self.prefix_filter = Some((filter, name.into()));
             }
             22 => self.range_filter = Some(FilterProperties::decode(what, field)?),
-            _ => self.bounds.set_exclusions(what, field.varint(what)?)?,
+            EXCLUDED_BOUNDS => self.bounds.set_exclusions(what, field.varint(what)?)?,
+            _ => self.origin.get_or_insert_default().decode_field(number, what, field)?,
         }
         Ok(())
-    }
-}
-
-/// A property as it is stored and shown.
-struct Field {
-    number: u64,
-    name: &'static str,
-    bytes: Vec<u8>,
-    meaning: String,
-}
-
-impl Field {
-    fn new(number: u64, bytes: Vec<u8>, meaning: String) -> Self {
-        Self { number, name: NAMES[number as usize - 1], bytes, meaning }
-    }
-
-    fn varint(number: u64, value: u64) -> Self {
-        let mut bytes = Vec::new();
-        bytes.put_varint(value);
-        Self::new(number, bytes, value.to_string())
-    }
-
-    /// A filter, and the name of its extractor if there is one.
-    fn filter(number: u64, filter: FilterProperties, name: &str) -> Self {
-        let FilterProperties { kind, expected_fpr } = filter;
-        let mut bytes = vec![kind];
-        bytes.put_u64(expected_fpr.to_bits());
-        bytes.put(name.as_bytes());
-        let mut meaning = format!("kind {kind}, {:.4} % false positives", expected_fpr * 100.0);
-        if !name.is_empty() {
-            meaning = format!("{}, {meaning}", printable(name.as_bytes()));
-        }
-        Self::new(number, bytes, meaning)
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        let must_understand = REQUIRED.contains(&self.number);
-        out.put_varint(self.number << 1 | u64::from(must_understand));
-        out.put_prefixed(&self.bytes);
     }
 }
 
@@ -423,22 +381,6 @@ fn check_presence(before: u64, number: u64) -> Result<(), Corruption> {
     let skipped = |at: u64| before < at && at < number && !OPTIONAL.contains(&at);
     let missing = names.into_iter().find(|(_, at)| skipped(*at));
     missing.map_or(Ok(()), |(what, _)| Err(Corruption::Missing { what }))
-}
-
-fn user_key(what: &'static str, field: &mut Decoder<'_>) -> Result<Arc<[u8]>, Corruption> {
-    let length = field.rest().len();
-    if length > KEY_BYTES_MAX {
-        return Err(Corruption::OutOfRange { what, value: length as u64 });
-    }
-    Ok(field.take(what, length)?.into())
-}
-
-fn sequence(what: &'static str, field: &mut Decoder<'_>) -> Result<SequenceNumber, Corruption> {
-    let value = field.varint(what)?;
-    if value > SEQUENCE_MAX {
-        return Err(Corruption::OutOfRange { what, value });
-    }
-    Ok(value)
 }
 
 fn kind_index(kind: Kind) -> usize {

@@ -88,8 +88,10 @@ impl Table {
         footer.check(&identity).map_err(ReadError::corrupt(footer.list_offset))?;
         check_header(&**end, &identity)?;
         let source = Arc::clone(end) as Arc<dyn TableSource>;
-        let Contents { mut blocks, properties, top_index, range_tombstones } =
+        let Contents { mut blocks, mut properties, top_index, range_tombstones } =
             Contents::read(source, &footer)?;
+        // No reader needs it.
+        properties.origin = None;
         blocks.set_source(Arc::clone(end.source()));
         Ok(Self {
             blocks,

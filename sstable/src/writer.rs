@@ -19,7 +19,7 @@ use crate::{
     index::IndexBuilder,
     options::TableOptions,
     output::Output,
-    properties::{FilterProperties, TableProperties},
+    properties::{FilterProperties, TableOrigin, TableProperties},
     source::TableSink,
 };
 
@@ -174,6 +174,12 @@ impl<S: TableSink> TableWriter<S> {
         self.count(Kind::RangeTombstone, tombstone.sequence);
         self.range_tombstones.push(tombstone);
         Ok(())
+    }
+
+    /// Sets where the table belongs, in place of what was set before. Required before
+    /// [`finish`](Self::finish) for a table that a repair without a manifest is to find.
+    pub fn set_origin(&mut self, origin: TableOrigin) {
+        self.properties.origin = Some(Box::new(origin));
     }
 
     fn count(&mut self, kind: Kind, sequence: SequenceNumber) {

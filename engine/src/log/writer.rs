@@ -84,6 +84,11 @@ impl Writer {
         Ok(writer)
     }
 
+    /// Returns the random number in the file header.
+    pub(crate) fn secret(&self) -> u64 {
+        self.secret
+    }
+
     /// Goes on with a file that ends at `end`, of which every byte is known to be durable. `secret` is that of
     /// its header.
     ///

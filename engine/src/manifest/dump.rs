@@ -9,7 +9,7 @@ use super::edit::{
     KEYSPACE_DROPPED, KeyspaceChanged, KeyspaceCreated, LAST_SEQUENCE, LOG_CREATED, LOG_FLOOR,
     LOG_MARK, NEXT_FILE_ID, NEXT_KEYSPACE_ID, PREFIX_FILTER_REPLACED, RANGE_FILTER_REPLACED,
     STORE_CLOCK_MS, STORE_ID, TABLE_ADDED, TABLE_MOVED, TABLE_REMOVED, decode_filter,
-    decode_keyspace, decode_keyspace_change, decode_table,
+    decode_keyspace, decode_keyspace_change, decode_log, decode_table,
 };
 use crate::{
     Result,
@@ -60,7 +60,10 @@ fn describe_field(field: &Field<'_>) -> (&'static str, Result<String, Corruption
         NEXT_KEYSPACE_ID => ("next_keyspace_id", number("next keyspace id")),
         LAST_SEQUENCE => ("last_sequence", number("last sequence number")),
         STORE_CLOCK_MS => ("store_clock_ms", number("store clock")),
-        LOG_CREATED => ("log_created", number("log id")),
+        LOG_CREATED => (
+            "log_created",
+            decode_log(field).map(|(id, secret)| format!("{id}, secret {secret:016x}")),
+        ),
         LOG_FLOOR => ("log_floor", number("log floor")),
         KEYSPACE_CREATED => ("keyspace_created", describe_keyspace(field)),
         KEYSPACE_CHANGED => ("keyspace_changed", describe_keyspace_change(field)),

@@ -8,7 +8,7 @@
 //! | 4, required  | varint              | next keyspace id                                        |
 //! | 5, required  | varint              | last sequence number                                    |
 //! | 6, required  | varint              | store clock, in milliseconds                            |
-//! | 7, required  | varint, often       | a log that must exist from now on                       |
+//! | 7, required  | id varint, secret u64; often | a log that must exist from now on, and the secret of its header |
 //! | 8, required  | varint              | log floor: logs with a smaller id are obsolete          |
 //! | 9, required  | id varint, name prefixed, options prefixed; often | a new keyspace            |
 //! | 10, required | varint, often       | a keyspace that is gone, with its tables                |
@@ -73,8 +73,8 @@ pub(crate) struct VersionEdit {
     pub(crate) last_sequence: Option<SequenceNumber>,
     /// Store clock, in milliseconds. A lower number changes nothing.
     pub(crate) store_clock_ms: Option<u64>,
-    /// Logs that must exist from now on.
-    pub(crate) logs_created: Vec<u64>,
+    /// Logs that must exist from now on, each with the secret of its header.
+    pub(crate) logs_created: Vec<(u64, u64)>,
     /// Logs with a smaller id are obsolete. Never falls.
     pub(crate) log_floor: Option<u64>,
     /// New keyspaces.
@@ -164,10 +164,13 @@ impl VersionEdit {
                 out.put_varint_field(tag, number);
             }
         }
-        for &id in &self.logs_created {
-            out.put_varint_field(LOG_CREATED, id);
-        }
         let mut nested = Vec::new();
+        for &(id, secret) in &self.logs_created {
+            nested.clear();
+            nested.put_varint(id);
+            nested.put_u64(secret);
+            out.put_field(LOG_CREATED, &nested);
+        }
         for KeyspaceCreated { id, name, options } in &self.keyspaces_created {
             nested.clear();
             nested.put_varint(*id);
@@ -249,7 +252,7 @@ impl VersionEdit {
             STORE_CLOCK_MS => set_number(&mut self.store_clock_ms, field, "store clock"),
             LOG_FLOOR => set_number(&mut self.log_floor, field, "log floor"),
             LOG_CREATED => {
-                self.logs_created.push(field.varint("log id")?);
+                self.logs_created.push(decode_log(field)?);
                 Ok(())
             }
             KEYSPACE_CREATED => {
@@ -305,6 +308,11 @@ fn set_number(
     what: &'static str,
 ) -> Result<(), Corruption> {
     set_once(slot, field.varint(what)?, what)
+}
+
+/// Reads the id of a log and the secret of its header.
+pub(super) fn decode_log(field: &Field<'_>) -> Result<(u64, u64), Corruption> {
+    field.read("log", |decoder| Ok((decoder.varint("log id")?, decoder.u64("secret of a log")?)))
 }
 
 /// Reads the value of a [`KEYSPACE_CREATED`] field.

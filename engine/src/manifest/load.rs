@@ -130,7 +130,8 @@ fn load_from(
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if a file cannot be opened or read.
+/// [`Error::Io`] if a file cannot be opened or read. [`Error::Corrupt`] with
+/// [`Corruption::Unsupported`] for a manifest of a later release.
 pub(crate) fn load_newest(fs: &dyn Fs, folder: &Path, names: &[String]) -> Result<Option<Loaded>> {
     let id = |name: &String| match FileName::parse(name) {
         Some(FileName::Manifest(id)) => Some(id),
@@ -142,14 +143,20 @@ pub(crate) fn load_newest(fs: &dyn Fs, folder: &Path, names: &[String]) -> Resul
         let path = FileName::Manifest(id).path(folder);
         let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let mut reader = Reader::new(file, path, id)?;
-        let Ok(header) = FileHeader::decode(reader.header()?) else { continue };
+        let header = match FileHeader::decode(reader.header()?) {
+            Ok(header) => header,
+            Err(newer @ Corruption::Unsupported { .. }) => return Err(reader.corrupt(0, newer)),
+            Err(_) => continue,
+        };
         if header.kind != FileKind::Manifest || header.file_id != id {
             continue;
         }
         reader.check_header(&FileHeader::new(FileKind::Manifest, header.store_id, id))?;
         match load_from(fs, folder, reader, header.store_id, Position::default()) {
             Ok(loaded) => return Ok(Some(loaded)),
-            Err(Error::Corrupt { .. }) => {}
+            // An older manifest than one of a later release would be a wrong one.
+            Err(Error::Corrupt { source, .. })
+                if !matches!(source, Corruption::Unsupported { .. }) => {}
             Err(error) => return Err(error),
         }
     }

@@ -30,8 +30,8 @@ pub(crate) struct ManifestState {
     pub(crate) last_sequence: SequenceNumber,
     /// Store clock, in milliseconds.
     pub(crate) store_clock_ms: u64,
-    /// The logs that must exist. All are at or above the floor.
-    pub(crate) logs: BTreeSet<u64>,
+    /// The logs that must exist, each with the secret of its header. All are at or above the floor.
+    pub(crate) logs: BTreeMap<u64, u64>,
     /// Logs with a smaller id are obsolete.
     pub(crate) log_floor: u64,
     /// Up to where the log is known to be durable.
@@ -163,9 +163,9 @@ impl ManifestState {
             return Err(Corruption::OutOfRange { what: "log floor", value: floor });
         }
         self.log_floor = floor;
-        for &id in &edit.logs_created {
+        for &(id, secret) in &edit.logs_created {
             self.check_file_id(id)?;
-            if id < self.log_floor || !self.logs.insert(id) {
+            if id < self.log_floor || self.logs.insert(id, secret).is_some() {
                 return Err(Corruption::Order { what: "log that is obsolete or there already" });
             }
         }
@@ -249,7 +249,7 @@ impl ManifestState {
             next_keyspace_id: Some(self.next_keyspace_id),
             last_sequence: Some(self.last_sequence),
             store_clock_ms: Some(self.store_clock_ms),
-            logs_created: self.logs.iter().copied().collect(),
+            logs_created: self.logs.iter().map(|(&id, &secret)| (id, secret)).collect(),
             log_floor: Some(self.log_floor),
             keyspaces_created: keyspaces().map(created).collect(),
             tables_added: keyspaces().flat_map(tables).collect(),

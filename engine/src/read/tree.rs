@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use sievedb_format::SequenceNumber;
+use sievedb_sstable::TableOrigin;
 
 use crate::{
     Error, Result,
@@ -83,6 +84,17 @@ impl Tree {
             compaction_debt_bytes: AtomicU64::new(0),
             level0_runs_kept: AtomicUsize::new(0),
             bookkeeping,
+        }
+    }
+
+    /// Returns the part of a table's origin that is the same for all tables of the keyspace.
+    pub(crate) fn origin(&self) -> TableOrigin {
+        let options = self.options().encode().into();
+        TableOrigin {
+            keyspace: self.id,
+            name: (*self.name).into(),
+            options,
+            ..TableOrigin::default()
         }
     }
 

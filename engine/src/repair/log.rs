@@ -12,19 +12,27 @@ use crate::{
 };
 
 impl Repair<'_> {
-    /// Copies the log up to its first damage.
+    /// Copies the log up to its first damage. Without a manifest there may be several.
     pub(super) fn log(&mut self, names: &[String]) -> Result<()> {
+        if let Some(logs) = self.rebuilt_log {
+            return logs.iter().try_for_each(|ids| self.log_of(ids, ids));
+        }
+        let (named, on_disk) = segments_of(&self.loaded.state, names);
+        self.log_of(&named, &on_disk)
+    }
+
+    fn log_of(&mut self, named: &[u64], on_disk: &[u64]) -> Result<()> {
         let loaded = self.loaded;
-        let (named, on_disk) = segments_of(&loaded.state, names);
         let (fs, folder) = (Arc::clone(self.fs()), self.folder);
         let store_id = loaded.state.store_id;
         let segments = Segments {
             fs: &*fs,
             folder,
             store_id,
-            named: &named,
+            named,
+            secrets: &loaded.state.logs,
             floor: loaded.state.log_floor,
-            on_disk: &on_disk,
+            on_disk,
             written: None,
         };
         // What the new store refuses is no damage to the old one.
@@ -40,7 +48,12 @@ impl Repair<'_> {
         if let Some(error) = refused {
             return Err(error);
         }
-        let checked = replayed.and_then(|replayed| loaded.check_vouched(folder, replayed.manifest));
+        // That the manifest is lost is reported already.
+        let vouched = |manifest| match self.rebuilt_log {
+            Some(_) => Ok(()),
+            None => loaded.check_vouched(folder, manifest),
+        };
+        let checked = replayed.and_then(|replayed| vouched(replayed.manifest));
         if let Err(error) = checked {
             check_lost(&error)?;
             self.found.error(&error);
@@ -49,27 +62,36 @@ impl Repair<'_> {
     }
 
     fn batch(&mut self, replayed: &ReplayedBatch<'_>) -> Result<(), BatchError> {
-        let state = &self.loaded.state;
+        let (state, is_rebuilt) = (&self.loaded.state, self.rebuilt_log.is_some());
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
             let flushed = |id| state.keyspaces.get(&id).map_or(0, |known| known.flushed);
             match entry? {
                 Entry::Put { keyspace, key, value } if sequence > flushed(keyspace) => {
-                    if let Some(saved) = self.saved.get_mut(&keyspace) {
-                        saved.put(key, Some(&value))?;
+                    if let Some(saved) = self.saved_of(keyspace)? {
+                        match is_rebuilt {
+                            true => saved.replay(sequence, key, Some(&value))?,
+                            false => saved.put(key, Some(&value))?,
+                        }
                     }
                 }
                 Entry::Remove { keyspace, key } if sequence > flushed(keyspace) => {
-                    if let Some(saved) = self.saved.get_mut(&keyspace) {
-                        saved.put(key, None)?;
+                    if let Some(saved) = self.saved_of(keyspace)? {
+                        match is_rebuilt {
+                            true => saved.replay(sequence, key, None)?,
+                            false => saved.put(key, None)?,
+                        }
                     }
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {
                     // Of the others the manifest knows, or knows that they are gone again.
                     if keyspace >= state.next_keyspace_id {
                         self.create(keyspace, name, options)?;
+                    } else if self.rebuilt_log.is_some() && !self.saved.contains_key(&keyspace) {
+                        self.create_without_manifest(keyspace, name, options)?;
                     }
                 }
                 Entry::DropKeyspace { keyspace } => {
+                    self.dropped.insert(keyspace);
                     if let Some(Saved { keyspace, .. }) = self.saved.remove(&keyspace) {
                         self.db.drop_keyspace(keyspace.name())?;
                     }

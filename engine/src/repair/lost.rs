@@ -29,10 +29,12 @@ fn is_of_file(error: &io::Error) -> bool {
     }
 }
 
-/// Passes an error on unless what it is about is lost.
+/// Passes an error on unless what it is about is lost. What a later release wrote is not lost: that
+/// release reads it.
 pub(super) fn check_lost(error: &Error) -> Result<()> {
-    match error {
-        Error::Io { source, .. } if !is_of_file(source) => Err(error.clone()),
+    match error.clone().of_opening() {
+        Error::Io { source, .. } if !is_of_file(&source) => Err(error.clone()),
+        newer @ Error::NewerRelease { .. } => Err(newer),
         _ => Ok(()),
     }
 }

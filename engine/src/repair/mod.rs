@@ -5,15 +5,18 @@
 //! be read, something newer may be lost than what older runs had of its keys: these keys are taken out again,
 //! unless the filter of the table, which lies apart, knows that they were not in there.
 
+mod keyspaces;
 mod log;
 mod lost;
+mod merged;
+mod rebuild;
 mod source;
 mod tables;
 
-use self::lost::check_lost;
+use self::{lost::check_lost, rebuild::rebuild};
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     path::Path,
     sync::Arc,
@@ -61,6 +64,16 @@ pub struct RepairReport {
     pub tables_rescanned: u64,
     /// Batches of the log that were read.
     pub log_batches: u64,
+    /// Whether the manifest is lost, so that tables and log said which keyspaces there are.
+    pub is_rebuilt: bool,
+    /// Without a manifest: tables that were left out, because others replace them or their keyspace
+    /// was dropped.
+    pub tables_left_out: u64,
+    /// Without a manifest: new names of keyspaces that only the log has, which does not name them.
+    /// Their options are the defaults.
+    pub keyspaces_unnamed: Vec<String>,
+    /// Without a manifest: lost tables of which neither keyspace nor keys are known.
+    pub tables_unknown: u64,
 }
 
 impl fmt::Display for RepairReport {
@@ -76,6 +89,20 @@ impl fmt::Display for RepairReport {
         if self.tables_rescanned > 0 {
             let tables = counted(self.tables_rescanned, ["table", "tables"]);
             writeln!(f, "{tables} scanned block by block, because footer or index is damaged")?;
+        }
+        if self.is_rebuilt {
+            writeln!(f, "the manifest is lost: tables and log say which keyspaces there are")?;
+        }
+        if self.tables_left_out > 0 {
+            let tables = counted(self.tables_left_out, ["table", "tables"]);
+            writeln!(f, "{tables} left out: replaced by others, or of a dropped keyspace")?;
+        }
+        for name in &self.keyspaces_unnamed {
+            writeln!(f, "keyspace {name:?} is in the log without its name and options")?;
+        }
+        if self.tables_unknown > 0 {
+            let tables = counted(self.tables_unknown, ["table", "tables"]);
+            writeln!(f, "keyspace and keys of {tables} are unknown; other values may be older")?;
         }
         if self.lost.is_empty() {
             return write!(f, "nothing is lost: {read}");
@@ -99,11 +126,20 @@ impl Options {
     /// one in the folder `to`, which must be missing or empty. `from` stays as it is; it must not be open. These
     /// options are those of the new store; keyspaces keep theirs.
     ///
-    /// Damaged blocks and missing tables are lost, and the log from its first damage on. So batches may be
-    /// torn apart. A table whose footer or index is damaged is scanned block by block, in memory of its
-    /// length: each block carries its checksum. If `CURRENT` is lost, the newest manifest in the directory
-    /// that reads back whole counts; the report names `CURRENT` then. If nothing is damaged the new store holds what the old
-    /// one does. What the disk does not give back counts as damaged.
+    /// Damaged blocks and missing tables are lost, and the log from its first damage on. So batches
+    /// may be torn apart. A table whose footer or index is damaged is scanned block by block, in
+    /// memory of its length: each block carries its checksum. If `CURRENT` is lost, the newest
+    /// manifest in the directory that reads back whole counts; the report names `CURRENT` then. If
+    /// nothing is damaged the new store holds what the old one does. What the disk does not give
+    /// back counts as damaged.
+    ///
+    /// If no manifest can be read, tables and log say which keyspaces there are, and of each key
+    /// the entry with the largest sequence number counts. Tables that others name as replaced are
+    /// left out. Not known then: keyspaces that neither a table nor the log names, and changes of
+    /// options since the newest table. A table whose footer is damaged as well is lost, and what
+    /// other tables have of its keys may be older: [`RepairReport::tables_unknown`]. Tables that
+    /// were replaced or dropped, and whose files are still there, come back if no table was written
+    /// since: so may keys that were removed.
     ///
     /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry that is too large
     /// for the [memory budget](Self::memory_budget) raises it until this returns. Beside the budget takes some
@@ -113,8 +149,8 @@ impl Options {
     ///
     /// [`Error::Io`] also if a file cannot be read for a reason that is none of its own, such as too many open files
     /// or no right to read it: it would be lost for nothing. To be tried again, with another `to`.
-    /// [`Error::Corrupt`] if no manifest can be read: only a manifest says which tables count, and which
-    /// keyspace each belongs to.
+    /// [`Error::Corrupt`] if no manifest can be read, and no table and no segment of a log.
+    /// [`Error::NewerRelease`] if a later release wrote a file: repair the store with that one.
     /// [`Error::FolderNotEmpty`] if `to` has files. As [`verify`](Self::verify) for the one store, and as
     /// [`open`](Self::open) and [`Keyspace::insert`] for the other.
     pub fn repair(
@@ -127,13 +163,19 @@ impl Options {
         check_traces(fs, folder)?;
         let _lock = lock_to_read(fs, folder)?;
         let names = list(fs, folder)?;
-        let mut without_current = None;
+        let (mut without_current, mut rebuilt) = (None, None);
         let loaded =
             match load(fs, folder).and_then(|it| it.ok_or_else(|| current_is_missing(folder))) {
                 Ok(loaded) => loaded,
                 Err(error) => {
                     check_lost(&error)?;
-                    let found = load_newest(fs, folder, &names)?.ok_or_else(|| error.clone())?;
+                    let found = match load_newest(fs, folder, &names).map_err(Error::of_opening)? {
+                        Some(loaded) => loaded,
+                        None => {
+                            let found = rebuild(&self.fs, folder, &names)?;
+                            rebuilt.insert(found.ok_or_else(|| error.clone())?).loaded.clone()
+                        }
+                    };
                     without_current = Some(error);
                     found
                 }
@@ -148,9 +190,15 @@ impl Options {
             older,
             saved: BTreeMap::new(),
             rescanned: 0,
+            dropped: rebuilt.as_ref().map(|rebuilt| rebuilt.dropped.clone()).unwrap_or_default(),
+            unnamed: Vec::new(),
+            rebuilt_log: rebuilt.as_ref().map(|rebuilt| &*rebuilt.segments),
             found: VerifyReport::default(),
         };
         if let Some(error) = &without_current {
+            repair.found.error(error);
+        }
+        for error in rebuilt.iter().flat_map(|rebuilt| &rebuilt.unknown) {
             repair.found.error(error);
         }
         for (&id, keyspace) in &loaded.state.keyspaces {
@@ -158,11 +206,21 @@ impl Options {
         }
         repair.log(&names)?;
         let older = repair.saved.values().map(|saved| saved.older.len() as u64).sum();
-        let tables_rescanned = repair.rescanned;
+        let (tables_rescanned, keyspaces_unnamed) = (repair.rescanned, repair.unnamed);
         let VerifyReport { problems: lost, tables, log_batches, .. } = repair.found;
         db.flush()?;
         db.persist(Durability::Disk)?;
-        Ok(RepairReport { lost, older, tables, tables_rescanned, log_batches })
+        Ok(RepairReport {
+            lost,
+            older,
+            tables,
+            tables_rescanned,
+            log_batches,
+            is_rebuilt: rebuilt.is_some(),
+            keyspaces_unnamed,
+            tables_left_out: rebuilt.as_ref().map_or(0, |rebuilt| rebuilt.left_out),
+            tables_unknown: rebuilt.as_ref().map_or(0, |rebuilt| rebuilt.unknown.len() as u64),
+        })
     }
 }
 
@@ -187,6 +245,12 @@ struct Repair<'a> {
     saved: BTreeMap<u64, Saved>,
     /// Tables that were read without their footer.
     rescanned: u64,
+    /// Ids of keyspaces that are gone.
+    dropped: BTreeSet<u64>,
+    /// Names given to keyspaces that nothing names.
+    unnamed: Vec<String>,
+    /// The segments of each log, if `loaded` was made of tables and log.
+    rebuilt_log: Option<&'a [Vec<u64>]>,
     found: VerifyReport,
 }
 
@@ -196,6 +260,9 @@ struct Saved {
     /// Of the keys that it has, or has lost again: the hashes of those whose values may be older than what is
     /// lost.
     older: HashSet<u64>,
+    /// Without a manifest: by hash of the key, the largest sequence number so far of what was not
+    /// known to be flushed.
+    unflushed: HashMap<u64, u64>,
     hash_seed: u64,
 }
 
@@ -208,6 +275,17 @@ impl Saved {
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.older.remove(&self.hash(key));
         self.store(key, value)
+    }
+
+    /// As [`put`](Self::put), for an entry of a log without a manifest, unless there was one of the
+    /// key with a larger number.
+    fn replay(&mut self, sequence: u64, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let newest = self.unflushed.entry(self.hash(key)).or_default();
+        if *newest > sequence {
+            return Ok(());
+        }
+        *newest = sequence;
+        self.put(key, value)
     }
 
     fn store(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
@@ -231,6 +309,14 @@ impl Repair<'_> {
 
     fn keyspace(&mut self, id: u64, state: &KeyspaceState) -> Result<()> {
         self.create(id, &state.name, &state.options)?;
+        if self.rebuilt_log.is_some() {
+            let first = self.found.problems.len();
+            let mut saved = self.saved.remove(&id).expect("it was just created");
+            let done = self.merged(&mut saved, state);
+            self.saved.insert(id, saved);
+            self.name_keyspace(first, &state.name);
+            return done;
+        }
         let mut tables: Vec<_> = state.tables.values().collect();
         // Deeper levels are older, and of two runs of a level the one with the smaller number.
         tables.sort_by_key(|meta| (u8::MAX - meta.level, meta.run));
@@ -239,12 +325,17 @@ impl Repair<'_> {
             let Some(mut saved) = self.saved.remove(&id) else { break };
             let done = self.table(&mut saved, meta);
             self.saved.insert(id, saved);
-            for problem in &mut self.found.problems[first..] {
-                problem.keyspace = Some(state.name.clone());
-            }
+            self.name_keyspace(first, &state.name);
             done?;
         }
         Ok(())
+    }
+
+    /// The problems from `first` on are about this keyspace.
+    fn name_keyspace(&mut self, first: usize, name: &str) {
+        for problem in &mut self.found.problems[first..] {
+            problem.keyspace = Some(name.to_owned());
+        }
     }
 
     fn create(&mut self, id: u64, name: &str, encoded: &[u8]) -> Result<()> {
@@ -260,7 +351,10 @@ impl Repair<'_> {
             self.db.keyspace_with(name, &options)?
         };
         let hash_seed = self.loaded.state.hash_seed;
-        self.saved.insert(id, Saved { keyspace, older: HashSet::new(), hash_seed });
+        self.saved.insert(
+            id,
+            Saved { keyspace, older: HashSet::new(), unflushed: HashMap::new(), hash_seed },
+        );
         Ok(())
     }
 }

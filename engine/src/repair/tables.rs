@@ -1,13 +1,19 @@
 //! The tables of a damaged store.
 
-use std::{collections::BTreeSet, iter, ops::Bound, path::Path, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    iter,
+    ops::Bound,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytes::{Bytes, BytesMut};
 use sievedb_filter::{FilterArena, TableFilter, hash::key_hash};
 use sievedb_format::{Corruption, InternalKey, Kind, file_header::HEADER_BYTES};
 use sievedb_sstable::{
-    BlockCache, CursorOptions, FilterState, RescannedTable, Table, TableProblem, TableSource,
-    rescan::Gap,
+    BlockCache, CursorOptions, FilterState, ReadError, RescannedCursor, RescannedTable, Table,
+    TableCursor, TableProblem, TableSource, rescan::Gap,
 };
 
 use super::{OlderValues, Repair, Saved, lost::check_lost, source::PatchedSource};
@@ -15,7 +21,7 @@ use crate::{
     Error, Result,
     file_name::FileName,
     store::verify_table::all_keys,
-    table::{TableMeta, files::TableFiles, table_error},
+    table::{TableMeta, files::TableFiles, store::check_kinds, table_error},
 };
 
 /// Bytes that are read at once of a table that is scanned.
@@ -60,32 +66,118 @@ impl Membership {
     }
 }
 
+/// The user keys between two bounds.
+pub(super) type Keys = (Bound<Bytes>, Bound<Bytes>);
+
+/// What can be read of a table.
+pub(super) struct Opened {
+    pub(super) path: PathBuf,
+    pub(super) entries: Entries,
+    /// Keys of which something may be lost.
+    pub(super) doubts: Vec<Keys>,
+    /// Keys at the ends of damaged blocks, of which newer versions may be lost.
+    ends: BTreeSet<Bytes>,
+}
+
+impl Opened {
+    /// The keys of the table behind `last`.
+    pub(super) fn keys_behind(&self, meta: &TableMeta, last: Option<&[u8]>) -> Keys {
+        let from = last.map(|last| Bound::Excluded(Bytes::copy_from_slice(last)));
+        (from.unwrap_or(Bound::Unbounded), all_keys(meta).1)
+    }
+}
+
+/// The entries of a table in their order.
+pub(super) enum Entries {
+    Table(TableCursor),
+    Rescanned(RescannedCursor),
+    None,
+}
+
+impl Entries {
+    pub(super) fn key(&self) -> Option<InternalKey<'_>> {
+        match self {
+            Self::Table(cursor) => cursor.key(),
+            Self::Rescanned(cursor) => cursor.key(),
+            Self::None => None,
+        }
+    }
+
+    /// The current value. Only when positioned.
+    pub(super) fn value(&self) -> &[u8] {
+        match self {
+            Self::Table(cursor) => cursor.value_ref(),
+            Self::Rescanned(cursor) => cursor.value(),
+            Self::None => &[],
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Result<(), ReadError> {
+        match self {
+            Self::Table(cursor) => cursor.next(),
+            Self::Rescanned(cursor) => {
+                cursor.next();
+                Ok(())
+            }
+            Self::None => Ok(()),
+        }
+    }
+}
+
 impl Repair<'_> {
     /// Copies what can be read of a table over what older ones had.
     pub(super) fn table(&mut self, saved: &mut Saved, meta: &TableMeta) -> Result<()> {
-        let path = FileName::Table(meta.id).path(self.folder);
         let files = TableFiles::one_by_one(Arc::clone(self.fs()), Arc::default());
-        let source = files.source_once(&path).map_err(|error| Error::io("open", &path, error));
+        let mut opened = self.open_table(meta, &files)?;
         let members = Membership {
-            filter: self.filter(meta, source.as_ref().ok(), &files)?,
+            filter: self.filter(meta, &files)?,
             hash_seed: self.loaded.state.hash_seed,
         };
+        for keys in opened.doubts.drain(..) {
+            self.doubt(saved, keys, &members)?;
+        }
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(key) = opened.entries.key() {
+            let user_key = key.user_key;
+            // Of several versions the newest comes first.
+            if last.as_deref() != Some(user_key) {
+                let is_older = opened.ends.contains(user_key);
+                self.newest(saved, &opened.path, key, opened.entries.value(), is_older)?;
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(user_key);
+            }
+            if let Err(error) = opened.entries.next() {
+                let keys = opened.keys_behind(meta, last.as_deref());
+                self.stopped(&table_error(&opened.path, error), keys.clone())?;
+                self.doubt(saved, keys, &members)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a table, notes what of it cannot be read, and moves to its first entry.
+    pub(super) fn open_table(&mut self, meta: &TableMeta, files: &TableFiles) -> Result<Opened> {
+        let path = FileName::Table(meta.id).path(self.folder);
+        let source = files.source(meta.id, path.clone());
         let table = source.clone().and_then(|source| {
             let state = &self.loaded.state;
             let identity = meta.identity(state.store_id, state.hash_seed);
             let source = Arc::new(PatchedSource::new(source));
             let table = Table::open(source, identity, meta.bytes, Arc::new(BlockCache::new(0)));
-            table.map_err(|error| table_error(&path, error))
+            let table = table.map_err(|error| table_error(&path, error))?;
+            check_kinds(table.properties()).map_err(|source| Error::corrupt(&path, 0, source))?;
+            Ok(table)
         });
         let table = match table {
             Ok(table) => Arc::new(table),
             Err(error) => {
                 check_lost(&error)?;
-                return self.rescan(saved, meta, source.ok(), &error, &members);
+                return self.rescan(path, meta, source.ok(), &error);
             }
         };
         self.found.tables += 1;
-        let mut ends = BTreeSet::new();
+        let (mut doubts, mut ends) = (Vec::new(), BTreeSet::new());
         for TableProblem { error, keys, bytes, .. } in table.verify(&mut |_| ()).problems {
             let error = table_error(&path, error);
             check_lost(&error)?;
@@ -93,49 +185,31 @@ impl Repair<'_> {
                 if let Bound::Included(end) = &keys.1 {
                     ends.insert(end.clone());
                 }
-                self.doubt(saved, keys, &members)?;
+                doubts.push(keys);
             }
             self.found.error_of_keys(&error, keys);
             self.found.lost_bytes(bytes);
         }
         let options = CursorOptions { skip_damaged: true, ..CursorOptions::whole_table() };
         let mut cursor = Arc::clone(&table).cursor(options);
-        let mut moved = cursor.seek_to_first();
-        let mut last: Option<Vec<u8>> = None;
-        while let (Ok(()), Some(key)) = (&moved, cursor.key()) {
-            let user_key = key.user_key;
-            // Of several versions the newest comes first.
-            if last.as_deref() != Some(user_key) {
-                self.newest(saved, &path, key, cursor.value_ref(), &ends)?;
-                let last = last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(user_key);
-            }
-            moved = cursor.next();
-        }
+        let moved = cursor.seek_to_first();
+        let mut opened = Opened { path, entries: Entries::Table(cursor), doubts, ends };
         if let Err(error) = moved {
-            let error = table_error(&path, error);
-            check_lost(&error)?;
-            let keys = (
-                last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.into())),
-                all_keys(meta).1,
-            );
-            self.found.error_of_keys(&error, Some(keys.clone()));
-            self.doubt(saved, keys, &members)?;
+            let keys = opened.keys_behind(meta, None);
+            self.stopped(&table_error(&opened.path, error), keys.clone())?;
+            opened.doubts.push(keys);
         }
-        Ok(())
+        Ok(opened)
     }
 
-    /// Copies the data blocks of a table that cannot be opened because of `error`.
+    /// Finds the data blocks of a table that cannot be opened because of `error`.
     fn rescan(
         &mut self,
-        saved: &mut Saved,
+        path: PathBuf,
         meta: &TableMeta,
         source: Option<Arc<dyn TableSource>>,
         error: &Error,
-        members: &Membership,
-    ) -> Result<()> {
-        let path = FileName::Table(meta.id).path(self.folder);
+    ) -> Result<Opened> {
         // Filters lie behind the data.
         let filters =
             [meta.filter, meta.prefix_filter.as_ref().map(|it| it.place), meta.range_filter];
@@ -150,11 +224,12 @@ impl Repair<'_> {
         if found.entries() == 0 {
             self.found.error_of_keys(error, Some(all_keys(meta)));
             self.found.lost_bytes(meta.bytes);
-            return self.doubt(saved, all_keys(meta), members);
+            let (doubts, ends) = (vec![all_keys(meta)], BTreeSet::new());
+            return Ok(Opened { path, entries: Entries::None, doubts, ends });
         }
         self.found.tables += 1;
         self.rescanned += 1;
-        let mut ends = BTreeSet::new();
+        let (mut doubts, mut ends) = (Vec::new(), BTreeSet::new());
         for Gap { place, keys: (from, to) } in found.gaps() {
             let within = |bound: &Bound<Bytes>, outermost: Bound<Bytes>| match bound {
                 Bound::Unbounded => outermost,
@@ -165,76 +240,55 @@ impl Repair<'_> {
             if let Bound::Included(end) = to {
                 ends.insert(end.clone());
             }
-            self.doubt(saved, keys.clone(), members)?;
+            doubts.push(keys.clone());
             let missing = Corruption::Missing { what: "data block" };
             self.found.error_of_keys(&Error::corrupt(&path, place.start, missing), Some(keys));
             // What was cut off is lost as well.
             let end = if *to == Bound::Unbounded { end.max(place.end) } else { place.end };
             self.found.lost_bytes(end - place.start);
         }
-        let mut last: Option<Vec<u8>> = None;
-        found.for_each(|key, value| {
-            if last.as_deref() == Some(key.user_key) {
-                return Ok(());
-            }
-            last = Some(key.user_key.to_vec());
-            self.newest(saved, &path, key, value, &ends)
-        })
+        let entries = Entries::Rescanned(found.into_cursor());
+        Ok(Opened { path, entries, doubts, ends })
     }
 
-    /// Copies the newest entry that a table has of a key.
-    fn newest(
+    /// Copies the newest entry that the tables have of a key. `is_older` if a newer one may be
+    /// lost.
+    pub(super) fn newest(
         &mut self,
         saved: &mut Saved,
         path: &Path,
         InternalKey { user_key, trailer }: InternalKey<'_>,
         value: &[u8],
-        ends: &BTreeSet<Bytes>,
+        is_older: bool,
     ) -> Result<()> {
-        match trailer.kind() {
-            Kind::Put => self.entry(saved, user_key, Some(value), ends),
-            Kind::Tombstone => self.entry(saved, user_key, None, ends),
+        let value = match trailer.kind() {
+            Kind::Put => Some(value),
+            Kind::Tombstone => None,
             kind => {
                 let (what, value) = ("kind of an entry", kind as u64);
                 let source = Corruption::Unsupported { what, value };
                 let key = Bound::Included(Bytes::copy_from_slice(user_key));
                 let error = Error::corrupt(path, 0, source);
                 self.found.error_of_keys(&error, Some((key.clone(), key)));
-                Ok(())
+                return Ok(());
             }
+        };
+        if is_older {
+            return self.note_older(saved, user_key, |saved| saved.store(user_key, value));
         }
-    }
-
-    /// Copies the newest entry that a table has of a key, which is a value or a tombstone. `ends` are the keys
-    /// at the ends of damaged blocks.
-    fn entry(
-        &self,
-        saved: &mut Saved,
-        key: &[u8],
-        value: Option<&[u8]>,
-        ends: &BTreeSet<Bytes>,
-    ) -> Result<()> {
-        if ends.contains(key) {
-            // Newer versions of this key may have ended the damaged block before.
-            return self.note_older(saved, key, |saved| saved.store(key, value));
-        }
-        saved.put(key, value)
+        saved.put(user_key, value)
     }
 
     /// The filter of a table, wherever it lies; none if it is lost.
-    fn filter(
-        &self,
-        meta: &TableMeta,
-        source: Option<&Arc<dyn TableSource>>,
-        files: &TableFiles,
-    ) -> Result<Option<TableFilter>> {
+    fn filter(&self, meta: &TableMeta, files: &TableFiles) -> Result<Option<TableFilter>> {
         let state = &self.loaded.state;
         let identity = meta.identity(state.store_id, state.hash_seed);
         let Some(place) = meta.filter else { return Ok(None) };
         let heap = FilterArena::heap();
         let loaded = if place.file_id == meta.id {
-            let Some(source) = source else { return Ok(None) };
-            FilterState::load(&**source, &identity, Some(place.into()), &heap)
+            let path = FileName::Table(meta.id).path(self.folder);
+            let Ok(source) = files.source_once(&path) else { return Ok(None) };
+            FilterState::load(&*source, &identity, Some(place.into()), &heap)
         } else {
             let path = FileName::Filter(place.file_id).path(self.folder);
             match files.source_once(&path).map_err(|error| Error::io("open", path, error)) {

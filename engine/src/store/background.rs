@@ -357,9 +357,7 @@ impl Store {
     /// Removes files that nothing needs. A failure is no harm: they are orphans when the store is
     /// opened the next time.
     pub(crate) fn unlink_obsolete(&self) {
-        for path in self.tables.obsolete_files.take() {
-            let _ = self.tables.fs.unlink(&path);
-        }
+        self.tables.obsolete_files.unlink(&*self.tables.fs);
         // Their indexes are gone.
         self.tables.fit_cache();
     }

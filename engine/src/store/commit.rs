@@ -151,7 +151,8 @@ impl LogHost for Store {
         let (store_id, id) = (tables.store_id, tables.new_file_id());
         let segment = NewSegment { store_id, id, manifest, previous, mark };
         let writer = segment.create(&*tables.fs, &tables.folder)?;
-        let edit = VersionEdit { logs_created: vec![id], ..VersionEdit::default() };
+        let edit =
+            VersionEdit { logs_created: vec![(id, writer.secret())], ..VersionEdit::default() };
         let named = self.edit_manifest(|_| Some(edit), |_| ());
         if named.is_err() {
             self.uncertain_files.lock().push(writer.path().clone());

@@ -9,6 +9,7 @@ use std::{
 };
 
 use sievedb_format::{Corruption, SequenceNumber};
+use sievedb_sstable::{Completed, TableOrigin};
 
 use crate::{
     Error, Result,
@@ -30,7 +31,7 @@ use crate::{
     store::background::WholeRequest,
     store::install::{Change, Move},
     store::new_filter::choose_filter,
-    store::table_output::write_tables,
+    store::table_output::{NewTables, write_tables},
     store::throttle::{Pressure, pressure},
     table::read_buffers::{ReadBuffers, RunBuffers},
     table::store::{TablePlace, TableStore},
@@ -265,11 +266,18 @@ impl Store {
         let place = TablePlace { level: output_level, run: output_run };
         let entries = gone().map(|table| table.entries).sum();
         let filter = choose_filter(tree, is_gone, place, entries);
+        let mut replaced: Vec<_> = compaction.tables().collect();
+        replaced.sort_unstable();
+        let known = self.manifest.lock().state().keyspaces.get(&tree.id).map(Arc::clone);
+        let flushed = known.map_or(0, |known| known.flushed);
+        let completed = Some(Completed { flushed, replaced });
+        let origin = TableOrigin { completed, level: output_level, ..tree.origin() };
         let mut options = KeyspaceOptions::clone(&tree.options());
         if output_level == levels.last() {
             options = options.of_last_level();
         }
-        match write_tables(&self.tables, &options, filter, place, &mut kept, buffers.share()) {
+        let new = NewTables { options: &options, filter, place, origin };
+        match write_tables(&self.tables, &new, &mut kept, buffers.share()) {
             Err(_) if gave_way.get() => Ok(Merged::Not(Ended::GaveWay)),
             written => written.map(Merged::Tables),
         }

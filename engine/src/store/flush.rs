@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sievedb_format::SequenceNumber;
-use sievedb_sstable::CursorOptions;
+use sievedb_sstable::{Completed, CursorOptions, TableOrigin};
 
 use crate::{
     Result,
@@ -21,14 +21,14 @@ use crate::{
     store::Store,
     store::install::{Change, Flushed},
     store::new_filter::choose_filter,
-    store::table_output::write_tables,
+    store::table_output::{NewTables, write_tables},
     table::TableMeta,
     table::store::{TablePlace, TableStore},
 };
 
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
-/// `choose` says which filter tables at a place with so many entries get.
+/// `origin` is that of the last table. `choose` says which filter tables at a place with so many entries get.
 /// `snapshots` are the sequence numbers of the snapshots that tell the entries apart, listed after
 /// everything in the memtables was visible. `is_bottom` tells whether no table holds an older version of a key.
 ///
@@ -38,7 +38,7 @@ use crate::{
 /// What was written by then is an orphan.
 pub(crate) fn write_memtables(
     tables: &TableStore,
-    options: &KeyspaceOptions,
+    (origin, options): (TableOrigin, &KeyspaceOptions),
     choose: impl FnOnce(TablePlace, u64) -> FilterChoice,
     memtables: &[Arc<PlacedMemtable>],
     snapshots: Vec<SequenceNumber>,
@@ -53,7 +53,8 @@ pub(crate) fn write_memtables(
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();
     let share = tables.worker_share();
-    write_tables(tables, options, choose(place, entries), place, &mut kept, &share)
+    let new = NewTables { options, filter: choose(place, entries), place, origin };
+    write_tables(tables, &new, &mut kept, &share)
 }
 
 impl Store {
@@ -117,9 +118,11 @@ impl Store {
         let first = frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
         let snapshots = self.snapshots.sequences_between(first, placed);
         let is_bottom = |key: &[u8]| version.runs().iter().all(|run| run.find(key).is_none());
+        let completed = Completed { flushed: inserted, replaced: Vec::new() };
+        let origin = TableOrigin { completed: Some(completed), ..tree.origin() };
         let tables = write_memtables(
             &self.tables,
-            &tree.kept_options(),
+            (origin, &tree.kept_options()),
             |place, entries| choose_filter(tree, |_| false, place, entries),
             &frozen,
             snapshots,

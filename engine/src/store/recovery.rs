@@ -33,6 +33,7 @@ use crate::{
     stats::OpeningStats,
     store::keyspace_trees::KeyspaceTrees,
     store::log_state::LogState,
+    store::newer_tables::check_tables,
     store::open_tables::open_tables,
     store::orphans::{unlink_orphans, unlink_unnamed},
     store::residency::Prediction,
@@ -112,6 +113,11 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let Some(loaded) = load(fs, folder)? else {
         return fresh(fs, folder, &files, names.clone(), memory);
     };
+    if !loaded.is_durable && !options.read_only {
+        // What follows may write. After a clean close nothing is written before the tables are
+        // open.
+        check_tables(&options.fs, folder, &loaded.state)?;
+    }
     let mut log = LogState::new(options, &loaded.state, &memory);
     for (&id, keyspace) in &loaded.state.keyspaces {
         let KeyspaceState { name, options: encoded, .. } = &**keyspace;
@@ -120,7 +126,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
             Error::corrupt(path, loaded.end.offset, source)
         })?;
     }
-    let named: Vec<_> = loaded.state.logs.iter().copied().collect();
+    let named: Vec<_> = loaded.state.logs.keys().copied().collect();
     let mut on_disk = segment_ids(&names);
     // A crash may have kept any of the obsolete ones while they were unlinked.
     on_disk.retain(|&id| id >= loaded.state.log_floor);
@@ -128,7 +134,8 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let adopts = options.has_bug(PlantedBug::AdoptSegmentBelowFloor);
     let floor = if adopts { 0 } else { loaded.state.log_floor };
     let (named, on_disk) = (&*named, &*on_disk);
-    let segments = Segments { fs, folder, store_id, named, floor, on_disk, written: None };
+    let secrets = &loaded.state.logs;
+    let segments = Segments { fs, folder, store_id, named, secrets, floor, on_disk, written: None };
     let replayed = replay(&segments, loaded.state.log_mark, |batch| log.apply(&batch))?;
     loaded.check_vouched(folder, replayed.manifest)?;
     // Before anything is written, and not for keyspaces that the log has dropped.
@@ -248,7 +255,7 @@ pub(crate) fn take_over(
         edit.last_sequence = Some(last_sequence).filter(|&last| last > state.last_sequence);
     }
     let unlink_rewritten = || {
-        rewritten.iter().for_each(|segment| unlink_segment(fs, folder, segment.id));
+        rewritten.iter().for_each(|(segment, _)| unlink_segment(fs, folder, segment.id));
     };
     opening.replayed = stopwatch.lap();
     edit.keyspaces_changed.extend(told_options(options, &state, &edit));
@@ -256,13 +263,13 @@ pub(crate) fn take_over(
         || (!continues && !state.logs.is_empty())
         || tables.next_file_id() > state.next_file_id;
     if is_changed {
-        if let Some(ReplayedSegment { id, bytes, .. }) = rewritten {
-            edit.logs_created.push(id);
+        if let Some((ReplayedSegment { id, bytes, .. }, secret)) = rewritten {
+            edit.logs_created.push((id, secret));
             edit.log_mark = Some(Position { file_id: id, offset: bytes });
         }
         if !continues {
             // No segment before is needed any more, and none after it has a lower id.
-            let floor = rewritten.map(|segment| segment.id);
+            let floor = rewritten.map(|(segment, _)| segment.id);
             edit.log_floor = Some(floor.unwrap_or_else(|| tables.new_file_id()));
         }
         edit.next_file_id = Some(tables.next_file_id());
@@ -303,6 +310,7 @@ pub(crate) fn take_over(
     opening.manifest = stopwatch.lap();
     let manifest_id = manifest.position().file_id;
     unlink_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
+    let rewritten = rewritten.map(|(segment, _)| segment);
     let continued = if continues { segments } else { rewritten.into_iter().collect() };
     let log = LogSize::default();
     Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, predicted, opening })

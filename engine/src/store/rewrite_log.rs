@@ -40,13 +40,13 @@ pub(super) struct ReplayedLog<'a> {
 
 impl ReplayedLog<'_> {
     /// Writes the batches that memtables hold entries of into segment `id`, and makes it durable.
-    /// `manifest` is the one that will name the segment.
+    /// `manifest` is the one that will name the segment. Returns the segment and its secret.
     ///
     /// # Errors
     ///
     /// [`Error::Io`], [`Error::Corrupt`] if the log does not read as it did before. The segment is
     /// unlinked if possible.
-    pub(super) fn rewrite(&self, id: u64, manifest: Position) -> Result<ReplayedSegment> {
+    pub(super) fn rewrite(&self, id: u64, manifest: Position) -> Result<(ReplayedSegment, u64)> {
         let Self { fs, folder, state, .. } = *self;
         let (previous, mark) = (None, Position::default());
         let segment = NewSegment { store_id: state.store_id, id, manifest, previous, mark };
@@ -54,14 +54,17 @@ impl ReplayedLog<'_> {
         // without a beginning, which is damage.
         let mut copy = Copy { writer: segment.create(fs, folder)?, group: Vec::new(), bytes: 0 };
         let copied = self.copy_into(&mut copy);
-        copied.inspect_err(|_| unlink_segment(fs, folder, id))
+        let copied = copied.inspect_err(|_| unlink_segment(fs, folder, id))?;
+        Ok((copied, copy.writer.secret()))
     }
 
     fn copy_into(&self, copy: &mut Copy) -> Result<ReplayedSegment> {
         let Self { fs, folder, state, segments, .. } = *self;
         let named: Vec<_> = segments.iter().map(|segment| segment.id).collect();
         let (store_id, named, on_disk) = (state.store_id, &*named, &[][..]);
-        let source = Segments { fs, folder, store_id, named, floor: 0, on_disk, written: None };
+        let secrets = &state.logs;
+        let source =
+            Segments { fs, folder, store_id, named, secrets, floor: 0, on_disk, written: None };
         let mut last_sequence = 0;
         let again = replay(&source, state.log_mark, |replayed| {
             if self.is_needed(&replayed)? {

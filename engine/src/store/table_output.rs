@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sievedb_sstable::TableOrigin;
+
 use crate::{
     Result,
     compaction::retain::RetainStream,
@@ -13,6 +15,34 @@ use crate::{
     table::cache_room::WorkerShare,
     table::store::{TablePlace, TableStore},
 };
+
+/// What the tables of one flush or compaction have in common.
+#[derive(Debug)]
+pub(crate) struct NewTables<'a> {
+    pub(crate) options: &'a KeyspaceOptions,
+    pub(crate) filter: FilterChoice,
+    pub(crate) place: TablePlace,
+    /// With what is completed when the last table is written.
+    pub(crate) origin: TableOrigin,
+}
+
+impl NewTables<'_> {
+    /// The origin of a table that others of the group follow.
+    fn origin_of_part(&self) -> TableOrigin {
+        TableOrigin { completed: None, ..self.origin.clone() }
+    }
+
+    /// The origin of the last table of the group. Names what else must not come back.
+    fn origin_of_last(&self, tables: &TableStore) -> TableOrigin {
+        let mut origin = self.origin.clone();
+        if let Some(completed) = &mut origin.completed {
+            completed.replaced.extend(tables.obsolete_files.retired());
+            completed.replaced.sort_unstable();
+            completed.replaced.dedup();
+        }
+        origin
+    }
+}
 
 /// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less if
 /// the memory for writing does not suffice, all of one sorted run. All versions of a key are in one table.
@@ -26,14 +56,12 @@ use crate::{
 /// by then is obsolete.
 pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     tables: &TableStore,
-    options: &KeyspaceOptions,
-    filter: FilterChoice,
-    place: TablePlace,
+    new: &NewTables<'_>,
     kept: &mut RetainStream<C, B>,
     share: &Arc<WorkerShare>,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
-    let result = write_each(tables, options, filter, place, kept, share, &mut written);
+    let result = write_each(tables, new, kept, share, &mut written);
     // What follows syncs, and installs.
     let result = result.and_then(|()| tables.check_not_closing());
     if result.is_err() {
@@ -46,13 +74,12 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
 
 fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
     tables: &TableStore,
-    options: &KeyspaceOptions,
-    filter: FilterChoice,
-    place: TablePlace,
+    new: &NewTables<'_>,
     kept: &mut RetainStream<C, B>,
     share: &Arc<WorkerShare>,
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {
+    let NewTables { options, filter, place, .. } = *new;
     let reading_bytes = share.bytes();
     let mut current: Option<TableBuilder> = None;
     kept.seek_to_first()?;
@@ -61,7 +88,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
             |table: &TableBuilder| table.bytes() >= options.table_bytes || table.has_its_share();
         if kept.may_split() && current.as_ref().is_some_and(is_full) {
             let full = current.take().expect("a full table was just seen");
-            written.push(full.finish(place)?);
+            written.push(full.finish(place, new.origin_of_part())?);
         }
         let table = match &mut current {
             Some(table) => table,
@@ -71,7 +98,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
         kept.next()?;
     }
     if let Some(last) = current {
-        written.push(last.finish(place)?);
+        written.push(last.finish(place, new.origin_of_last(tables))?);
     }
     Ok(())
 }

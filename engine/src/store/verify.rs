@@ -221,7 +221,7 @@ pub(crate) fn list(fs: &dyn Fs, folder: &Path) -> Result<Vec<String>> {
 
 /// The segments of the log that must be there, and those that may count.
 pub(crate) fn segments_of(state: &ManifestState, names: &[String]) -> (Vec<u64>, Vec<u64>) {
-    let named = state.logs.iter().copied().collect();
+    let named = state.logs.keys().copied().collect();
     let mut on_disk = segment_ids(names);
     on_disk.retain(|&id| id >= state.log_floor);
     (named, on_disk)
@@ -249,7 +249,8 @@ fn verify_log(
     }
     let store_id = state.store_id;
     let (named, floor, on_disk) = (&*named, state.log_floor, &*on_disk);
-    let segments = Segments { fs, folder, store_id, named, floor, on_disk, written };
+    let secrets = &state.logs;
+    let segments = Segments { fs, folder, store_id, named, secrets, floor, on_disk, written };
     // It may have been raised since.
     let mark = written.map_or(state.log_mark, |written| state.log_mark.min(written));
     let replayed = replay(&segments, mark, |replayed| {

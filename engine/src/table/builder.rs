@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use sievedb_format::InternalKey;
-use sievedb_sstable::{TableIdentity, TableSummary, TableWriter};
+use sievedb_sstable::{TableIdentity, TableOrigin, TableSummary, TableWriter};
 
 use crate::{
     Error, Result,
@@ -118,14 +118,17 @@ impl TableBuilder {
         self.writer.estimated_bytes()
     }
 
-    /// Writes the rest and makes the data durable. The entry in the folder is not.
+    /// Writes the rest and makes the data durable. The entry in the folder is not. The properties
+    /// of the table hold `origin`.
     ///
     /// # Errors
     ///
     /// [`Error::Io`]; [`Error::Closed`] instead of the sync if the store is being closed.
-    pub(crate) fn finish(self, place: TablePlace) -> Result<Arc<TableMeta>> {
-        let Self { writer, file, mut unfinished, identity, taken: _taken, is_closing, .. } = self;
+    pub(crate) fn finish(self, place: TablePlace, origin: TableOrigin) -> Result<Arc<TableMeta>> {
+        let Self { mut writer, file, mut unfinished, identity, taken: _taken, is_closing, .. } =
+            self;
         let path = &unfinished.path;
+        writer.set_origin(origin);
         let is_closing = || is_closing.load(Relaxed);
         let finished = writer.finish_unless(&is_closing);
         if is_closing() {

@@ -182,6 +182,7 @@ impl LiveTable {
     /// Called only when the manifest that drops the table is durable.
     pub(crate) fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::SeqCst);
+        self.obsolete_files.retire(self.meta.id);
         self.let_go_of_filters();
     }
 }

@@ -273,7 +273,7 @@ impl TableStore {
 }
 
 /// Refuses a table with entries that lookups could read and compactions could not.
-fn check_kinds(properties: &TableProperties) -> Result<(), Corruption> {
+pub(crate) fn check_kinds(properties: &TableProperties) -> Result<(), Corruption> {
     let known = [Kind::Put, Kind::Tombstone];
     let mut others = Kind::ALL.into_iter().filter(|kind| !known.contains(kind));
     let other = others.find(|&kind| properties.count(kind) > 0);

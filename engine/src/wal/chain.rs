@@ -5,7 +5,7 @@
 //! chain goes on from the newest named one. What does not hang on the chain is an orphan: a
 //! segment whose creation did not end, or one that an interrupted recovery had begun.
 
-use std::{io, path::Path};
+use std::{collections::BTreeMap, io, path::Path};
 
 use sievedb_format::{Corruption, FileHeader, FileKind};
 
@@ -25,6 +25,8 @@ pub(crate) struct Segments<'a> {
     pub(crate) store_id: u128,
     /// Ids of the segments that the manifest names, ascending.
     pub(crate) named: &'a [u64],
+    /// The secrets in the headers of the segments that the manifest names. Others are not compared.
+    pub(crate) secrets: &'a BTreeMap<u64, u64>,
     /// Segments below this id are obsolete. An unnamed segment that continues one of them was
     /// created in vain, and its unlink was lost in a crash: it is an orphan.
     pub(crate) floor: u64,
@@ -55,7 +57,7 @@ impl Segment {
     /// may have more segments than a process has descriptors.
     pub(super) fn open(&self, source: &Segments<'_>) -> Result<Reader> {
         let mut reader = source.open(self.id)?;
-        reader.check_header(&source.header(self.id))?;
+        source.check_header(&mut reader)?;
         let begun = read_start(&mut reader)?;
         begun.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
         if let Some(limit) = self.limit {
@@ -95,7 +97,7 @@ impl Chain {
     fn add_named(&mut self, source: &Segments<'_>) -> Result<()> {
         for &id in source.named {
             let mut reader = source.open(id)?;
-            reader.check_header(&source.header(id))?;
+            source.check_header(&mut reader)?;
             let start = read_start(&mut reader)?;
             let start = start.map_err(|reason| reader.corrupt(reader.offset(), reason))?;
             if let Some(before) = self.segments.last() {
@@ -187,8 +189,54 @@ impl Chain {
 }
 
 impl Segments<'_> {
-    fn header(&self, file_id: u64) -> FileHeader {
-        FileHeader::new(FileKind::Log, self.store_id, file_id)
+    /// Returns the ids of the segments that may be the log where no manifest names any: one log or
+    /// several, oldest first, each as far back as its segments say which one they continue. One
+    /// that cannot be read is among them: it is damage.
+    ///
+    /// Of several the newest one may be a copy that a recovery did not finish. Segments below a
+    /// lost floor may be among them; all that they hold is in tables, or in a newer log.
+    pub(crate) fn without_manifest(&self) -> Vec<Vec<u64>> {
+        let before = |id: u64| self.on_disk.iter().rev().copied().find(|&older| older < id);
+        let (mut logs, mut ids) = (Vec::new(), Vec::new());
+        let mut next = self.on_disk.last().copied();
+        while let Some(id) = next {
+            next = match self.open_unnamed(id) {
+                // Its creation did not end.
+                Ok(None) => before(id),
+                Ok(Some(segment)) => {
+                    ids.push(id);
+                    let previous = segment.start.previous.map(|previous| previous.file_id);
+                    let there =
+                        previous.filter(|found| *found < id && self.on_disk.contains(found));
+                    if there.is_none() {
+                        logs.push(std::mem::take(&mut ids));
+                    }
+                    there.or_else(|| before(id))
+                }
+                Err(_) => {
+                    ids.push(id);
+                    before(id)
+                }
+            };
+        }
+        logs.push(ids);
+        logs.iter_mut().for_each(|ids| ids.reverse());
+        logs.reverse();
+        logs
+    }
+
+    /// Refuses a file that is not the segment, or that a copy of the store wrote with the same
+    /// number.
+    fn check_header(&self, reader: &mut Reader) -> Result<()> {
+        let id = reader.file_id();
+        reader.check_header(&FileHeader::new(FileKind::Log, self.store_id, id))?;
+        match self.secrets.get(&id) {
+            Some(&expected) if expected != reader.secret() => {
+                let (what, found) = ("secret of the log segment", reader.secret());
+                Err(reader.corrupt(0, Corruption::Mismatch { what, expected, found }))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Opens a segment that must exist.
@@ -214,7 +262,7 @@ impl Segments<'_> {
         let mut reader = self.open(id)?;
         let begun = match reader.read_header()? {
             Ok(_) => {
-                reader.check_header(&self.header(id))?;
+                self.check_header(&mut reader)?;
                 read_start(&mut reader)?
             }
             Err(reason @ (Corruption::Unsupported { .. } | Corruption::OutOfRange { .. })) => {

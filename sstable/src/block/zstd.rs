@@ -33,12 +33,16 @@ pub(crate) use with_feature::{Compressor, Dictionary, decompress};
 #[cfg(not(feature = "zstd"))]
 pub(crate) use without_feature::{Compressor, Dictionary, decompress};
 
-/// Refuses a table whose properties say that it is compressed by zstd if this build cannot read it.
+/// Refuses a table whose properties name a compression that this build cannot read.
 ///
 /// # Errors
 ///
-/// [`Corruption::NeedsFeature`].
+/// [`Corruption::NeedsFeature`] for zstd, [`Corruption::Unsupported`] for one of a later release.
 pub(crate) fn check_compression(compression: u8) -> Result<(), Corruption> {
+    if compression > COMPRESSION_ZSTD {
+        let what = "compression";
+        return Err(Corruption::Unsupported { what, value: compression.into() });
+    }
     if compression == COMPRESSION_ZSTD && !cfg!(feature = "zstd") {
         return Err(NEEDS_FEATURE);
     }

@@ -1,5 +1,7 @@
 //! Properties return, and what is malformed is refused.
 
+use sievedb_format::SEQUENCE_MAX;
+
 use super::*;
 
 fn properties() -> TableProperties {
@@ -21,6 +23,13 @@ fn properties() -> TableProperties {
         value_bytes: 2,
         data_blocks: 3,
         index_partitions: 4,
+        origin: Some(Box::new(TableOrigin {
+            keyspace: 300,
+            name: "users".into(),
+            options: (*b"opaque").into(),
+            level: 3,
+            completed: Some(Completed { flushed: 9, replaced: vec![4, 5, 700] }),
+        })),
         ..TableProperties::new(&TableOptions::default())
     };
     *properties.count_mut(Kind::Put) = 300;
@@ -42,6 +51,7 @@ fn properties_return() {
         prefix_filter: None,
         range_filter: None,
         bounds: TableBounds::inclusive(*b"ant", *b"zebra"),
+        origin: None,
         ..properties()
     };
     for properties in [properties(), without] {
@@ -51,7 +61,7 @@ fn properties_return() {
 
 #[test]
 fn every_cut_is_refused() {
-    let whole = properties();
+    let whole = TableProperties { origin: None, ..properties() };
     let bytes = encoded(&whole);
     // Cut between fields, the last ones may be missing.
     let bounds = TableBounds::inclusive(*b"ant", *b"zebra");

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use sievedb_filter::{FilterKind, TableFilter, key_hash};
 use sievedb_format::{Annotation, RangeTombstone};
 use sievedb_sstable::{
-    Compression, PrefixExtractor, TableOptions, TableSource, describe, describe_filter_file,
-    write_filter_file,
+    Completed, Compression, PrefixExtractor, TableOptions, TableOrigin, TableSource, describe,
+    describe_filter_file, write_filter_file,
 };
 
-use crate::support::{Entry, IDENTITY, build_as};
+use crate::support::{Entry, IDENTITY, build_as, build_with};
 
 #[expect(clippy::disallowed_methods, reason = "golden files belong to the source tree")]
 fn check_golden(name: &str, bytes: &[u8], describe: fn(&Arc<dyn TableSource>) -> Annotation) {
@@ -59,7 +59,19 @@ fn a_table_with_every_part() {
         .index_partition_bytes(1 << 10)
         .prefix_filter(PrefixExtractor::Separator(b' '), 10.0);
     let tombstones = [RangeTombstone::new(b"b", b"d", 40), RangeTombstone::new(b"b", b"c", 50)];
-    check_golden("every_part", &build_as(IDENTITY, &entries, &tombstones, options).bytes, describe);
+    let bytes = build_with(IDENTITY, &entries, &tombstones, options, Some(origin())).bytes;
+    check_golden("every_part", &bytes, describe);
+}
+
+fn origin() -> TableOrigin {
+    TableOrigin {
+        keyspace: 7,
+        name: "users".into(),
+        // Blocks of 1 KiB.
+        options: [10, 2, 0x80, 8].into(),
+        level: 2,
+        completed: Some(Completed { flushed: 300, replaced: vec![12, 13, 400] }),
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use sievedb_filter::FilterArena;
 use sievedb_format::{InternalKey, Kind, RangeTombstone, SequenceNumber, Trailer};
 use sievedb_sstable::{
     BlockCache, FilterState, PrefixExtractor, ReadError, Table, TableCursor, TableIdentity,
-    TableOptions, TableSource, TableSummary, TableWriter,
+    TableOptions, TableOrigin, TableSource, TableSummary, TableWriter,
 };
 
 pub(crate) const IDENTITY: TableIdentity = TableIdentity {
@@ -60,7 +60,20 @@ pub(crate) fn build_as(
     tombstones: &[RangeTombstone],
     options: TableOptions,
 ) -> Built {
+    build_with(identity, entries, tombstones, options, None)
+}
+
+pub(crate) fn build_with(
+    identity: TableIdentity,
+    entries: &[Entry],
+    tombstones: &[RangeTombstone],
+    options: TableOptions,
+    origin: Option<TableOrigin>,
+) -> Built {
     let mut writer = TableWriter::new(Vec::new(), identity, options).unwrap();
+    if let Some(origin) = origin {
+        writer.set_origin(origin);
+    }
     for entry in entries {
         writer.add(entry.key(), &entry.value).unwrap();
     }

@@ -1,6 +1,7 @@
 //! The store around the log, reduced to what the log needs.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::{
         Arc, Mutex as StdMutex, OnceLock,
@@ -126,6 +127,7 @@ impl Host {
             folder,
             store_id: STORE,
             named: &named,
+            secrets: &BTreeMap::new(),
             floor: 0,
             on_disk: &on_disk,
             written: None,

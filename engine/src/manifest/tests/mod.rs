@@ -84,12 +84,15 @@ fn own_place(id: u64) -> FilterPlace {
 
 /// The edits of a small store, in order.
 fn edits() -> Vec<VersionEdit> {
-    let keyspace = |id, name: &str| KeyspaceCreated { id, name: name.into(), options: vec![1, 2] };
+    // Blocks of 8 KiB.
+    let options = [10, 2, 0x80, 0x40];
+    let keyspace =
+        |id, name: &str| KeyspaceCreated { id, name: name.into(), options: options.into() };
     vec![
         VersionEdit {
             next_file_id: Some(10),
             next_keyspace_id: Some(3),
-            logs_created: vec![2],
+            logs_created: vec![(2, 0x5ec2)],
             keyspaces_created: vec![keyspace(1, "default"), keyspace(2, "users")],
             ..VersionEdit::default()
         },
@@ -99,7 +102,7 @@ fn edits() -> Vec<VersionEdit> {
             store_clock_ms: Some(1000),
             tables_added: vec![(1, table(11, 0, "a", "m")), (2, table(12, 1, "a", "c"))],
             flushed: vec![(1, 42), (2, 42)],
-            logs_created: vec![13],
+            logs_created: vec![(13, 0x5ec3)],
             log_floor: Some(13),
             log_mark: Some(Position { file_id: 13, offset: 640 }),
             ..VersionEdit::default()
@@ -112,7 +115,7 @@ fn edits() -> Vec<VersionEdit> {
         },
         VersionEdit {
             // Memtables of 64 KiB.
-            keyspaces_changed: vec![KeyspaceChanged { id: 1, options: vec![1, 0x80, 0x80, 4] }],
+            keyspaces_changed: vec![KeyspaceChanged { id: 1, options: vec![2, 3, 0x80, 0x80, 4] }],
             keyspaces_dropped: vec![2],
             ..VersionEdit::default()
         },

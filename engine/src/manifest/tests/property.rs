@@ -107,7 +107,7 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
             next_keyspace_id: numbers.2,
             last_sequence: numbers.3,
             store_clock_ms: numbers.4,
-            logs_created: ids.0,
+            logs_created: ids.0.into_iter().map(|id| (id, !id)).collect(),
             log_floor: numbers.5,
             keyspaces_created: keyspaces.0,
             keyspaces_changed: keyspaces.1,
@@ -125,7 +125,7 @@ fn any_edit() -> impl Strategy<Value = VersionEdit> {
 /// States that edits can lead to: tables in runs of their own.
 fn any_state() -> impl Strategy<Value = ManifestState> {
     let keyspace = (vec(any::<u8>(), 0..20), 0..=SEQUENCE_MAX, vec(any_table(), 0..5));
-    let logs = proptest::collection::btree_set(50..100_u64, 0..5);
+    let logs = proptest::collection::btree_map(50..100_u64, any::<u64>(), 0..5);
     let mark = (any::<u64>(), any::<u64>());
     let numbers = (any::<u64>(), any::<u64>(), 0..=SEQUENCE_MAX, 0..50_u64);
     (numbers, mark, logs, vec(keyspace, 0..4)).prop_map(|(numbers, mark, logs, keyspaces)| {

@@ -15,11 +15,11 @@ fn edits_add_up() {
         panic!("six edits")
     };
     assert_eq!((flushed.last_sequence, flushed.log_floor), (50, 13));
-    assert_eq!(flushed.logs.iter().copied().collect::<Vec<_>>(), [13], "2 is obsolete");
+    assert_eq!(flushed.logs.keys().copied().collect::<Vec<_>>(), [13], "2 is obsolete");
     assert_eq!(compacted.keyspaces[&1].tables[&11].level, 6);
     assert_eq!(flushed.keyspaces[&1].tables[&11].level, 0, "copies are apart");
     assert_eq!(compacted.keyspaces[&2].tables.keys().copied().collect::<Vec<_>>(), [14, 15]);
-    assert_eq!(dropped.keyspaces[&1].options, [1, 0x80, 0x80, 4]);
+    assert_eq!(dropped.keyspaces[&1].options, [2, 3, 0x80, 0x80, 4]);
     assert_eq!(dropped.keyspaces.keys().copied().collect::<Vec<_>>(), [1]);
     assert_eq!(dropped.next_keyspace_id, 3, "ids are not used again");
     let place = |state: &ManifestState, id| state.keyspaces[&1].tables[&id].filter;
@@ -163,11 +163,11 @@ fn edits_that_do_not_fit_are_refused() {
             VersionEdit { log_floor: Some(12), ..edit() },
             OutOfRange { what: "log floor", value: 12 },
         ),
-        ("log twice", VersionEdit { logs_created: vec![13], ..edit() }, log_there.clone()),
-        ("obsolete log", VersionEdit { logs_created: vec![12], ..edit() }, log_there),
+        ("log twice", VersionEdit { logs_created: vec![(13, 0)], ..edit() }, log_there.clone()),
+        ("obsolete log", VersionEdit { logs_created: vec![(12, 0)], ..edit() }, log_there),
         (
             "log id",
-            VersionEdit { logs_created: vec![20], ..edit() },
+            VersionEdit { logs_created: vec![(20, 0)], ..edit() },
             OutOfRange { what: "file id", value: 20 },
         ),
         (

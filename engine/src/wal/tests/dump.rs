@@ -16,7 +16,8 @@ fn the_bytes_of_a_segment_are_pinned() {
     let fs = new_fs();
     let mut writer = create(&*fs, 12, Some(at(9, 4096)), at(9, 64));
     let mut batch = BatchEncoder::new();
-    batch.create_keyspace(7, "users", b"\x01\x02");
+    // Blocks of 8 KiB.
+    batch.create_keyspace(7, "users", b"\x0a\x02\x80\x40");
     batch.put(7, b"key", b"value");
     batch.put(300, b"", b"\x00\xff");
     batch.remove(0, b"gone");

@@ -6,7 +6,7 @@ mod damage;
 mod dump;
 mod reserved;
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use bytes::Bytes;
 
@@ -95,7 +95,8 @@ fn collect_from(
     let on_disk = on_disk(fs)?;
     let folder = Path::new(FOLDER);
     let (store_id, on_disk) = (STORE, &*on_disk);
-    let source = Segments { fs, folder, store_id, named, floor, on_disk, written: None };
+    let secrets = &BTreeMap::new();
+    let source = Segments { fs, folder, store_id, named, secrets, floor, on_disk, written: None };
     let mut batches = Vec::new();
     let replayed = replay(&source, mark, |replayed| {
         for entry in &replayed.batch {

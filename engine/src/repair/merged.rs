@@ -1,0 +1,111 @@
+//! The tables of a keyspace of which no manifest says in which order they are.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BinaryHeap,
+    ops::{Bound, RangeBounds as _},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use super::{Repair, Saved, lost::check_lost, tables::Opened};
+use crate::{
+    Error, Result,
+    manifest::KeyspaceState,
+    table::{TableMeta, files::TableFiles, open_files::OpenFiles, table_error},
+};
+
+/// Tables whose files stay open at the same time.
+const OPEN_FILES: usize = 64;
+
+/// Where a table stands.
+#[derive(PartialEq, Eq)]
+struct Head {
+    user_key: Vec<u8>,
+    sequence: u64,
+    table: usize,
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |head: &Self| (Reverse(head.sequence), Reverse(head.table));
+        self.user_key.cmp(&other.user_key).then_with(|| key(self).cmp(&key(other)))
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Keys of a table that cannot be read, with sequence numbers up to this one.
+struct Damage {
+    keys: (Bound<Bytes>, Bound<Bytes>),
+    largest_sequence: u64,
+}
+
+impl Repair<'_> {
+    /// Copies of each key the entry with the largest sequence number.
+    pub(super) fn merged(&mut self, saved: &mut Saved, state: &KeyspaceState) -> Result<()> {
+        let open_files = Arc::new(OpenFiles::new(OPEN_FILES));
+        let mode = crate::ReadMode::Pread;
+        let files = TableFiles::new(Arc::clone(self.fs()), mode, open_files, Arc::default());
+        let (mut tables, mut damages): (Vec<(Opened, &TableMeta)>, _) = (Vec::new(), Vec::new());
+        for meta in state.tables.values() {
+            let mut opened = self.open_table(meta, &files)?;
+            let largest_sequence = meta.largest_sequence;
+            let doubts = opened.doubts.drain(..);
+            damages.extend(doubts.map(|keys| Damage { keys, largest_sequence }));
+            tables.push((opened, meta));
+        }
+        let mut heap = BinaryHeap::new();
+        for table in 0..tables.len() {
+            heap.extend(head(&tables, table).map(Reverse));
+        }
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(Reverse(Head { user_key, sequence, table })) = heap.pop() {
+            let (opened, meta) = &mut tables[table];
+            if last.as_ref() != Some(&user_key) {
+                let may_be_newer = |damage: &Damage| {
+                    damage.largest_sequence >= sequence && damage.keys.contains(&*user_key)
+                };
+                let is_older = damages.iter().any(may_be_newer);
+                if let Some(key) = opened.entries.key() {
+                    self.newest(saved, &opened.path, key, opened.entries.value(), is_older)?;
+                }
+                if sequence > state.flushed {
+                    saved.unflushed.insert(saved.hash(&user_key), sequence);
+                }
+            }
+            if let Err(error) = opened.entries.next() {
+                let error = table_error(&opened.path, error);
+                let keys = opened.keys_behind(meta, Some(&user_key));
+                let largest_sequence = meta.largest_sequence;
+                damages.push(Damage { keys: keys.clone(), largest_sequence });
+                self.stopped(&error, keys)?;
+            }
+            last = Some(user_key);
+            heap.extend(head(&tables, table).map(Reverse));
+        }
+        Ok(())
+    }
+
+    /// Notes that the rest of a table cannot be read.
+    pub(super) fn stopped(
+        &mut self,
+        error: &Error,
+        keys: (Bound<Bytes>, Bound<Bytes>),
+    ) -> Result<()> {
+        check_lost(error)?;
+        self.found.error_of_keys(error, Some(keys));
+        Ok(())
+    }
+}
+
+fn head(tables: &[(Opened, &TableMeta)], table: usize) -> Option<Head> {
+    let key = tables[table].0.entries.key()?;
+    let (user_key, sequence) = (key.user_key.to_vec(), key.trailer.sequence());
+    Some(Head { user_key, sequence, table })
+}

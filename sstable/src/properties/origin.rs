@@ -1,0 +1,117 @@
+//! Where a table belongs, so that a store whose manifest is lost can be rebuilt from its tables.
+
+use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, SequenceNumber};
+
+use super::field::Field;
+
+/// The first of the fields of an origin.
+pub(super) const FIRST: u64 = 24;
+/// The last of them.
+pub(super) const LAST: u64 = 28;
+
+/// Where a table belongs: what the manifest says of it and of its keyspace.
+///
+/// Only a repair without a manifest reads it. An open table does not keep it in memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TableOrigin {
+    /// Id of the keyspace.
+    pub keyspace: u64,
+    /// Name of the keyspace.
+    pub name: Box<str>,
+    /// Encoded options of the keyspace; opaque here.
+    pub options: Box<[u8]>,
+    /// Level that the table was written for. It may have moved to a deeper one since.
+    pub level: u8,
+    /// What the flush or compaction did that wrote the table; only in the last table that it wrote.
+    pub completed: Option<Completed>,
+}
+
+/// What a flush or compaction did. The last table that it writes says so: where that is, the others
+/// are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Completed {
+    /// Every entry of the keyspace up to this sequence number is in tables.
+    pub flushed: SequenceNumber,
+    /// Ids of tables that count no more, ascending: the inputs, and tables of the whole store that
+    /// had been replaced or dropped before, and whose files were not unlinked yet.
+    pub replaced: Vec<u64>,
+}
+
+impl TableOrigin {
+    pub(super) fn memory_bytes(&self) -> usize {
+        let replaced = self.completed.as_ref().map_or(0, |done| done.replaced.capacity());
+        self.name.len() + self.options.len() + replaced * size_of::<u64>()
+    }
+
+    pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
+        let mut keyspace = Vec::new();
+        keyspace.put_varint(self.keyspace);
+        keyspace.put(self.name.as_bytes());
+        let completed = self.completed.as_ref().map(|done| {
+            let (mut replaced, mut before) = (Vec::new(), 0);
+            for &id in &done.replaced {
+                replaced.put_varint(id - before);
+                before = id;
+            }
+            let meaning = format!("{:?}", done.replaced);
+            [Field::varint(27, done.flushed), Field::new(LAST, replaced, meaning)]
+        });
+        let meaning = format!("{} {}", self.keyspace, self.name);
+        let options = format!("{} bytes", self.options.len());
+        [
+            Field::new(FIRST, keyspace, meaning),
+            Field::new(25, self.options.to_vec(), options),
+            Field::varint(26, self.level.into()),
+        ]
+        .into_iter()
+        .chain(completed.into_iter().flatten())
+    }
+
+    /// Reads the field with this number, one of those of an origin.
+    ///
+    /// # Errors
+    ///
+    /// [`Corruption`] if it breaks the table of properties.
+    pub(super) fn decode_field(
+        &mut self,
+        number: u64,
+        what: &'static str,
+        field: &mut Decoder<'_>,
+    ) -> Result<(), Corruption> {
+        match number {
+            FIRST => {
+                self.keyspace = field.varint(what)?;
+                let name = field.take(what, field.rest().len())?;
+                let name = str::from_utf8(name)
+                    .map_err(|e| Corruption::OutOfRange { what, value: e.valid_up_to() as u64 })?;
+                self.name = name.into();
+            }
+            25 => self.options = field.take(what, field.rest().len())?.into(),
+            26 => {
+                let level = field.varint(what)?;
+                self.level = u8::try_from(level)
+                    .map_err(|_| Corruption::OutOfRange { what, value: level })?;
+            }
+            27 => {
+                let flushed = field.varint(what)?;
+                if flushed > SEQUENCE_MAX {
+                    return Err(Corruption::OutOfRange { what, value: flushed });
+                }
+                self.completed.get_or_insert_default().flushed = flushed;
+            }
+            _ => {
+                let replaced = &mut self.completed.get_or_insert_default().replaced;
+                let mut id = 0_u64;
+                while !field.is_empty() {
+                    let more = field.varint(what)?;
+                    id = id
+                        .checked_add(more)
+                        .filter(|_| more > 0)
+                        .ok_or(Corruption::Order { what })?;
+                    replaced.push(id);
+                }
+            }
+        }
+        Ok(())
+    }
+}

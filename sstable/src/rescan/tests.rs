@@ -1,0 +1,116 @@
+//! Tables without their end give back what their blocks hold.
+
+use std::ops::RangeBounds as _;
+
+use sievedb_format::{Kind, Trailer};
+
+use super::*;
+use crate::{Compression, TableIdentity, TableOptions, TableWriter};
+
+const IDENTITY: TableIdentity = TableIdentity { store_id: 1, file_id: 2, salt: 3, hash_seed: 4 };
+const KEYS: u32 = 3_000;
+
+fn table(compression: Compression, partition_bytes: usize) -> Vec<u8> {
+    let options = TableOptions::new()
+        .block_bytes(1 << 10)
+        .index_partition_bytes(partition_bytes)
+        .compression(compression);
+    let mut writer = TableWriter::new(Vec::new(), IDENTITY, options).unwrap();
+    for number in 0..KEYS {
+        let trailer = Trailer::new(u64::from(number) + 1, Kind::Put);
+        let value = number.wrapping_mul(0x9e37_79b9).to_le_bytes().repeat(4);
+        writer.add(InternalKey::new(&number.to_be_bytes(), trailer), &value).unwrap();
+    }
+    writer.finish().unwrap().0
+}
+
+fn keys(table: &RescannedTable) -> Vec<u32> {
+    let mut keys = Vec::new();
+    for &handle in &table.data {
+        let mut cursor = BlockCursor::new(table.decode(handle, BlockRole::Data).unwrap());
+        cursor.seek_to_first();
+        while let Some(key) = cursor.key() {
+            let number = u32::from_be_bytes(key.user_key.try_into().unwrap());
+            let value = cursor.value_ref();
+            assert_eq!(value, number.wrapping_mul(0x9e37_79b9).to_le_bytes().repeat(4));
+            keys.push(number);
+            cursor.next();
+        }
+    }
+    keys
+}
+
+#[test]
+fn n15_a_table_without_its_end_keeps_every_entry() {
+    for compression in [Compression::None, Compression::Lz4] {
+        for partition_bytes in [1 << 10, 1 << 20] {
+            let mut bytes = table(compression, partition_bytes);
+            bytes.truncate(bytes.len() - 100);
+            let found = RescannedTable::scan(&bytes.into(), 3, u64::from(KEYS), u64::MAX);
+            assert!(keys(&found).into_iter().eq(0..KEYS), "{compression:?}");
+            assert_eq!(found.gaps(), [], "{compression:?}");
+        }
+    }
+}
+
+#[test]
+fn n15_a_damaged_block_in_a_table_without_end_is_a_gap() {
+    let mut bytes = table(Compression::None, 1 << 10);
+    bytes.truncate(bytes.len() - 100);
+    for at in [70, 9_000, 9_001, 30_000] {
+        bytes[at] ^= 1;
+    }
+    let found = RescannedTable::scan(&bytes.into(), 3, u64::from(KEYS), u64::MAX);
+    let (kept, gaps) = (keys(&found), &found.gaps()[..3]);
+    for (gap, at) in gaps.iter().zip([70, 9_000, 30_000]) {
+        assert!(gap.place.contains(&at) && gap.place.end - gap.place.start < 3_000, "{gap:?}");
+    }
+    for key in 0..KEYS {
+        let bytes = Bytes::copy_from_slice(&key.to_be_bytes());
+        let is_lost = gaps.iter().any(|gap| gap.keys.contains(&bytes));
+        assert!(kept.contains(&key) || is_lost, "{key}");
+    }
+    assert!(kept.len() > KEYS as usize - 200, "{}", kept.len());
+}
+
+#[test]
+fn another_salt_finds_nothing() {
+    let bytes = table(Compression::Lz4, 1 << 20).split_off(0);
+    let found = RescannedTable::scan(&bytes[..5_000].to_vec().into(), 4, u64::MAX, u64::MAX);
+    assert_eq!((found.blocks(), found.entries(), found.gaps().len()), (0, 0, 1));
+}
+
+#[test]
+fn n15_blocks_behind_much_damage_are_found() {
+    let mut bytes = table(Compression::None, 1 << 20);
+    let end = bytes.len() - 30_000;
+    bytes.truncate(bytes.len() - 100);
+    // A hole, as lost sectors leave it, longer than any block, put in front of the last blocks.
+    let file: Bytes = bytes.clone().into();
+    let found = RescannedTable::scan(&file, 3, u64::from(KEYS), u64::MAX);
+    let last = found.data.iter().rfind(|handle| (handle.offset as usize) < end).unwrap();
+    bytes[5_000..last.offset as usize].fill(0);
+    let found = RescannedTable::scan(&bytes.into(), 3, u64::from(KEYS), u64::MAX);
+    let gap = &found.gaps()[0].place;
+    assert!(gap.start < 5_000 && gap.end == last.offset, "{gap:?}");
+    assert_eq!(keys(&found).last(), Some(&(KEYS - 1)));
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn n15_blocks_with_a_dictionary_are_read_without_the_footer() {
+    let compression = Compression::Zstd { level: 3, dictionary_bytes: 1 << 10 };
+    let options = TableOptions::new().block_bytes(1 << 10).compression(compression);
+    let mut writer = TableWriter::new(Vec::new(), IDENTITY, options).unwrap();
+    for number in 0..KEYS {
+        let trailer = Trailer::new(u64::from(number) + 1, Kind::Put);
+        let value = format!("a value like others, with the number {number} in it");
+        let key = number.to_be_bytes();
+        writer.add(InternalKey::new(&key, trailer), value.as_bytes()).unwrap();
+    }
+    let mut bytes = writer.finish().unwrap().0;
+    bytes.truncate(bytes.len() - 100);
+    let found = RescannedTable::scan(&bytes.into(), 3, u64::from(KEYS), u64::MAX);
+    assert!(found.dictionary.is_some());
+    assert_eq!((found.entries(), found.gaps()), (u64::from(KEYS), &[][..]));
+}
