@@ -12,8 +12,8 @@ use crate::{
 /// Writes what can be read of a damaged store into a new one, and lists what is lost. Exits with 1 if
 /// anything is.
 ///
-/// Works also if the store cannot be opened, unless no manifest can be read. Never changes the
-/// damaged store, which must not be open.
+/// Works also if the store cannot be opened, and without a manifest: tables and log then say which
+/// keyspaces there are. Never changes the damaged store, which must not be open.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the damaged store.

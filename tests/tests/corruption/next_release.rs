@@ -1,7 +1,10 @@
 //! Stores of a next release: what this one must understand is refused by name and nothing is written;
 //! what it may skip is skipped.
 
-use sievedb::{Error, ReadMode, fs::MemoryFs};
+use sievedb::{
+    Error, ReadMode,
+    fs::{Fs as _, MemoryFs},
+};
 use sievedb_format::Encode;
 
 use super::{
@@ -12,11 +15,11 @@ use super::{
 };
 
 /// Tag of a field that a reader must understand.
-fn required(number: u64) -> u64 {
+pub(super) fn required(number: u64) -> u64 {
     number * 2 + 1
 }
 
-fn field(tag: u64, value: &[u8]) -> Vec<u8> {
+pub(super) fn field(tag: u64, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.put_varint(tag);
     bytes.put_prefixed(value);
@@ -24,7 +27,7 @@ fn field(tag: u64, value: &[u8]) -> Vec<u8> {
 }
 
 /// Adds a record with this type, transform, sequence number and payload to a file of records.
-fn with_record(file: &[u8], head: [u8; 2], sequence: u64, payload: &[u8]) -> Vec<u8> {
+pub(super) fn with_record(file: &[u8], head: [u8; 2], sequence: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = file.to_vec();
     let secret = u64::from_le_bytes(file[40..48].try_into().unwrap());
     let file_id = u64::from_le_bytes(file[32..40].try_into().unwrap());
@@ -42,7 +45,7 @@ fn with_record(file: &[u8], head: [u8; 2], sequence: u64, payload: &[u8]) -> Vec
 }
 
 /// The manifest with one more edit, of the fields `payload`.
-fn with_edit(sample: &Sample, payload: &[u8]) -> Files {
+pub(super) fn with_edit(sample: &Sample, payload: &[u8]) -> Files {
     let name = sample.names("MANIFEST", "").pop().unwrap();
     let manifest = &sample.files[&name];
     // All but the header and the start record are edits.
@@ -51,7 +54,7 @@ fn with_edit(sample: &Sample, payload: &[u8]) -> Files {
 }
 
 /// A table entry of keyspace 1 in level 6, with a further field.
-fn table(more: &[u8]) -> Vec<u8> {
+pub(super) fn table(more: &[u8]) -> Vec<u8> {
     let mut value = vec![1];
     value.extend(field(required(1), &[1]));
     value.extend(field(required(2), &[6, 0]));
@@ -67,7 +70,7 @@ fn table(more: &[u8]) -> Vec<u8> {
 }
 
 /// The file with bytes at `at` changed in a part that is sealed again.
-fn forged(sample: &Sample, name: &str, part: &Part, at: usize, byte: u8) -> Files {
+pub(super) fn forged(sample: &Sample, name: &str, part: &Part, at: usize, byte: u8) -> Files {
     let mut bytes = sample.files[name].to_vec();
     bytes[at] = byte;
     part.seal(&mut bytes);
@@ -153,7 +156,7 @@ fn formats_a_store_of_a_later_release_is_refused_by_name_and_not_written_to() {
 }
 
 /// Tells what is wrong if the store is not refused because of `want`, or was written to.
-fn check_refused(name: &str, files: &Files, want: &str) -> Result<(), String> {
+pub(super) fn check_refused(name: &str, files: &Files, want: &str) -> Result<(), String> {
     let fs = disk(files);
     let before = contents(&fs);
     match open(fs.clone(), ReadMode::Pread) {
@@ -191,4 +194,28 @@ fn formats_what_a_later_release_marks_as_optional_is_skipped() {
         let db = open(disk(&files), ReadMode::Pread).unwrap_or_else(|e| panic!("{name}: {e:?}"));
         read_all(&sample, &db).unwrap_or_else(|e| panic!("{name}: {e:?}"));
     }
+}
+
+/// Two copies of a store go on apart, and give the same number to different segments.
+#[test]
+fn formats_a_log_segment_of_a_copy_of_the_store_is_refused() {
+    let start = sample(End::Closed);
+    let go_on = |value: &str, drawn: u64| {
+        let fs = disk(&start.files);
+        // The copies draw other random numbers.
+        (0..drawn).for_each(|_| drop(fs.random_u64()));
+        let db = open(fs.clone(), ReadMode::Pread).unwrap();
+        for key in 0..20_u32 {
+            db.insert(key.to_be_bytes(), value).unwrap();
+        }
+        drop(db);
+        super::sample::files(&fs)
+    };
+    let (one, mut other) = (go_on("of one copy", 1), go_on("of the other", 2));
+    let newest = one.keys().rfind(|name| name.ends_with(".log")).unwrap();
+    assert!(other.contains_key(newest), "{:?}", other.keys());
+    other.insert(newest.clone(), one[newest].clone());
+    let error = open(disk(&other), ReadMode::Pread).unwrap_err();
+    let is_named = matches!(&error, Error::Corrupt { path, .. } if path.ends_with(newest));
+    assert!(is_named, "{error:?}");
 }

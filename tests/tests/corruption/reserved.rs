@@ -1,0 +1,261 @@
+//! A store of a next release for every number that is reserved: refused by name, or skipped.
+
+use std::{ops::Range, sync::Arc};
+
+use sievedb::{Error, OlderValues, ReadMode};
+use sievedb_format::{Decoder, Kind};
+
+use super::{
+    forge::{Part, footer_part, log_parts, table_parts},
+    next_release::{check_refused, field, forged, required, table, with_edit, with_record},
+    reading::read_all,
+    repair::NEW,
+    sample::{FOLDER, Files, Sample, disk, open},
+    script::{End, sample},
+};
+
+/// What a store with something forged must do.
+enum Outcome {
+    /// Refused: written by a newer release, which needs this.
+    Refused(String),
+    /// Opened, and all that the sample holds is read.
+    Skipped,
+    /// Opened; a read of the table ends with [`Error::Corrupt`] or does without what is forged.
+    FoundByReads,
+}
+
+use Outcome::{FoundByReads, Refused, Skipped};
+
+fn refused(needs: impl Into<String>) -> Outcome {
+    Refused(needs.into())
+}
+
+/// Kinds of entries that this release does not write.
+fn reserved_kinds() -> impl Iterator<Item = u8> {
+    let written = [Kind::Put, Kind::Tombstone];
+    Kind::ALL.into_iter().filter(move |kind| !written.contains(kind)).map(|kind| kind as u8)
+}
+
+/// Where the tag of a property lies in the table, and where its value does.
+fn property(bytes: &[u8], number: u64) -> (Part, usize, Range<usize>) {
+    let part = footer_part(bytes, 2).unwrap();
+    let place = part.place();
+    let content = &bytes[place.start..place.end - 5];
+    let mut decoder = Decoder::new(content);
+    loop {
+        let tag_at = place.start + decoder.offset();
+        let tag = decoder.varint("tag").unwrap();
+        let length = decoder.prefixed("value").unwrap().len();
+        let end = place.start + decoder.offset();
+        if tag >> 1 == number {
+            return (part, tag_at, end - length..end);
+        }
+    }
+}
+
+/// The store with a byte of the properties of its newest table changed.
+fn with_property(sample: &Sample, place: impl Fn(&[u8]) -> (Part, usize), byte: u8) -> Files {
+    let name = sample.names("", ".sst").pop().unwrap();
+    let (part, at) = place(&sample.files[&name]);
+    forged(sample, &name, &part, at, byte)
+}
+
+/// The newest log with `more` behind the fields of its start record.
+fn with_start(sample: &Sample, more: &[u8]) -> Files {
+    let name = sample.names("", ".log").pop().unwrap();
+    let mut bytes = sample.files[&name].to_vec();
+    let Part::Record { file_id, secret, place } = log_parts_of(&bytes).swap_remove(1) else {
+        panic!("a log begins with a start record")
+    };
+    assert!(place.end % 8 > 0 && place.end % 8 + more.len() <= 8, "no padding for the field");
+    bytes[place.end..place.end + more.len()].copy_from_slice(more);
+    let place = place.start..place.end + more.len();
+    let payload_bytes = (place.len() - 40) as u32;
+    bytes[place.start + 8..place.start + 12].copy_from_slice(&payload_bytes.to_le_bytes());
+    Part::Record { file_id, secret, place }.seal(&mut bytes);
+    sample.with(&name, bytes)
+}
+
+/// The parts of a log, without the room behind its records.
+fn log_parts_of(bytes: &[u8]) -> Vec<Part> {
+    log_parts(&bytes[..super::log_record::records_end(bytes)])
+}
+
+/// `CURRENT` or `CLOSED` with a byte of its header changed.
+fn with_pointer(sample: &Sample, name: &str, at: usize, byte: u8) -> Files {
+    let mut bytes = sample.files[name].to_vec();
+    bytes[at] = byte;
+    Part::Header.seal(&mut bytes);
+    let checksum = sievedb_format::checksum::crc32(&[&bytes[..72]]);
+    bytes[72..76].copy_from_slice(&checksum.to_le_bytes());
+    sample.with(name, bytes)
+}
+
+fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
+    let mut cases: Vec<(String, Files, Outcome)> = Vec::new();
+    let mut case = |name: &str, files: Files, outcome: Outcome| {
+        cases.push((name.to_owned(), files, outcome));
+    };
+    let log = cut.names("", ".log").pop().unwrap();
+    let table_name = cut.names("", ".sst").pop().unwrap();
+    let manifest = cut.names("MANIFEST", "").pop().unwrap();
+    let record = |head, sequence, payload: &[u8]| {
+        let end = super::log_record::records_end(&cut.files[&log]);
+        cut.with(&log, with_record(&cut.files[&log][..end], head, sequence, payload))
+    };
+
+    for kind in reserved_kinds() {
+        let needs = format!("kind of an entry {kind}");
+        let counted = |bytes: &[u8]| {
+            // The last kind that is counted: they ascend.
+            let (part, _, value) = property(bytes, 4);
+            let mut decoder = Decoder::new(&bytes[value.clone()]);
+            let mut at = value.start;
+            while !decoder.is_empty() {
+                at = value.start + decoder.offset();
+                decoder.u8("kind").unwrap();
+                decoder.varint("count").unwrap();
+            }
+            (part, at)
+        };
+        case(
+            &format!("property: kind {kind}"),
+            with_property(cut, counted, kind),
+            refused(&*needs),
+        );
+        let entry = table(&field(required(17), &[kind]));
+        case(&format!("manifest: kind {kind}"), with_edit(cut, &entry), refused(&*needs));
+        case(&format!("op {kind}"), record([1, 0], 1 << 40, &[1, kind, 1, 0]), refused(&*needs));
+    }
+    let clear = record([1, 0], 1 << 40, &[1, 0x83, 1]);
+    case("op: clear a keyspace", clear, refused("op of an entry 131"));
+    case("op: ignorable", record([1, 0], 1 << 40, &[1, 0x45, 1, 2, 8, 9]), Skipped);
+    for transform in [1, 2, 3] {
+        let needs = format!("transform of a log record {transform}");
+        case(
+            &format!("transform {transform}"),
+            record([1, transform], 1 << 40, b""),
+            refused(needs),
+        );
+    }
+    case("record type", record([9, 0], 1 << 40, b""), refused("type of a log record 9"));
+    case("record type: ignorable", record([0x90, 0], 0, b"next"), Skipped);
+
+    let last_tag = |bytes: &[u8]| {
+        let (part, tag_at, _) = property(bytes, 28);
+        (part, tag_at)
+    };
+    case("property: required", with_property(cut, last_tag, 127), refused("property 63"));
+    case("property: optional", with_property(cut, last_tag, 126), Skipped);
+    for compression in [3, 255] {
+        let value = |bytes: &[u8]| {
+            let (part, _, value) = property(bytes, 18);
+            (part, value.start)
+        };
+        let needs = format!("compression {compression}");
+        let files = with_property(cut, value, compression);
+        case(&format!("property: compression {compression}"), files, refused(needs));
+    }
+    let comparator = |bytes: &[u8]| {
+        let (part, _, value) = property(bytes, 1);
+        (part, value.start)
+    };
+    case("property: comparator", with_property(cut, comparator, 2), refused("comparator 2"));
+    // Also if nothing is to be replayed.
+    case("closed: comparator", with_property(closed, comparator, 2), refused("comparator 2"));
+
+    let start_required = with_start(cut, &[127, 0]);
+    case("start record: required", start_required, refused("field of a start record 63"));
+    case("start record: optional", with_start(cut, &[126, 0]), Skipped);
+
+    for (name, file) in [("log", &log), ("table", &table_name), ("manifest", &manifest)] {
+        for (what, at, byte, needs) in [
+            ("version", 8, 2, "format version 2"),
+            ("envelope", 10, 1, "envelope 1"),
+            ("reserved byte", 13, 1, "reserved byte of a file header 1"),
+            ("last reserved byte", 59, 1, "reserved byte of a file header 1"),
+        ] {
+            let files = forged(cut, file, &Part::Header, at, byte);
+            case(&format!("{name}: {what}"), files, refused(needs));
+        }
+    }
+    let current = with_pointer(cut, "CURRENT", 8, 2);
+    case("CURRENT: version", current, refused("format version 2"));
+    case("CURRENT: envelope", with_pointer(cut, "CURRENT", 10, 1), refused("envelope 1"));
+    // It vouches for nothing then, and is not needed.
+    case("CLOSED: version", with_pointer(closed, "CLOSED", 8, 2), Skipped);
+
+    for number in [7, 12, 13, 900] {
+        let entry = table(&field(required(number), &[1]));
+        case(
+            &format!("table {number}"),
+            with_edit(cut, &entry),
+            refused(format!("field of a table {number}")),
+        );
+    }
+    let edit = with_edit(cut, &field(required(900), b""));
+    case("edit: required", edit, refused("field of a version edit 900"));
+    case("edit: optional", with_edit(cut, &field(1800, b"")), Skipped);
+
+    let footer = |kind: u8, flags: u8| {
+        let mut bytes = cut.files[&table_name].to_vec();
+        let part = table_parts(&bytes).swap_remove(1);
+        let entry = part.place().end - 64 - 18;
+        (bytes[entry], bytes[entry + 1]) = (kind, flags);
+        part.seal(&mut bytes);
+        cut.with(&table_name, bytes)
+    };
+    // The last entry of the sample's footer is a filter, without which it is read as well.
+    case("block: blob references", footer(8, 1), refused("required block of kind 8"));
+    case("block: required", footer(200, 1), refused("required block of kind 200"));
+    case("block: optional", footer(200, 0), Skipped);
+
+    let mut bytes = cut.files[&table_name].to_vec();
+    let part = table_parts(&bytes).pop().unwrap();
+    let type_at = part.place().end - 5;
+    bytes[type_at] = 4;
+    part.seal(&mut bytes);
+    case("type of a block", cut.with(&table_name, bytes), FoundByReads);
+    let filters = super::forge::filter_place(&cut.files[&table_name]).unwrap();
+    for (what, behind) in [("kind", 1), ("version", 2)] {
+        let mut bytes = cut.files[&table_name].to_vec();
+        bytes[filters.end - 5 - behind] = 99;
+        case(&format!("filter: {what}"), cut.with(&table_name, bytes), FoundByReads);
+    }
+    cases
+}
+
+#[test]
+fn formats_every_reserved_number_is_refused_by_name_or_skipped() {
+    let (cut, closed) = (sample(End::PowerCut), sample(End::Closed));
+    let mut wrong = Vec::new();
+    for (name, files, outcome) in cases(&cut, &closed) {
+        let sample = if name.starts_with("CLOSED") { &closed } else { &cut };
+        let found = match &outcome {
+            Refused(needs) => check_refused(&name, &files, needs),
+            Skipped => open(disk(&files), ReadMode::Pread)
+                .map_err(|error| format!("{name}: {error:?}"))
+                .and_then(|db| {
+                    read_all(sample, &db).map(drop).map_err(|e| format!("{name}: {e:?}"))
+                }),
+            FoundByReads => match open(disk(&files), ReadMode::Pread) {
+                Ok(db) => match read_all(sample, &db) {
+                    Ok(_) | Err(Error::Corrupt { .. }) => Ok(()),
+                    Err(error) => Err(format!("{name}: {error:?}")),
+                },
+                Err(error) => Err(format!("{name}: {error:?}")),
+            },
+        };
+        wrong.extend(found.err());
+        if let Refused(needs) = outcome {
+            // A repair must not take what a later release wrote for damage.
+            let fs = disk(&files);
+            let options = super::repair::options(&Arc::clone(&fs));
+            match options.repair(FOLDER, NEW, OlderValues::LeaveOut) {
+                Err(Error::NewerRelease { .. }) => {}
+                other => wrong.push(format!("repair: {name}: {needs}: {other:?}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
