@@ -6,7 +6,10 @@
 //! the arena of the filters.
 //! The limits are those of [`memory_budget`](crate::memory_budget), and change while a store is open.
 
-use std::sync::Arc;
+use std::{
+    fmt::Debug,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 
@@ -73,6 +76,15 @@ const fn many_small(limit: u64) -> u64 {
     limit / 16 * 11
 }
 
+/// Frees memory on another thread.
+pub(crate) trait Freer: Debug + Send + Sync {
+    /// Takes what nothing needs any more. Returns what this thread is to free itself.
+    fn take(&self, unneeded: Unneeded) -> Option<Unneeded>;
+}
+
+/// Memory that takes long to free.
+pub(crate) type Unneeded = Box<dyn Debug + Send + Sync>;
+
 /// Bytes in use and their limits, by what they are used for.
 #[derive(Debug)]
 pub(crate) struct MemoryAccount {
@@ -81,6 +93,8 @@ pub(crate) struct MemoryAccount {
     limits: [AtomicU64; MemoryUse::COUNT],
     /// Memtables that something was placed in.
     memtables_begun: AtomicU64,
+    /// What frees large memory in place of readers, in a store with workers.
+    freer: OnceLock<Arc<dyn Freer>>,
     /// Bytes of active memtables up to which none needs to be frozen, as found at the last look.
     freeze_put_off_to: AtomicU64,
 }
@@ -92,6 +106,7 @@ impl Default for MemoryAccount {
             bytes: std::array::from_fn(|_| AtomicI64::new(0)),
             limits: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
             memtables_begun: AtomicU64::new(0),
+            freer: OnceLock::new(),
             freeze_put_off_to: AtomicU64::new(0),
         }
     }
@@ -176,6 +191,19 @@ impl MemoryAccount {
     /// A memtable that was begun is gone.
     pub(crate) fn end_memtable(&self) {
         self.memtables_begun.fetch_sub(1, Relaxed);
+    }
+
+    /// Lets `freer` free what is [unneeded](Self::free).
+    pub(crate) fn set_freer(&self, freer: Arc<dyn Freer>) {
+        let _ = self.freer.set(freer);
+    }
+
+    /// Frees what nothing needs any more, on a worker if there are any.
+    pub(crate) fn free(&self, unneeded: impl Debug + Send + Sync + 'static) {
+        match self.freer.get() {
+            Some(freer) => drop(freer.take(Box::new(unneeded))),
+            None => drop(unneeded),
+        }
     }
 
     /// Charges `bytes` until the charge is dropped.

@@ -24,8 +24,9 @@ use crate::{
 /// cursor without a place.
 #[derive(Debug)]
 pub(crate) struct MemtableSource {
-    placed: Arc<PlacedMemtable>,
+    /// Before `placed`, whose drop lets a worker free the memtable.
     cursor: MemtableCursor,
+    placed: Arc<PlacedMemtable>,
     bounds: Arc<KeyBounds>,
     is_beyond: bool,
     /// Of the store, for error messages.

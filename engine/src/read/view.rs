@@ -1,6 +1,6 @@
 //! What a reader sees of a keyspace: its memtables and its version.
 
-use std::{ops::Deref, sync::Arc};
+use std::{mem::ManuallyDrop, ops::Deref, sync::Arc};
 
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_memtable::{Memtable, spare_bytes};
@@ -15,14 +15,15 @@ use crate::{
 /// A memtable and the sequence numbers of what was placed for it, inserted already or not.
 #[derive(Debug)]
 pub(crate) struct PlacedMemtable {
-    pub(crate) memtable: Arc<Memtable>,
+    /// Taken by the drop.
+    pub(crate) memtable: ManuallyDrop<Arc<Memtable>>,
     first_sequence: AtomicU64,
     last_sequence: AtomicU64,
     last_inserted: AtomicU64,
     /// Tombstones that scans stepped over.
     skipped: AtomicU64,
-    charge: Charge,
-    batches: Charge,
+    charge: ManuallyDrop<Charge>,
+    batches: ManuallyDrop<Charge>,
 }
 
 impl PlacedMemtable {
@@ -30,9 +31,9 @@ impl PlacedMemtable {
     pub(crate) fn new(memtable_bytes: usize, memory: &Arc<MemoryAccount>) -> Self {
         let memtable = Arc::new(Memtable::new(memtable_bytes));
         Self {
-            charge: memory.charge(MemoryUse::Memtables, memtable.memory_bytes()),
-            batches: memory.charge(MemoryUse::BatchesInMemtables, 0),
-            memtable,
+            charge: ManuallyDrop::new(memory.charge(MemoryUse::Memtables, memtable.memory_bytes())),
+            batches: ManuallyDrop::new(memory.charge(MemoryUse::BatchesInMemtables, 0)),
+            memtable: ManuallyDrop::new(memtable),
             first_sequence: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
             last_inserted: AtomicU64::new(0),
@@ -105,8 +106,17 @@ impl PlacedMemtable {
 
 impl Drop for PlacedMemtable {
     fn drop(&mut self) {
+        let account = Arc::clone(self.charge.account());
+        // SAFETY: taken once, here, and not used again.
+        let memtable = unsafe { ManuallyDrop::take(&mut self.memtable) };
+        // SAFETY: as above.
+        let charge = unsafe { ManuallyDrop::take(&mut self.charge) };
+        // SAFETY: as above.
+        let batches = unsafe { ManuallyDrop::take(&mut self.batches) };
         if self.first_sequence().is_some() {
-            self.charge.account().end_memtable();
+            account.end_memtable();
+            // The last reader may be a lookup. The charges are dropped behind what they are for.
+            account.free((memtable, charge, batches));
         }
     }
 }
@@ -171,7 +181,7 @@ impl KeptView {
 
     /// The memtables, the newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        self.placed_memtables().map(|placed| &placed.memtable)
+        self.placed_memtables().map(|placed| &*placed.memtable)
     }
 
     /// The memtables in which a point lookup at `sequence` can find something, the newest first. An
@@ -180,7 +190,7 @@ impl KeptView {
         &self,
         sequence: SequenceNumber,
     ) -> impl Iterator<Item = &Arc<Memtable>> {
-        self.placed_memtables_at(sequence).map(|placed| &placed.memtable)
+        self.placed_memtables_at(sequence).map(|placed| &*placed.memtable)
     }
 
     /// The memtables in which a reader at `sequence` can find something, the newest first.

@@ -5,6 +5,7 @@
 //! ([`rest`]). Without workers the same steps are taken on the thread whose
 //! write made them necessary. How the next one is found: [`claim`].
 
+mod bell;
 mod claim;
 mod in_vain;
 mod rest;
@@ -26,6 +27,7 @@ use whole::WholeRequests;
 
 use sievedb_format::SequenceNumber;
 
+pub(crate) use self::bell::Bell;
 use crate::{
     Error, Result,
     clock::{Clock, SystemClock},
@@ -38,6 +40,7 @@ use crate::{
     store::compact::Ended,
     store::due_trees::DueTrees,
     store::filter_jobs::{FilterJob, FilterJobs},
+    store::unneeded::free_on_this_thread,
     sync::{
         Condvar, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -56,7 +59,7 @@ pub(crate) struct Background {
     /// What the oldest snapshot has to reach for a compaction to be due, and 1; 0 if none waits for that.
     awaited_snapshot: AtomicU64,
     /// There may be work.
-    work: Condvar,
+    bell: Arc<Bell>,
     /// There may be room again on a full disk.
     room: Condvar,
     /// Some work was done, or cannot be.
@@ -65,9 +68,8 @@ pub(crate) struct Background {
 
 #[derive(Debug, Default)]
 struct State {
-    wakes: u64,
-    /// The value of `wakes` when a store without workers last looked for work.
-    wakes_seen: u64,
+    /// How often the bell had rung when a store without workers last looked for work.
+    rings_seen: u64,
     /// Keyspaces that may have work.
     due: DueTrees,
     /// All keyspaces are to be looked at for compactions: scans have stepped over tombstones of some table.
@@ -112,10 +114,15 @@ enum Job {
 impl Background {
     /// There may be work.
     pub(crate) fn wake(&self) {
-        let mut state = self.state.lock();
-        state.wakes += 1;
-        self.work.notify_all();
+        // Under the lock: whoever has found that nothing is done waits by now.
+        let _state = self.state.lock();
+        self.bell.ring();
         self.progress.notify_all();
+    }
+
+    /// Returns what rings when there may be work.
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     /// A memtable is due because scans stepped over its tombstones: the next step looks for it.
@@ -193,8 +200,9 @@ impl Background {
     /// The body of a worker thread.
     pub(crate) fn work(store: &Store) {
         let background = &store.background;
-        let mut seen = None;
+        free_on_this_thread();
         loop {
+            let rings = background.bell.rings();
             let stepped = panic::catch_unwind(AssertUnwindSafe(|| store.step()));
             let worked = stepped.unwrap_or_else(|_| {
                 // What the step had claimed stays claimed, and is not needed any more.
@@ -211,18 +219,14 @@ impl Background {
                 background.room.wait_for(&mut state, NO_SPACE_RETRY);
             } else if !worked && state.filters.why_put_off().is_some() {
                 // Flushes and compactions found room: they are not to wait for filters.
-                background.work.wait_for(&mut state, NO_SPACE_RETRY);
-                state.filters.retry();
-            } else if !worked && seen == Some(state.wakes) {
+                drop(state);
+                background.bell.wait(background.bell.rings(), Some(NO_SPACE_RETRY));
+                background.state.lock().filters.retry();
+            } else if !worked {
                 let wait_max = [store.residency.wait_max(), state.rest.wait_max()];
-                match wait_max.into_iter().flatten().min() {
-                    Some(most) => {
-                        background.work.wait_for(&mut state, most);
-                    }
-                    None => background.work.wait(&mut state),
-                }
+                drop(state);
+                background.bell.wait(rings, wait_max.into_iter().flatten().min());
             }
-            seen = Some(state.wakes);
         }
     }
 
@@ -240,8 +244,8 @@ impl Background {
     /// in a store without workers.
     fn has_news(&self) -> bool {
         let mut state = self.state.lock();
-        let wakes = state.wakes;
-        mem::replace(&mut state.wakes_seen, wakes) != wakes || state.no_space.is_some()
+        let rings = self.bell.rings();
+        mem::replace(&mut state.rings_seen, rings) != rings || state.no_space.is_some()
     }
 }
 
@@ -266,6 +270,7 @@ impl Store {
     /// Does one piece of work. `false` if there was none that could be done.
     fn step(&self) -> bool {
         self.report_refused_barriers();
+        self.unneeded.free();
         self.relieve_log();
         self.freeze_skipped();
         let Some(job) = self.claim() else { return false };
@@ -342,9 +347,8 @@ impl Store {
             state.no_space = full;
         }
         // After a failure nothing is woken: the workers would try the same at once.
-        state.wakes += u64::from(worked);
         if worked {
-            self.background.work.notify_all();
+            self.background.bell.ring();
         }
         self.background.progress.notify_all();
         drop(state);

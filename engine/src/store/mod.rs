@@ -31,6 +31,7 @@
 //! | [`install`]      | a change of tables becomes durable and then visible                |
 //! | [`residency`]    | filters are kept in memory as the plan says                        |
 //! | [`verify`], [`verify_table`], [`verify_filters`] | every byte is looked at         |
+//! | [`unneeded`]     | workers free memory in place of readers                            |
 //! | [`stats`]        | what the store holds                                               |
 //! | [`stats_file`]   | tells other processes what it holds                                |
 
@@ -67,6 +68,7 @@ mod stats;
 mod stats_file;
 mod table_output;
 mod throttle;
+mod unneeded;
 pub(crate) mod verify;
 mod verify_filters;
 pub(crate) mod verify_table;
@@ -92,6 +94,7 @@ use crate::{
     store::keyspace_set::Unrecorded,
     store::keyspace_trees::KeyspaceTrees,
     store::residency::Residency,
+    store::unneeded::UnneededMemory,
     sync::{
         Mutex, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -125,6 +128,7 @@ pub(crate) struct Store {
     /// same, until a new manifest takes its place.
     pub(crate) uncertain_files: Mutex<Vec<PathBuf>>,
     pub(crate) background: Background,
+    unneeded: Arc<UnneededMemory>,
     pub(crate) residency: Residency,
     pub(crate) read_only: OnceLock<Arc<Error>>,
     /// [`Event::BarriersRefused`] was reported, or was true when the store was opened.

@@ -14,7 +14,7 @@ use crate::{
     fs::{FileLock, Fs, ReadOnlyFs},
     handles::HandleCounts,
     manifest::VersionEdit,
-    memory::MemoryUse,
+    memory::{Freer, MemoryUse},
     planted::PlantedBug,
     read::snapshot_list::SnapshotList,
     store::Store,
@@ -28,6 +28,7 @@ use crate::{
     store::recovery::{self, Beginning},
     store::residency::Residency,
     store::stats_file::StatsWriter,
+    store::unneeded::UnneededMemory,
     sync::{
         Mutex, RwLock,
         atomic::{AtomicBool, AtomicU64},
@@ -210,6 +211,7 @@ impl OpenStore {
             // Under the lock: a call in flight edits the manifest before this, or not at all.
             store.gate.close();
         }
+        store.unneeded.end();
         store.release_lock();
         closed
     }
@@ -231,8 +233,9 @@ impl Drop for OpenStore {
 impl Store {
     /// Ends background work: compactions and flushes in flight are cancelled.
     fn shut_down(&self) {
-        self.tables.close();
+        // First: a worker whose job is cancelled would claim it again.
         self.background.shut_down();
+        self.tables.close();
     }
 
     /// Writes the end of the log and the last statistics, and unlinks what is obsolete.
@@ -280,6 +283,10 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
     let clock_at_open_ms = manifest.state().store_clock_ms;
     let opened_at = options.clock.now();
     let residency = Residency::new(tables.memory.limit(MemoryUse::Filters), predicted);
+    let background = Background::default();
+    let has_workers = options.worker_threads > 0 && !options.read_only;
+    let unneeded = Arc::new(UnneededMemory::new(background.bell(), has_workers));
+    tables.memory.set_freer(Arc::clone(&unneeded) as Arc<dyn Freer>);
     Store {
         memory_budget: Mutex::new(options.memory),
         options,
@@ -298,7 +305,8 @@ fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLo
         first_file_id: tables.next_file_id(),
         tables,
         uncertain_files: Mutex::default(),
-        background: Background::default(),
+        background,
+        unneeded,
         has_reported_refusal: AtomicBool::new(barriers::is_refused()),
         residency,
         read_only,

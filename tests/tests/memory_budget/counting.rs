@@ -2,6 +2,7 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -13,6 +14,10 @@ struct Counting;
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static FREED_BYTES: Cell<usize> = const { Cell::new(0) };
+}
 
 fn grow(bytes: usize) {
     let live = LIVE_BYTES.fetch_add(bytes, Relaxed) + bytes;
@@ -36,6 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
         LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
+        FREED_BYTES.set(FREED_BYTES.get() + layout.size());
         // SAFETY: `old` came from here and so from `System`; the caller keeps the rest.
         unsafe { System.dealloc(old, layout) }
     }
@@ -47,6 +53,11 @@ static ALLOCATOR: Counting = Counting;
 /// Bytes that are allocated now.
 pub(crate) fn live_bytes() -> usize {
     LIVE_BYTES.load(Relaxed)
+}
+
+/// Bytes that this thread has freed so far.
+pub(crate) fn freed_here() -> usize {
+    FREED_BYTES.get()
 }
 
 /// The most bytes there were since the last call of [`forget_peak`].

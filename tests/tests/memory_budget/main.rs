@@ -8,6 +8,7 @@
 mod background_pins;
 mod changes;
 mod counting;
+mod freeing;
 mod keyspaces;
 mod lives;
 mod much_data;

@@ -214,10 +214,10 @@ fn only_a_snapshot_that_something_waits_for_wakes_the_workers() {
         ("number 0", Some(0), Some(0), 1),
     ];
     for (name, awaited, oldest, want) in cases {
-        let before = background.state.lock().wakes;
+        let before = background.bell.rings();
         background.await_snapshot(awaited);
         background.snapshot_is_gone(oldest);
-        assert_eq!(background.state.lock().wakes - before, want, "{name}");
+        assert_eq!(background.bell.rings() - before, want, "{name}");
     }
 }
 

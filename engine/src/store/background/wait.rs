@@ -56,6 +56,7 @@ impl Store {
             self.background.progress.wait(&mut state);
         }
         drop(state);
+        self.unneeded.free();
         self.unlink_obsolete();
         Ok(())
     }

@@ -73,8 +73,7 @@ impl Background {
                 state.whole.remove(&tree.id);
                 state.due.compact.add([tree.id]);
                 // Who waits until nothing is to be done waited for this, and what was put off for it is due.
-                state.wakes += 1;
-                self.work.notify_all();
+                self.bell.ring();
                 self.progress.notify_all();
             }
         }

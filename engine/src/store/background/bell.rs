@@ -1,0 +1,42 @@
+//! The bell that wakes workers.
+
+use std::time::Duration;
+
+use crate::sync::{Condvar, Mutex};
+
+/// Counts how often it rang, so that no ring is missed between a look for work and the wait. Its lock is
+/// the last in the lock order: a drop rings under any other.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    rings: Mutex<u64>,
+    rang: Condvar,
+}
+
+impl Bell {
+    /// Wakes all that wait.
+    pub(crate) fn ring(&self) {
+        *self.rings.lock() += 1;
+        self.rang.notify_all();
+    }
+
+    /// Returns how often the bell rang so far.
+    pub(crate) fn rings(&self) -> u64 {
+        *self.rings.lock()
+    }
+
+    /// Waits until the bell has rung more than `rings` times, for `most` at the most.
+    pub(crate) fn wait(&self, rings: u64, most: Option<Duration>) {
+        let mut now = self.rings.lock();
+        match most {
+            Some(most) if *now == rings => {
+                self.rang.wait_for(&mut now, most);
+            }
+            Some(_) => {}
+            None => {
+                while *now == rings {
+                    self.rang.wait(&mut now);
+                }
+            }
+        }
+    }
+}
