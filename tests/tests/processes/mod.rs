@@ -7,6 +7,8 @@ mod killed;
 mod mapped;
 mod moved;
 #[cfg(target_os = "linux")]
+mod resident;
+#[cfg(target_os = "linux")]
 mod sandboxed;
 
 use std::{
