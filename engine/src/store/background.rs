@@ -89,15 +89,42 @@ struct State {
     rest: Rest,
     no_space: Option<Error>,
     done: BackgroundStats,
+    /// Claims that a panic left behind.
+    abandoned: usize,
 }
 
 impl State {
     /// Returns whether any claimed work is under way, but for unlinking.
     fn is_busy(&self) -> bool {
-        !self.flushing.is_empty()
-            || !self.running.is_empty()
-            || self.fitting
-            || self.filters.is_running()
+        let claimed = self.flushing.len()
+            + self.running.len()
+            + usize::from(self.fitting)
+            + usize::from(self.filters.is_running());
+        claimed > self.abandoned
+    }
+}
+
+/// Counts a claim as abandoned if a panic drops it.
+struct Claim<'a> {
+    background: &'a Background,
+    /// A store may be closed while its thread unwinds from another panic.
+    was_panicking: bool,
+}
+
+impl<'a> Claim<'a> {
+    /// The claim of `job`; `None` if no thread waits for its end.
+    fn of(background: &'a Background, job: &Job) -> Option<Self> {
+        let was_panicking = std::thread::panicking();
+        (!matches!(job, Job::Unlink)).then_some(Self { background, was_panicking })
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.was_panicking {
+            self.background.state.lock().abandoned += 1;
+            self.background.progress.notify_all();
+        }
     }
 }
 
@@ -220,7 +247,11 @@ impl Background {
             } else if !worked && state.filters.why_put_off().is_some() {
                 // Flushes and compactions found room: they are not to wait for filters.
                 drop(state);
-                background.bell.wait(background.bell.rings(), Some(NO_SPACE_RETRY));
+                if background.bell.rings() != rings {
+                    // A flush may be due since the step looked for one.
+                    continue;
+                }
+                background.bell.wait(rings, Some(NO_SPACE_RETRY));
                 background.state.lock().filters.retry();
             } else if !worked {
                 let wait_max = [store.residency.wait_max(), state.rest.wait_max()];
@@ -279,6 +310,7 @@ impl Store {
 
     /// Does a claimed piece of work and gives the claim back. Whether more work may be tried at once.
     fn carry_out(&self, job: &Job) -> bool {
+        let _claim = Claim::of(&self.background, job);
         let outcome = match job {
             Job::Unlink => {
                 self.unlink_obsolete();

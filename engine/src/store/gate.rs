@@ -61,9 +61,9 @@ impl Gate {
         }
     }
 
-    /// Refuses all calls from now on.
+    /// Refuses all calls from now on. A closed store stays closed.
     pub(crate) fn begin_close(&self) {
-        self.word.store(CLOSING);
+        self.word.replace(OPEN, CLOSING);
     }
 
     /// Notes that the store is closed.
@@ -79,7 +79,7 @@ mod wiped {
         ptr::{self, NonNull},
         sync::atomic::{
             AtomicU32,
-            Ordering::{Acquire, Release},
+            Ordering::{AcqRel, Acquire, Release},
         },
     };
 
@@ -120,6 +120,16 @@ mod wiped {
             match self {
                 Self::Wiped(page) => page.word().store(value, Release),
                 Self::Compared(word) => word.store(value),
+            }
+        }
+
+        /// Stores `new` if the value is `present`.
+        pub(super) fn replace(&self, present: u32, new: u32) {
+            match self {
+                Self::Wiped(page) => {
+                    let _ = page.word().compare_exchange(present, new, AcqRel, Acquire);
+                }
+                Self::Compared(word) => word.replace(present, new),
             }
         }
     }
@@ -164,7 +174,7 @@ mod wiped {
 mod compared {
     use std::sync::atomic::{
         AtomicU32,
-        Ordering::{Acquire, Release},
+        Ordering::{AcqRel, Acquire, Release},
     };
 
     use rustix::process::{Pid, getpid};
@@ -189,5 +199,26 @@ mod compared {
         pub(super) fn store(&self, value: u32) {
             self.value.store(value, Release);
         }
+
+        /// Stores `new` if the value is `present`.
+        pub(super) fn replace(&self, present: u32, new: u32) {
+            let _ = self.value.compare_exchange(present, new, AcqRel, Acquire);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shutdown that loses a race must not let calls edit the manifest of a closed store.
+    #[test]
+    fn a_closed_gate_stays_closed() {
+        let gate = Gate::new();
+        gate.begin_close();
+        assert_eq!(gate.access(), Access::Closing);
+        gate.close();
+        gate.begin_close();
+        assert_eq!(gate.access(), Access::Closed);
     }
 }

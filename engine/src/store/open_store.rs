@@ -30,7 +30,7 @@ use crate::{
     store::stats_file::StatsWriter,
     store::unneeded::UnneededMemory,
     sync::{
-        Mutex, RwLock,
+        Condvar, Mutex, RwLock,
         atomic::{AtomicBool, AtomicU64},
         thread::{self, JoinHandle},
     },
@@ -44,6 +44,9 @@ pub(crate) struct OpenStore {
     handles: HandleCounts,
     /// `None` once the store is closed, or its threads are being ended.
     threads: Mutex<Option<Threads>>,
+    /// Result of the close; `None` until the store is closed and its lock is released.
+    ended: Mutex<Option<Result<()>>>,
+    has_ended: Condvar,
 }
 
 /// Threads of an open store.
@@ -108,7 +111,8 @@ impl OpenStore {
         let store = Arc::new(store);
         // Before the workers: if one cannot be started, the drop ends those that were.
         let threads = Mutex::new(Some(Threads::default()));
-        let open = Self { store, handles: HandleCounts::default(), threads };
+        let (handles, ended, has_ended) = Default::default();
+        let open = Self { store, handles, threads, ended, has_ended };
         if !open.store.options.read_only {
             open.start_threads()?;
             open.store.flush_excess();
@@ -153,23 +157,41 @@ impl OpenStore {
     /// As [`Db::shutdown`](crate::Db::shutdown).
     pub(crate) fn shutdown(&self, timeout: Duration) -> Result<()> {
         let store = &self.store;
+        let clock = SystemClock::new();
+        let left = || timeout.saturating_sub(clock.now());
+        let still_busy = || Error::StillBusy { path: store.tables.folder.clone() };
         match store.gate.access() {
-            Access::Closed => return Ok(()),
+            // Another thread may be about to release the lock.
+            Access::Closed => {
+                return self.wait_for_end(left()).map_or_else(|| Err(still_busy()), |_| Ok(()));
+            }
             Access::Forked => store.check_open()?,
             Access::Open | Access::Closing => {}
         }
         store.gate.begin_close();
         store.shut_down();
-        let clock = SystemClock::new();
-        let left = || timeout.saturating_sub(clock.now());
         // After the gate: no write is placed any more.
         let last_placed = store.placement.lock().last_placed();
-        let has_ended = store.publish.wait_visible_for(last_placed, left())
+        let is_idle = store.publish.wait_visible_for(last_placed, left())
             && store.background.wait_for_claimed(left());
-        if !has_ended {
-            return Err(Error::StillBusy { path: store.tables.folder.clone() });
+        if !is_idle {
+            return Err(still_busy());
         }
-        self.end()
+        self.end()?;
+        // Another thread may be closing the store.
+        self.wait_for_end(left()).unwrap_or_else(|| Err(still_busy()))
+    }
+
+    /// Waits until the store is closed and its lock is released, for `timeout` at the most. Returns
+    /// the result of the close; `None` if it is not done.
+    fn wait_for_end(&self, timeout: Duration) -> Option<Result<()>> {
+        let clock = SystemClock::new();
+        let mut ended = self.ended.lock();
+        while ended.is_none() {
+            let left = timeout.checked_sub(clock.now()).filter(|left| !left.is_zero())?;
+            self.has_ended.wait_for(&mut ended, left);
+        }
+        ended.clone()
     }
 
     /// Leaves everything as it is in a forked child: its memory stays until the process ends. To free
@@ -179,7 +201,7 @@ impl OpenStore {
         mem::forget(mem::replace(&mut self.threads, Mutex::new(None)));
     }
 
-    /// Ends the threads and makes everything durable, once.
+    /// Ends the threads and makes everything durable, once. Does nothing if another thread does that.
     ///
     /// # Errors
     ///
@@ -213,6 +235,8 @@ impl OpenStore {
         }
         store.unneeded.end();
         store.release_lock();
+        *self.ended.lock() = Some(closed.clone());
+        self.has_ended.notify_all();
         closed
     }
 }
@@ -327,4 +351,24 @@ fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
         Background::work(&shared);
     });
     started.map_err(|error| Error::io("start a worker for", &store.tables.folder, error))
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::fs::MemoryFs;
+
+    #[test]
+    fn a_shutdown_waits_for_the_close_by_another_thread() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.open("db").expect("a new store");
+        let open = db.open_store();
+        // As a thread within `end`.
+        let threads = open.threads.lock().take();
+        let refused = open.shutdown(Duration::from_millis(20));
+        assert!(matches!(refused, Err(Error::StillBusy { .. })), "{refused:?}");
+        *open.threads.lock() = threads;
+        open.shutdown(Duration::from_secs(60)).expect("no thread closes it");
+        open.shutdown(Duration::ZERO).expect("it is closed");
+    }
 }

@@ -8,6 +8,9 @@ use crate::{
     sync::Mutex,
 };
 
+/// The most memtables that wait for a worker: all workers may be busy for minutes.
+const WAITING_MAX: usize = 8;
+
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
@@ -56,10 +59,28 @@ impl Freer for UnneededMemory {
             return Some(unneeded);
         }
         match &mut *self.waiting.lock() {
-            Some(waiting) => waiting.push(unneeded),
-            None => return Some(unneeded),
+            Some(waiting) if waiting.len() < WAITING_MAX => waiting.push(unneeded),
+            _ => return Some(unneeded),
         }
         self.bell.ring();
         None
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_waits_for_busy_workers_is_bounded() {
+        let bell = Arc::<Bell>::default();
+        let memory = UnneededMemory::new(&bell, true);
+        let memtable = Arc::new(());
+        for _ in 0..100 {
+            drop(memory.take(Box::new(Arc::clone(&memtable))));
+        }
+        assert_eq!(Arc::strong_count(&memtable), 1 + WAITING_MAX);
+        memory.free();
+        assert_eq!(Arc::strong_count(&memtable), 1);
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::mpsc, thread};
 use super::*;
 use crate::{
     Db, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
-    fs::MemoryFs,
+    fs::{Call, Fault, FaultFs, MemoryFs, Times},
     log::testing::{Random, seeds},
     store::compact::Chosen,
 };
@@ -247,4 +247,16 @@ fn a_snapshot_that_goes_wakes_the_workers() {
     compacted.recv_timeout(Duration::from_secs(20)).expect("a worker is woken");
     db.wait_for_background().expect("there is room");
     assert_eq!(tombstones(), 0);
+}
+
+#[test]
+fn a_shutdown_does_not_wait_for_work_that_panicked() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(0);
+    let db = options.open("db").expect("a new store");
+    db.insert("key", "value").expect("there is room");
+    fs.inject(Fault::panic(Times::Once).calls(&[Call::Create]).suffix(".sst"));
+    panic::catch_unwind(AssertUnwindSafe(|| db.flush())).expect_err("the flush panics");
+    let ended = db.shutdown(Duration::from_secs(1));
+    assert!(matches!(ended, Err(Error::ReadOnly { .. })), "{ended:?}");
 }
