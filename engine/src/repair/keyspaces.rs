@@ -18,6 +18,9 @@ impl Repair<'_> {
         if is_unnamed {
             let has = |name: &str| self.saved.values().any(|saved| saved.keyspace.name() == name);
             let mut name = format!("recovered-{id}");
+            while has(&name) {
+                name.push('+');
+            }
             if id == DEFAULT_ID && !has(DEFAULT_KEYSPACE) {
                 DEFAULT_KEYSPACE.clone_into(&mut name);
             }
@@ -28,12 +31,16 @@ impl Repair<'_> {
     }
 
     /// Creates a keyspace that the log names, unless a newer one has its name: it was dropped then.
+    /// Two logs may name it: a rewritten one, and the one before.
     pub(super) fn create_without_manifest(
         &mut self,
         id: u64,
         name: &str,
         encoded: &[u8],
     ) -> Result<()> {
+        if self.saved.contains_key(&id) || self.dropped.contains(&id) {
+            return Ok(());
+        }
         let namesake = self.saved.iter().find(|(_, saved)| saved.keyspace.name() == name);
         match namesake.map(|(&other, _)| other) {
             Some(other) if other > id => {

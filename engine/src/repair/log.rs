@@ -83,11 +83,11 @@ impl Repair<'_> {
                     }
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {
-                    // Of the others the manifest knows, or knows that they are gone again.
-                    if keyspace >= state.next_keyspace_id {
-                        self.create(keyspace, name, options)?;
-                    } else if self.rebuilt_log.is_some() && !self.saved.contains_key(&keyspace) {
+                    if is_rebuilt {
                         self.create_without_manifest(keyspace, name, options)?;
+                    } else if keyspace >= state.next_keyspace_id {
+                        // Of the others the manifest knows, or knows that they are gone again.
+                        self.create(keyspace, name, options)?;
                     }
                 }
                 Entry::DropKeyspace { keyspace } => {

@@ -76,7 +76,7 @@ impl Repair<'_> {
                     self.newest(saved, &opened.path, key, opened.entries.value(), is_older)?;
                 }
                 if sequence > state.flushed {
-                    saved.unflushed.insert(saved.hash(&user_key), sequence);
+                    saved.unflushed.insert(user_key.as_slice().into(), sequence);
                 }
             }
             if let Err(error) = opened.entries.next() {

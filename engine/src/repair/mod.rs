@@ -144,6 +144,7 @@ impl Options {
     /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry that is too large
     /// for the [memory budget](Self::memory_budget) raises it until this returns. Beside the budget takes some
     /// 16 bytes for each of the keys that the report counts as [`older`](RepairReport::older).
+    /// Without a manifest it also takes the keys that the log has, each once.
     ///
     /// # Errors
     ///
@@ -260,9 +261,9 @@ struct Saved {
     /// Of the keys that it has, or has lost again: the hashes of those whose values may be older than what is
     /// lost.
     older: HashSet<u64>,
-    /// Without a manifest: by hash of the key, the largest sequence number so far of what was not
-    /// known to be flushed.
-    unflushed: HashMap<u64, u64>,
+    /// Without a manifest: by key, the largest sequence number so far of what was not known to be
+    /// flushed.
+    unflushed: HashMap<Box<[u8]>, u64>,
     hash_seed: u64,
 }
 
@@ -280,11 +281,11 @@ impl Saved {
     /// As [`put`](Self::put), for an entry of a log without a manifest, unless there was one of the
     /// key with a larger number.
     fn replay(&mut self, sequence: u64, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let newest = self.unflushed.entry(self.hash(key)).or_default();
-        if *newest > sequence {
-            return Ok(());
+        match self.unflushed.get_mut(key) {
+            Some(newest) if *newest > sequence => return Ok(()),
+            Some(newest) => *newest = sequence,
+            None => drop(self.unflushed.insert(key.into(), sequence)),
         }
-        *newest = sequence;
         self.put(key, value)
     }
 

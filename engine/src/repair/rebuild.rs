@@ -3,7 +3,8 @@
 //! Each table names its keyspace with its options. The last table of a flush or compaction names
 //! the tables that count no more: its inputs, and all that were replaced or dropped before and not
 //! yet unlinked. Those are left out. An input beside its output would bring keys back whose
-//! tombstone was dropped at the bottom.
+//! tombstone was dropped at the bottom. The list of a table that is left out itself does not count:
+//! its compaction may have failed after the table was written.
 //!
 //! A table that was not the last of its group may lie beside all of its inputs. It adds nothing to
 //! them: the entry with the largest sequence number counts, whichever table has it.
@@ -14,7 +15,9 @@ use std::{
     sync::Arc,
 };
 
-use sievedb_format::{Corruption, FileHeader, FileKind, file_header::HEADER_BYTES};
+use sievedb_format::{
+    Corruption, FileHeader, FileKind, SEQUENCE_MAX, SequenceNumber, file_header::HEADER_BYTES,
+};
 use sievedb_sstable::{FoundTable, TableOrigin};
 
 use super::lost::check_lost;
@@ -25,7 +28,7 @@ use crate::{
     log::Position,
     manifest::{KeyspaceState, ManifestState, load::Loaded},
     table::{TableMeta, files::TableFiles, table_error},
-    wal::{chain::Segments, segment::segment_ids},
+    wal::{chain::Segments, replay::replay_readable, segment::segment_ids},
 };
 
 /// A state in place of that of a manifest.
@@ -72,9 +75,8 @@ pub(super) fn rebuild(
     }
     tables.retain(|_, found| found.table.store_id == store_id);
 
-    let completed = |found: &Found| found.origin.completed.clone();
-    let replaced: BTreeSet<u64> =
-        tables.values().filter_map(completed).flat_map(|done| done.replaced).collect();
+    let lists = tables.iter().map(|(&id, found)| (id, found.replaced())).collect();
+    let replaced = replaced(&lists);
     let mut state = ManifestState::new(store_id, 0);
     let highest_first = tables.iter().rev();
     let mut left_out = 0;
@@ -88,12 +90,13 @@ pub(super) fn rebuild(
             })
         });
         let known = Arc::make_mut(known);
-        let flushed = origin.completed.as_ref().map_or(0, |done| done.flushed);
-        known.flushed = known.flushed.max(flushed);
         if replaced.contains(&id) {
             left_out += 1;
             continue;
         }
+        // Only of tables that count: the flush of another may have failed.
+        let flushed = origin.completed.as_ref().map_or(0, |done| done.flushed);
+        known.flushed = known.flushed.max(flushed);
         known.tables.insert(id, Arc::new(meta(id, *bytes, table, origin)));
     }
     let dropped = leave_out_namesakes(&mut state, &mut left_out);
@@ -109,7 +112,16 @@ pub(super) fn rebuild(
         on_disk: &logs,
         written: None,
     };
-    let segments = segments.without_manifest();
+    let segments = {
+        let logs = segments.without_manifest();
+        // Entries that no log has need not be compared with those of the log.
+        let before = first_sequence(&segments, &logs).map_or(SEQUENCE_MAX, |first| first - 1);
+        for known in state.keyspaces.values_mut() {
+            let known = Arc::make_mut(known);
+            known.flushed = known.flushed.max(before);
+        }
+        logs
+    };
     unreadable.retain(|id, _| !replaced.contains(id));
     let loaded = Loaded {
         state,
@@ -146,10 +158,60 @@ fn leave_out_namesakes(state: &mut ManifestState, left_out: &mut u64) -> BTreeSe
     dropped
 }
 
+/// Returns the smallest sequence number of the entries in the logs.
+fn first_sequence(segments: &Segments<'_>, logs: &[Vec<u64>]) -> Option<SequenceNumber> {
+    let first_of = |ids: &Vec<u64>| {
+        let mut first = None;
+        let segments = Segments { named: ids, on_disk: ids, ..*segments };
+        // Stops at the first batch. What cannot be read is reported when the log is copied.
+        let _ = replay_readable(&segments, Position::default(), |batch| {
+            first = Some(batch.sequence);
+            Err(Error::Closed)
+        });
+        first
+    };
+    logs.iter().filter_map(first_of).min()
+}
+
 struct Found {
     table: FoundTable,
     origin: Box<TableOrigin>,
     bytes: u64,
+}
+
+impl Found {
+    /// Ids of tables that count no more if this one does, or if it was replaced later.
+    fn replaced(&self) -> &[u64] {
+        self.origin.completed.as_ref().map_or(&[], |done| &done.replaced)
+    }
+}
+
+/// Returns the tables that count no more, by the ids that each table lists.
+///
+/// The list of a table that counts no more does not count either. Its compaction may have failed
+/// after it was written, and the tables in the list may be live.
+fn replaced(lists: &BTreeMap<u64, &[u64]>) -> BTreeSet<u64> {
+    // By how many lists that may count a table is named.
+    let mut names = BTreeMap::<u64, usize>::new();
+    lists.values().copied().flatten().for_each(|&id| *names.entry(id).or_default() += 1);
+    let mut counting: Vec<u64> =
+        lists.keys().copied().filter(|id| !names.contains_key(id)).collect();
+    let mut replaced = BTreeSet::new();
+    while let Some(id) = counting.pop() {
+        for &gone in lists[&id] {
+            if !replaced.insert(gone) {
+                continue;
+            }
+            for &named in lists.get(&gone).copied().unwrap_or_default() {
+                let left = names.entry(named).or_default();
+                *left = left.saturating_sub(1);
+                if *left == 0 && lists.contains_key(&named) && !replaced.contains(&named) {
+                    counting.push(named);
+                }
+            }
+        }
+    }
+    replaced
 }
 
 fn read(files: &TableFiles, folder: &Path, id: u64) -> Result<Found> {
@@ -214,5 +276,33 @@ fn meta(id: u64, bytes: u64, found: &FoundTable, origin: &TableOrigin) -> TableM
         largest_sequence: properties.largest_sequence,
         oldest_expiry_ms: None,
         blob_files: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Ids = &'static [u64];
+    type Lists = &'static [(u64, Ids)];
+
+    #[test]
+    fn n15_a_failed_compaction_hides_no_live_table() {
+        let cases: [(Lists, Ids); 5] = [
+            // 3 was not installed, and a later flush knows that.
+            (&[(1, &[]), (2, &[]), (3, &[1, 2]), (4, &[3])], &[3]),
+            // Numbers do not order tables that are written side by side.
+            (&[(1, &[]), (2, &[]), (4, &[1, 2]), (3, &[4])], &[4]),
+            // 3 was installed, and 1 is not unlinked yet.
+            (&[(1, &[]), (3, &[1]), (4, &[1, 3])], &[1, 3]),
+            // A table that is gone names nothing.
+            (&[(1, &[]), (4, &[3])], &[3]),
+            // 4 counts again, as 5 does not.
+            (&[(1, &[]), (4, &[1]), (5, &[4]), (6, &[5])], &[1, 5]),
+        ];
+        for (lists, want) in cases {
+            let lists = lists.iter().copied().collect();
+            assert_eq!(replaced(&lists), want.iter().copied().collect(), "{lists:?}");
+        }
     }
 }

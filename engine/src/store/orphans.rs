@@ -2,9 +2,9 @@
 //!
 //! A failure to unlink is harmless: the next opening tries again.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{cmp::Reverse, collections::BTreeSet};
 
-use crate::{file_name::FileName, fs::Fs, manifest::ManifestState};
+use crate::{file_name::FileName, manifest::ManifestState, table::store::TableStore};
 
 /// Unlinks the tables, filters, manifests and log segments that a crash or a recovery left behind
 /// that did not finish, before the next one writes: `next_file_id` is that of the loaded manifest.
@@ -15,13 +15,12 @@ use crate::{file_name::FileName, fs::Fs, manifest::ManifestState};
 /// newer and the one to be loaded. Of the segments only the `aborted` ones go, which continue none:
 /// others may count though no manifest names them.
 pub(super) fn unlink_unnamed(
-    fs: &dyn Fs,
-    folder: &Path,
+    tables: &TableStore,
     names: &[String],
     next_file_id: u64,
     aborted: &[u64],
 ) {
-    for file in names.iter().filter_map(|name| FileName::parse(name)) {
+    for file in newest_first(names) {
         let is_unnamed = match file {
             FileName::Table(id) | FileName::Filter(id) | FileName::Manifest(id) => {
                 id >= next_file_id
@@ -30,15 +29,31 @@ pub(super) fn unlink_unnamed(
             _ => false,
         };
         if is_unnamed {
-            let _ = fs.unlink(&file.path(folder));
+            unlink(tables, file);
         }
+    }
+}
+
+/// The files of the store. The last table of a group comes before the others, for which it vouches.
+fn newest_first(names: &[String]) -> Vec<FileName<'_>> {
+    let mut files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
+    files.sort_by_key(|file| Reverse(file.id()));
+    files
+}
+
+/// Unlinks a file. Tables that are written before the unlink is durable name it, if it is a table.
+fn unlink(tables: &TableStore, file: FileName<'_>) {
+    let path = file.path(&tables.folder);
+    if let FileName::Table(_) = file {
+        tables.obsolete_files.unlink_now(&*tables.fs, &path);
+    } else {
+        let _ = tables.fs.unlink(&path);
     }
 }
 
 /// Unlinks the files of `names` that the manifest does not need.
 pub(super) fn unlink_orphans(
-    fs: &dyn Fs,
-    folder: &Path,
+    store: &TableStore,
     names: &[String],
     state: &ManifestState,
     manifest_id: u64,
@@ -46,7 +61,7 @@ pub(super) fn unlink_orphans(
     let tables = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let live_tables: BTreeSet<_> = tables().map(|table| table.id).collect();
     let live_filters: BTreeSet<_> = tables().flat_map(|table| table.filter_files()).collect();
-    for file in names.iter().filter_map(|name| FileName::parse(name)) {
+    for file in newest_first(names) {
         let is_orphan = match file {
             FileName::Log(id) => !state.logs.contains_key(&id),
             FileName::Table(id) => !live_tables.contains(&id),
@@ -58,7 +73,7 @@ pub(super) fn unlink_orphans(
             FileName::Current | FileName::Closed | FileName::Lock => false,
         };
         if is_orphan {
-            let _ = fs.unlink(&file.path(folder));
+            unlink(store, file);
         }
     }
 }

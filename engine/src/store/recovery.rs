@@ -239,7 +239,7 @@ pub(crate) fn take_over(
     let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);
-    unlink_unnamed(fs, folder, &names, state.next_file_id, &aborted);
+    unlink_unnamed(&tables, &names, state.next_file_id, &aborted);
     let known_end = kept.as_ref().map(|loaded| loaded.end);
     let manifest = known_end
         .unwrap_or_else(|| Position { file_id: tables.new_file_id(), ..Position::default() });
@@ -279,7 +279,7 @@ pub(crate) fn take_over(
 
     let manifest_id = manifest.file_id;
     if delete_orphans_early {
-        unlink_orphans(&*options.fs, folder, &names, &state, manifest_id);
+        unlink_orphans(&tables, &names, &state, manifest_id);
     }
     let opened = open_tables(options, &tables, folder, &state);
     let opened = opened.inspect_err(|_| unlink_rewritten())?;
@@ -309,7 +309,7 @@ pub(crate) fn take_over(
     };
     opening.manifest = stopwatch.lap();
     let manifest_id = manifest.position().file_id;
-    unlink_orphans(&*options.fs, folder, &names, manifest.state(), manifest_id);
+    unlink_orphans(&tables, &names, manifest.state(), manifest_id);
     let rewritten = rewritten.map(|(segment, _)| segment);
     let continued = if continues { segments } else { rewritten.into_iter().collect() };
     let log = LogSize::default();

@@ -7,6 +7,9 @@
 //! The new segment continues no other one, so it counts only once the manifest names it. The edit
 //! that names it raises the floor of the log above all segments before, which until then count as
 //! they did. A segment that no manifest names is unlinked by the next recovery.
+//!
+//! Records that create or drop keyspaces are copied too. The manifest has them, but a repair without
+//! a manifest needs names and drops.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -20,6 +23,7 @@ use crate::{
     manifest::ManifestState,
     read::view::PlacedMemtable,
     wal::{
+        batch::Entry,
         chain::Segments,
         replay::{ReplayedBatch, ReplayedSegment, replay},
         segment::NewSegment,
@@ -88,10 +92,13 @@ impl ReplayedLog<'_> {
         Ok(ReplayedSegment { id, bytes, last_sequence })
     }
 
-    /// Returns whether a memtable holds an entry of the batch.
+    /// Returns whether a memtable holds an entry of the batch, or the batch changes keyspaces.
     fn is_needed(&self, replayed: &ReplayedBatch<'_>) -> Result<bool> {
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
             let entry = entry.map_err(|source| replayed.corrupt(source))?;
+            if matches!(entry, Entry::CreateKeyspace { .. } | Entry::DropKeyspace { .. }) {
+                return Ok(true);
+            }
             let placed = self.memtables.get(&entry.keyspace());
             let first = placed.and_then(|placed| placed.first_sequence());
             if first.is_some_and(|first| first <= sequence) {

@@ -65,7 +65,7 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     // What follows syncs, and installs.
     let result = result.and_then(|()| tables.check_not_closing());
     if result.is_err() {
-        for table in &written {
+        for table in written.iter().rev() {
             tables.discard(table.id);
         }
     }
@@ -98,6 +98,10 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
         kept.next()?;
     }
     if let Some(last) = current {
+        if !written.is_empty() {
+            // The last table vouches for the others, so their entries are durable before it.
+            tables.sync_folder()?;
+        }
         written.push(last.finish(place, new.origin_of_last(tables))?);
     }
     Ok(())

@@ -1,8 +1,9 @@
 //! Files that nothing needs any more, until a worker unlinks them.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeSet,
-    mem,
+    io, mem,
     path::{Path, PathBuf},
 };
 
@@ -14,8 +15,15 @@ use crate::{file_name::FileName, fs::Fs};
 #[derive(Debug, Default)]
 pub(crate) struct ObsoleteFiles {
     paths: Mutex<Vec<PathBuf>>,
-    /// Ids of tables that count no more, as long as their files may be there.
-    retired: Mutex<BTreeSet<u64>>,
+    retired: Mutex<Retired>,
+}
+
+/// Ids of tables that count no more, as long as their files may be there.
+#[derive(Debug, Default)]
+struct Retired {
+    ids: BTreeSet<u64>,
+    /// Those of them whose unlink may not be durable.
+    unlinked: BTreeSet<u64>,
 }
 
 impl ObsoleteFiles {
@@ -35,12 +43,27 @@ impl ObsoleteFiles {
     /// Notes that no manifest names the table any more. Its file is added when its last reader lets
     /// go.
     pub(crate) fn retire(&self, table: u64) {
-        self.retired.lock().insert(table);
+        self.retired.lock().ids.insert(table);
     }
 
     /// Returns the ids of tables that count no more and whose files may be there, ascending.
     pub(crate) fn retired(&self) -> Vec<u64> {
-        self.retired.lock().iter().copied().collect()
+        self.retired.lock().ids.iter().copied().collect()
+    }
+
+    /// Returns the ids of retired tables whose unlink is durable after the next sync of the
+    /// directory.
+    pub(crate) fn unlinked(&self) -> Vec<u64> {
+        self.retired.lock().unlinked.iter().copied().collect()
+    }
+
+    /// Forgets tables whose unlink is durable.
+    pub(crate) fn forget(&self, tables: &[u64]) {
+        let mut retired = self.retired.lock();
+        for id in tables {
+            retired.ids.remove(id);
+            retired.unlinked.remove(id);
+        }
     }
 
     /// Returns whether nothing is to be unlinked.
@@ -54,15 +77,24 @@ impl ObsoleteFiles {
         mem::take(&mut self.paths.lock())
     }
 
+    /// Unlinks a file that no manifest names.
+    pub(crate) fn unlink_now(&self, fs: &dyn Fs, path: &Path) {
+        let id = table_id(path);
+        id.iter().for_each(|&id| self.retire(id));
+        let unlinked = fs.unlink(path);
+        let is_gone =
+            unlinked.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
+        if let Some(id) = id.filter(|_| is_gone) {
+            self.retired.lock().unlinked.insert(id);
+        }
+    }
+
     /// Unlinks all files. A failure is harmless: the next opening tries again.
     pub(crate) fn unlink(&self, fs: &dyn Fs) {
-        let paths = mem::take(&mut *self.paths.lock());
-        for path in paths {
-            let unlinked = fs.unlink(&path);
-            if let Some(id) = table_id(&path).filter(|_| unlinked.is_ok()) {
-                self.retired.lock().remove(&id);
-            }
-        }
+        let mut paths = mem::take(&mut *self.paths.lock());
+        // The last table of a group goes first: it vouches for the others.
+        paths.sort_unstable_by_key(|path| Reverse(table_id(path)));
+        paths.iter().for_each(|path| self.unlink_now(fs, path));
     }
 }
 

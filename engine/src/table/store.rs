@@ -258,8 +258,11 @@ impl TableStore {
     ///
     /// [`Error::Io`].
     pub(crate) fn sync_folder(&self) -> Result<()> {
+        let unlinked = self.obsolete_files.unlinked();
         let synced = self.fs.sync_folder(&self.folder);
-        synced.map_err(|error| Error::io(SYNC, &self.folder, error))
+        synced.map_err(|error| Error::io(SYNC, &self.folder, error))?;
+        self.obsolete_files.forget(&unlinked);
+        Ok(())
     }
 
     /// The table `id`, which no manifest ever named, is of no use.

@@ -10,9 +10,9 @@ use super::{
     sample::{FOLDER, Files, disk, files},
 };
 
-type Contents = BTreeMap<(String, Vec<u8>), Bytes>;
+pub(super) type Contents = BTreeMap<(String, Vec<u8>), Bytes>;
 
-fn contents(db: &Db) -> Contents {
+pub(super) fn contents(db: &Db) -> Contents {
     let mut contents = Contents::new();
     for name in db.keyspaces() {
         for entry in db.keyspace(&name).unwrap().iter() {
@@ -69,7 +69,7 @@ fn store(fs: &Arc<MemoryFs>) -> Contents {
     contents(&db)
 }
 
-fn lose(files: &mut Files, names: &[&str]) {
+pub(super) fn lose(files: &mut Files, names: &[&str]) {
     files.retain(|name, _| !names.iter().any(|lost| name.starts_with(lost)));
 }
 
@@ -126,7 +126,7 @@ fn with_unlinked(before: &Files, after: &Files) -> Files {
     files
 }
 
-fn repaired(files: &Files) -> (sievedb::RepairReport, Contents) {
+pub(super) fn repaired(files: &Files) -> (sievedb::RepairReport, Contents) {
     let fs = disk(files);
     let report = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
     let db = options(&fs).open(NEW).unwrap();

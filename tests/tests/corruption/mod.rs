@@ -32,6 +32,7 @@ mod next_release;
 mod past_damage;
 mod quarantine;
 mod reading;
+mod rebuilt;
 mod repair;
 mod repair_faults;
 mod reserved;

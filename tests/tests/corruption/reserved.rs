@@ -2,7 +2,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use sievedb::{Error, OlderValues, ReadMode};
+use sievedb::{
+    Error, OlderValues, ReadMode,
+    fs::{Call, Fault, FaultFs, Times},
+};
 use sievedb_format::{Decoder, Kind};
 
 use super::{
@@ -258,4 +261,21 @@ fn formats_every_reserved_number_is_refused_by_name_or_skipped() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A recovery after a crash replaces the log. It finds the table before that.
+#[test]
+fn formats_a_table_of_a_later_release_is_found_before_the_log_is_rewritten() {
+    let cut = sample(End::PowerCut);
+    let compression = |bytes: &[u8]| {
+        let (part, _, value) = property(bytes, 18);
+        (part, value.start)
+    };
+    let disk = disk(&with_property(&cut, compression, 3));
+    let fs = Arc::new(FaultFs::new(disk.clone()));
+    let full = Fault::new(28, Times::ForGood).calls(&[Call::Create, Call::Append, Call::Unlink]);
+    fs.inject(full.suffix(".log"));
+    let error = super::repair::options(&disk).fs(fs.clone()).open(FOLDER).unwrap_err();
+    assert!(matches!(error, Error::NewerRelease { .. }), "{error:?}");
+    assert_eq!(fs.failures(), 0, "{:?}", fs.failed_calls());
 }
