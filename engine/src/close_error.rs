@@ -6,7 +6,8 @@ use crate::{Db, Error};
 
 /// Why [`Db::close`] failed, with the handle unless the store is closed all the same.
 ///
-/// Turns into an [`Error`] by `?`, which drops the handle.
+/// `?` converts it into an [`Error`] and drops the handle. Within a `Box<dyn Error>` the handle lives on,
+/// and the store stays open and locked until the box is dropped.
 #[derive(Debug)]
 pub struct CloseError(Box<Parts>);
 

@@ -96,10 +96,12 @@ impl Db {
         Ok(self.keyspace_of(tree))
     }
 
-    /// Returns whether there is a keyspace `name`. Creates none.
+    /// Returns whether there is a keyspace `name`. Creates none. `false` in a
+    /// [forked child](Self#forks), and once the store is closed.
     #[must_use]
     pub fn keyspace_exists(&self, name: &str) -> bool {
-        self.store().trees.read().get(name).is_some()
+        // A forked child must not wait for a lock that a thread of its parent held.
+        self.accept().is_ok_and(|store| store.trees.read().get(name).is_some())
     }
 
     /// Opens the existing keyspace `name`. Never creates one, unlike [`keyspace`](Self::keyspace), so a

@@ -107,7 +107,7 @@ pub enum Error {
     /// The memory budget, or one of its parts, has `bytes` bytes and needs `bytes_min`; `what` says what it
     /// is, and `made_of` what makes up the minimum. Nothing was changed.
     BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64, made_of: String },
-    /// The option `name` is out of range; `allowed` says what is in range.
+    /// The option `name` has an invalid value; `allowed` states the valid ones.
     InvalidOption { name: &'static str, allowed: &'static str },
     /// The name of a keyspace is empty, or longer than 255 bytes.
     InvalidKeyspaceName { name: String },
@@ -323,7 +323,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::InvalidOption { name, allowed } => {
-                write!(f, "the option {name} is out of range: {allowed}")
+                write!(f, "the option {name} is invalid: {allowed}")
             }
             Self::InvalidKeyspaceName { name } => {
                 write!(f, "{name:?} cannot name a keyspace: 1 to 255 bytes are allowed")
@@ -337,7 +337,8 @@ impl fmt::Display for Error {
             }
             Self::ForkedChild { path } => write!(
                 f,
-                "{} was opened by the parent of this forked process: drop the inherited handles and open it again",
+                "{} was opened by the parent of this forked process: drop the inherited handles, and open the store \
+                 once the parent has closed it",
                 path.display()
             ),
             Self::SequenceNumbersExhausted => write!(f, "the store has no sequence numbers left"),

@@ -126,6 +126,7 @@ fn refusing(folder: &Path, workers: usize) {
         assert_forked("scan", db.iter().next().unwrap());
         assert_forked("an inherited scan", range.next().unwrap());
         assert!(db.may_contain("key") && db.keyspaces().is_empty());
+        assert!(!db.keyspace_exists("default"));
         assert_eq!(db.stats().keyspaces.len(), 0);
         assert!(matches!(options(0).open(folder), Err(Error::Locked { .. })), "the parent lives");
         drop((batch, range, snapshot, users));
