@@ -166,6 +166,9 @@ impl Run<'_> {
         for _ in 0..4 + self.lots.below(30) {
             self.operation(&mut recorder, &faults)?;
         }
+        if self.lots.chance(1, 4) {
+            self.fill_disk(&mut recorder, &faults);
+        }
         self.counts.failures += faults.failures();
         self.log.extend(faults.failed_calls().iter().map(ToString::to_string));
         if self.lots.chance(1, 2) {
@@ -204,6 +207,22 @@ impl Run<'_> {
             self.lose(loss);
         }
         Ok(())
+    }
+
+    /// Flushes everything, then lets the disk be full for the log: one append fails, and then one at
+    /// the creation of the next segment.
+    fn fill_disk(&mut self, recorder: &mut Recorder, faults: &FaultFs) {
+        faults.heal();
+        recorder.flush();
+        for _ in 0..2 {
+            let written = *self.lots.pick(&[0, 5, usize::MAX]);
+            let fault = Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log");
+            let fault = fault.written_bytes(written);
+            self.log.push(format!("flushed, inject {fault:?}"));
+            faults.inject(fault);
+            let change = self.change(recorder);
+            recorder.write(vec![change], Durability::Disk);
+        }
     }
 
     /// Kills recoveries, or lets their calls fail, so that the next one finds what they left.
