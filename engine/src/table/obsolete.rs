@@ -72,7 +72,7 @@ impl ObsoleteFiles {
     }
 
     /// Takes all files.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "shuttle")))]
     pub(crate) fn take(&self) -> Vec<PathBuf> {
         mem::take(&mut self.paths.lock())
     }
