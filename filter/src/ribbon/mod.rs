@@ -115,21 +115,25 @@ impl Ribbon {
         bits_per_key: f64,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Option<Self> {
-        assert!(
-            bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
-            "bits_per_key is {bits_per_key}"
-        );
-        let bits_per_key = bits_per_key.clamp(1.0, COLUMNS_MAX.into());
-        build::build(Path::detect(), hashes, bits_per_key, is_cancelled)
+        Self::build_on_unless(Path::detect(), hashes, bits_per_key, is_cancelled)
     }
 
     fn build_on(path: Path, hashes: &[u64], bits_per_key: f64) -> Self {
+        let built = Self::build_on_unless(path, hashes, bits_per_key, &|| false);
+        built.expect("the build is not cancelled")
+    }
+
+    fn build_on_unless(
+        path: Path,
+        hashes: &[u64],
+        bits_per_key: f64,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Option<Self> {
         assert!(
             bits_per_key > 0.0 && bits_per_key <= BITS_PER_KEY_MAX,
             "bits_per_key is {bits_per_key}"
         );
-        let bits_per_key = bits_per_key.clamp(1.0, COLUMNS_MAX.into());
-        build::build(path, hashes, bits_per_key, &|| false).expect("the build is not cancelled")
+        build::build(path, hashes, bits_per_key.clamp(1.0, COLUMNS_MAX.into()), is_cancelled)
     }
 
     /// Of parts that belong together: `groups` and `thresholds` are as long as `shape` says. Bits

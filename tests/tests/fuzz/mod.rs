@@ -86,28 +86,26 @@ fn several_faults_and_crashes_break_no_promise() {
     );
 }
 
-/// The fuzzer finds a bug that needs two failing calls, a reopening and a power cut.
-#[test]
-fn n3_a_file_id_used_twice_is_found_within_ten_thousand_runs() {
-    let bug = PlantedBug::AdoptSegmentBelowFloor;
+/// Asserts that the fuzzer reports `what` within `runs_max` runs of a store with `bug`.
+fn assert_found(bug: PlantedBug, what: &str, runs_max: usize, flips: bool) {
     let planting = move |options: Options| options.planted_bug(bug);
     let seed = seed("crash fuzzer", 1);
-    let (runs, _, violations) = run(seed, usize::MAX, 10_000, 1, false, &planting);
-    let found = violations.iter().find(|text| text.contains("segment of the log"));
+    let (runs, _, violations) = run(seed, usize::MAX, runs_max, 1, flips, &planting);
+    let found = violations.iter().find(|text| text.contains(what));
     let found = found.unwrap_or_else(|| panic!("not found in {runs} runs: {violations:?}"));
     let first = found.lines().next().unwrap_or_default();
     report(&format!("crash fuzzer: {bug:?} was found within {runs} runs: {first}"));
 }
 
+/// The fuzzer finds a bug that needs two failing calls, a reopening and a power cut.
+#[test]
+fn n3_a_file_id_used_twice_is_found_within_ten_thousand_runs() {
+    assert_found(PlantedBug::AdoptSegmentBelowFloor, "segment of the log", 10_000, false);
+}
+
 /// The fuzzer finds that a close after a full disk does not vouch for the log.
 #[test]
 fn n2_a_log_without_a_mark_is_found_within_a_thousand_runs() {
-    let bug = PlantedBug::LeaveEndedLogUnvouched;
-    let planting = move |options: Options| options.planted_bug(bug);
-    let seed = seed("crash fuzzer", 1);
-    let (runs, _, violations) = run(seed, usize::MAX, 1_000, 1, true, &planting);
-    let found = violations.iter().find(|text| text.contains("is flipped, and not refused"));
-    let found = found.unwrap_or_else(|| panic!("not found in {runs} runs: {violations:?}"));
-    let first = found.lines().next().unwrap_or_default();
-    report(&format!("crash fuzzer: {bug:?} was found within {runs} runs: {first}"));
+    let what = "is flipped, and not refused";
+    assert_found(PlantedBug::LeaveEndedLogUnvouched, what, 1_000, true);
 }
