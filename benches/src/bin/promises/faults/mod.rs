@@ -4,12 +4,14 @@ mod closing;
 mod keyspaces;
 mod pinned;
 mod resident;
+mod stalls;
 mod write_amplification;
 
 use crate::figure::Measurement;
 
 /// The measurements, in the order of the items.
 pub(crate) const MEASUREMENTS: &[Measurement] = &[
+    Measurement { item: "8", name: "stalls", measure: stalls::measure },
     Measurement { item: "9", name: "pinned", measure: pinned::measure },
     Measurement { item: "9", name: "resident", measure: resident::measure },
     Measurement { item: "11", name: "closing", measure: closing::measure },
