@@ -30,8 +30,8 @@ impl Barriers {
         self == Self::Symmetric
     }
 
-    /// A call to the system, or a fence. Returns `false` if the system refused the call: then it was only a
-    /// fence. The system had no memory for it, or forbids it since [`detect`](Self::detect).
+    /// Passes the heavy barrier. Returns `false` if the system refused it, and only a fence was
+    /// passed: the system had no memory for the call, or forbids it since [`detect`](Self::detect).
     #[must_use]
     pub(crate) fn heavy(self) -> bool {
         fence(SeqCst);

@@ -40,16 +40,17 @@ use crate::{
 ///
 /// * One [`insert`](Keyspace::insert) or [`remove`](Keyspace::remove).
 /// * One [`commit`](Self::commit), over all keyspaces of the store.
-/// * One [`insert_if_absent`](Keyspace::insert_if_absent): of concurrent calls for a key, one returns
-///   `true`. It covers only its own key: an index entry written after it may be lost by a crash.
+/// * One [`insert_if_absent`](Keyspace::insert_if_absent): of concurrent calls for a key, one
+///   returns `true`. It covers only its own key: an index entry written after it may be lost by a
+///   crash.
 /// * All reads of one [`Snapshot`](crate::Snapshot), and all of one iterator.
 ///
-/// **A read followed by a write is not atomic.** Another thread may write between the two, and its
-/// write is lost. That is so too if the write is a batch: a batch does not check what was read
-/// before. There are no transactions yet. For read-modify-write hold one lock of the application from
-/// the read to the end of the commit, in every thread that writes these keys. The lock suffices
-/// because one process at most has a store open for writing.
-/// The examples `keyspaces` and `snapshot` show this.
+/// **A read followed by a write is not atomic**, not even if the write is a batch: a batch does not
+/// check what was read before. Another thread may write in between, and its write is lost.
+///
+/// There are no transactions. For read-modify-write, hold one application lock from the read to the
+/// end of the commit, in every thread that writes these keys. The lock suffices because only one
+/// process can have a store open for writing. The examples `keyspaces` and `snapshot` show this.
 #[must_use = "a batch writes nothing until it is committed"]
 pub struct Batch {
     /// Only to know the store again.
@@ -286,7 +287,7 @@ impl WriteEncoder {
 }
 
 impl Write {
-    /// A record of so many `keyspace_changes`, without entries for memtables.
+    /// Creates a write of this number of `keyspace_changes`, without entries for memtables.
     pub(crate) fn record(keyspace_changes: usize, encode: impl FnOnce(&mut BatchEncoder)) -> Self {
         let mut encoder = BatchEncoder::new();
         encode(&mut encoder);

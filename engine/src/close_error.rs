@@ -1,13 +1,13 @@
-//! Why a store could not be closed.
+//! The error of closing a store.
 
 use std::{error, fmt};
 
 use crate::{Db, Error};
 
-/// Why [`Db::close`] failed, with the handle unless the store is closed all the same.
+/// The error of [`Db::close`], with the handle if the store is still open.
 ///
-/// `?` converts it into an [`Error`] and drops the handle. Within a `Box<dyn Error>` the handle lives on,
-/// and the store stays open and locked until the box is dropped.
+/// `?` converts it into an [`Error`] and drops the handle. In a `Box<dyn Error>` the handle lives
+/// until the box is dropped, and keeps the store open and locked.
 #[derive(Debug)]
 pub struct CloseError(Box<Parts>);
 
@@ -22,14 +22,14 @@ impl CloseError {
         Self(Box::new(Parts { error, db }))
     }
 
-    /// Returns why the store could not be closed.
+    /// Returns the error.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.0.error
     }
 
-    /// Returns the handle, which is as usable as before. `None` if the store is closed, and only the
-    /// last writes failed.
+    /// Returns the handle, usable as before. `None` if the store is closed and only its last writes
+    /// failed.
     #[must_use]
     pub fn into_db(self) -> Option<Db> {
         self.0.db

@@ -23,16 +23,17 @@ use crate::{
 ///
 /// # Forks
 ///
-/// A store belongs to the process that opened it. In a forked child the inherited handles refuse every
-/// read and write with [`Error::ForkedChild`](crate::Error::ForkedChild). Dropping or closing them writes
-/// nothing and leaves the parent's lock alone; their memory stays until the child ends.
+/// A store belongs to the process that opened it. In a forked child every read and write of the
+/// inherited handles fails with [`Error::ForkedChild`](crate::Error::ForkedChild). Dropping or
+/// closing them writes nothing and does not release the parent's lock. Their memory is freed when
+/// the child exits.
 ///
-/// * A server that forks its workers opens a store in each of them, after the fork.
-/// * A program that becomes a daemon opens the store after its last fork. If it opened it before, the
-///   child drops all handles, and opens the store once the parent has ended.
+/// * A server that forks its workers opens one store in each worker, after the fork.
+/// * A program that becomes a daemon opens the store after its last fork. If it opened the store
+///   before, the child drops all handles, and opens the store after the parent has exited.
 ///
-/// A child that neither drops nor uses its inherited handles keeps the store locked for as long as it
-/// lives, also after the parent has closed it.
+/// A child that does not drop its inherited handles keeps the store locked until it exits, even if
+/// the parent closes the store.
 ///
 /// A `Db` is also a handle of the keyspace named `"default"`: reading and writing methods are
 /// those of [`Keyspace`].
@@ -96,20 +97,21 @@ impl Db {
         Ok(self.keyspace_of(tree))
     }
 
-    /// Returns whether there is a keyspace `name`. Creates none. `false` in a
-    /// [forked child](Self#forks), and once the store is closed.
+    /// Returns `true` if the keyspace `name` exists. Never creates it. Returns `false` in a
+    /// [forked child](Self#forks), and after a [`shutdown`](Self::shutdown).
     #[must_use]
     pub fn keyspace_exists(&self, name: &str) -> bool {
         // A forked child must not wait for a lock that a thread of its parent held.
         self.accept().is_ok_and(|store| store.trees.read().get(name).is_some())
     }
 
-    /// Opens the existing keyspace `name`. Never creates one, unlike [`keyspace`](Self::keyspace), so a
-    /// mistyped name is an error.
+    /// Opens the existing keyspace `name`. Never creates one, unlike [`keyspace`](Self::keyspace),
+    /// so a mistyped name is an error.
     ///
     /// # Errors
     ///
-    /// [`Error::NoKeyspace`](crate::Error::NoKeyspace), [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::NoKeyspace`](crate::Error::NoKeyspace); [`Error::Closed`](crate::Error::Closed)
+    /// after a [`shutdown`](Self::shutdown); [`Error::ForkedChild`](crate::Error::ForkedChild).
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
         let tree = self.accept()?.trees.read().get(name).cloned();
         let tree = tree.ok_or_else(|| crate::Error::NoKeyspace { name: name.to_owned() })?;
@@ -130,7 +132,8 @@ impl Db {
         self.accept()?.change_memory_budget(|budget| budget.bytes = Some(bytes))
     }
 
-    /// Returns the names of the keyspaces, ascending; none in a [forked child](Self#forks).
+    /// Returns the names of the keyspaces, ascending. Empty in a [forked child](Self#forks), and
+    /// after a [`shutdown`](Self::shutdown).
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
         let Ok(store) = self.accept() else { return Vec::new() };
@@ -154,11 +157,11 @@ impl Db {
         Ok(self.drop_keyspaces([name])? == 1)
     }
 
-    /// Removes the keyspaces `names` with all their data, all or none of them. Returns the number of
-    /// keyspaces removed: names without a keyspace are skipped.
+    /// Removes the keyspaces `names` with all their data, all or none of them. Skips names that do
+    /// not exist. Returns the number of keyspaces removed.
     ///
-    /// As [`drop_keyspace`](Self::drop_keyspace) for each, but with one write to the log and one to the
-    /// manifest for all.
+    /// As [`drop_keyspace`](Self::drop_keyspace) for each, but with one write to the log and one to
+    /// the manifest for all.
     ///
     /// # Errors
     ///
@@ -208,8 +211,8 @@ impl Db {
     /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression) says. Waits until that is
     /// done.
     ///
-    /// Reads [quarantined](crate::Stats::quarantined) tables again. A keyspace with a table that still cannot be
-    /// read keeps its tables, and the store stays writable.
+    /// Reads [quarantined](crate::Stats::quarantined) tables again. If one still cannot be read,
+    /// its keyspace is not compacted, and the store stays writable.
     ///
     /// # Errors
     ///
@@ -269,8 +272,8 @@ impl Db {
 
     /// What the store holds and what it did since it was opened.
     ///
-    /// Adds up counters of all threads: about a microsecond for each, and for each table. All zero in a
-    /// [forked child](Self#forks).
+    /// Adds up counters of all threads: about a microsecond for each, and for each table. All zero
+    /// in a [forked child](Self#forks), and after a [`shutdown`](Self::shutdown).
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.accept().map_or_else(|_| Stats::default(), Store::stats)
@@ -286,9 +289,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if the folder cannot be listed;
-    /// [`Error::Closed`](crate::Error::Closed) as soon as another handle [shuts the store
-    /// down](Self::shutdown). What is wrong with the files is in the report.
+    /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed;
+    /// [`Error::Closed`](crate::Error::Closed) if another handle [shuts the store
+    /// down](Self::shutdown) meanwhile. Damage is not an error: the report lists it.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(|_| ())
     }
@@ -324,16 +327,18 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Corrupt`](crate::Error::Corrupt) if a file was damaged,
-    /// [`Error::NeedsFeature`](crate::Error::NeedsFeature) if tables or keyspaces are compressed by zstd and this
-    /// build is without the feature `zstd`,
+    /// [`Error::Locked`](crate::Error::Locked) if the store is open,
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if a file was damaged,
+    /// [`Error::NeedsFeature`](crate::Error::NeedsFeature) if tables or keyspaces are compressed by
+    /// zstd and this build lacks the feature `zstd`,
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range,
-    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) for a memory budget, or a part of it, that is,
-    /// [`Error::ForeignFolder`](crate::Error::ForeignFolder) for a folder with files of others and no store,
-    /// [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
+    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) for a memory budget, or a part of
+    /// it, that is, [`Error::ForeignFolder`](crate::Error::ForeignFolder) for a folder with files
+    /// of others and no store, [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
     /// [`Error::NoStore`](crate::Error::NoStore) for one without a store where none is to be made,
-    /// [`Error::StoreExists`](crate::Error::StoreExists) with [`create_new`](Self::create_new),
-    /// [`Error::Io`](crate::Error::Io).
+    /// [`Error::StoreExists`](crate::Error::StoreExists) for an existing store with
+    /// [`create_new`](Self::create_new), [`Error::NewerRelease`](crate::Error::NewerRelease) if a
+    /// later release wrote a file of the store, [`Error::Io`](crate::Error::Io).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.validate()?;
         let open = Arc::new(OpenStore::open(path.as_ref(), self)?);

@@ -9,12 +9,12 @@ use crate::{OpenHandles, text};
 
 /// The `op` of an [`Error::Io`] that a failed sync caused.
 pub(crate) const SYNC: &str = "sync";
-/// The `op` of an [`Error::Io`] of the lock of a store.
+/// The `op` of an [`Error::Io`] that a failed lock of the store caused.
 pub(crate) const LOCK: &str = "lock";
 
-/// Ends each message about damage.
-const TO_DO_ABOUT_DAMAGE: &str = "run `sieve verify` to list all damage, then restore a backup or copy what \
-                                  can be read with `sieve repair`";
+/// The end of each message about damage.
+const TO_DO_ABOUT_DAMAGE: &str = "run `sieve verify` to list all damage, then restore a backup or \
+                                  copy what can be read with `sieve repair`";
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -47,8 +47,9 @@ pub enum Error {
     /// The file at `path`, of `keyspace` if it is about one, needs the feature `feature` of this crate, which
     /// this build is without. Nothing is damaged, and nothing was changed.
     NeedsFeature { path: PathBuf, keyspace: Option<String>, feature: &'static str },
-    /// A newer release wrote the file at `path`: it holds `needs`, which this release does not know. Open the
-    /// store with that release. Nothing is damaged, and nothing was changed.
+    /// A later release wrote the file at `path`, and it needs the feature `needs`, which this
+    /// release does not have. Open the store with that release. Nothing is damaged, and nothing was
+    /// changed.
     NewerRelease { path: PathBuf, needs: String },
     /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
     /// there. Nothing was changed.
@@ -64,20 +65,22 @@ pub enum Error {
     /// kind lives, a keyspace, snapshot, batch or iterator too. Only those that open it
     /// [read-only](crate::Options::read_only) may have it open together.
     ///
-    /// `process` is the process id that the file `LOCK` names, if any: of the last process that opened
-    /// the store for writing. A hint only: it may be stale, and a read-only opener writes none.
+    /// `process` is the process id in the file `LOCK`, if any: that of the last process that opened
+    /// the store for writing. It is a hint and may be stale. Read-only processes write none.
     Locked { path: PathBuf, process: Option<u32> },
-    /// The directory `path` holds a store already, and
-    /// [`Options::create_new`](crate::Options::create_new) creates only new ones. Nothing was changed.
+    /// The directory `path` already contains a store, and
+    /// [`Options::create_new`](crate::Options::create_new) was set. Nothing was changed.
     StoreExists { path: PathBuf },
-    /// The store has no keyspace `name`, and [`Db::open_keyspace`](crate::Db::open_keyspace) creates
-    /// none. Nothing was changed.
+    /// [`Db::open_keyspace`](crate::Db::open_keyspace) found no keyspace `name`. Nothing was
+    /// changed.
     NoKeyspace { name: String },
-    /// [`Db::close`](crate::Db::close) did not close the store at `path`: the other `handles` live. The last
-    /// of them closes it, and so does [`Db::shutdown`](crate::Db::shutdown).
+    /// [`Db::close`](crate::Db::close) did not close the store at `path`, because other `handles`
+    /// exist. The drop of the last one closes it, and so does
+    /// [`Db::shutdown`](crate::Db::shutdown).
     StillOpen { path: PathBuf, handles: OpenHandles },
-    /// [`Db::shutdown`](crate::Db::shutdown) has not closed the store at `path`: work in flight did not end in
-    /// time. All handles answer [`Closed`](Self::Closed), and the store stays locked: call it again.
+    /// [`Db::shutdown`](crate::Db::shutdown) did not close the store at `path`: work in flight did
+    /// not end within the timeout. All calls fail with [`Closed`](Self::Closed), and the store
+    /// stays locked. Call `shutdown` again.
     StillBusy { path: PathBuf },
     /// `cause` made it unsafe to write on; reads go on.
     ///
@@ -117,16 +120,17 @@ pub enum Error {
     KeyspaceDropped { name: String },
     /// The batch holds a keyspace of another store.
     ForeignKeyspace { name: String },
-    /// This process is a fork of the one that opened the store at `path`. Nothing was changed. Drop the
-    /// inherited handles, and open the store in this process once the parent has closed it.
+    /// This process was forked from the one that opened the store at `path`. Nothing was changed.
+    /// Drop the inherited handles, and open the store in this process after the parent has closed
+    /// it.
     ForkedChild { path: PathBuf },
     /// The store has taken its 2^56 writes.
     SequenceNumbersExhausted,
-    /// A worker panicked, or a caller's thread while it wrote to the log or the manifest: a bug of
-    /// this library, of a [`PrefixFunction`](crate::PrefixFunction) or of an [`Fs`](crate::fs::Fs).
-    /// The panic hook got the message.
+    /// A background thread panicked, or a caller's thread while it wrote to the log or the
+    /// manifest. The panic is a bug of this library, of a [`PrefixFunction`](crate::PrefixFunction)
+    /// or of an [`Fs`](crate::fs::Fs). The panic hook received its message.
     WorkerPanicked,
-    /// The store was closed by [`Db::shutdown`](crate::Db::shutdown), or while the call was in flight.
+    /// [`Db::shutdown`](crate::Db::shutdown) closed the store, before the call or during it.
     Closed,
 }
 
@@ -147,8 +151,8 @@ impl Error {
         }
     }
 
-    /// As an error of opening a store: bytes with good checksums that this release does not know were written
-    /// by another one.
+    /// Converts the error to one of opening a store: bytes with good checksums that this release
+    /// does not know were written by a later one.
     pub(crate) fn of_opening(self) -> Self {
         match self {
             Self::Corrupt { path, source: Corruption::Unsupported { what, value }, .. } => {
@@ -175,8 +179,8 @@ impl Error {
         matches!(self, Self::Io { op, source, .. } if *op != SYNC && full.contains(&source.kind()))
     }
 
-    /// Returns whether the same call may succeed later, and nothing is in doubt until then: the
-    /// disk is full, or no more files may be opened.
+    /// Returns whether the same call may succeed later, and the state on disk is known until then:
+    /// the disk is full, or no file descriptor is left.
     pub(crate) fn is_passing(&self) -> bool {
         let out_of_files =
             matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_out_of_files(source));
@@ -184,7 +188,7 @@ impl Error {
     }
 }
 
-/// Returns whether a call failed because the process, or the system, may open no more files.
+/// Returns whether a call failed because the process or the system has no file descriptor left.
 pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     let limits = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|code| limits.contains(&code))

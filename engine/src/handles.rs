@@ -17,9 +17,10 @@ pub(crate) enum HandleKind {
     Batch,
 }
 
-/// Handles of an open store that live, by kind: see [`Error::StillOpen`](crate::Error::StillOpen).
+/// Number of existing handles of a store, by kind: see
+/// [`Error::StillOpen`](crate::Error::StillOpen).
 ///
-/// Displays those that there are: `1 Db, 2 iterators`.
+/// `Display` omits kinds without a handle: `1 Db, 2 iterators`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenHandles {
@@ -27,7 +28,8 @@ pub struct OpenHandles {
     pub dbs: usize,
     /// Number of [`Keyspace`](crate::Keyspace) handles.
     pub keyspaces: usize,
-    /// Number of [`Snapshot`](crate::Snapshot) and [`KeyspaceSnapshot`](crate::KeyspaceSnapshot) handles.
+    /// Number of [`Snapshot`](crate::Snapshot) and [`KeyspaceSnapshot`](crate::KeyspaceSnapshot)
+    /// handles.
     pub snapshots: usize,
     /// Number of [`Range`](crate::Range) and [`Keys`](crate::Keys) iterators.
     pub iterators: usize,
@@ -58,7 +60,7 @@ impl fmt::Display for OpenHandles {
 pub(crate) struct HandleCounts([AtomicUsize; 5]);
 
 impl HandleCounts {
-    /// Returns the handles that live now.
+    /// Returns the handles that exist now.
     pub(crate) fn get(&self) -> OpenHandles {
         let [dbs, keyspaces, snapshots, iterators, batches] =
             [0, 1, 2, 3, 4].map(|kind: usize| self.0[kind].load(Relaxed));
@@ -66,7 +68,7 @@ impl HandleCounts {
     }
 }
 
-/// A counted handle: keeps the store open.
+/// A counted handle. Keeps the store open.
 #[derive(Debug)]
 pub(crate) struct Handle {
     open: Arc<OpenStore>,

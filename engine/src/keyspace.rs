@@ -203,13 +203,14 @@ impl Keyspace {
     /// [`Stats::table_reads`](crate::Stats::table_reads). It counts in no other figure of the statistics.
     /// Costs a few allocations a step.
     ///
-    /// A block that cannot be read ends the walk. It is a step of the explanation
-    /// ([`TableStep::failure`](crate::explain::TableStep::failure)), not an error.
+    /// A block that cannot be read ends the walk. The explanation reports it
+    /// ([`TableStep::failure`](crate::explain::TableStep::failure)); it is not an error.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), and [`Error::Corrupt`](crate::Error::Corrupt)
-    /// for an entry of a kind that this release does not know.
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), and
+    /// [`Error::Corrupt`](crate::Error::Corrupt) for an entry of a kind that this release does not
+    /// know.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();

@@ -18,7 +18,7 @@
 //! let links = db.keyspace("links")?;
 //! let by_user = db.keyspace("links by user")?;
 //!
-//! // A batch writes atomically. A lock of the application makes the read before it part of that.
+//! // A batch writes atomically. The lock also covers the read before it.
 //! let changes = Mutex::new(());
 //!
 //! let user = 7_u64;
@@ -36,8 +36,8 @@
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 //!
-//! [`Batch`] lists what is atomic. What a write survives is its [`Durability`]; settings are in [`Options`] and
-//! [`KeyspaceOptions`], counters in [`Stats`].
+//! [`Batch`] lists what is atomic. What a write survives is its [`Durability`]; settings are in
+//! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
 //!
 //! For Linux, tested on x86-64; nobody has tried other Unix systems, and it does not build on Windows.
 //! Features, none by default: `zstd` (that compression; needs a C compiler) and `serde` (statistics, and options

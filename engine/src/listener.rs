@@ -30,17 +30,20 @@ pub enum Event {
     /// A compaction into `level` read `bytes_read` and wrote `bytes_written` bytes; both are 0 if
     /// tables only changed their level.
     Compacted { keyspace: String, level: u8, bytes_read: u64, bytes_written: u64 },
-    /// A compaction could not read a table, because of damage or a read error that did not pass. The table is
-    /// quarantined: compactions leave it as it is, everything else continues. `error` names the file and the
-    /// place. [`Stats::quarantined`](crate::Stats::quarantined) lists all such tables, and
-    /// [`QuarantinedTable`](crate::QuarantinedTable) says when compactions read it again. `docs/tuning.md`,
-    /// "When a table is damaged", says how to rescue the rest of its data.
+    /// A compaction could not read a table, because of damage or a lasting read error, and
+    /// quarantined it: compactions do not read it, everything else continues. `error` has the file
+    /// and the offset.
+    ///
+    /// [`Stats::quarantined`](crate::Stats::quarantined) lists these tables.
+    /// [`QuarantinedTable`](crate::QuarantinedTable) says when compactions read them again.
+    /// `docs/tuning.md`, "When a table is damaged", says how to rescue their data.
     TableQuarantined { keyspace: String, table_id: u64, error: Error },
-    /// Background work was put off because the disk is full, or the process may open no more files.
+    /// Background work was postponed because the disk is full or no file descriptor is left.
     NoSpace { error: Error },
-    /// The system forbids `membarrier` since the store was opened, as a seccomp filter does. Reported once.
-    /// Lookups pass a memory fence instead, which costs them some nanoseconds. Of each keyspace, memtables
-    /// of that time stay in memory until every thread that has read it reads it again.
+    /// The system refused `membarrier`, which it allowed when the store was opened, as under a
+    /// seccomp filter. Reported once. Lookups pass a memory fence instead, which costs some
+    /// nanoseconds each. The memtables that a keyspace has at this time stay in memory until each
+    /// thread that has read the keyspace reads it again.
     BarriersRefused,
     /// The store became read-only.
     ReadOnly { cause: Error },

@@ -64,25 +64,25 @@ impl MemoryUse {
     ];
 }
 
-/// From so many memtables on, each is small: a search in it costs little more than a probe of its
-/// filter, and all filters together would take an eighth of what memtables may take.
+/// Above this number of memtables, each is small: a search costs little more than a probe of its
+/// filter, and all filters together would take an eighth of the limit of memtables.
 const MANY_MEMTABLES: u64 = 64;
 
-/// A memtable of at most this share of what memtables may take is small.
+/// A memtable is small if it takes at most 1/64 of the limit of memtables.
 const SMALL_SHARE: u64 = 64;
 
-/// Bytes that active memtables may take if all are small.
+/// Returns the bytes that active memtables may take if all are small.
 const fn many_small(limit: u64) -> u64 {
     limit / 16 * 11
 }
 
 /// Frees memory on another thread.
 pub(crate) trait Freer: Debug + Send + Sync {
-    /// Takes what nothing needs any more. Returns what this thread is to free itself.
+    /// Takes unneeded memory. Returns it if this thread must free it.
     fn take(&self, unneeded: Unneeded) -> Option<Unneeded>;
 }
 
-/// Memory that takes long to free.
+/// Memory that takes long to free and is no longer used.
 pub(crate) type Unneeded = Box<dyn Debug + Send + Sync>;
 
 /// Bytes in use and their limits, by what they are used for.
@@ -93,9 +93,9 @@ pub(crate) struct MemoryAccount {
     limits: [AtomicU64; MemoryUse::COUNT],
     /// Memtables that something was placed in.
     memtables_begun: AtomicU64,
-    /// What frees large memory in place of readers, in a store with workers.
+    /// Frees large memory in place of readers, in a store with workers.
     freer: OnceLock<Arc<dyn Freer>>,
-    /// Bytes of active memtables up to which none needs to be frozen, as found at the last look.
+    /// Bytes of active memtables up to which none is frozen, as of the last check.
     freeze_put_off_to: AtomicU64,
 }
 
@@ -164,21 +164,22 @@ impl MemoryAccount {
         self.limit(MemoryUse::Memtables).saturating_sub(self.memtable_bytes())
     }
 
-    /// Something is placed in a memtable for the first time. Returns the size that its filter is for:
-    /// the bytes left, divided by the memtables that there are, and a quarter of that if they are
-    /// [many](MANY_MEMTABLES). So the filters of 2,000 memtables take 1/64 of 5.6 times the bytes left.
+    /// Counts a memtable that gets its first entry. Returns the memtable size that its filter is
+    /// for: the bytes left, divided by the number of memtables with entries, and a quarter of that
+    /// if they are [many](MANY_MEMTABLES). So the filters of 2,000 memtables take 1/64 of 5.6 times
+    /// the bytes left.
     pub(crate) fn begin_memtable(&self) -> u64 {
         let begun = self.memtables_begun.fetch_add(1, Relaxed) + 1;
         let share = self.memtable_bytes_left() / begun;
         if begun > MANY_MEMTABLES { share / 4 } else { share }
     }
 
-    /// Returns whether one of the active memtables, of `active` bytes in all, may have to be frozen.
+    /// Returns whether an active memtable may have to be frozen. They take `active` bytes in all.
     pub(crate) fn is_freeze_due(&self, active: u64, limit: u64) -> bool {
         active > limit / 2 && active > self.freeze_put_off_to.load(Relaxed).min(many_small(limit))
     }
 
-    /// Puts freezing off if the largest of the active memtables takes only `largest` bytes, and they all
+    /// Postpones freezing if the active memtables are small: the largest takes `largest` bytes, all
     /// take `active` bytes. Returns whether it did.
     pub(crate) fn put_off_freeze(&self, largest: u64, active: u64, limit: u64) -> bool {
         let is_put_off = largest <= limit / SMALL_SHARE && active <= many_small(limit);
@@ -188,7 +189,7 @@ impl MemoryAccount {
         is_put_off
     }
 
-    /// A memtable that was begun is gone.
+    /// Counts down a memtable that had an entry.
     pub(crate) fn end_memtable(&self) {
         self.memtables_begun.fetch_sub(1, Relaxed);
     }
@@ -198,7 +199,7 @@ impl MemoryAccount {
         let _ = self.freer.set(freer);
     }
 
-    /// Frees what nothing needs any more, on a worker if there are any.
+    /// Frees memory that is no longer used, on a worker if there are any.
     pub(crate) fn free(&self, unneeded: impl Debug + Send + Sync + 'static) {
         match self.freer.get() {
             Some(freer) => drop(freer.take(Box::new(unneeded))),

@@ -302,11 +302,11 @@ impl Options {
         self
     }
 
-    /// Creates a new store, and refuses an existing one with [`Error::StoreExists`]; default no.
+    /// Creates a new store, and fails with [`Error::StoreExists`] if one exists; default `false`.
     ///
-    /// Of several processes that create a store in one directory, one succeeds. Overrides
-    /// [`create_if_missing`](Self::create_if_missing). With [`read_only`](Self::read_only) it is an
-    /// [`Error::InvalidOption`].
+    /// If several processes create a store in one directory, exactly one succeeds. Overrides
+    /// [`create_if_missing`](Self::create_if_missing). Together with
+    /// [`read_only`](Self::read_only), opening fails with [`Error::InvalidOption`].
     pub fn create_new(mut self, create_new: bool) -> Self {
         self.create_new = create_new;
         self

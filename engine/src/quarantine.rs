@@ -1,4 +1,4 @@
-//! A table that compactions do not read.
+//! A quarantined table, as callers see it.
 
 use std::{error::Error as _, fmt, path::PathBuf};
 
@@ -6,10 +6,12 @@ use crate::{Error, table::LiveTable, text::bytes};
 
 /// A table that a compaction could not read, in whole or in part.
 ///
-/// Compactions leave it as it is until [`Db::verify`](crate::Db::verify) finds it good, a caller requests
-/// [`Db::compact`](crate::Db::compact), or the store is reopened. After read errors of the device they also
-/// try again by themselves, at first after 10 s. Lookups are not affected: those that need a block that
-/// cannot be read fail with [`Error::Corrupt`] or [`Error::Io`], others succeed.
+/// Compactions do not read it until [`Db::verify`](crate::Db::verify) finds it good, a caller calls
+/// [`Db::compact`](crate::Db::compact), or the store is reopened. After read errors they also retry
+/// on their own: first after 10 s, then after twice as long each time, up to 85 minutes.
+///
+/// Lookups and scans are not affected. Those that need a block that cannot be read fail with
+/// [`Error::Corrupt`] or [`Error::Io`]; others succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -20,16 +22,16 @@ pub struct QuarantinedTable {
     pub table_id: u64,
     /// Its file.
     pub path: PathBuf,
-    /// Its level, from 0.
+    /// Its level, from 0 to 6.
     pub level: u8,
     /// Length of the file, in bytes.
     pub bytes: u64,
-    /// The error of the compaction.
+    /// Error of the compaction, with its cause.
     pub reason: String,
 }
 
 impl QuarantinedTable {
-    /// The entry for `live` on `level` of `keyspace`; `None` if it is not quarantined.
+    /// Describes `live` on `level` of `keyspace`; `None` if it is not quarantined.
     pub(crate) fn of(keyspace: &str, level: u8, live: &LiveTable) -> Option<Self> {
         let present = live.quarantine.present()?;
         let error: &Error = &present.error;

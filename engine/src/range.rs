@@ -89,7 +89,7 @@ impl CursorSource for ViewSource {
 pub struct Range(State);
 
 enum State {
-    /// It was refused when it was made, and says so once.
+    /// Refused at creation: yields the error once.
     Refused(Option<Error>),
     Open(Box<range::Range<ViewSource>>),
 }
@@ -175,18 +175,17 @@ impl Range {
         self.advance(End::Back)
     }
 
-    /// Repositions the front at `key`, or at the first key behind it. Then the range is the same as a new
-    /// one from `key` to its upper bound, of the same view. Entries that an end has yielded before may
-    /// come again.
+    /// Repositions the front at `key`, or at the first key behind it. The range is then the same as
+    /// a new one from `key` to its upper bound, of the same view. It may yield entries again.
     ///
     /// A `key` out of bounds never leads out of them, as in RocksDB:
     ///
     /// * before the lower bound, the front is at the lower bound;
     /// * behind the upper bound, the range is at its end, from both sides, until the next seek.
     ///
-    /// Reads nothing yet. Costs less than a new range: it reuses the cursors and their memory, and moves
-    /// none of them if one end stands at `key`. After an error it is a way past what cannot be read: see
-    /// [what to do about a damaged table][damage].
+    /// Reads nothing yet. Costs less than a new range: it reuses the cursors and their memory, and
+    /// moves no cursor if one end is at `key`. After an error, a seek to a key behind the damage
+    /// continues the scan: see [what to do about a damaged table][damage].
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -218,10 +217,10 @@ impl Range {
         }
     }
 
-    /// Repositions the back at `key`, or at the last key before it. Then the range is the same as a new
-    /// one from its lower bound to `key`. The mirror image of [`seek`](Self::seek), also out of bounds:
-    /// behind the upper bound the back is at the upper bound, and before the lower bound the range is at
-    /// its end.
+    /// Repositions the back at `key`, or at the last key before it. The range is then the same as a
+    /// new one from its lower bound to `key`. The mirror image of [`seek`](Self::seek), also out of
+    /// bounds: behind the upper bound the back is at the upper bound, and before the lower bound
+    /// the range is at its end.
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         if let State::Open(range) = &mut self.0 {
             range.seek(End::Back, key.as_ref());
@@ -239,7 +238,7 @@ impl Range {
         }
     }
 
-    /// The next item of `end`, which `take` makes.
+    /// Returns the next item of `end`, which `take` creates.
     fn item<T>(
         &mut self,
         end: End,
@@ -303,7 +302,7 @@ impl Drop for Range {
         if let State::Open(range) = &self.0
             && range.source().open.store().is_forked()
         {
-            // To free what it holds may take a lock that a thread of the parent held.
+            // A drop of its contents may take a lock that a thread of the parent held.
             let _ = range.source().open.accept();
             mem::forget(mem::replace(&mut self.0, State::Refused(None)));
         }

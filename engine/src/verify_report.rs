@@ -35,8 +35,8 @@ pub struct VerifyReport {
     /// write: it was never acknowledged. But damage to the last record looks the same, unless something
     /// behind it vouches for it. Only of a store that is not open; opening it cuts them off.
     pub torn_tails: Vec<TornTail>,
-    /// Tables that compactions leave alone, without those that this found good. Only of an open store. Their
-    /// damage is among the problems, too.
+    /// Tables that are still quarantined after this verification. Empty if the store was not open.
+    /// Their damage is among the problems, too.
     pub quarantined: Vec<QuarantinedTable>,
 }
 
@@ -71,7 +71,8 @@ pub struct VerifyProblem {
     /// or those of the whole table if none of it can be read. What the keyspace has of them in other tables
     /// can still be read. `None` if it is not about the entries of a table.
     pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
-    /// Bytes of data blocks and index partitions that cannot be read; 0 if it is not about blocks.
+    /// Bytes of data blocks and index partitions that cannot be read; 0 if the problem is not about
+    /// blocks.
     pub bytes: u64,
     /// Which field, and what is wrong with it.
     pub message: String,
@@ -144,7 +145,7 @@ impl VerifyReport {
         self.problems.push(VerifyProblem { kind, path, offset, keyspace, keys, bytes: 0, message });
     }
 
-    /// Sets how many bytes of blocks the last problem is about.
+    /// Sets the bytes of blocks that the last problem is about.
     pub(crate) fn lost_bytes(&mut self, bytes: u64) {
         if let Some(last) = self.problems.last_mut() {
             last.bytes = bytes;

@@ -46,8 +46,9 @@ impl TableFilter {
         Self::build_unless(kind, hashes, bits_per_key, &|| false)
     }
 
-    /// As [`build`](Self::build); `None`, too, soon after `is_cancelled` returns `true`, as it must from then
-    /// on. A blocked Bloom filter, which takes some ns a key, is built all the same.
+    /// As [`build`](Self::build), but also returns `None` soon after `is_cancelled` returns `true`.
+    /// `is_cancelled` must then always return `true`. A blocked Bloom filter, which takes some ns a
+    /// key, is not cancelled.
     ///
     /// # Panics
     ///

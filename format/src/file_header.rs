@@ -8,7 +8,7 @@
 //! | 11     | 5     |            | zero; a reader refuses others                                |
 //! | 16     | 16    | `store_id` | random number of the store, so files of two never mix        |
 //! | 32     | 8     | `file_id`  | number in the file's name; for `CURRENT`, of the manifest    |
-//! | 40     | 8     | `secret`   | of a log or manifest: random number that the checksum of each record covers; else 0 |
+//! | 40     | 8     | `secret`   | log and manifest: random, covered by record checksums; others: 0 |
 //! | 48     | 6     | `release`  | release that wrote the file: major, minor, patch (16 bits each) |
 //! | 54     | 4     | `build`    | its build; 0 if not stated                                   |
 //! | 58     | 2     |            | zero; a reader refuses others                                |
@@ -82,11 +82,11 @@ pub struct FileHeader {
     pub file_id: u64,
     /// Random number that the checksum of each record covers; 0 in files without records.
     pub secret: u64,
-    /// Release that wrote the file.
+    /// Release that wrote the file. Not compared by [`check`](Self::check).
     pub writer: Release,
 }
 
-/// A release of SieveDB, as files name it. Readers never decide by it.
+/// A release of SieveDB, as stored in files. Informative: readers never depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Release {
     /// Major, minor and patch number.
@@ -96,8 +96,8 @@ pub struct Release {
 }
 
 impl Release {
-    /// This release. Its build is the environment variable `SIEVEDB_BUILD` at compile time, up to 8
-    /// hexadecimal digits.
+    /// This release. Its build is the environment variable `SIEVEDB_BUILD` at compile time, of up
+    /// to 8 hexadecimal digits; 0 if unset.
     pub const THIS: Self = Self {
         version: [
             number(env!("CARGO_PKG_VERSION_MAJOR"), 10) as u16,
@@ -130,13 +130,13 @@ const fn number(digits: &str, radix: u32) -> u32 {
 }
 
 impl FileHeader {
-    /// The header of a file that this release writes, without records.
+    /// Creates the header of a file without records, written by this release.
     #[must_use]
     pub const fn new(kind: FileKind, store_id: u128, file_id: u64) -> Self {
         Self { kind, store_id, file_id, secret: 0, writer: Release::THIS }
     }
 
-    /// The header of a file of records that this release writes.
+    /// Creates the header of a log segment or manifest, written by this release.
     #[must_use]
     pub const fn of_records(kind: FileKind, store_id: u128, file_id: u64, secret: u64) -> Self {
         Self { secret, ..Self::new(kind, store_id, file_id) }
@@ -203,8 +203,8 @@ impl FileHeader {
         Ok(Self { kind, store_id, file_id, secret, writer })
     }
 
-    /// Reads a header and compares its kind, store id and file id with what the place that names the file
-    /// says. Returns the header that was read.
+    /// Reads a header and compares its kind, store id and file id with `self`. Returns the header
+    /// that was read.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@
 //! | [`file_header`]       | the 64 bytes every file begins with                           |
 //! | [`corruption`]        | what can be wrong with stored bytes                           |
 //! | [`range_tombstone`]   | which deletion of a key range covers a key                    |
-//! | [`table_bounds`]      | which user keys a table covers, and which end is exclusive    |
+//! | [`table_bounds`]      | range of user keys of a table, with exclusive ends            |
 //! | [`annotation`]        | bytes and their meaning side by side, for `sieve dump`        |
 //! | [`prefetch`]          | how memory that is read soon is asked for                     |
 //!

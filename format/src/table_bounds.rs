@@ -1,13 +1,12 @@
 //! The range of user keys that a table or a run covers.
 //!
-//! Each end is inclusive or exclusive. An exclusive end lets a range tombstone be split at a table
-//! border: the left table ends before the key that the right table begins with.
+//! Each end is inclusive or exclusive. With exclusive ends a range tombstone can be split between
+//! two tables: the left one ends, exclusively, at the first key of the right one.
 //!
 //! # Encoded form
 //!
-//! Both keys are fields of their own. A further field, of one varint, says which ends are exclusive:
-//! bit 0 for the smallest key, bit 1 for the largest. It must be understood, and stands only if a
-//! bit is set.
+//! Both keys are fields of their own. A third field, one varint, marks exclusive ends: bit 0 the
+//! smallest key, bit 1 the largest. It must be understood, and is absent if no bit is set.
 
 use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
@@ -30,14 +29,14 @@ pub struct TableBounds {
 }
 
 impl TableBounds {
-    /// Bounds that include both keys.
+    /// Creates bounds that include both keys.
     #[must_use]
     pub fn inclusive(smallest: impl Into<Arc<[u8]>>, largest: impl Into<Arc<[u8]>>) -> Self {
         let (smallest, largest) = (smallest.into(), largest.into());
         Self { smallest, largest, ..Self::default() }
     }
 
-    /// The range as two bounds.
+    /// Returns the lower and the upper bound.
     #[must_use]
     pub fn as_range(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let bound =
@@ -94,7 +93,7 @@ impl TableBounds {
         }
     }
 
-    /// Returns `true` if neither bounds are [before](Self::is_before) the other.
+    /// Returns `true` if neither of the bounds is [before](Self::is_before) the other.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         !self.is_before(other) && !other.is_before(self)
@@ -120,14 +119,14 @@ impl TableBounds {
         }
     }
 
-    /// Compares where two bounds start: the order of the tables of a run.
+    /// Compares the lower ends: the order of the tables of a run.
     #[must_use]
     pub fn cmp_starts(&self, other: &Self) -> Ordering {
         let start = |bounds: &Self| bounds.smallest_excluded;
         self.smallest.cmp(&other.smallest).then_with(|| start(self).cmp(&start(other)))
     }
 
-    /// Compares where two bounds end.
+    /// Compares the upper ends.
     #[must_use]
     pub fn cmp_ends(&self, other: &Self) -> Ordering {
         let end = |bounds: &Self| !bounds.largest_excluded;
@@ -151,7 +150,7 @@ impl TableBounds {
         Some(hull)
     }
 
-    /// Returns the field that says which ends are exclusive; 0 if neither is.
+    /// Returns the field that marks exclusive ends; 0 if both are inclusive.
     #[must_use]
     pub fn exclusions(&self) -> u64 {
         let smallest = if self.smallest_excluded { SMALLEST_EXCLUDED } else { 0 };
@@ -159,7 +158,7 @@ impl TableBounds {
         smallest | largest
     }
 
-    /// Sets which ends are exclusive.
+    /// Sets the exclusive ends from a stored field, which errors call `what`.
     ///
     /// # Errors
     ///
@@ -173,7 +172,7 @@ impl TableBounds {
         Ok(())
     }
 
-    /// Bytes of memory that the keys take.
+    /// Returns the memory of the keys, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.smallest.len() + self.largest.len()
@@ -201,7 +200,7 @@ mod tests {
         all
     }
 
-    /// Keys within `bounds`; those in between the bytes count, too.
+    /// Keys within `bounds`, of one byte or followed by another.
     fn keys(bounds: &TableBounds) -> Vec<Vec<u8>> {
         let candidates = (0..5_u8).flat_map(|key| [vec![key], vec![key, 7]]);
         candidates.filter(|key| bounds.holds(key)).collect()

@@ -89,7 +89,7 @@ impl MemtableCursor {
         self.repeats
     }
 
-    /// The value of the current entry. Allocates only if the memtable has a copy of it.
+    /// Returns the value of the current entry. Allocates only if the memtable copied the value.
     ///
     /// # Panics
     ///

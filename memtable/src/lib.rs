@@ -4,7 +4,7 @@
 //! |--------------|---------------------------------------------------------------|
 //! | [`memtable`] | insertion, point lookup, accounting; what a reader may rely on |
 //! | [`cursor`]   | walking over all versions in both directions                   |
-//! | [`value`]    | values as they are inserted and lent                           |
+//! | [`value`]    | values as a memtable takes and lends them                      |
 //!
 //! Threads insert and read at once without a lock. Nothing is ever taken out: a full memtable is
 //! frozen, flushed to a table and dropped as a whole.

@@ -89,7 +89,8 @@ impl Memtable {
         SkipList::node_bytes(key_len) + value_len
     }
 
-    /// Bytes that an entry takes if its value is [copied](NewValue::Copied), on average.
+    /// Returns the memory of an entry whose value is [copied](NewValue::Copied), in bytes, on
+    /// average. As [`charge`](Self::charge) for shared values.
     #[must_use]
     pub const fn copied_charge(key_len: usize, value_len: usize) -> usize {
         SkipList::copied_node_bytes(key_len, value_len)
@@ -103,8 +104,8 @@ impl Memtable {
         self.reserved_bytes.fetch_add(bytes, Relaxed)
     }
 
-    /// Takes `bytes` back that were reserved for entries that will not be inserted. Returns what
-    /// was reserved before.
+    /// Releases `bytes` that were [reserved](Self::reserve) for entries that will not be inserted.
+    /// Returns the bytes that were reserved before the call.
     pub fn release(&self, bytes: usize) -> usize {
         self.reserved_bytes.fetch_sub(bytes, Relaxed)
     }
@@ -150,8 +151,8 @@ impl Memtable {
 
     /// The newest version of `user_key` at `sequence` or below, whatever it does to the key.
     ///
-    /// Does not ask the filter. Allocates only to return a value that was copied; writes no shared
-    /// memory but the reference count of a shared value.
+    /// Does not probe the filter. Allocates only to return a copied value. Writes no shared memory
+    /// except the reference count of a shared value.
     #[must_use]
     pub fn get(&self, user_key: &[u8], sequence: SequenceNumber) -> Option<(Trailer, Bytes)> {
         self.get_with(user_key, sequence, |trailer, value| (trailer, value.to_bytes()))

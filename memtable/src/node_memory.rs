@@ -19,20 +19,21 @@ pub(crate) const WORD_BYTES: usize = size_of::<Word>();
 /// What addresses in the memory are multiples of.
 pub(crate) const WORD_ALIGN: usize = align_of::<Word>();
 
-/// Words of the first slabs.
+/// Words of the first slab.
 const SLAB_WORDS_FIRST: usize = 64;
 
-/// As many words as all before it has each slab up to this one: few slabs, and little spare.
+/// Each slab has as many words as all before it, up to this number.
 const SLAB_WORDS_DOUBLED: usize = 128;
 
-/// Of the words so far, each later slab has one in so many...
+/// Each later slab has 1/4 of the words so far...
 const SLAB_GROWTH: usize = 4;
 
-/// ...up to so many words, until they are less than 1 in [`SLAB_SHARE`] of all.
+/// ...up to this number of words. Above it, a slab has 1 in [`SLAB_SHARE`] of all words.
 const SLAB_WORDS_MIN: usize = 1 << 10;
 
 /// Returns the most bytes that a memtable may have allocated and not used while its entries take
-/// `bytes`. More than 8 KiB only where these are less than 1 in 256 of all, which is not counted.
+/// `bytes`: at most 8 KiB. A larger unused part is less than 1/256 of the memtable, and not
+/// counted.
 #[must_use]
 pub const fn spare_bytes(bytes: usize) -> usize {
     let few = if bytes < FEW_BYTES { bytes } else { FEW_BYTES };
@@ -42,7 +43,7 @@ pub const fn spare_bytes(bytes: usize) -> usize {
     if spare < most { spare } else { most }
 }
 
-/// What the first slabs may have spare, in bytes.
+/// Unused bytes of the first slabs, at most.
 const FEW_BYTES: usize = SLAB_WORDS_DOUBLED * WORD_BYTES;
 
 /// At most one word in so many is allocated and not used yet.

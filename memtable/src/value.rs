@@ -1,13 +1,13 @@
-//! Values as a memtable takes and lends them.
+//! Values, as a memtable takes and lends them.
 
 use bytes::Bytes;
 
 /// A value to insert.
 #[derive(Debug)]
 pub enum NewValue<'v> {
-    /// The memtable keeps this handle, and with it the buffer of which the value is a slice.
+    /// The memtable keeps this handle, and so the whole buffer of which the value is a slice.
     Shared(Bytes),
-    /// The memtable copies the value, next to its key. Less than 4 GiB.
+    /// The memtable copies the value next to its key. At most `u32::MAX - 1` bytes.
     Copied(&'v [u8]),
 }
 
@@ -17,7 +17,7 @@ impl From<Bytes> for NewValue<'_> {
     }
 }
 
-/// A value where it lies in a memtable.
+/// A value in a memtable.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueRef<'m> {
     /// The handle that the memtable keeps.
@@ -37,7 +37,7 @@ impl<'m> ValueRef<'m> {
         }
     }
 
-    /// Returns the value for any length of time: another handle of a shared value, or a copy.
+    /// Returns the value as an owner: another handle of a shared value, or a copy.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> Bytes {

@@ -90,18 +90,19 @@ impl FilterKeys {
             + ranges * options.range_filter_bits_per_key
     }
 
-    /// The point filter; `None` if there is to be none, or no key, and soon after `is_cancelled` returns
-    /// `true`, as it must from then on. What it was built over is freed.
+    /// Builds the point filter and frees its hashes. Returns `None` if the options ask for none or
+    /// there is no key, and soon after `is_cancelled` returns `true`. `is_cancelled` must then
+    /// always return `true`.
     pub fn build_points(&mut self, is_cancelled: &dyn Fn() -> bool) -> Option<TableFilter> {
         let hashes = self.points.take().filter(|hashes| !hashes.is_empty())?;
         let TableOptions { filter_kind, filter_bits_per_key: bits, .. } = self.options;
         TableFilter::build_unless(filter_kind, &hashes, bits, is_cancelled)
     }
 
-    /// The prefix filter; `None` if there is to be none, or as for [`build_points`](Self::build_points). What it
-    /// was built over is freed.
+    /// Builds the prefix filter and frees its hashes. Returns `None` if the options ask for none,
+    /// and after a cancellation as [`build_points`](Self::build_points).
     ///
-    /// Also of no prefixes: the filter then rules the table out.
+    /// Without prefixes it builds an empty filter, which rules the table out.
     pub fn build_prefixes(&mut self, is_cancelled: &dyn Fn() -> bool) -> Option<PrefixFilter> {
         let Prefixes { extractor, hash_seed, hashes, .. } = self.prefixes.take()?;
         let TableOptions { filter_kind, prefix_filter_bits_per_key: bits, .. } = self.options;

@@ -1,4 +1,4 @@
-//! A table of which only the file is known.
+//! Reads a table that no manifest describes.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use crate::{
     source::TableSource,
 };
 
-/// What a table file says of itself, without a manifest that names it.
+/// Identity and properties of a table, read from its file alone.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FoundTable {
-    /// Random number of the store.
+    /// Random number of the store, unchecked.
     pub store_id: u128,
-    /// Random number that every block checksum covers.
+    /// Random number that every block checksum of the table covers.
     pub salt: u64,
     /// The properties, with the [origin](TableProperties::origin).
     pub properties: TableProperties,
 }
 
 impl FoundTable {
-    /// Reads the footer and the properties of the table file with this id.
+    /// Reads footer and properties of the table `file_id`: a few reads at the end of the file.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] if the source fails, if footer or properties are damaged, or if the file is
-    /// not the table `file_id`.
+    /// [`ReadError`] if the source fails, if footer or properties are damaged or need a later
+    /// release or another build, or if the file is not the table `file_id`.
     pub fn read(source: &Arc<dyn TableSource>, file_id: u64) -> Result<Self, ReadError> {
         let footer = Footer::read(&**source)?;
         let Footer { store_id, salt, list_offset, .. } = footer;

@@ -47,13 +47,14 @@ impl Compression {
     /// Zstd at level 3 with dictionaries of 16 KiB.
     pub const ZSTD: Self = Self::Zstd { level: 3, dictionary_bytes: 16 << 10 };
 
-    /// Returns the compression of stored options: of this [`kind`](Self::kind), and of zstd with this level and
-    /// length of the dictionary. A number out of range is replaced by the nearest one within.
+    /// Returns the compression of stored options. `kind` is its [`kind`](Self::kind). `level` and
+    /// `dictionary_bytes` are those of zstd; values out of range are replaced by the nearest valid
+    /// one.
     ///
     /// # Errors
     ///
-    /// [`Corruption::Unsupported`] for a kind that is not known, [`Corruption::NeedsFeature`] for one that
-    /// needs the feature `zstd`.
+    /// [`Corruption::Unsupported`] for an unknown kind, [`Corruption::NeedsFeature`] for zstd in a
+    /// build without the feature `zstd`.
     pub fn from_stored(kind: u64, level: u64, dictionary_bytes: u64) -> Result<Self, Corruption> {
         match kind {
             0 => Ok(Self::None),

@@ -34,7 +34,7 @@
 //! | 25     | `keyspace_options`      | its options, encoded as in a manifest                    |
 //! | 26     | `level`                 | varint; the level that the table was written for         |
 //! | 27     | `flushed`               | varint; all entries of the keyspace up to this sequence number are in tables |
-//! | 28     | `replaced`              | ids of tables that count no more, ascending: the first, then differences (varints) |
+//! | 28     | `replaced`              | ids of obsolete tables, ascending: the first, then differences (varints) |
 //!
 //! Those marked `!` must be understood. All but 10, 11 and 21 to 28 are always there. In a table
 //! without entries 6 to 9 are empty or 0. 24 to 28 are there for a repair without a manifest; 27
@@ -65,7 +65,7 @@ pub(crate) const COMPRESSION_ZSTD: u8 = 2;
 /// Fields that a table may lack.
 const OPTIONAL: [u64; 10] = [10, 11, 21, 22, EXCLUDED_BOUNDS, 24, 25, 26, 27, 28];
 
-/// Which ends of the bounds are exclusive.
+/// Number of the field that marks exclusive bounds.
 const EXCLUDED_BOUNDS: u64 = 23;
 
 /// Fields that must be understood.
@@ -147,7 +147,7 @@ pub struct TableProperties {
     pub filter_millibits: u64,
     /// [`TableOptions::index_partition_bytes`] of the writer.
     pub index_partition_bytes: u64,
-    /// Where the table belongs; `None` if it does not say so, and in an open table.
+    /// Place of the table in its store. `None` if the file does not have it, and in an open table.
     pub origin: Option<Box<TableOrigin>>,
 }
 

@@ -1,12 +1,12 @@
 //! Reads the data blocks of a table without its footer and index.
 //!
-//! A stored block has no length of its own; the index has it. But its checksum covers offset and length,
-//! so a block that starts at a known offset ends at the only place where the checksum is right. Blocks
-//! follow each other without gaps from the end of the file header on, so each block gives the start of
-//! the next one. Behind a damaged block the scan tries each offset as a start.
+//! A stored block has no length of its own; the index has it. But its checksum covers offset and
+//! length. So a block that starts at a known offset ends where the checksum is right. Blocks follow
+//! each other without gaps from the end of the file header on, so each block gives the start of the
+//! next one. Behind a damaged block the scan tries each offset as a start.
 //!
-//! CRC-32 is linear: the checksum of prefix and content is computed from those of the two parts, so one
-//! pass over the bytes tests all ends of a block.
+//! CRC-32 is linear: the checksum of prefix and content is computed from those of the two parts, so
+//! one pass over the bytes tests all ends of a block.
 
 use std::{collections::BTreeMap, ops::Bound, ops::Range};
 
@@ -28,7 +28,8 @@ use crate::{
 const POLYNOMIAL: u32 = 0xedb8_8320;
 /// The polynomial 1, reflected.
 const ONE: u32 = 1 << 31;
-/// Behind damage no block is searched that is longer than this, or than twice the longest one so far.
+/// Behind damage, the scan looks only for blocks that are no longer than this, or than twice the
+/// longest block so far.
 const SEARCHED_BLOCK_BYTES: usize = 16 << 10;
 /// No block begins with so many zeros: its content says how long its parts are.
 const ZEROS: [u8; 64] = [0; 64];
@@ -41,7 +42,7 @@ const FILTER_ALIGN: u64 = 64;
 /// No block of entries is longer: it ends with the entry that exceeds the largest block size.
 const CONTENT_BYTES_MAX: u64 = (KEY_BYTES_MAX + VALUE_BYTES_MAX + (2 << 20)) as u64;
 
-/// The data blocks of a table whose footer or index cannot be read.
+/// The data blocks of a table whose footer or index cannot be read. Keeps the whole file in memory.
 #[derive(Debug)]
 pub struct RescannedTable {
     file: Bytes,
@@ -52,21 +53,22 @@ pub struct RescannedTable {
     entries: u64,
 }
 
-/// Bytes of a table in which no block can be read.
+/// A part of a table file in which no block can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// Where they lie in the file.
+    /// Offsets in the file, in bytes.
     pub place: Range<u64>,
-    /// The user keys that the lost blocks may have held, by the blocks around them.
+    /// Range of the user keys that the lost blocks may have held, by the blocks around them.
     pub keys: (Bound<Bytes>, Bound<Bytes>),
 }
 
 impl RescannedTable {
     /// Scans the bytes of a table file for data blocks that were written with `salt`.
     ///
-    /// The scan ends behind `entries_max` entries or at the top index, or where `end` is: no data block
-    /// lies behind it. Costs some nanoseconds for each byte, and some 50 µs for each byte of a damaged
-    /// block, unless it lies among zeros: a MiB of other garbage takes about a minute.
+    /// The scan ends after `entries_max` entries, at the top index, or at the offset `end`. Pass
+    /// `u64::MAX` for a limit that is not known. Costs some nanoseconds for each byte, and some 50
+    /// µs for each byte of a damaged block, except for zeros: a MiB of other damage takes about a
+    /// minute.
     #[must_use]
     pub fn scan(file: &Bytes, salt: u64, entries_max: u64, end: u64) -> Self {
         let end = usize::try_from(end).unwrap_or(usize::MAX).min(file.len());
@@ -96,7 +98,7 @@ impl RescannedTable {
             at = (handle.offset + handle.bytes) as usize;
         }
         if table.entries < entries_max && !scan.is_complete && at < end {
-            // The file ends where a block ends, and before its data do.
+            // The file ends after a block, and before the last data block.
             scan.lost(at as u64..end as u64);
         }
         let is_padding = |place: &Range<u64>| {
@@ -109,14 +111,14 @@ impl RescannedTable {
             table.gaps.push(Gap { place, keys: (from, Bound::Unbounded) });
         }
         if table.entries >= entries_max {
-            // What is behind the last entry is not data.
+            // Bytes behind the last entry are not data.
             let data_end = table.data.last().map_or(0, |last| last.offset);
             table.gaps.retain(|gap| gap.place.start < data_end);
         }
         table
     }
 
-    /// Returns where data was lost, in the order of the file.
+    /// Returns the parts of the file in which data was lost, in file order.
     #[must_use]
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
@@ -154,7 +156,7 @@ impl RescannedTable {
                 if multiply(power, prefix) ^ !content == want {
                     let bytes = (length + TRAILER_BYTES) as u64;
                     let handle = BlockHandle { offset: at as u64, bytes };
-                    // By chance one of four billion wrong ends passes.
+                    // One in 2^32 wrong ends passes by chance.
                     if self.stored(handle).is_some() {
                         return Some(handle);
                     }
@@ -212,8 +214,8 @@ impl RescannedTable {
         let index = self.decode(handle, BlockRole::Index);
         if let Some(leads_to_index) = index.and_then(|index| scan.leads_to(index)) {
             scan.index.insert(handle.offset, handle.bytes);
-            // Two levels: the top index leads to partitions. One level: it leads to the first data block,
-            // and so does the first partition; then the scan meets the top index later.
+            // Two levels: the top index leads to partitions. One level: it leads to the first data
+            // block, and so does the first partition; then the scan meets the top index later.
             scan.is_complete = leads_to_index;
             return;
         }
@@ -244,7 +246,7 @@ impl RescannedTable {
     }
 }
 
-/// The entries of the blocks that were found, in the order of internal keys.
+/// A cursor over the entries of a [`RescannedTable`], in the order of internal keys.
 #[derive(Debug)]
 pub struct RescannedCursor {
     table: RescannedTable,
@@ -315,8 +317,8 @@ impl Scan {
         }
     }
 
-    /// Whether the entries of `index` lead to other index blocks, or to data blocks; `None` if they lead
-    /// to no block that was found, so that it is no index.
+    /// Whether the entries of `index` lead to other index blocks, or to data blocks; `None` if they
+    /// lead to no block that was found, so that it is no index.
     fn leads_to(&self, index: Block) -> Option<bool> {
         let mut cursor = BlockCursor::new(index);
         cursor.seek_to_first();
@@ -330,7 +332,8 @@ impl Scan {
     }
 }
 
-/// Multiplies a reflected polynomial by x^8, modulo the CRC's, or feeds a byte that was added to a state.
+/// Multiplies a reflected polynomial by x^8, modulo the CRC's, or feeds a byte that was added to a
+/// state.
 fn step(value: u32) -> u32 {
     TABLE[(value & 0xff) as usize] ^ (value >> 8)
 }

@@ -52,8 +52,8 @@ pub struct TableProblem {
     /// The user keys that a block in question may hold, by the separators around it; `None` if the problem
     /// is not about a block.
     pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
-    /// Bytes of blocks that cannot be read: of the block itself, and of those that only it leads to. 0 if
-    /// the problem is not about a block.
+    /// Length of the blocks that cannot be read, in bytes: of the block itself, and of those that
+    /// only it leads to. 0 if the problem is not about a block.
     pub bytes: u64,
 }
 
@@ -142,7 +142,8 @@ impl Table {
         })
     }
 
-    /// As [`verify`](Self::verify), until `on_key` breaks. The counts are then not compared.
+    /// As [`verify`](Self::verify), but stops when `on_key` breaks. Then it does not compare
+    /// counts.
     pub fn verify_while(&self, on_key: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Verified {
         let mut walk = Walk::new(self, on_key);
         walk.index(self.top_index().clone(), self.has_partitions());
@@ -164,7 +165,7 @@ struct Walk<'a> {
     last_user_key: Option<Vec<u8>>,
     /// Where the user keys of the next block begin: behind the separator before it.
     keys_from: Bound<Bytes>,
-    /// Where the blocks end that were walked through.
+    /// Offset of the end of the last block that was walked through.
     walked_to: u64,
     is_complete: bool,
 }

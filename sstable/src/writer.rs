@@ -176,8 +176,8 @@ impl<S: TableSink> TableWriter<S> {
         Ok(())
     }
 
-    /// Sets where the table belongs, in place of what was set before. Required before
-    /// [`finish`](Self::finish) for a table that a repair without a manifest is to find.
+    /// Sets the place of the table in its store, and replaces an earlier one. To be called before
+    /// [`finish`](Self::finish). Without it a repair without a manifest loses the table.
     pub fn set_origin(&mut self, origin: TableOrigin) {
         self.properties.origin = Some(Box::new(origin));
     }
@@ -240,12 +240,13 @@ impl<S: TableSink> TableWriter<S> {
         self.finish_unless(&|| false)
     }
 
-    /// As [`finish`](Self::finish), for a caller that may not need the table any more.
+    /// As [`finish`](Self::finish), but can be cancelled. `is_cancelled` is called often, and must
+    /// always return `true` after the first time.
     ///
     /// # Errors
     ///
-    /// As [`finish`](Self::finish); [`io::ErrorKind::Interrupted`] soon after `is_cancelled` returns `true`, as it
-    /// must from then on. The table is then not complete.
+    /// As [`finish`](Self::finish); [`io::ErrorKind::Interrupted`] soon after `is_cancelled`
+    /// returns `true`. The table is then incomplete.
     pub fn finish_unless(
         mut self,
         is_cancelled: &dyn Fn() -> bool,

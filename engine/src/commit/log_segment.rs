@@ -7,14 +7,14 @@ use sievedb_format::SequenceNumber;
 use super::LogHost;
 use crate::{Error, Result, error::SYNC, fs::AppendFile};
 
-/// How large the log is, and what was done for it.
+/// Size of the log, and syncs so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogSize {
-    /// Segments that exist.
+    /// Number of segments.
     pub(crate) segments: u64,
-    /// Their length, in bytes.
+    /// Length of all segments, in bytes.
     pub(crate) bytes: u64,
-    /// Syncs of segments so far.
+    /// Syncs of segments since the store was opened.
     pub(crate) syncs: u64,
 }
 
@@ -25,13 +25,13 @@ pub(super) struct Segment {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     pub(super) last_sequence: SequenceNumber,
-    /// For its sync. `None` if it is finished and synced as a whole.
+    /// Handle for its sync. `None` once the segment is finished and synced as a whole.
     pub(super) file: Option<Arc<dyn AppendFile>>,
     pub(super) synced_bytes: u64,
 }
 
 impl Segment {
-    /// The segment as it is now if it is not synced as a whole.
+    /// Returns the present state of the segment, or `None` if it is synced as a whole.
     pub(super) fn unsynced(&self) -> Option<Unsynced> {
         let file = self.file.as_ref().filter(|_| self.synced_bytes < self.bytes)?;
         let (path, file) = (self.path.clone(), Arc::clone(file));
@@ -56,7 +56,7 @@ pub(super) struct Unsynced {
 }
 
 impl Unsynced {
-    /// Makes the segment durable as it was then. A failure makes the store read-only.
+    /// Syncs the segment up to `bytes`. A failure makes the store read-only.
     pub(super) fn sync(&self, host: &impl LogHost) -> Result<()> {
         let synced = self.file.sync_data();
         synced.map_err(|error| host.poison(Error::io(SYNC, &self.path, error)))

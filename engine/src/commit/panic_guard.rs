@@ -1,4 +1,4 @@
-//! What a panic in the middle of a write leaves.
+//! Makes the store read-only after a panic during a write.
 
 use std::thread;
 
@@ -7,13 +7,13 @@ use crate::Error;
 
 /// Makes the store read-only if a panic drops it.
 ///
-/// Held while files are in a state that only the thread with their lock knows. Made after the lock
-/// is taken, so that it is dropped before the lock is released.
+/// Held while only the thread with the lock knows the state of the files. Created after the lock is
+/// taken, so that it is dropped before the lock is released.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct PanicGuard<'a, H: LogHost> {
     host: &'a H,
-    /// A store may be written to and closed while its thread unwinds from another panic.
+    /// The thread was unwinding from another panic when the guard was created.
     was_panicking: bool,
 }
 

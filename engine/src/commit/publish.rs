@@ -101,7 +101,7 @@ impl PublishQueue {
         }
     }
 
-    /// Waits until `sequence` is visible, for `timeout` at the most. Returns whether it is.
+    /// Waits until `sequence` is visible, for at most `timeout`. Returns whether it is.
     pub(crate) fn wait_visible_for(&self, sequence: SequenceNumber, timeout: Duration) -> bool {
         let clock = SystemClock::new();
         let mut queue = self.queue.lock();

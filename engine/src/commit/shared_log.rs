@@ -96,8 +96,8 @@ impl SharedLog {
         }
     }
 
-    /// A log that continues `segments` in `folder`, of which every byte is durable, up to the sequence
-    /// number `sequence`. The next record begins a new segment.
+    /// Creates a log that continues `segments` in `folder`, up to the sequence number `sequence`.
+    /// Every byte of them must be durable. The next record begins a new segment.
     pub(crate) fn continued(
         sequence: SequenceNumber,
         folder: &Path,
@@ -179,7 +179,7 @@ impl SharedLog {
             segment.sync(host)?;
         }
         let mut files = self.files.lock();
-        // A sync by the holder of this lock may have failed meanwhile: then these reported no error.
+        // A sync by the previous holder of this lock may have failed: these reported no error then.
         host.check_writable()?;
         files.mark_synced(&unsynced);
         drop(files);
@@ -253,10 +253,10 @@ impl SharedLog {
         self.files.lock().writer.is_none()
     }
 
-    /// Writes, syncs and seals everything: the store is being closed. Returns the position up to
-    /// which the log is durable then; `None` if there is no segment.
+    /// Writes pending records, then syncs and seals the log, as a close does. Returns the position
+    /// up to which the log is durable; `None` without segments.
     ///
-    /// A segment that an append on a full disk has ended is synced up to there, and not sealed.
+    /// A segment that ended on a full disk is synced up to its end, and not sealed.
     pub(crate) fn close(&self, host: &impl LogHost) -> Result<Option<Position>> {
         let last_placed = host.placement().last_placed();
         self.sync_to(host, last_placed)?;
@@ -271,7 +271,8 @@ impl SharedLog {
 
     /// Writes all that is queued, in one append. The caller holds the log-files lock.
     fn write_pending(&self, host: &impl LogHost, files: &mut LogFiles) -> Result<()> {
-        // After a panic the records of others may be lost, and their writers have still to see that.
+        // After a panic, records of other writers may be lost, and these writers do not know it
+        // yet.
         host.check_writable()?;
         let _guard = PanicGuard::new(host);
         let (group, last_placed) = host.placement().take_pending();
@@ -346,7 +347,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Syncs the oldest segments until few are open. No segment takes records.
+    /// Syncs the oldest segments until few are open. Requires that no segment takes records.
     fn limit_unsynced(&mut self, host: &impl LogHost) -> Result<()> {
         let unsynced = self.unsynced();
         for segment in &unsynced[..unsynced.len().saturating_sub(UNSYNCED_SEGMENTS_MAX)] {

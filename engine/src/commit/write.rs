@@ -9,11 +9,12 @@ use smallvec::SmallVec;
 
 use crate::{memory::BATCH_BYTES, read::tree::Tree, read::view::PlacedMemtable};
 
-/// Memtables copy the values of a write whose entries take at most so many bytes in the log. A shared
-/// buffer would cost 120 bytes and more beside them, for an entry of 50.
+/// Memtables copy the values of a write whose entries take at most this many bytes in the log. A
+/// shared buffer costs at least 120 bytes more, also for an entry of 50 bytes.
 const COPIED_BYTES_MAX: usize = 256;
 
-/// Returns whether memtables copy the values of a write whose entries take `entry_bytes` in the log.
+/// Returns whether memtables copy the values of a write whose entries take `entry_bytes` in the
+/// log.
 pub(crate) const fn copies_values(entry_bytes: usize) -> bool {
     entry_bytes <= COPIED_BYTES_MAX
 }
@@ -29,7 +30,7 @@ pub(crate) struct Write {
     pub(crate) entries: SmallVec<[Entry; 1]>,
     /// Memtables copy the values, and nothing keeps the payload once it is in the log.
     pub(crate) copies_values: bool,
-    /// Creations and drops of keyspaces in the payload: each takes a sequence number as an entry does.
+    /// Creations and drops of keyspaces in the payload. Each takes a sequence number.
     pub(crate) keyspace_changes: usize,
 }
 
@@ -105,7 +106,7 @@ impl Write {
         }
     }
 
-    /// Takes back what was reserved in memtables: the write failed.
+    /// Releases the reservation in memtables, after the write failed.
     pub(crate) fn release(&self) {
         for target in &self.targets {
             let placed = target.memtable.as_ref().expect("a placed write has its memtables");
@@ -134,9 +135,9 @@ impl Write {
 
 /// The values of a write as memtables keep them.
 ///
-/// Those of a small write are copied into the memtable: nothing else is allocated for them, and nothing
-/// is to be freed for each. Those of a write for several keyspaces are copied, into one buffer for each: else the memtable of a keyspace with
-/// few entries would keep the whole batch, long after the others are flushed.
+/// Values of a small write are copied into the memtable, without an allocation for each. Values of
+/// a write to several keyspaces are copied into one buffer for each keyspace. Otherwise the
+/// memtable of a keyspace with few entries would keep the whole batch after the others are flushed.
 enum Values {
     Copied,
     InPayload,

@@ -1,4 +1,4 @@
-//! Closes a store while handles live, or with its last one.
+//! Closes a store explicitly: with its last handle, or although other handles exist.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,29 +10,29 @@ use crate::{
 };
 
 impl Db {
-    /// Closes the store, as the drop of its last handle does, and reports failures.
+    /// Closes the store, as the drop of its last handle does, and reports errors.
     ///
-    /// After `Ok`, every acknowledged write, whatever its durability, survives the loss of power; all threads
-    /// of the store have ended; and any process may open it. Flushes and compactions in flight are
-    /// cancelled. The log holds what is in memtables: the next opening reads it, unless it was
-    /// [flushed](Self::flush).
+    /// After `Ok`, every acknowledged write survives the loss of power, whatever its durability.
+    /// All threads of the store have ended, and any process may open it. Flushes and compactions in
+    /// flight are cancelled. Memtables are not flushed: the next opening replays the log.
     ///
-    /// While other handles of any kind live, clones in other threads among them, this makes all acknowledged
-    /// writes durable and fails with [`Error::StillOpen`], which counts these handles by kind. Of several
-    /// threads that close the last handles at once, all may get that: [`shutdown`](Self::shutdown) closes a
-    /// store whatever handles it has.
+    /// If other handles of any kind exist, in any thread, this makes all acknowledged writes
+    /// durable and fails with [`Error::StillOpen`], which counts the handles by kind. If several
+    /// threads close the last handles at once, all may fail. [`shutdown`](Self::shutdown) closes
+    /// the store in any case.
+    ///
+    /// Writes nothing if the store was opened [read-only](crate::Options::read_only).
     ///
     /// # Errors
     ///
-    /// [`CloseError::into_db`] returns the handle, unless the store is closed all the same.
+    /// [`CloseError::into_db`] returns the handle if the store is still open.
     ///
-    /// [`Error::StillOpen`] if other handles live. [`Error::Io`], or [`Error::ReadOnly`] with the cause if the
-    /// store had become so: each write has what its [`Durability`] promised and no more, so writes with
-    /// [`Durability::Memory`] may be lost. To make room on a full disk and try again, call
-    /// [`persist`](Self::persist) before. [`Error::Closed`] after a [`shutdown`](Self::shutdown), and
-    /// [`Error::ForkedChild`] in a [forked child](Self#forks).
-    ///
-    /// A store that was opened [read-only](crate::Options::read_only) has nothing to write.
+    /// * [`Error::StillOpen`] if other handles exist.
+    /// * [`Error::Io`], or [`Error::ReadOnly`] with its cause. Each write has the [`Durability`]
+    ///   that it requested, so writes with [`Durability::Memory`] may be lost. On a full disk, call
+    ///   [`persist`](Self::persist) before, and retry it after freeing space.
+    /// * [`Error::Closed`] after a [`shutdown`](Self::shutdown).
+    /// * [`Error::ForkedChild`] in a [forked child](Self#forks).
     ///
     /// [`Error::Closed`]: crate::Error::Closed
     /// [`Error::ForkedChild`]: crate::Error::ForkedChild
@@ -67,21 +67,26 @@ impl Db {
         }
     }
 
-    /// Closes the store though other handles live. From now on every call of any handle answers
-    /// [`Error::Closed`](crate::Error::Closed), iterators included.
+    /// Closes the store although other handles exist. From now on every call of any handle,
+    /// iterators included, fails with [`Error::Closed`](crate::Error::Closed).
     ///
-    /// Waits for writes, flushes and compactions in flight, up to `timeout`; flushes, compactions, `compact`
-    /// and `verify` are cancelled. Does not wait for reads in flight: a lookup that has begun returns its answer
-    /// or an error, and the closure of a `get_with` may run on after this returns. They keep the memory and the
-    /// open files that they read, and nothing that is on disk. After `Ok` the store is closed as by
-    /// [`close`](Self::close), and may be opened again while the old handles live. Does nothing for a store
-    /// that is closed. Not for listeners: the work in flight would include their own.
+    /// Cancels flushes, compactions, `compact` and `verify` in flight. Waits up to `timeout` for
+    /// these and for writes in flight. After `Ok` the store is closed as by [`close`](Self::close),
+    /// and may be opened again while the old handles exist. Does nothing if the store is closed.
+    ///
+    /// Does not wait for reads in flight. A lookup that has begun returns its result or an error.
+    /// The closure of a `get_with` may run on after this returns. Such reads keep their memory and
+    /// open files, and no files on disk.
+    ///
+    /// Must not be called by a listener: it would wait for the work that called the listener, up to
+    /// `timeout`.
     ///
     /// # Errors
     ///
-    /// [`Error::StillBusy`](crate::Error::StillBusy) if work in flight did not end in time: all calls are refused, the store stays
-    /// locked, and another call, or the drop of the last handle, closes it.
-    /// Else as [`close`](Self::close), and the store is closed.
+    /// [`Error::StillBusy`](crate::Error::StillBusy) if work in flight did not end within
+    /// `timeout`. All calls are refused and the store stays locked, until another `shutdown`, or
+    /// the drop of the last handle, closes it. Other errors are those of [`close`](Self::close);
+    /// the store is closed then.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -97,10 +102,10 @@ impl Db {
     }
 }
 
-/// Makes everything durable if `open` has handles beside the one that is being closed.
+/// Makes all writes durable if `open` has handles besides the one that is being closed.
 fn persist_for_others(open: &Arc<OpenStore>) -> Result<()> {
     let store = open.accept()?;
-    // Whoever closes the store later may drop a handle, which cannot report an error.
+    // The store may be closed by a drop later, which cannot report an error.
     let has_others = Arc::strong_count(open) > 2;
     if has_others && !store.options.read_only { store.persist(Durability::Disk) } else { Ok(()) }
 }

@@ -40,8 +40,8 @@ pub enum ExplainedAnswer {
     Removed,
     /// No memtable and no table has a version of the key.
     Absent,
-    /// A block that decides the answer cannot be read: [`TableStep::failure`] of the last table that was
-    /// searched says why. A lookup of the key fails.
+    /// A block that decides the answer cannot be read, so a lookup of the key fails.
+    /// [`TableStep::failure`] of the last table searched has the error.
     Unknown,
 }
 
@@ -96,7 +96,7 @@ pub struct TableStep {
     pub blocks: Vec<BlockStep>,
     /// What the table had.
     pub found: Option<FoundVersion>,
-    /// Why the last of the blocks cannot be read, with the file and the place; the walk ends there.
+    /// Error of reading the last of the blocks, with file and offset. The walk ends there.
     pub failure: Option<String>,
 }
 

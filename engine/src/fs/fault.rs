@@ -1,8 +1,8 @@
 //! Calls that fail on demand, for tests.
 //!
-//! A call that fails does not reach the file system below, with two exceptions: an append may write
-//! a prefix first, and a fault may say that the call is [carried out](Fault::carried_out). A call may
-//! also [panic](Fault::panic). After a failed [`AppendFile::sync_data`] the later ones of the same file
+//! A call that fails does not reach the file system below, with two exceptions. An append may write
+//! a prefix first, and a fault may [carry the call out](Fault::carried_out). A call may also
+//! [panic](Fault::panic). After a failed [`AppendFile::sync_data`] the later ones of the same file
 //! succeed without reaching the file system below either, also through another handle: that is the
 //! kernel's lie that [`fs`](super) tells of, so a retry that is believed shows as lost data at the next
 //! crash.

@@ -49,11 +49,11 @@ pub enum Times {
     ForGood,
 }
 
-/// The payload of the panics of [`Fault::panic`].
+/// Payload of the panics that [`Fault::panic`] causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InjectedPanic;
 
-/// How a call ends that a fault strikes.
+/// How a fault ends a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// It returns this error of the operating system.
@@ -122,7 +122,8 @@ impl Fault {
     }
 
     /// Carries the call out before it fails: all bytes are written, the file is created, or the
-    /// sync reaches the disk. Syncs of that file after such a sync do not lie. Default: not.
+    /// sync reaches the disk. Later syncs of a file that such a sync failed on do not lie. Default:
+    /// the call is not carried out.
     #[must_use]
     pub fn carried_out(mut self) -> Self {
         self.carried_out = true;
@@ -184,7 +185,7 @@ impl Strike {
     ///
     /// # Panics
     ///
-    /// If the call must panic.
+    /// If the fault is a panic.
     pub(super) fn end(self) -> io::Error {
         match self.end {
             End::Error(errno) => io::Error::from_raw_os_error(errno),

@@ -130,9 +130,15 @@ pub trait Fs: Debug + Send + Sync {
     /// Makes the entries of `path` as they are now durable.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 
-    /// Opens the folder `path`, so that its entries can be synced while the process may open no
-    /// more files. `None`, the default, if the implementation has no such handle: then
-    /// [`sync_folder`](Self::sync_folder) is called.
+    /// Opens the directory `path`, so that its entries can be synced when no file descriptor is
+    /// left.
+    ///
+    /// Returns `None`, the default, if the implementation has no such handle. The store then calls
+    /// [`sync_folder`](Self::sync_folder).
+    ///
+    /// # Errors
+    ///
+    /// What the operating system reports.
     fn open_folder(&self, path: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
         let _ = path;
         Ok(None)
@@ -141,7 +147,7 @@ pub trait Fs: Debug + Send + Sync {
     /// Locks the file `path`, which is created if missing. `WouldBlock` if it is locked already, by
     /// another process or by this one. Drop unlocks, and so does the end of the process.
     ///
-    /// May write the process id into the file, as a hint for a process that finds it locked.
+    /// May write the process id to the file, as a hint for other processes that find it locked.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
     /// Locks the file `path` together with everybody else who does so, and against [`lock`](Self::lock).
@@ -158,13 +164,13 @@ pub trait Fs: Debug + Send + Sync {
     }
 }
 
-/// An open folder.
+/// An open directory.
 pub trait FolderHandle: Debug + Send + Sync {
-    /// Makes the entries of the folder as they are now durable, as [`Fs::sync_folder`] does.
+    /// Makes the present entries of the directory durable, as [`Fs::sync_folder`] does.
     ///
     /// # Errors
     ///
-    /// What the operating system says. The error is final, see the module.
+    /// What the operating system reports. The error is final, see the module.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -251,8 +257,8 @@ pub trait ReadFile: Debug + Send + Sync {
     fn map(&self) -> io::Result<Bytes>;
 }
 
-/// A held lock. Drop unlocks, but not in a forked child: there it closes the child's descriptor, and
-/// the lock stays with the parent.
+/// A held lock. Drop releases it. In a forked child, drop only closes the child's descriptor, and
+/// the parent keeps the lock.
 pub trait FileLock: Debug + Send + Sync {}
 
 /// Refuses a rename across folders.

@@ -7,18 +7,18 @@
 //! | 3, optional  | varint         | size of the base level, in bytes                            |
 //! | 4, optional  | varint         | thousandths of a filter bit per key                         |
 //! | 5, optional  | varint         | block size, in bytes                                        |
-//! | 6, required  | varints        | compression: 0 none; 1 LZ4; 2 zstd, its level, length of the dictionary |
+//! | 6, required  | varints        | compression: 0 none; 1 LZ4; 2 zstd, level, dictionary bytes |
 //! | 7, required  | varint         | version of the key hash                                     |
-//! | 8, optional  | varint         | filters: 0 automatic, 1 blocked Bloom, 2 ribbon, 3 none, 4 binary fuse |
+//! | 8, optional  | varint         | filters: 0 `Auto`, 1 Bloom, 2 ribbon, 3 none, 4 binary fuse |
 //! | 12, optional | varint         | most memory for filters, in bytes; missing for no bound     |
 //! | 13, optional | varint         | thousandths of a range filter bit per key                   |
 //! | 14, optional | raw            | name of the prefix extractor, UTF-8; missing for none       |
 //! | 15, required | as 6           | compression of the last level; missing if it is that of all |
 //!
-//! Each stands at most once, in any order; what is missing has its default. A number that this release
-//! does not allow to be set may have been set in another one: it is no error, and the nearest number
-//! that is allowed counts. An optional field that is not known is skipped, and dropped when the options
-//! of the keyspace are changed. An unknown kind of filter means the default kind.
+//! Each field stands at most once, in any order. A missing field has its default. A number outside
+//! the range of this release is no error: the nearest valid number is used, because another release
+//! may allow more. An unknown optional field is skipped, and lost when the options are changed. An
+//! unknown kind of filter means the default kind.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ const PREFIX_EXTRACTOR: u64 = optional(14);
 const BOTTOMMOST_COMPRESSION: u64 = required(15);
 
 impl KeyspaceOptions {
-    /// As the manifest stores them.
+    /// Encodes the options for the manifest.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let policy = &self.filter_policy;
         let millibits = |bits: f64| (bits * 1000.0).round() as u64;
@@ -80,8 +80,8 @@ impl KeyspaceOptions {
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the bytes break the table above, [`Corruption::Unsupported`] if they hold what
-    /// this release must understand and does not.
+    /// [`Corruption`] if the bytes break the table above, [`Corruption::Unsupported`] for an
+    /// unknown required field or compression.
     pub(crate) fn decode(
         bytes: &[u8],
         functions: &[Arc<dyn PrefixFunction>],

@@ -148,8 +148,8 @@ impl Reader {
 
     /// Returns `true` if anything was placed in the file behind its start record.
     ///
-    /// Without the file header no record can be told from other bytes. Then all bytes count that lie
-    /// behind the longest start record: nothing is written there before the beginning is durable.
+    /// Without the file header no record can be verified. Then all bytes behind the longest start
+    /// record count: they are written only after header and start record are durable.
     ///
     /// # Errors
     ///
@@ -209,7 +209,8 @@ impl Reader {
         Error::corrupt(self.path(), offset, source)
     }
 
-    /// Reads the next record. The first one is the start; nothing follows a seal. Ignorable ones are skipped.
+    /// Reads the next record. The first one is the start; nothing follows a seal. Ignorable ones
+    /// are skipped.
     ///
     /// Costs one allocation, for the payload. Memory for a fragmented one is taken only if the file
     /// is long enough to hold it.

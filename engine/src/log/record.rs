@@ -13,11 +13,11 @@
 //! | 32     | 8     | `mark_offset`      | synced mark: offset                                    |
 //! | 40     | n     | `payload`          | then zeros up to the next multiple of 8                |
 //!
-//! The header's checksum covers the file, its secret and the offset, so a record that was moved never
-//! passes; through the payload's checksum it covers the payload too. The secret is a random number in
-//! the header of the file: who stores a value does not know it, and cannot store bytes that pass for a
-//! record, but by a guess of 32 bits. Start and seal have sequence number 0,
-//! a seal has no payload. All fragments of a payload have the same sequence number.
+//! The header's checksum covers the file, its secret and the offset, so a record that was moved
+//! never passes. Through the payload's checksum it covers the payload too. The secret is a random
+//! number in the file header. A client does not know it, so a stored value cannot pass for a
+//! record, except by guessing a 32-bit checksum. Start and seal have sequence number 0; a seal has
+//! no payload. All fragments of a payload have the same sequence number.
 
 use sievedb_format::{Annotation, Corruption, SEQUENCE_MAX, checksum::crc32};
 
@@ -27,7 +27,7 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 40;
 /// Records start at multiples of this.
 pub(crate) const RECORD_ALIGN: usize = 8;
 
-/// Bit of a record type that says that a reader may skip it.
+/// Bit of a record type that a reader may skip if it does not know the type.
 const IGNORABLE: u8 = 1 << 7;
 
 /// The longest payload of one record; a longer one is split.
@@ -61,8 +61,8 @@ pub(crate) enum RecordType {
     Seal,
     /// The beginning of every file.
     Start,
-    /// A type of a later release that a reader which does not know it skips: bit 7 is set. It stands before or
-    /// behind whole payloads, not between fragments.
+    /// A type of a later release that may be skipped: bit 7 is set. It stands between payloads, not
+    /// between fragments.
     Ignorable(u8),
 }
 

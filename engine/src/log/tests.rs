@@ -334,7 +334,7 @@ fn the_memory_of_a_reader_is_bounded() {
 
 #[test]
 fn formats_a_stored_value_cannot_forge_a_record_or_a_mark() {
-    // The forger knows file id and offset, not the secret. The control has the secret that he guesses.
+    // The forger knows file id and offset, not the secret. In the control the guess is right.
     let found = |secret: u64| {
         let fs = MemoryFs::new();
         let header = FileHeader { secret, ..HEADER };

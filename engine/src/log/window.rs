@@ -85,8 +85,8 @@ impl Window {
 
     /// Reads `bytes` bytes at `offset`, which the file has, and more.
     ///
-    /// A bad sector ahead must not hide the records before it: a read that fails is repeated in
-    /// halves, down to what is asked for, and later reads stay as small.
+    /// A bad sector ahead must not hide the records before it. So a failed read is retried with
+    /// half the size, down to the requested bytes, and later reads are no larger.
     fn fill(&mut self, offset: u64, bytes: usize) -> Result<()> {
         // Grows fourfold, so that a file of which only the start is wanted costs little.
         let window = (self.buffer.len() * 4).clamp(FIRST_BYTES, BYTES_MAX).min(self.bytes_max);
@@ -102,7 +102,7 @@ impl Window {
                     self.bytes_max = window;
                 }
                 Err(source) => {
-                    // Nobody knows what the buffer holds now.
+                    // The content of the buffer is unknown.
                     self.buffer.clear();
                     return Err(Error::io("read", &self.path, source));
                 }

@@ -89,7 +89,7 @@ impl Writer {
         self.secret
     }
 
-    /// Goes on with a file that ends at `end`, of which every byte is known to be durable. `secret` is that of
+    /// Continues a file that ends at `end`, and of which every byte is durable. `secret` is that of
     /// its header.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The bytes of `CURRENT`, and of `CLOSED`, which has the same form and another magic.
+//! The bytes of `CURRENT`, and of `CLOSED`, which has the same form with another magic.
 //!
 //! | offset | bytes | field            | meaning                                                  |
 //! |--------|-------|------------------|----------------------------------------------------------|

@@ -8,7 +8,7 @@
 //! | 4, required  | varint              | next keyspace id                                        |
 //! | 5, required  | varint              | last sequence number                                    |
 //! | 6, required  | varint              | store clock, in milliseconds                            |
-//! | 7, required  | id varint, secret u64; often | a log that must exist from now on, and the secret of its header |
+//! | 7, required  | id varint, secret u64; often | a log that must exist, and its secret           |
 //! | 8, required  | varint              | log floor: logs with a smaller id are obsolete          |
 //! | 9, required  | id varint, name prefixed, options prefixed; often | a new keyspace            |
 //! | 10, required | varint, often       | a keyspace that is gone, with its tables                |

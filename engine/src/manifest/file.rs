@@ -139,9 +139,9 @@ impl ManifestFile {
     /// no file that it or the state names may be deleted until a later edit is durable.
     ///
     /// [`Error::Corrupt`] if the edit does not fit the state; nothing was written.
-    /// [`Error::is_passing`] if the disk was full or no file could be opened: another attempt begins a new manifest. A failed
-    /// sync, and any other [`Error::Io`], is final: then [`is_failed`](Self::is_failed) holds and
-    /// every further call returns [`Error::ReadOnly`].
+    /// [`Error::is_passing`] if the disk was full or no file could be opened: another attempt
+    /// begins a new manifest. A failed sync, and any other [`Error::Io`], is final: then
+    /// [`is_failed`](Self::is_failed) holds and every further call returns [`Error::ReadOnly`].
     pub(crate) fn append(
         &mut self,
         edit: &VersionEdit,

@@ -221,8 +221,8 @@ impl ManifestState {
     ///
     /// # Errors
     ///
-    /// [`Corruption::Order`] if two tables of a run overlap. [`Corruption::Unsupported`] if a table has
-    /// what is reserved for a later release.
+    /// [`Corruption::Order`] if two tables of a run overlap. [`Corruption::Unsupported`] if a table
+    /// has a field that is reserved for a later release.
     pub(super) fn check(&self) -> Result<(), Corruption> {
         let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
         tables.map(|table| &**table).try_for_each(table_field::check_supported)?;

@@ -20,8 +20,8 @@
 //! | 16, required | varint        | bit 0: the smallest key is exclusive, bit 1: the largest     |
 //! | 17, required | varint, often | a kind of its entries besides put and tombstone; reserved    |
 //!
-//! 6, 7 and 12 to 17 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a table has no such filter, which costs reads
-//! and no answers.
+//! 6, 7 and 12 to 17 may be missing. Without 16 both keys are inclusive. Without 6, 14 or 15 a
+//! table has no such filter, which costs reads and no answers.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, TableBounds};
 

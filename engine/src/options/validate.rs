@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Options;
 use crate::{Error, KeyspaceOptions, Result, log_limits::LOG_SEGMENT_BYTES_MIN};
 
-/// Shorter intervals would only cost.
+/// Shorter intervals cost CPU time and show nothing more.
 const STATS_FILE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 impl Options {

@@ -127,7 +127,7 @@ impl Witness<ValueBytes> for Scribe {
 }
 
 impl Scribe {
-    /// Adds the blocks that table `number` was asked for.
+    /// Adds the blocks that were read from table `number`.
     fn blocks(&mut self, number: usize, BlockSteps { counts, steps }: BlockSteps) {
         self.cost.data_block_requests += counts.data_block_requests;
         self.cost.index_block_requests += counts.index_block_requests;

@@ -24,7 +24,7 @@ use crate::{
 /// cursor without a place.
 #[derive(Debug)]
 pub(crate) struct MemtableSource {
-    /// Before `placed`, whose drop lets a worker free the memtable.
+    /// Dropped before `placed`, whose drop lets a worker free the memtable.
     cursor: MemtableCursor,
     placed: Arc<PlacedMemtable>,
     bounds: Arc<KeyBounds>,

@@ -48,7 +48,7 @@ impl PlacedMemtable {
         self.batches.grow(batch_bytes);
     }
 
-    /// Takes a [reservation](Self::reserve) back: its write failed, and no entry is inserted.
+    /// Releases a [reservation](Self::reserve) whose write failed: no entry is inserted.
     pub(crate) fn release(&self, bytes: usize, batch_bytes: usize) {
         let before = self.memtable.release(bytes);
         self.charge.shrink(bytes + spare_bytes(before) - spare_bytes(before - bytes));
@@ -115,7 +115,7 @@ impl Drop for PlacedMemtable {
         let batches = unsafe { ManuallyDrop::take(&mut self.batches) };
         if self.first_sequence().is_some() {
             account.end_memtable();
-            // The last reader may be a lookup. The charges are dropped behind what they are for.
+            // The last reader may be a lookup. The charges are dropped after the memtable.
             account.free((memtable, charge, batches));
         }
     }

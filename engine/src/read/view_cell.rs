@@ -1,8 +1,8 @@
 //! The cell that has the present view: lookups borrow it without a locked instruction.
 //!
-//! Each thread has a reader slot of its own, in which it notes the view that it reads (a hazard pointer:
-//! Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS 15(6), 2004). A
-//! replaced view is retired, and freed once no slot names it.
+//! Each thread has a reader slot of its own, in which it notes the view that it reads (a hazard
+//! pointer: Michael, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects", IEEE TPDS
+//! 15(6), 2004). A replaced view is retired, and freed once no slot names it.
 //!
 //! # Why no view is freed under a reader
 //!
@@ -17,28 +17,32 @@
 //!
 //! # Which barriers
 //!
-//! The pointer to a view carries a mark, so that readers learn the barrier from what they load anyway. A
-//! *fenced* view is noted with a fence; a fence suffices for the writer then. Other views are noted with a
-//! barrier for the compiler alone, and need a heavy barrier.
+//! The pointer to a view carries a mark, so that readers learn the barrier from what they load
+//! anyway. A *fenced* view is noted with a fence; a fence suffices for the writer then. Other views
+//! are noted with a barrier for the compiler alone, and need a heavy barrier.
 //!
-//! The system may refuse heavy barriers later, as under a seccomp filter. From then on each new view is
-//! fenced. At most two views that are not are in the cell at that time: the replaced one and its successor.
-//! Each is freed when a heavy barrier passes after all, or when every slot has left them behind:
+//! The system may refuse heavy barriers later, as under a seccomp filter. From then on each new
+//! view is fenced. At most two unfenced views are left at that time: the replaced one and its
+//! successor. Each is freed when a heavy barrier succeeds after all, or when no slot can name it:
 //!
-//! 1. A reader that loads a fenced view raises the flag of its slot. It never loads another view after that,
-//!    because `present` does not go back. Whoever sees the flag also sees that the slot was emptied before.
-//! 2. A new slot passes a fence before its first load. The writer passes one after putting a fenced view in
-//!    place and before walking over the slots. Either it meets the slot, or the reader loads a fenced view.
-//! 3. A slot that a thread inherits from one that ended has its flag; the hand-over orders the loads.
+//! 1. A reader that loads a fenced view raises the flag of its slot. It never loads another view
+//!    after that, because `present` does not go back. A thread that sees the flag also sees that
+//!    the slot was emptied before.
+//! 2. A new slot passes a fence before its first load. The writer passes one after putting a fenced
+//!    view in place and before walking over the slots. Either it meets the slot, or the reader
+//!    loads a fenced view.
+//! 3. A slot that a thread inherits from one that ended has its flag; the hand-over orders the
+//!    loads.
 //!
-//! A thread that never reads again keeps those two views until the cell is dropped, and no others.
+//! A thread that never reads again keeps these two views until the cell is dropped, and no others.
 //!
 //! # Why each view is freed
 //!
-//! As soon as its last reader is done: the memory of old filters is waited for. A reader empties its slot,
-//! passes a light barrier, and frees views if its own is not the present one any more. So either it sees that
-//! its view is retired, or the thread that retires it finds the slot empty. A reader that had to begin again
-//! frees views, too, once the slot names another view: the writer may have found the one before there.
+//! A view is freed as soon as its last reader is done: other threads wait for the memory of old
+//! filters. A reader empties its slot, passes a light barrier, and frees views if its own was
+//! replaced. So either the reader sees that its view is retired, or the thread that retires it
+//! finds the slot empty. A reader that had to begin again also frees views, once its slot names
+//! another view: the writer may have found the former one there.
 
 use std::{
     fmt,
@@ -70,12 +74,13 @@ fn unmarked<T>(marked: *mut T) -> *mut T {
     marked.map_addr(|address| address & !FENCED)
 }
 
-/// Slot of a thread. Two cache lines, as processors fetch them in pairs: no other thread writes there.
+/// Slot of a thread. Takes two cache lines, since processors fetch them in pairs: no other thread
+/// writes to them.
 #[repr(align(128))]
 struct Slot<T> {
     /// The view that the thread reads, with its mark; null if there is none.
     view: AtomicPtr<T>,
-    /// The thread has loaded a fenced view, and so loads no others any more.
+    /// The thread has loaded a fenced view, so it never loads an unfenced one again.
     has_fenced: AtomicBool,
 }
 
@@ -169,7 +174,7 @@ impl<T> ViewCell<T> {
     /// Notes that the thread of this slot, which is empty, has loaded a fenced view.
     #[cold]
     fn leave_unfenced(&self, slot: &Slot<T>) {
-        // Release: whoever sees the flag knows that the slot was emptied before.
+        // Release: a thread that sees the flag knows that the slot was emptied before.
         slot.has_fenced.store(true, Release);
         self.free_unread();
     }

@@ -44,10 +44,10 @@ pub struct Stats {
     /// Tables of whose filter only a part is in memory, or nothing: for want of room, or because newer tables
     /// need the bits of the policy more.
     pub filters_not_whole: u64,
-    /// Tables that are quarantined at present: compactions leave them as they are.
+    /// Number of quarantined tables: compactions do not read them.
     pub tables_quarantined: u64,
-    /// The quarantined tables, each with its file and the cause. Not in the statistics that a store writes
-    /// for other processes.
+    /// The quarantined tables, each with its file and the cause. Not in the file `STATS`
+    /// ([`Options::stats_file_interval`](crate::Options::stats_file_interval)).
     pub quarantined: Vec<QuarantinedTable>,
     /// Flushes, compactions, trivial moves and filters rebuilt.
     pub background: BackgroundStats,
@@ -79,7 +79,7 @@ pub struct OpeningStats {
     pub total: Duration,
     /// Reading the manifest, and replaying the log behind it into memtables.
     pub log: Duration,
-    /// Rewriting the replayed log as one segment; next to nothing after a clean close.
+    /// Rewriting the replayed log as one segment; close to zero after a clean close.
     pub replayed: Duration,
     /// Opening the tables.
     pub tables: Duration,

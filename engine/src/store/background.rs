@@ -68,7 +68,7 @@ pub(crate) struct Background {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often the bell had rung when a store without workers last looked for work.
+    /// Count of the bell when a store without workers last looked for work.
     rings_seen: u64,
     /// Keyspaces that may have work.
     due: DueTrees,
@@ -94,7 +94,7 @@ struct State {
 }
 
 impl State {
-    /// Returns whether any claimed work is under way, but for unlinking.
+    /// Returns whether any claimed work except unlinking is in flight.
     fn is_busy(&self) -> bool {
         let claimed = self.flushing.len()
             + self.running.len()
@@ -141,13 +141,13 @@ enum Job {
 impl Background {
     /// There may be work.
     pub(crate) fn wake(&self) {
-        // Under the lock: whoever has found that nothing is done waits by now.
+        // Under the lock: a thread that found no progress waits by now.
         let _state = self.state.lock();
         self.bell.ring();
         self.progress.notify_all();
     }
 
-    /// Returns what rings when there may be work.
+    /// Returns the bell, which rings when there may be work.
     pub(crate) fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
@@ -199,7 +199,7 @@ impl Background {
         self.wake();
     }
 
-    /// Waits until no claimed work is under way, for `timeout` at the most. Returns whether none is.
+    /// Waits until no claimed work is in flight, for at most `timeout`. Returns whether none is.
     ///
     /// Called after [`shut_down`](Self::shut_down): no more is claimed.
     pub(crate) fn wait_for_claimed(&self, timeout: Duration) -> bool {

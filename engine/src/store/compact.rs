@@ -61,7 +61,8 @@ pub(crate) enum Chosen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Done,
-    /// Nothing has changed, and the next attempt may succeed: other work went first, or a read error passed.
+    /// Nothing has changed, and the next attempt may succeed: other work went first, or a read
+    /// error was temporary.
     GaveWay,
     /// Nothing has changed: it could not be done, and nobody needs it.
     GivenUp,
@@ -116,8 +117,8 @@ impl Store {
         self.with_picker(tree, &[], None, |picker| picker.pick_quiet())
     }
 
-    /// Asks a picker that sees `tree` as it is beside the compactions `running` in it, or only the runs of
-    /// level 0 with numbers below `id_limit`.
+    /// Calls `ask` with a picker for the present version of `tree` and the compactions `running` in
+    /// it. With `id_limit` the picker sees only runs of level 0 with smaller numbers.
     fn with_picker<T>(
         &self,
         tree: &Tree,
@@ -128,8 +129,8 @@ impl Store {
         let view = tree.view();
         let mut metas = view.version.metas();
         if let Some(id_limit) = id_limit {
-            // What is newer may stay above. Not by the ids of tables: a run that was merged of some of level
-            // 0 has tables with newer ids than runs above it.
+            // Newer runs may stay above. Table ids do not order runs: tables of a run that was
+            // merged within level 0 have newer ids than runs above it.
             metas.retain(|table| table.level > 0 || table.run < id_limit);
         }
         let now = self.options.clock.now();
@@ -162,7 +163,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What writing or installing fails with. The inputs are as they were; what was written is an orphan.
+    /// Errors of writing and installing. The inputs are unchanged; written files are orphans.
     pub(crate) fn run_compaction(
         &self,
         tree: &Arc<Tree>,
@@ -283,12 +284,13 @@ impl Store {
         }
     }
 
-    /// Flushes `tree` and merges all its tables into the deepest level. Reads quarantined tables again.
+    /// Flushes `tree` and merges all its tables into the deepest level. Reads quarantined tables
+    /// again.
     ///
     /// # Errors
     ///
-    /// Why that cannot be done. [`Error::Corrupt`] or [`Error::Io`] with the file of a table that cannot be
-    /// read: the store stays writable.
+    /// The error of the flush or the merge. After [`Error::Corrupt`] or [`Error::Io`] about a table
+    /// that cannot be read, the store stays writable.
     pub(crate) fn compact_tree(&self, tree: &Arc<Tree>) -> Result<()> {
         self.flush_trees(std::slice::from_ref(tree))?;
         self.retry_quarantined(tree);

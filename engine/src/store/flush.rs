@@ -28,14 +28,15 @@ use crate::{
 
 /// Writes memtables into one sorted run of level 0, without the versions that no reader needs.
 ///
-/// `origin` is that of the last table. `choose` says which filter tables at a place with so many entries get.
-/// `snapshots` are the sequence numbers of the snapshots that tell the entries apart, listed after
-/// everything in the memtables was visible. `is_bottom` tells whether no table holds an older version of a key.
+/// `origin` is that of the last table. `choose` says which filter tables at a place with so many
+/// entries get. `snapshots` are the sequence numbers of the snapshots that tell the entries apart,
+/// listed after everything in the memtables was visible. `is_bottom` tells whether no table holds
+/// an older version of a key.
 ///
 /// # Errors
 ///
-/// [`Error::Io`](crate::Error::Io), [`Error::Closed`](crate::Error::Closed) if the store is being closed.
-/// What was written by then is an orphan.
+/// [`Error::Io`](crate::Error::Io), [`Error::Closed`](crate::Error::Closed) if the store is being
+/// closed. Files written before the error are orphans.
 pub(crate) fn write_memtables(
     tables: &TableStore,
     (origin, options): (TableOrigin, &KeyspaceOptions),
@@ -86,8 +87,8 @@ impl Store {
         })
     }
 
-    /// Flushes what was replayed if it exceeds the memory for memtables, as it may after the budget
-    /// was lowered. The log holds it, so a failure is left to the next write to report.
+    /// Flushes the replayed memtables if they exceed their memory limit, as after a cut of the
+    /// budget. The log holds their entries, so the next write reports a failure.
     pub(crate) fn flush_excess(&self) {
         let memory = &self.tables.memory;
         if memory.memtable_bytes() > memory.limit(MemoryUse::Memtables) {

@@ -21,19 +21,19 @@ const PROCESS_ID_BYTES_MAX: u64 = 16;
 ///
 /// # Errors
 ///
-/// [`Error::Locked`] if somebody has it open, [`Error::Io`].
+/// [`Error::Locked`] if the store is open, [`Error::Io`].
 pub(super) fn lock_folder(fs: &dyn Fs, folder: &Path) -> Result<Box<dyn FileLock>> {
     let path = FileName::Lock.path(folder);
     fs.lock(&path).map_err(|error| not_locked(fs, folder, path, error))
 }
 
-/// Locks the store in `folder` together with others who only read it. `None` if it has no lock file, as a
-/// copy may not: none is made.
+/// Locks the store in `folder`, shared with other readers. Returns `None` if the lock file is
+/// missing, as in a copy. Creates no file.
 ///
 /// # Errors
 ///
-/// [`Error::Locked`] if somebody has it open who writes, [`Error::Io`]: also if the file may not be read, since
-/// nobody knows then whether somebody writes.
+/// [`Error::Locked`] if a writer has the store open. [`Error::Io`], also if the lock file cannot be
+/// read: a writer may have the store open then.
 pub(crate) fn lock_to_read(fs: &dyn Fs, folder: &Path) -> Result<Option<Box<dyn FileLock>>> {
     let path = FileName::Lock.path(folder);
     match fs.lock_shared(&path) {
@@ -51,7 +51,7 @@ fn not_locked(fs: &dyn Fs, folder: &Path, path: PathBuf, error: io::Error) -> Er
     }
 }
 
-/// The process id in the lock file, if there is one that can be read.
+/// Returns the process id in the lock file, if it has a readable one.
 fn lock_holder(fs: &dyn Fs, path: &Path) -> Option<u32> {
     let file = fs.open(path).ok()?;
     let mut text = vec![0; usize::try_from(file.len().ok()?.min(PROCESS_ID_BYTES_MAX)).ok()?];
@@ -72,21 +72,21 @@ pub(super) fn check_new(fs: &dyn Fs, folder: &Path) -> Result<()> {
     }
 }
 
-/// What of the read mode was tried.
+/// Extent of the check of the read mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checked {
-    /// All of it.
+    /// A file was opened and read.
     Reading,
-    /// The opening of a file. There is none yet with bytes to read.
+    /// A file was opened. No file has bytes to read yet.
     Opening,
 }
 
-/// Refuses direct reads where the file system has none: before anything is written, since a flush that
-/// cannot read its table would make the store read-only.
+/// Refuses direct reads if the file system does not support them. Called before anything is
+/// written: a flush that cannot read its table would make the store read-only.
 ///
-/// Some file systems only refuse the reads, so the beginning of `CURRENT` is read. A new store has none: there
-/// the lock file is opened, and it takes a second call when the store is created. One that is refused then
-/// stays behind, empty.
+/// Some file systems only refuse the reads, so this reads the first byte of `CURRENT`. In a new
+/// store it opens the lock file instead, and must be called again after the store is created. If
+/// the second call fails, an empty store is left behind.
 pub(super) fn check_read_mode(options: &Options, folder: &Path) -> Result<Checked> {
     if options.read_mode != ReadMode::Direct {
         return Ok(Checked::Reading);

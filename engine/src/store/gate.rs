@@ -1,15 +1,15 @@
-//! Tells whether the handles of a store may be used: by the process that opened it, while it is open.
+//! Accepts or refuses calls: only the process that opened the store may use it, while it is open.
 //!
-//! Every call asks, lookups too, so the answer is one word of memory. On Linux the word lies on a page
-//! that the kernel fills with zeros in a forked child (`MADV_WIPEONFORK`, since 4.14). Elsewhere the
-//! process id is compared, which costs a system call.
+//! Every call checks the gate, lookups too, so its state is one word of memory. On Linux the word
+//! lies on a page that the kernel fills with zeros in a forked child (`MADV_WIPEONFORK`, Linux
+//! 4.14). Elsewhere the process id is compared, which costs a system call.
 
 #[cfg(any(not(target_os = "linux"), miri))]
 use self::compared::Word;
 #[cfg(all(target_os = "linux", not(miri)))]
 use self::wiped::Word;
 
-/// What a wiped page holds.
+/// Value of the word on a wiped page.
 const WIPED: u32 = 0;
 const OPEN: u32 = 1;
 const CLOSING: u32 = 2;
@@ -20,7 +20,7 @@ const CLOSED: u32 = 3;
 pub(crate) enum Access {
     /// All of them.
     Open,
-    /// None: the store is being closed, and what was begun before may go on.
+    /// None: the store is being closed. Calls in flight may continue.
     Closing,
     /// None: the store is closed.
     Closed,
@@ -28,7 +28,7 @@ pub(crate) enum Access {
     Forked,
 }
 
-/// Says which calls a store accepts.
+/// The state that says which calls a store accepts.
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: Word,

@@ -56,8 +56,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`edit_manifest`](Store::edit_manifest). The new tables are then orphans. [`Error::Closed`] if the store
-    /// is being closed; then they are obsolete.
+    /// As [`edit_manifest`](Store::edit_manifest): the new tables are then orphans.
+    /// [`Error::Closed`] if the store is being closed: the new tables are then obsolete.
     pub(crate) fn install(&self, tree: &Arc<Tree>, change: &Change) -> Result<()> {
         let listener = self.options.listener.as_deref();
         let options = tree.kept_options();

@@ -85,8 +85,8 @@ impl Store {
         Ok(tree)
     }
 
-    /// Drops the keyspaces `names` by one record in the log and one edit of the manifest. Returns how
-    /// many there were.
+    /// Drops the keyspaces `names` by one record in the log and one edit of the manifest. Returns
+    /// the number dropped.
     ///
     /// # Errors
     ///

@@ -82,9 +82,9 @@ impl Store {
         }
     }
 
-    /// Freezes the largest memtables until active ones take at most half of what memtables may take: the
-    /// other half is for those that are being flushed. While the largest is small, 11/16 are for active
-    /// ones: many small memtables need little room for their flushes. Returns whether any was frozen.
+    /// Freezes the largest memtables until active ones take at most half of the limit: the other
+    /// half is for memtables in flush. While the largest is small, active ones may take 11/16:
+    /// flushes of small memtables need little memory. Returns whether any was frozen.
     ///
     /// The caller holds the placement lock.
     pub(super) fn freeze_largest(&self) -> bool {

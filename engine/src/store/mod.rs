@@ -3,13 +3,13 @@
 //! | module           | answers                                                            |
 //! |------------------|--------------------------------------------------------------------|
 //! | [`open_store`]   | how a store is opened and closed                                   |
-//! | [`gate`]         | which calls an open store accepts                                  |
+//! | [`gate`]         | accepts or refuses calls                                           |
 //! | [`recovery`]     | how it comes back from manifest and log                            |
 //! | [`read_only`]    | how one that is only read does                                     |
 //! | [`log_state`]    | what the manifest says, as the log goes on from there             |
 //! | [`on_threads`]   | many items are worked on by several threads                        |
 //! | [`open_tables`]  | the tables of the manifest are opened, their filters loaded         |
-//! | [`orphans`]      | files that no manifest needs are unlinked                          |
+//! | [`orphans`]      | unlinks files that no manifest needs                               |
 //! | [`commit`]       | the one way of a write                                             |
 //! | [`placed_write`] | a write between placing and publishing, also after a panic         |
 //! | [`throttle`]     | how writers are slowed down                                        |
@@ -20,7 +20,7 @@
 //! | [`due_trees`]    | which keyspaces may have work                                      |
 //! | [`flush`]        | memtables become tables                                            |
 //! | [`compact`]      | compactions are chosen and carried out                             |
-//! | [`quarantine`]   | tables that a compaction cannot read are quarantined               |
+//! | [`quarantine`]   | quarantines tables that a compaction cannot read                   |
 //! | [`skipped`]      | work that scans ask for, because they step over many tombstones    |
 //! | [`table_output`] | entries in order become tables                                     |
 //! | [`new_filter`]   | which filter new tables get                                        |
@@ -31,7 +31,7 @@
 //! | [`install`]      | a change of tables becomes durable and then visible                |
 //! | [`residency`]    | filters are kept in memory as the plan says                        |
 //! | [`verify`], [`verify_table`], [`verify_filters`] | every byte is looked at         |
-//! | [`unneeded`]     | workers free memory in place of readers                            |
+//! | [`unneeded`]     | lets workers free memory in place of readers                       |
 //! | [`stats`]        | what the store holds                                               |
 //! | [`stats_file`]   | tells other processes what it holds                                |
 
@@ -145,8 +145,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Refuses all calls once the store is closed, and in a forked child: there before they take a lock,
-    /// which a thread that the child lacks may have held.
+    /// Refuses calls once the store is closed, and in a forked child. There a call must not take a
+    /// lock: a thread of the parent may have held it.
     ///
     /// # Errors
     ///
@@ -173,8 +173,8 @@ impl Store {
         self.gate.is_forked()
     }
 
-    /// Releases the lock of the directory. In a forked child this closes a descriptor, and the lock stays
-    /// with the parent.
+    /// Releases the lock of the directory. In a forked child this closes a descriptor, and the lock
+    /// stays with the parent.
     fn release_lock(&self) {
         drop(self.lock.lock().take());
     }
@@ -203,7 +203,7 @@ impl Store {
         cause
     }
 
-    /// Reports that the system forbids barriers that it allowed before, once.
+    /// Reports, once, that the system forbids barriers that it allowed before.
     fn report_refused_barriers(&self) {
         if barriers::is_refused() && !self.has_reported_refusal.swap(true, Relaxed) {
             self.tell(&Event::BarriersRefused);
@@ -262,8 +262,8 @@ impl Store {
         }
     }
 
-    /// Begins a new manifest if the last edit failed on a full disk. To be called before writing files
-    /// that an edit is to name: else each retry would leave files that no manifest names.
+    /// Begins a new manifest if the last edit failed on a full disk. Must be called before writing
+    /// files that an edit will name: otherwise each retry leaves files that no manifest names.
     ///
     /// # Errors
     ///

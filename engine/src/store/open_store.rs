@@ -138,7 +138,7 @@ impl OpenStore {
         &self.store
     }
 
-    /// Returns the store for a call of a user.
+    /// Returns the store for a call on a handle.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl OpenStore {
 }
 
 impl OpenStore {
-    /// Refuses all calls, waits for work in flight for `timeout` at the most, and closes the store.
+    /// Refuses all calls, waits for work in flight for at most `timeout`, and closes the store.
     ///
     /// # Errors
     ///
@@ -182,8 +182,8 @@ impl OpenStore {
         self.wait_for_end(left()).unwrap_or_else(|| Err(still_busy()))
     }
 
-    /// Waits until the store is closed and its lock is released, for `timeout` at the most. Returns
-    /// the result of the close; `None` if it is not done.
+    /// Waits until the store is closed and its lock is released, for at most `timeout`. Returns the
+    /// result of the close; `None` if it is not done.
     fn wait_for_end(&self, timeout: Duration) -> Option<Result<()>> {
         let clock = SystemClock::new();
         let mut ended = self.ended.lock();
@@ -194,14 +194,14 @@ impl OpenStore {
         ended.clone()
     }
 
-    /// Leaves everything as it is in a forked child: its memory stays until the process ends. To free
-    /// it would take locks, and the child has no workers to join.
+    /// Leaks everything, in a forked child. Freeing it would take locks of threads that the child
+    /// does not have.
     fn abandon(&mut self) {
         mem::forget(Arc::clone(&self.store));
         mem::forget(mem::replace(&mut self.threads, Mutex::new(None)));
     }
 
-    /// Ends the threads and makes everything durable, once. Does nothing if another thread does that.
+    /// Ends the threads and makes all writes durable, once. Does nothing if another thread does so.
     ///
     /// # Errors
     ///
@@ -262,7 +262,7 @@ impl Store {
         self.tables.close();
     }
 
-    /// Writes the end of the log and the last statistics, and unlinks what is obsolete.
+    /// Writes the end of the log and the last statistics, and unlinks obsolete files.
     fn write_end(&self, stats_writer: Option<StatsWriter>) -> Result<()> {
         let closed = self.close().and_then(|()| self.check_writable());
         if let Some(writer) = stats_writer {
@@ -272,9 +272,9 @@ impl Store {
         closed
     }
 
-    /// Makes everything durable, and has the manifest vouch for the whole log: if its end is
-    /// missing when the store is opened again, that is damage and not a crash. A log of which nothing is
-    /// needed any more goes instead, so that nobody has to read it again.
+    /// Makes all writes durable, and has the manifest vouch for the whole log: if its end is
+    /// missing when the store is opened again, that is damage, not a crash. A log that no memtable
+    /// needs is unlinked instead.
     fn close(&self) -> Result<()> {
         let log_mark = if self.drop_whole_log()? {
             None
@@ -282,7 +282,7 @@ impl Store {
             let is_ended = self.log.is_ended();
             let bugs = [PlantedBug::AdoptSegmentBelowFloor, PlantedBug::LeaveEndedLogUnvouched];
             let leaves = is_ended && bugs.into_iter().any(|bug| self.options.has_bug(bug));
-            // A log that was continued and not written to has its mark.
+            // The manifest already vouches for a continued log without new records.
             let known = self.manifest.lock().state().log_mark;
             self.log.close(self)?.filter(|&mark| !leaves && mark > known)
         };

@@ -1,4 +1,4 @@
-//! Files that no manifest needs are unlinked.
+//! Unlinks files that no manifest needs.
 //!
 //! A failure to unlink is harmless: the next opening tries again.
 
@@ -6,14 +6,14 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use crate::{file_name::FileName, manifest::ManifestState, table::store::TableStore};
 
-/// Unlinks the tables, filters, manifests and log segments that a crash or a recovery left behind
-/// that did not finish, before the next one writes: `next_file_id` is that of the loaded manifest.
+/// Unlinks tables, filters, manifests and log segments of a crash or of a recovery that did not
+/// finish, before the next recovery writes. `next_file_id` is that of the loaded manifest.
 ///
-/// No durable edit can name such a file. Each edit of an open store, and each new manifest, carries a
-/// `next_file_id` above all files that it names: an edit that breaks this does not apply. So a
-/// manifest that names the file, and is durable beside or instead of the loaded one, would have been
-/// newer and the one to be loaded. Of the segments only the `aborted` ones go, which continue none:
-/// others may count though no manifest names them.
+/// No durable edit can name such a file. Each edit, and each new manifest, carries a `next_file_id`
+/// above all files that it names; an edit that breaks this does not apply. So a durable manifest
+/// that names the file would be newer, and would have been loaded. Of the segments only the
+/// `aborted` ones are unlinked, which have no predecessor: others may count although no manifest
+/// names them.
 pub(super) fn unlink_unnamed(
     tables: &TableStore,
     names: &[String],
@@ -34,14 +34,15 @@ pub(super) fn unlink_unnamed(
     }
 }
 
-/// The files of the store. The last table of a group comes before the others, for which it vouches.
+/// Returns the files of the store, newest first. So the last table of a group, which vouches for
+/// the others, is unlinked before them.
 fn newest_first(names: &[String]) -> Vec<FileName<'_>> {
     let mut files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
     files.sort_by_key(|file| Reverse(file.id()));
     files
 }
 
-/// Unlinks a file. Tables that are written before the unlink is durable name it, if it is a table.
+/// Unlinks a file. A table is listed in all tables written until its unlink is durable.
 fn unlink(tables: &TableStore, file: FileName<'_>) {
     let path = file.path(&tables.folder);
     if let FileName::Table(_) = file {
@@ -68,7 +69,7 @@ pub(super) fn unlink_orphans(
             FileName::Filter(id) => !live_filters.contains(&id),
             FileName::Manifest(id) => id != manifest_id,
             FileName::Temporary(stem) => stem == "CURRENT" || stem == "STATS",
-            // Of the process before: readers must not mistake them for present ones.
+            // Of an earlier process: readers must not mistake them for present ones.
             FileName::Stats => true,
             FileName::Current | FileName::Closed | FileName::Lock => false,
         };

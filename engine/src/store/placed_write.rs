@@ -5,9 +5,9 @@ use std::{ops::Deref, sync::Arc};
 use super::Store;
 use crate::commit::{InFlight, PanicGuard};
 
-/// A write that is placed. Drop completes it, so that no later write waits for it.
+/// A placed write. Drop completes it, so that no later write waits for it.
 ///
-/// If a panic drops it, the store is read-only: the write may be in the log or not.
+/// If a panic drops it, the store becomes read-only: the write may be in the log or not.
 #[derive(Debug)]
 pub(crate) struct PlacedWrite<'a> {
     store: &'a Store,

@@ -1,4 +1,4 @@
-//! Tables that a compaction cannot read are quarantined.
+//! Quarantines tables that a compaction cannot read.
 
 use std::{io::ErrorKind::OutOfMemory, ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -16,13 +16,13 @@ use crate::{
 /// Pauses between attempts to read a table after a read error.
 const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(20)];
 
-/// Compactions that read errors of one table end before it is quarantined, though it could be read
-/// whole after each of them.
+/// Compactions that read errors of one table may abort. Then the table is quarantined, even if it
+/// could be read whole after each of them.
 const READ_ERRORS_MAX: u32 = 3;
 
 impl Store {
-    /// Quarantines the input of `compaction` whose file `error` is about: if the error is damage, or a
-    /// read error that does not pass.
+    /// Quarantines the input of `compaction` that `error` is about, if the error is damage or a
+    /// lasting read error.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl Store {
         Ok(Ended::Quarantined)
     }
 
-    /// Returns whether the whole table can be read by now. Damage counts as read: the next compaction
+    /// Returns whether the whole table can be read now. Damage counts as read: the next compaction
     /// reports it.
     ///
     /// # Errors
@@ -80,11 +80,11 @@ impl Store {
     }
 }
 
-/// The input of `compaction` whose file could not be read, if `error` is about that.
+/// Returns the input of `compaction` that could not be read, if `error` is about one.
 fn input_of(tree: &Tree, compaction: &Compaction, error: &Error) -> Option<Arc<LiveTable>> {
     let path = match error {
         Error::Corrupt { path, .. } => path,
-        // Neither a limit of open files nor of memory is a matter of the table.
+        // Out of descriptors or memory: not the table's fault.
         Error::Io { source, .. } if error.is_passing() || source.kind() == OutOfMemory => {
             return None;
         }

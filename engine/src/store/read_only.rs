@@ -1,8 +1,9 @@
 //! A store comes back only to be read: from what recovery found, and without a write.
 //!
-//! Where [`take_over`](super::recovery::take_over) rewrites the log, and makes a manifest of its own, here both
-//! stay as they are, and the manifest that was found is the present one. What reads back
-//! well but may not be on the disk is no matter: nobody builds on it, and nothing is acknowledged.
+//! Where [`take_over`](super::recovery::take_over) rewrites the log, and makes a manifest of its
+//! own, here both stay as they are, and the manifest that was found is the present one. What reads
+//! back well but may not be on the disk is no matter: nobody builds on it, and nothing is
+//! acknowledged.
 
 use std::{path::Path, sync::Arc};
 

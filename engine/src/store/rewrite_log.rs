@@ -1,15 +1,15 @@
-//! After a crash one new log segment takes the place of the replayed log.
+//! After a crash one new log segment replaces the replayed log.
 //!
 //! A sync that failed before the crash may have left bytes that read well and are not on the disk.
-//! So what was replayed is written once more, into a file that is synced as a whole: one file for
-//! all keyspaces. The memtables go on, and no table is written.
+//! So all replayed batches are written once more, to one file for all keyspaces that is synced as a
+//! whole. The memtables become active ones, and no table is written.
 //!
-//! The new segment continues no other one, so it counts only once the manifest names it. The edit
-//! that names it raises the floor of the log above all segments before, which until then count as
-//! they did. A segment that no manifest names is unlinked by the next recovery.
+//! The new segment has no predecessor, so it counts only once the manifest names it. The edit that
+//! names it raises the floor of the log above all older segments, which count until then. The next
+//! recovery unlinks a segment that no manifest names.
 //!
-//! Records that create or drop keyspaces are copied too. The manifest has them, but a repair without
-//! a manifest needs names and drops.
+//! Records that create or drop keyspaces are copied too. The manifest has them, but a repair
+//! without a manifest needs names and drops.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -35,15 +35,15 @@ use crate::{
 pub(super) struct ReplayedLog<'a> {
     pub(super) fs: &'a dyn Fs,
     pub(super) folder: &'a Path,
-    /// As the manifest says.
+    /// State of the manifest.
     pub(super) state: &'a ManifestState,
     pub(super) segments: &'a [ReplayedSegment],
-    /// What it holds that is in no table.
+    /// Its entries that are in no table, by keyspace.
     pub(super) memtables: &'a BTreeMap<u64, Arc<PlacedMemtable>>,
 }
 
 impl ReplayedLog<'_> {
-    /// Writes the batches that memtables hold entries of into segment `id`, and makes it durable.
+    /// Writes the batches that have entries in memtables to segment `id`, and makes it durable.
     /// `manifest` is the one that will name the segment. Returns the segment and its secret.
     ///
     /// # Errors

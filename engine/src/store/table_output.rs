@@ -27,12 +27,12 @@ pub(crate) struct NewTables<'a> {
 }
 
 impl NewTables<'_> {
-    /// The origin of a table that others of the group follow.
+    /// Returns the origin of a table that is not the last of the group.
     fn origin_of_part(&self) -> TableOrigin {
         TableOrigin { completed: None, ..self.origin.clone() }
     }
 
-    /// The origin of the last table of the group. Names what else must not come back.
+    /// Returns the origin of the last table of the group, which lists all obsolete tables.
     fn origin_of_last(&self, tables: &TableStore) -> TableOrigin {
         let mut origin = self.origin.clone();
         if let Some(completed) = &mut origin.completed {
@@ -52,8 +52,8 @@ impl NewTables<'_> {
 ///
 /// # Errors
 ///
-/// What reading or writing fails with; [`Error::Closed`] if the store is being closed. What was written
-/// by then is obsolete.
+/// Errors of reading and writing; [`Error::Closed`] if the store is being closed. Tables written
+/// before the error are obsolete.
 pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     tables: &TableStore,
     new: &NewTables<'_>,

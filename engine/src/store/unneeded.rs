@@ -1,4 +1,4 @@
-//! Workers free memory that takes long to free: the last reader of a memtable may be a lookup.
+//! Lets workers free memory that takes long to free: the last reader of a memtable may be a lookup.
 
 use std::{cell::Cell, process, sync::Arc};
 
@@ -8,19 +8,19 @@ use crate::{
     sync::Mutex,
 };
 
-/// The most memtables that wait for a worker: all workers may be busy for minutes.
+/// Memtables that wait for a worker, at most: all workers may be busy for minutes.
 const WAITING_MAX: usize = 8;
 
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets this thread free at once what it is the last to use.
+/// Marks this thread as a worker: it frees memory at once.
 pub(crate) fn free_on_this_thread() {
     IS_WORKER.set(true);
 }
 
-/// Memory that workers are to free.
+/// Memory that waits for a worker to free it.
 #[derive(Debug)]
 pub(crate) struct UnneededMemory {
     /// `None` without workers, and once they have ended.
@@ -31,7 +31,7 @@ pub(crate) struct UnneededMemory {
 }
 
 impl UnneededMemory {
-    /// Memory that is freed when the bell rings, or at once by its last user if there are no workers.
+    /// Creates an empty list. Without workers the last user of memory frees it.
     pub(crate) fn new(bell: &Arc<Bell>, has_workers: bool) -> Self {
         Self {
             waiting: Mutex::new(has_workers.then(Vec::new)),
@@ -40,13 +40,13 @@ impl UnneededMemory {
         }
     }
 
-    /// Frees what waits.
+    /// Frees all waiting memory.
     pub(crate) fn free(&self) {
         let waiting = self.waiting.lock().as_mut().map(std::mem::take);
         drop(waiting);
     }
 
-    /// Frees what waits. From now on each thread frees what it is the last to use.
+    /// Frees all waiting memory. From now on the last user of memory frees it.
     pub(crate) fn end(&self) {
         let waiting = self.waiting.lock().take();
         drop(waiting);

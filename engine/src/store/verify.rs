@@ -30,13 +30,13 @@ use crate::{
 };
 
 impl Store {
-    /// Looks at every byte of the store as it is now. Others may go on writing. Lifts the quarantine of
-    /// tables that are good.
+    /// Verifies every byte of the store. Writes may continue. Lifts the quarantine of tables that
+    /// are good.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the folder cannot be listed; [`Error::Closed`] once the store is being closed. What is
-    /// wrong with its files is in the report.
+    /// [`Error::Io`] if the directory cannot be listed; [`Error::Closed`] once the store is being
+    /// closed. The report lists damage.
     pub(crate) fn verify(
         &self,
         on_progress: &mut dyn FnMut(VerifyProgress),
@@ -227,8 +227,8 @@ pub(crate) fn segments_of(state: &ManifestState, names: &[String]) -> (Vec<u64>,
     (named, on_disk)
 }
 
-/// Reads the log as recovery does, until `check_needed` fails, and returns what it found, if it is good. A torn tail is no problem:
-/// a crash explains it.
+/// Reads the log as recovery does, until `check_needed` fails. Returns the result if the log is
+/// good. A torn tail is no problem: a crash explains it.
 ///
 /// Nothing behind `written` is looked at. Zeros that were read there before somebody wrote, and records that
 /// were read after it, would pass for damage: the later ones vouch for what lay where the zeros were.

@@ -21,7 +21,7 @@ use crate::{
     verify_report::VerifyProgress,
 };
 
-/// After so many keys it is looked whether the rest is still needed.
+/// Keys between two checks whether the result is still needed.
 const KEYS_UNCHECKED_MAX: u64 = 1 << 10;
 
 /// Looks at tables, and collects what it finds.

@@ -35,7 +35,7 @@ pub(crate) struct LiveTable {
     scan_filters: ArcSwap<ScanFilters>,
     /// Tombstones that scans stepped over.
     skipped: AtomicU64,
-    /// Whether compactions leave the table alone.
+    /// Quarantine of the table, if a compaction could not read it.
     pub(crate) quarantine: Quarantine,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,

@@ -12,7 +12,7 @@
 //! | [`open_files`] | which files are kept open, and what happens when there may be no more |
 //! | [`mod@end`]  | how much of the end of a table is read when it is opened              |
 //! | [`live`]     | an open table, and what happens when it is dropped                    |
-//! | [`quarantine`] | whether compactions leave it alone, because it could not be read    |
+//! | [`quarantine`] | state of a table that compactions could not read                    |
 //! | [`bookkeeping`] | what must be known of a table besides, in bytes                    |
 //! | [`cache_room`] | what the block cache may take, and a worker for what it writes      |
 //! | [`read_buffers`] | what background work reads tables through, within the budget |

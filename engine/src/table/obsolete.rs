@@ -18,7 +18,7 @@ pub(crate) struct ObsoleteFiles {
     retired: Mutex<Retired>,
 }
 
-/// Ids of tables that count no more, as long as their files may be there.
+/// Ids of obsolete tables whose files may exist.
 #[derive(Debug, Default)]
 struct Retired {
     ids: BTreeSet<u64>,
@@ -40,13 +40,12 @@ impl ObsoleteFiles {
         paths.into_iter().for_each(|path| self.push(path));
     }
 
-    /// Notes that no manifest names the table any more. Its file is added when its last reader lets
-    /// go.
+    /// Records that no manifest names the table. Its file is added when it has no reader left.
     pub(crate) fn retire(&self, table: u64) {
         self.retired.lock().ids.insert(table);
     }
 
-    /// Returns the ids of tables that count no more and whose files may be there, ascending.
+    /// Returns the ids of obsolete tables whose files may exist, ascending.
     pub(crate) fn retired(&self) -> Vec<u64> {
         self.retired.lock().ids.iter().copied().collect()
     }
@@ -66,7 +65,7 @@ impl ObsoleteFiles {
         }
     }
 
-    /// Returns whether nothing is to be unlinked.
+    /// Returns whether there is no file to unlink.
     pub(crate) fn is_empty(&self) -> bool {
         self.paths.lock().is_empty()
     }

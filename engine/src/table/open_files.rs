@@ -114,8 +114,8 @@ impl FrugalFs {
         Self { inner, open_files, folder: OnceLock::new() }
     }
 
-    /// Keeps `path` open from now on: if its sync had to open it and could not, the state of the
-    /// store would be as unknown as after a failed sync.
+    /// Keeps the directory `path` open, so that its sync needs no descriptor: a sync that cannot
+    /// open the directory counts as failed, which is final.
     pub(crate) fn keep_folder(&self, path: &Path) -> io::Result<()> {
         if let Some(handle) = self.call(|fs| fs.open_folder(path))? {
             let _ = self.folder.set((path.to_owned(), handle));

@@ -1,4 +1,4 @@
-//! Tables that compactions do not read because they could not be read.
+//! The quarantine of one table.
 
 use std::{
     sync::{
@@ -12,37 +12,38 @@ use arc_swap::ArcSwapOption;
 
 use crate::Error;
 
-/// First pause before a table is read again that was quarantined because of read errors. Doubles each
-/// time, up to [`PAUSE_DOUBLINGS`] times: 10 s to 85 minutes.
+/// First pause before compactions read a table again after read errors. Doubles each time, up to
+/// [`PAUSE_DOUBLINGS`] times: 10 s to 85 minutes.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_DOUBLINGS: u32 = 9;
 
-/// Whether, and why, compactions leave a table alone.
+/// Quarantine state of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     present: ArcSwapOption<Quarantined>,
-    /// Compactions that a read error of this table ended.
+    /// Compactions that a read error of this table aborted.
     read_errors: AtomicU32,
 }
 
-/// Why a table is quarantined, and for how long.
+/// Cause and duration of a quarantine.
 #[derive(Debug)]
 pub(crate) struct Quarantined {
     pub(crate) error: Error,
-    /// A compaction may read the table again from this time of the store's clock on; `None`: not before
-    /// the caller requests it.
+    /// Time of the store's clock from which compactions may read the table again; `None`: only when
+    /// a caller requests it.
     retry_at: Option<Duration>,
-    /// Times that it was quarantined since it was opened.
+    /// Number of quarantines since the table was opened.
     times: u32,
 }
 
 impl Quarantine {
-    /// Counts a compaction that a read error of this table ended. Returns how many did, this included.
+    /// Counts a compaction that a read error of this table aborted. Returns the new count.
     pub(crate) fn count_read_error(&self) -> u32 {
         self.read_errors.fetch_add(1, Relaxed).saturating_add(1)
     }
 
-    /// Quarantines the table at `now` because of `error`. Returns `false` if it is quarantined already.
+    /// Quarantines the table at `now` because of `error`. Returns `false` if it is quarantined
+    /// already.
     pub(crate) fn set(&self, error: Error, now: Duration) -> bool {
         let before = self.present.load();
         let times = before.as_ref().map_or(0, |before| before.times);
@@ -54,7 +55,7 @@ impl Quarantine {
         before.is_none()
     }
 
-    /// The table was found good.
+    /// Ends the quarantine: the table is good.
     pub(crate) fn lift(&self) {
         self.present.store(None);
     }
@@ -72,7 +73,7 @@ impl Quarantine {
         }
     }
 
-    /// Why the table is quarantined; `None` if it is not.
+    /// Returns the quarantine; `None` if the table is not quarantined.
     pub(crate) fn present(&self) -> Option<Arc<Quarantined>> {
         self.present.load_full()
     }

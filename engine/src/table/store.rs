@@ -55,7 +55,7 @@ pub(crate) struct TableStore {
     writers: u64,
     pub(super) files: TableFiles,
     next_file_id: AtomicU64,
-    /// Tables that are being written are not needed any more.
+    /// The store is being closed: tables that are being written are not needed.
     is_closing: Arc<AtomicBool>,
     _buffers: Charge,
 }

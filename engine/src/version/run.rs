@@ -61,10 +61,10 @@ impl Run {
 #[derive(Debug)]
 struct BoundsIndex {
     tables: usize,
-    /// The smallest and the largest key of each table in turn, which ascend. Equal neighbours are an
-    /// exclusive end and the start of the next table.
+    /// The smallest and the largest key of each table in turn, which ascend. Equal neighbours are
+    /// an exclusive end and the start of the next table.
     keys: PackedKeys,
-    /// Some end is exclusive, so the table that a search finds must be checked.
+    /// Some end is exclusive, so a search must check the table that it finds.
     excludes_ends: bool,
 }
 
@@ -103,8 +103,8 @@ impl BoundsIndex {
         (at < self.tables).then_some(at)
     }
 
-    /// The table `at`, whose largest key is not below `key`; the next one if that key is exclusive and
-    /// equals `key`.
+    /// The table `at`, whose largest key is not below `key`; the next one if that key is exclusive
+    /// and equals `key`.
     #[cold]
     fn not_before<'a>(
         &self,

@@ -5,13 +5,16 @@
 //!
 //! | field      | bytes    | of op          | meaning                                               |
 //! |------------|----------|----------------|-------------------------------------------------------|
-//! | `op`       | 1        | all            | 1 put, 2 tombstone (other [`Kind`]s: reserved); 0x81 create, 0x82 drop, 0x83 clear keyspace; with bit 6: ignorable |
+//! | `op`       | 1        | all            | see below                                             |
 //! | `keyspace` | varint   | all            | id                                                    |
 //! | `key`      | prefixed | put, tombstone | at most 64 KiB                                        |
 //! | `value`    | prefixed | put            | at most 256 MiB                                       |
 //! | `name`     | prefixed | create         | 1 to 255 bytes of UTF-8                               |
 //! | `options`  | prefixed | create         | of the keyspace; opaque here                          |
-//! | `ignored`  | prefixed | ignorable      | a reader that does not know the op skips them         |
+//! | `ignored`  | prefixed | ignorable      | skipped by a reader that does not know the op         |
+//!
+//! Ops: 1 put, 2 tombstone (other [`Kind`]s are reserved); 0x81 creates, 0x82 drops, 0x83 clears
+//! the keyspace. An op with bit 6 is ignorable.
 
 use bytes::Bytes;
 use sievedb_format::{
@@ -25,7 +28,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 const CREATE_KEYSPACE: u8 = 0x81;
 const DROP_KEYSPACE: u8 = 0x82;
 const CLEAR_KEYSPACE: u8 = 0x83;
-/// Bit of an op that says that a reader may skip the entry.
+/// Bit of an op whose entry a reader may skip if it does not know the op.
 const IGNORABLE: u8 = 1 << 6;
 
 /// `op`, `keyspace` and the length of a name or key or the end: an entry is never shorter.
@@ -44,7 +47,7 @@ pub(crate) enum Entry<'a> {
     DropKeyspace { keyspace: u64 },
     /// Every key of the keyspace is gone.
     ClearKeyspace { keyspace: u64 },
-    /// Something of a later release that may be skipped. It takes a sequence number.
+    /// An entry of a later release that may be skipped. It takes a sequence number.
     Ignored { keyspace: u64 },
 }
 

@@ -27,8 +27,8 @@ pub(crate) struct Segments<'a> {
     pub(crate) named: &'a [u64],
     /// The secrets in the headers of the segments that the manifest names. Others are not compared.
     pub(crate) secrets: &'a BTreeMap<u64, u64>,
-    /// Segments below this id are obsolete. An unnamed segment that continues one of them was
-    /// created in vain, and its unlink was lost in a crash: it is an orphan.
+    /// Segments below this id are obsolete. An unnamed segment that continues one of them is an
+    /// orphan: it was never used, and a crash lost its unlink.
     pub(crate) floor: u64,
     /// Ids of the segments in the folder, ascending.
     pub(crate) on_disk: &'a [u64],
@@ -189,12 +189,12 @@ impl Chain {
 }
 
 impl Segments<'_> {
-    /// Returns the ids of the segments that may be the log where no manifest names any: one log or
-    /// several, oldest first, each as far back as its segments say which one they continue. One
-    /// that cannot be read is among them: it is damage.
+    /// Returns the ids of the segments that may be the log, without a manifest: one log or several,
+    /// oldest first. Each reaches back as far as its start records do. A segment that cannot be
+    /// read is included: it is damage.
     ///
-    /// Of several the newest one may be a copy that a recovery did not finish. Segments below a
-    /// lost floor may be among them; all that they hold is in tables, or in a newer log.
+    /// The newest of several logs may be an unfinished copy by a recovery. Segments below a lost
+    /// floor may be included; their entries are in tables or in a newer log.
     pub(crate) fn without_manifest(&self) -> Vec<Vec<u64>> {
         let before = |id: u64| self.on_disk.iter().rev().copied().find(|&older| older < id);
         let (mut logs, mut ids) = (Vec::new(), Vec::new());

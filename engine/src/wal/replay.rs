@@ -74,8 +74,8 @@ pub(crate) struct Replayed {
     /// Ids of newer segments that do not count: begun in vain, or behind a torn tail. To be deleted
     /// once the recovered manifest is durable.
     pub(crate) orphans: Vec<u64>,
-    /// Those of them that no manifest can come to name: a recovery that did not finish began them.
-    /// They may be deleted at once.
+    /// Those of `orphans` that a recovery began and did not finish. No manifest can name them, so
+    /// they may be unlinked at once.
     pub(crate) aborted: Vec<u64>,
     /// Where the history ends; a new segment continues from here. `None` without segments.
     pub(crate) end: Option<Position>,
@@ -94,8 +94,8 @@ pub(crate) struct Replayed {
 }
 
 impl Replayed {
-    /// Whether every byte of the log is known to be on the disk: `mark`, that of a manifest which is
-    /// itself known to be, lies at its end. `named` are the segments that the manifest names.
+    /// Returns whether every byte of the log is durable: `mark`, of a durable manifest, lies at its
+    /// end. `named` are the segments that the manifest names.
     pub(crate) fn is_durable(&self, mark: Position, named: &[u64]) -> bool {
         let ids = self.segments.iter().map(|segment| segment.id);
         self.torn.is_none() && self.end == Some(mark) && ids.eq(named.iter().copied())

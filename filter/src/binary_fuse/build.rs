@@ -36,8 +36,8 @@ pub(crate) struct Built<P> {
     pub(crate) key_count: u64,
 }
 
-/// Builds a filter, with `attempts` seeds at most. `None` once `is_cancelled` returns `true`, as it must from
-/// then on.
+/// Builds a filter with at most `attempts` seeds. Returns `None` once `is_cancelled` returns
+/// `true`, as it must from then on.
 pub(crate) fn build<P: Print>(
     hashes: &[u64],
     attempts: u8,
@@ -108,7 +108,7 @@ struct Peeled {
     ranks: Vec<u8>,
 }
 
-/// Peels all keys, or tells that this seed does not do. `None`, too, once `is_cancelled`.
+/// Peels all keys. Returns `None` if this seed fails, and once `is_cancelled`.
 fn peel(
     hasher: &Hasher,
     mut mixed: Vec<u64>,

@@ -85,7 +85,8 @@ impl<P: Print> BinaryFuse<P> {
         Self::build_within(hashes, ATTEMPTS)
     }
 
-    /// As [`build`](Self::build); `None` soon after `is_cancelled` returns `true`, as it must from then on.
+    /// As [`build`](Self::build); returns `None` soon after `is_cancelled` returns `true`, as it
+    /// must from then on.
     pub(crate) fn build_unless(hashes: &[u64], is_cancelled: &dyn Fn() -> bool) -> Option<Self> {
         build(hashes, ATTEMPTS, is_cancelled).map(Self::of)
     }

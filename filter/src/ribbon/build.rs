@@ -36,8 +36,8 @@ const ROUNDS: u8 = 16;
 /// Seeds for the last layer, for each of the one before.
 const ATTEMPTS: u8 = 4;
 
-/// Builds a filter of `bits_per_key` columns, from 1 to 32, mixed if it is no whole number. `None` once
-/// `is_cancelled` returns `true`, as it must from then on.
+/// Builds a filter of `bits_per_key` columns, from 1 to 32, mixed if it is no whole number. Returns
+/// `None` once `is_cancelled` returns `true`, as it must from then on.
 pub(crate) fn build(
     path: Path,
     hashes: &[u64],
@@ -115,8 +115,8 @@ impl Layers {
         Some(layers)
     }
 
-    /// Adds a layer of `blocks` blocks that keeps most keys, and returns those that it bumps. The layer is of
-    /// no use once `is_cancelled`.
+    /// Adds a layer of `blocks` blocks that keeps most keys, and returns those that it bumps. The
+    /// layer is incomplete once `is_cancelled`.
     fn bump(
         &mut self,
         keys: &[u64],

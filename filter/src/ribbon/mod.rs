@@ -109,7 +109,8 @@ impl Ribbon {
         Self::build_on(Path::detect(), hashes, bits_per_key)
     }
 
-    /// As [`build`](Self::build); `None` soon after `is_cancelled` returns `true`, as it must from then on.
+    /// As [`build`](Self::build); returns `None` soon after `is_cancelled` returns `true`, as it
+    /// must from then on.
     pub(crate) fn build_unless(
         hashes: &[u64],
         bits_per_key: f64,

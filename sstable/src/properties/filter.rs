@@ -1,9 +1,9 @@
-//! What the properties say of a filter.
+//! Properties of a filter.
 
 use sievedb_filter::TableFilter;
 use sievedb_format::{Corruption, Decoder};
 
-/// A filter that a table was built with.
+/// Properties of a filter that a table was built with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterProperties {
     /// A [`FilterKind`](sievedb_filter::FilterKind), as its byte.

@@ -1,15 +1,15 @@
-//! Where a table belongs, so that a store whose manifest is lost can be rebuilt from its tables.
+//! Place of a table in its store, so that a repair can do without a manifest.
 
 use sievedb_format::{Corruption, Decoder, Encode, SEQUENCE_MAX, SequenceNumber};
 
 use super::field::Field;
 
-/// The first of the fields of an origin.
+/// Number of the first field of an origin.
 pub(super) const FIRST: u64 = 24;
-/// The last of them.
+/// Number of the last field.
 pub(super) const LAST: u64 = 28;
 
-/// Where a table belongs: what the manifest says of it and of its keyspace.
+/// Place of a table in its store: a copy of what the manifest has about it and its keyspace.
 ///
 /// Only a repair without a manifest reads it. An open table does not keep it in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,20 +20,20 @@ pub struct TableOrigin {
     pub name: Box<str>,
     /// Encoded options of the keyspace; opaque here.
     pub options: Box<[u8]>,
-    /// Level that the table was written for. It may have moved to a deeper one since.
+    /// Level that the table was written for, from 0 to 6. It may have moved to a deeper one.
     pub level: u8,
-    /// What the flush or compaction did that wrote the table; only in the last table that it wrote.
+    /// Result of the flush or compaction. Only in the last table that it wrote.
     pub completed: Option<Completed>,
 }
 
-/// What a flush or compaction did. The last table that it writes says so: where that is, the others
-/// are.
+/// Result of a flush or compaction. Only its last table has it: when that table is durable, the
+/// others are, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completed {
-    /// Every entry of the keyspace up to this sequence number is in tables.
+    /// All entries of the keyspace up to this sequence number are in tables.
     pub flushed: SequenceNumber,
-    /// Ids of tables that count no more, ascending: the inputs, and tables of the whole store that
-    /// had been replaced or dropped before, and whose files were not unlinked yet.
+    /// Ids of obsolete tables, ascending: the inputs, and all tables of the store that were
+    /// replaced or dropped before and whose unlink was not durable.
     pub replaced: Vec<u64>,
 }
 
@@ -67,7 +67,7 @@ impl TableOrigin {
         .chain(completed.into_iter().flatten())
     }
 
-    /// Reads the field with this number, one of those of an origin.
+    /// Reads the field with this number, from 24 to 28.
     ///
     /// # Errors
     ///

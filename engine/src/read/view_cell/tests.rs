@@ -82,7 +82,8 @@ fn read_while_views_change(barriers: Barriers) {
     assert!((1..=1 + kept).contains(&live), "{barriers:?}: {live} views are kept");
 }
 
-/// The heavy barrier is refused: views are freed nevertheless, the first two once each thread has read again.
+/// The heavy barrier is refused: views are freed nevertheless, the first two once each thread has
+/// read again.
 #[test]
 fn f3_views_are_freed_when_the_heavy_barrier_is_refused() {
     let live = &AtomicUsize::new(0);

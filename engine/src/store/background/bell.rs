@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::sync::{Condvar, Mutex};
 
-/// Counts how often it rang, so that no ring is missed between a look for work and the wait. Its lock is
-/// the last in the lock order: a drop rings under any other.
+/// Wakes workers. Counts its rings, so that none is missed between a look for work and the wait.
+/// Its lock is the last in the lock order: a drop may ring under any other lock.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     rings: Mutex<u64>,
@@ -13,7 +13,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Wakes all that wait.
+    /// Wakes all waiting threads.
     pub(crate) fn ring(&self) {
         *self.rings.lock() += 1;
         self.rang.notify_all();
@@ -24,7 +24,7 @@ impl Bell {
         *self.rings.lock()
     }
 
-    /// Waits until the bell has rung more than `rings` times, for `most` at the most.
+    /// Waits until the bell has rung more than `rings` times, for at most `most`.
     pub(crate) fn wait(&self, rings: u64, most: Option<Duration>) {
         let mut now = self.rings.lock();
         match most {

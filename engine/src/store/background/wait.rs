@@ -4,12 +4,13 @@ use super::whole::WholeRequests;
 use crate::{Error, Result, store::Store};
 
 impl Store {
-    /// Waits until `done`, which background work makes true. It is told which keyspaces wait to be
-    /// compacted as a whole.
+    /// Waits until `done` returns `true`, as a result of background work. `done` gets the keyspaces
+    /// that wait to be compacted as a whole.
     ///
     /// # Errors
     ///
-    /// Why it will not become true: the store is read-only, closed, or the disk is full.
+    /// The reason why `done` cannot become true: the store is read-only or closed, or the disk is
+    /// full.
     pub(crate) fn wait_for_work(&self, mut done: impl FnMut(&WholeRequests) -> bool) -> Result<()> {
         self.run_inline();
         let mut state = self.background.state.lock();
@@ -28,7 +29,7 @@ impl Store {
         }
     }
 
-    /// Waits until there is no background work that could be done now.
+    /// Waits until no background work can be done.
     ///
     /// # Errors
     ///

@@ -8,13 +8,13 @@ use crate::{Error, read::tree::Tree};
 /// Keyspaces that are to be compacted as a whole, by id.
 pub(crate) type WholeRequests = BTreeMap<u64, WholeRequest>;
 
-/// That a keyspace is to be compacted as a whole. Those who ask while it is under way share it.
+/// A request to compact a keyspace as a whole. Callers share it while it is in flight.
 #[derive(Debug)]
 pub(crate) struct WholeRequest {
-    /// Unlike that of every other request, so that nobody takes a later one for his.
+    /// Unique, so that no caller mistakes a later request for its own.
     number: u64,
-    /// Runs of level 0 with a smaller number were there when somebody asked. Without it the work would not end
-    /// while others write.
+    /// Runs of level 0 with smaller numbers existed at the request. Without this limit the work
+    /// would not end during writes.
     id_limit: u64,
     waiters: usize,
     /// Why it cannot be done.
@@ -31,20 +31,20 @@ impl WholeRequest {
         self.id_limit
     }
 
-    /// Notes that it cannot be done.
+    /// Records that the compaction failed.
     pub(super) fn fail(&mut self, error: Error) {
         self.failed = Some(error);
     }
 
-    /// Returns whether it cannot be done.
+    /// Returns whether the compaction failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 }
 
 impl Background {
-    /// Asks for `tree` to be compacted as a whole, but for runs of level 0 with numbers from `id_limit` on.
-    /// Returns the number of the request: it is done when it is gone.
+    /// Requests a compaction of `tree` as a whole, except runs of level 0 with numbers from
+    /// `id_limit` on. Returns the number of the request, which is removed when it is done.
     pub(crate) fn request_whole(&self, tree: &Tree, id_limit: u64) -> u64 {
         let mut state = self.state.lock();
         state.whole_count += 1;
@@ -59,8 +59,8 @@ impl Background {
         number
     }
 
-    /// One who asked waits no longer. The request goes with the last of them: the others would take
-    /// its end for success. Returns why it cannot be done, if it cannot.
+    /// Ends the wait of one caller. Removes the request with the last of them, since the others
+    /// would mistake its end for success. Returns the error if the compaction failed.
     pub(crate) fn withdraw_whole(&self, tree: &Tree, number: u64) -> Option<Error> {
         let mut state = self.state.lock();
         let mut failed = None;
@@ -72,7 +72,7 @@ impl Background {
             if request.waiters == 0 {
                 state.whole.remove(&tree.id);
                 state.due.compact.add([tree.id]);
-                // Who waits until nothing is to be done waited for this, and what was put off for it is due.
+                // `wait_until_idle` waits for this request, and postponed work is due.
                 self.bell.ring();
                 self.progress.notify_all();
             }

@@ -66,7 +66,8 @@ const LOAD_BYTES_MAX: u64 = 64 << 20;
 /// What the store knows of its filters, beside the filters themselves.
 #[derive(Debug)]
 pub(crate) struct Residency {
-    /// Held while filters are changed. Taken by [`lock_change`](Self::lock_change), except by a cut.
+    /// Held while filters are changed. Taken by [`lock_change`](Self::lock_change), except by a
+    /// cut.
     change: Mutex<MeasuredUse>,
     /// Threads that wait for `change`: a cut that waits for a lookup aborts for them.
     change_waiters: AtomicU32,
@@ -115,8 +116,8 @@ impl Residency {
         predicted.false_positives()
     }
 
-    /// Waits for changes of filters that are in flight, and keeps others out. A cut that waits for a
-    /// lookup aborts and tries again later, so that flushes do not wait for that lookup.
+    /// Locks changes of filters, after those in flight. A cut that waits for a lookup aborts and is
+    /// retried later, so that flushes do not wait for that lookup.
     fn lock_change(&self) -> MutexGuard<'_, MeasuredUse> {
         self.change_waiters.fetch_add(1, SeqCst);
         let change = self.change.lock();

@@ -153,7 +153,8 @@ fn what_it_cannot_read_does_not_end_writing() {
         assert!(fixture.db.stats().read_only.is_none(), "{name}");
 
         faults.heal();
-        // Four runs: the table goes below level 0, then the newer ones. What can be read again is merged.
+        // Four runs: the table goes below level 0, then the newer ones. What can be read again is
+        // merged.
         fixture.write_run(100);
         fixture.write_run(100);
         fixture.rest();
