@@ -52,7 +52,6 @@ pub(crate) mod keyspace_trees;
 mod log_state;
 mod memory;
 mod new_filter;
-mod newer_tables;
 mod on_threads;
 pub(crate) mod open_store;
 mod open_tables;

@@ -33,7 +33,6 @@ use crate::{
     stats::OpeningStats,
     store::keyspace_trees::KeyspaceTrees,
     store::log_state::LogState,
-    store::newer_tables::check_tables,
     store::open_tables::open_tables,
     store::orphans::{unlink_orphans, unlink_unnamed},
     store::residency::Prediction,
@@ -113,11 +112,6 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let Some(loaded) = load(fs, folder)? else {
         return fresh(fs, folder, &files, names.clone(), memory);
     };
-    if !loaded.is_durable && !options.read_only {
-        // What follows may write. After a clean close nothing is written before the tables are
-        // open.
-        check_tables(&options.fs, folder, &loaded.state)?;
-    }
     let mut log = LogState::new(options, &loaded.state, &memory);
     for (&id, keyspace) in &loaded.state.keyspaces {
         let KeyspaceState { name, options: encoded, .. } = &**keyspace;
@@ -219,12 +213,13 @@ fn above_all(files: &[FileName<'_>]) -> u64 {
     files.iter().filter_map(|file| file.id()).max().map_or(0, |id| id + 1)
 }
 
-/// Makes what was recovered durable again and opens the tables. The caller holds the lock.
+/// Opens the tables and makes what was recovered durable again. The caller holds the lock.
 ///
 /// # Errors
 ///
-/// [`Error::Io`]; [`Error::Corrupt`] if a table is damaged where it must be whole. Nothing that
-/// the old manifest names is gone then.
+/// [`Error::Io`]; [`Error::Corrupt`] if a table is damaged where it must be whole, or if it requires
+/// a later release: then nothing was written or unlinked. After every error all that the old
+/// manifest names is still there.
 pub(crate) fn take_over(
     options: &Options,
     folder: &Path,
@@ -239,6 +234,13 @@ pub(crate) fn take_over(
     let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
     let tables =
         TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);
+    edit.keyspaces_changed.extend(told_options(options, &state, &edit));
+    let mut replayed = state.clone();
+    replayed.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
+    // Before anything is written or unlinked: a table may require a later release.
+    let opened = open_tables(options, &tables, folder, &replayed)?;
+    opening.tables = stopwatch.lap();
+    opening.threads = opened.threads;
     unlink_unnamed(&tables, &names, state.next_file_id, &aborted);
     let known_end = kept.as_ref().map(|loaded| loaded.end);
     let manifest = known_end
@@ -258,7 +260,6 @@ pub(crate) fn take_over(
         rewritten.iter().for_each(|(segment, _)| unlink_segment(fs, folder, segment.id));
     };
     opening.replayed = stopwatch.lap();
-    edit.keyspaces_changed.extend(told_options(options, &state, &edit));
     let is_changed = edit != VersionEdit::default()
         || (!continues && !state.logs.is_empty())
         || tables.next_file_id() > state.next_file_id;
@@ -281,10 +282,6 @@ pub(crate) fn take_over(
     if delete_orphans_early {
         unlink_orphans(&tables, &names, &state, manifest_id);
     }
-    let opened = open_tables(options, &tables, folder, &state);
-    let opened = opened.inspect_err(|_| unlink_rewritten())?;
-    opening.tables = stopwatch.lap();
-    opening.threads = opened.threads;
     let (trees, predicted) = opened.into_trees(options, &tables);
     trees.set_replayed(memtables);
     opening.filters = stopwatch.lap();

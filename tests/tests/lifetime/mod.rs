@@ -13,4 +13,5 @@ mod obsolete;
 mod opening;
 mod shutdown;
 mod small_store;
+mod table_reads;
 mod verify;
