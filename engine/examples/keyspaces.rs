@@ -12,8 +12,8 @@ pub(crate) struct Users {
     db: Db,
     pub(crate) by_id: Keyspace,
     pub(crate) by_name: Keyspace,
-    /// Held from the read to the commit of a rename. A batch writes atomically, but a read before it
-    /// is not part of it.
+    /// Held from the read to the commit of a rename. A batch writes atomically, but a read before
+    /// it is not part of it.
     renames: Mutex<()>,
 }
 

@@ -16,8 +16,8 @@ pub(crate) const BALANCE: u64 = 1000;
 
 pub(crate) struct Bank {
     pub(crate) db: Db,
-    /// Held from the reads to the commit of a transfer. A batch writes atomically, but a read before
-    /// it is not part of it.
+    /// Held from the reads to the commit of a transfer. A batch writes atomically, but a read
+    /// before it is not part of it.
     transfers: Mutex<()>,
 }
 

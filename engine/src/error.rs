@@ -209,8 +209,8 @@ impl fmt::Display for Error {
                     }
                     io::ErrorKind::PermissionDenied if *op == LOCK => write!(
                         f,
-                        "; give this user read and write permission for the directory and its files, or \
-                         read permission and open the store with Options::read_only"
+                        "; give this user read and write permission for the directory and its \
+                         files, or read permission and open the store with Options::read_only"
                     ),
                     io::ErrorKind::PermissionDenied => {
                         write!(f, "; give this user permission for the file and its directory")
@@ -231,11 +231,16 @@ impl fmt::Display for Error {
                     write!(f, "the keyspace {name:?} in ")?;
                 }
                 let path = path.display();
-                write!(f, "{path} needs the feature {feature}, which this build is without")
+                write!(
+                    f,
+                    "{path} needs the feature {feature}, which this build is without; build \
+                     sievedb with it"
+                )
             }
             Self::NewerRelease { path, needs } => write!(
                 f,
-                "{} was written by a newer release: needs {needs}; open the store with that release",
+                "{} was written by a newer release: needs {needs}; open the store with that \
+                 release",
                 path.display()
             ),
             Self::ForeignFolder { path, name } => write!(
@@ -244,7 +249,11 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Self::FolderNotEmpty { path, name } => {
-                write!(f, "{} is not empty: it holds {name:?}", path.display())
+                write!(
+                    f,
+                    "{} is not empty: it holds {name:?}; use an empty directory",
+                    path.display()
+                )
             }
             Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
             Self::NotAFolder { path } => {
@@ -253,49 +262,48 @@ impl fmt::Display for Error {
             Self::Locked { path, process } => {
                 write!(
                     f,
-                    "{} is open in another process, or by a handle in this process that still lives",
+                    "{} is open in another process, or by a handle in this process",
                     path.display()
                 )?;
                 match process {
                     Some(id) if *id == std::process::id() => {
-                        write!(f, " (its file LOCK names this process)")?;
+                        write!(f, " (LOCK names this process)")?;
                     }
                     Some(id) => {
-                        write!(f, " (its file LOCK names process {id}, if that still runs)")?;
+                        write!(f, " (LOCK names process {id}, which may have ended)")?;
                     }
                     None => {}
                 }
-                write!(f, "; close it there first, or open it everywhere with Options::read_only")
+                write!(f, "; close it there first, or open it read-only everywhere")
             }
             Self::StoreExists { path } => write!(
                 f,
-                "{} holds a store already; name another directory, or open it without Options::create_new",
+                "{} already contains a store; use another directory, or do not set \
+                 Options::create_new",
                 path.display()
             ),
             Self::NoKeyspace { name } => write!(
                 f,
-                "the store has no keyspace {name:?}; Db::keyspaces lists its keyspaces, and Db::keyspace \
-                 creates one"
+                "the store has no keyspace {name:?}; list keyspaces with Db::keyspaces, or create \
+                 one with Db::keyspace"
             ),
             Self::StillOpen { path, handles } => write!(
                 f,
-                "{} stays open: {handles} still live; drop them, or call Db::shutdown",
+                "{} is still open: other handles exist ({handles}); drop them, or call \
+                 Db::shutdown",
                 path.display()
             ),
             Self::StillBusy { path } => write!(
                 f,
-                "{} is not closed yet: work in flight has not ended; call Db::shutdown again",
+                "{} is not closed: work in flight has not ended; call Db::shutdown again",
                 path.display()
-            ),
-            Self::ReadOnly { cause } if matches!(**cause, Self::Corrupt { .. }) => write!(
-                f,
-                "the store is read-only because of damage that reopening will not fix; run `sieve verify`, \
-                 then copy what can be read with `sieve repair`, or drop the keyspace"
             ),
             Self::ReadOnly { cause } if matches!(**cause, Self::OpenedReadOnly { .. }) => {
                 write!(f, "the store is open for reading only")
             }
-            Self::ReadOnly { .. } => write!(f, "the store is read-only until it is reopened"),
+            Self::ReadOnly { .. } => {
+                write!(f, "the store is read-only after an error; reopen it to recover")
+            }
             Self::OpenedReadOnly { path } => {
                 write!(f, "{} was opened with Options::read_only", path.display())
             }
@@ -341,13 +349,13 @@ impl fmt::Display for Error {
             }
             Self::ForkedChild { path } => write!(
                 f,
-                "{} was opened by the parent of this forked process: drop the inherited handles, and open the store \
-                 once the parent has closed it",
+                "{} was opened by the parent of this forked process; drop the inherited handles, \
+                 and open the store after the parent has closed it",
                 path.display()
             ),
             Self::SequenceNumbersExhausted => write!(f, "the store has no sequence numbers left"),
-            Self::WorkerPanicked => write!(f, "work on the store ended by a panic"),
-            Self::Closed => write!(f, "the store was closed"),
+            Self::WorkerPanicked => write!(f, "a background thread or a write panicked"),
+            Self::Closed => write!(f, "the store is closed; open it again"),
         }
     }
 }
@@ -374,7 +382,9 @@ mod tests {
         let what = "segment of the log";
         let lost = Error::corrupt("/store/000007.log", 0, Corruption::Missing { what });
         let damaged = Error::corrupt("/store/000007.log", 64, Corruption::Missing { what });
-        let cases: [(Error, [&str; 2]); 8] = [
+        let name = "notes".to_owned();
+        let panicked = Arc::new(Error::WorkerPanicked);
+        let cases: [(Error, [&str; 2]); 12] = [
             (io("create", io::ErrorKind::StorageFull), ["cannot create /store", "; free space"]),
             (io("append to", io::ErrorKind::QuotaExceeded), ["000007.log", "raise the quota"]),
             (io(LOCK, io::ErrorKind::PermissionDenied), ["cannot lock", "Options::read_only"]),
@@ -383,6 +393,10 @@ mod tests {
             (damaged, ["000007.log is corrupt near byte 64; run", "restore a backup"]),
             (locked(None), ["/store is open", "; close it there first"]),
             (locked(Some(0)), ["LOCK names process 0", "; close it there first"]),
+            (Error::FolderNotEmpty { path: "/new".into(), name: name.clone() }, ["/new", "; use"]),
+            (Error::NoKeyspace { name }, ["\"notes\"", "; list keyspaces"]),
+            (Error::ReadOnly { cause: panicked }, ["read-only", "; reopen it"]),
+            (Error::Closed, ["closed", "; open it again"]),
         ];
         for (error, parts) in cases {
             let text = error.to_string();

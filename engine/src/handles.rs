@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_handles_that_live_are_named() {
+    fn kinds_without_handles_are_not_displayed() {
         let mut handles = OpenHandles { dbs: 1, iterators: 2, ..OpenHandles::default() };
         assert_eq!(handles.to_string(), "1 Db, 2 iterators");
         handles.batches = 1;

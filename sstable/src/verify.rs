@@ -142,8 +142,7 @@ impl Table {
         })
     }
 
-    /// As [`verify`](Self::verify), but stops when `on_key` breaks. Then it does not compare
-    /// counts.
+    /// As [`verify`](Self::verify), but stops when `on_key` breaks, and compares no counts then.
     pub fn verify_while(&self, on_key: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Verified {
         let mut walk = Walk::new(self, on_key);
         walk.index(self.top_index().clone(), self.has_partitions());
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn n11_it_stops_when_the_caller_breaks() {
+    fn n11_verify_stops_when_the_callback_breaks() {
         let (bytes, _) = table();
         let mut keys = 0;
         let verified = open(&bytes).unwrap().verify_while(&mut |_| {

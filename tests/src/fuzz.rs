@@ -34,7 +34,7 @@ const OTHERS: [&str; 2] = ["other", "users"];
 /// The first values of a state that is checked have numbers above those of its run.
 const VALUES_OF_CHECKS: u64 = 1 << 32;
 
-/// What a fuzzer did.
+/// Counts of a fuzzer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     /// States of a disk that were opened and checked.
@@ -209,8 +209,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Flushes everything, then lets the disk be full for the log: one append fails, and then one at
-    /// the creation of the next segment.
+    /// Flushes everything, then lets the disk be full for the log: one append fails, and then one
+    /// at the creation of the next segment.
     fn fill_disk(&mut self, recorder: &mut Recorder, faults: &FaultFs) {
         faults.heal();
         recorder.flush();

@@ -39,7 +39,8 @@ pub trait Layer: Debug + Send + Sync {
         self.inner().sync_folder(path)
     }
 
-    /// As [`Fs::open_folder`]: without a handle, so that [`sync_folder`](Self::sync_folder) is called.
+    /// As [`Fs::open_folder`]: without a handle, so that [`sync_folder`](Self::sync_folder) is
+    /// called.
     fn open_folder(&self, _: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
         Ok(None)
     }

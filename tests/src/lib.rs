@@ -12,7 +12,7 @@
 //! | [`kill`]        | every kill of a workload, and power cuts after the restart               |
 //! | [`check`]       | one state that a crash left                                              |
 //! | [`fuzz`]        | random histories with several faults, crashes and failing recoveries      |
-//! | [`no_sync`]     | a file system that leaves all syncs out                                   |
+//! | [`no_sync`]     | a file system that skips all syncs                                        |
 //! | [`case`]        | one crash, as text                                                       |
 //! | [`folder_sync`] | a file system that leaves folder syncs out                               |
 //! | [`hook_fs`]     | a file system that calls a function before it creates a file             |

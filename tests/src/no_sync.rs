@@ -1,4 +1,4 @@
-//! A file system that leaves all syncs out: a planted bug.
+//! A file system that skips all syncs: a planted bug.
 
 use std::{io, path::Path, sync::Arc};
 

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_may_stand_once() {
+    fn a_repeated_option_is_refused() {
         let mut bytes = KeyspaceOptions::new().encode();
         bytes.put_varint_field(BLOCK, 4096);
         let want = Corruption::Order { what: "keyspace options" };

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn n7_a_device_that_fails_is_tried_again_and_damage_only_on_request() {
+    fn n7_read_errors_are_retried_and_damage_only_on_request() {
         let quarantine = Quarantine::default();
         let mut now = Duration::from_secs(1);
         assert!(!quarantine.is_in_force(now));

@@ -8,8 +8,8 @@ use super::Run;
 use crate::{observe::observe, settings::FOLDER};
 
 impl Run<'_> {
-    /// Flips a byte of a value in the log of a copy. A clean close vouches for the log, so the store
-    /// is refused, or lacks nothing.
+    /// Flips a byte of a value in the log of a copy. A clean close vouches for the log, so the
+    /// store is refused, or lacks nothing.
     pub(super) fn flip(&mut self) -> Result<(), String> {
         let left = Arc::new(self.disk.copy());
         let mut logs: Vec<_> = left.contents().into_iter().collect();

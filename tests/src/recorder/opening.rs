@@ -43,8 +43,8 @@ impl Recorder {
         }
     }
 
-    /// Closes the store with [`Db::close`](sievedb::Db::close). All that was acknowledged is durable
-    /// if that succeeds. Returns whether it did.
+    /// Closes the store with [`Db::close`](sievedb::Db::close). All that was acknowledged is
+    /// durable if that succeeds. Returns whether it did.
     pub fn close_and_report(&mut self) -> bool {
         let Some(db) = self.db.clone() else { return false };
         self.release_all();

@@ -1,5 +1,5 @@
-//! Stores of a next release: what this one must understand is refused by name and nothing is written;
-//! what it may skip is skipped.
+//! Stores of a later release. This release refuses required features by name and writes nothing; it
+//! skips optional ones.
 
 use sievedb::{
     Error, ReadMode,
@@ -155,7 +155,7 @@ fn formats_a_store_of_a_later_release_is_refused_by_name_and_not_written_to() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Tells what is wrong if the store is not refused because of `want`, or was written to.
+/// Returns an error text if the store is not refused because of `want`, or was written to.
 pub(super) fn check_refused(name: &str, files: &Files, want: &str) -> Result<(), String> {
     let fs = disk(files);
     let before = contents(&fs);
@@ -176,7 +176,7 @@ pub(super) fn check_refused(name: &str, files: &Files, want: &str) -> Result<(),
 }
 
 #[test]
-fn formats_what_a_later_release_marks_as_optional_is_skipped() {
+fn formats_optional_fields_of_a_later_release_are_skipped() {
     let sample = sample(End::PowerCut);
     let mut changed = vec![1];
     changed.put_prefixed(&field(900 * 2, b"next"));
@@ -196,7 +196,7 @@ fn formats_what_a_later_release_marks_as_optional_is_skipped() {
     }
 }
 
-/// Two copies of a store go on apart, and give the same number to different segments.
+/// Two copies of a store are written to apart, and give the same id to different segments.
 #[test]
 fn formats_a_log_segment_of_a_copy_of_the_store_is_refused() {
     let start = sample(End::Closed);

@@ -99,7 +99,7 @@ fn value(key: u32, round: u32) -> Vec<u8> {
 
 /// One run is damaged, of several in level 0 or of one that lies deep.
 #[test]
-fn n7_a_damaged_block_is_quarantined_and_the_store_goes_on() {
+fn n7_a_table_with_a_damaged_block_is_quarantined_and_writes_succeed() {
     for (name, runs, compacts, nth) in [
         ("the oldest run of level 0", 3, false, 0),
         ("in the middle of level 0", 3, false, 1),
@@ -166,7 +166,8 @@ fn n7_a_damaged_block_is_quarantined_and_the_store_goes_on() {
     }
 }
 
-/// Whether the table at this place among all tables is one of the keyspace `accounts`: they are larger.
+/// Whether the table at this place among all tables is one of the keyspace `accounts`: they are
+/// larger.
 fn is_of_accounts(fixture: &Fixture, nth: usize) -> bool {
     let files = files(&fixture.fs);
     let mut tables = files.iter().filter(|(name, _)| name.ends_with(".sst"));
@@ -223,7 +224,7 @@ impl Failing {
 }
 
 #[test]
-fn n7_a_read_error_that_passes_quarantines_nothing() {
+fn n7_a_temporary_read_error_quarantines_nothing() {
     let mut struck = 0;
     for after in 0..3 {
         let failing = Failing::new();

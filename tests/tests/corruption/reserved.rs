@@ -1,4 +1,4 @@
-//! A store of a next release for every number that is reserved: refused by name, or skipped.
+//! A store of a later release for every reserved number: refused by name, or skipped.
 
 use std::{ops::Range, sync::Arc};
 
@@ -17,13 +17,13 @@ use super::{
     script::{End, sample},
 };
 
-/// What a store with something forged must do.
+/// Expected result of opening a forged store.
 enum Outcome {
-    /// Refused: written by a newer release, which needs this.
+    /// Refused with `Error::NewerRelease`, which names this feature.
     Refused(String),
-    /// Opened, and all that the sample holds is read.
+    /// Opened, and all entries of the sample are read.
     Skipped,
-    /// Opened; a read of the table ends with [`Error::Corrupt`] or does without what is forged.
+    /// Opened; a read of the table fails with [`Error::Corrupt`] or ignores the forged part.
     FoundByReads,
 }
 
@@ -79,7 +79,7 @@ fn with_start(sample: &Sample, more: &[u8]) -> Files {
     sample.with(&name, bytes)
 }
 
-/// The parts of a log, without the room behind its records.
+/// The parts of a log, without the reserved zeros behind its records.
 fn log_parts_of(bytes: &[u8]) -> Vec<Part> {
     log_parts(&bytes[..super::log_record::records_end(bytes)])
 }

@@ -88,7 +88,7 @@ fn n10_two_threads_that_rename_a_user_leave_one_name() {
 }
 
 #[test]
-fn n10_two_threads_that_want_one_name_give_it_to_one_user() {
+fn n10_of_two_threads_that_take_one_name_one_succeeds() {
     let users = Users::open(open()).unwrap();
     in_two_threads(|thread| {
         for number in 0..500 {

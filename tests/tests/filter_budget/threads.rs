@@ -50,7 +50,7 @@ fn readers_see_every_key_while_the_budget_changes() {
     db.compact().unwrap();
 }
 
-/// While a lookup holds filters that a smaller bound leaves no room for, flushes go on.
+/// Flushes continue while a lookup holds filters that exceed a smaller bound.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the wait of a flush is measured")]
 fn n8_a_cut_of_filters_beside_a_slow_lookup_stalls_no_flush() {

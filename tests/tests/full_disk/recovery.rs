@@ -1,4 +1,4 @@
-//! Opening and flushing again and again must not use up the space that is left.
+//! Repeated openings and flushes on a full disk must not use up the remaining space.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -12,7 +12,7 @@ use sievedb_tests::settings::{FOLDER, small_options};
 
 use super::ENOSPC;
 
-/// The answer of every call after a kill (`EIO`).
+/// The error of every call after a kill (`EIO`).
 const DEAD: i32 = 5;
 const KEYSPACES: usize = 4;
 
@@ -93,8 +93,8 @@ fn n1_openings_on_a_full_disk_leave_no_file() {
     check_entries(&disk);
 }
 
-/// Room for tables, and none for a manifest: flushes and compactions write no table that no manifest
-/// can name.
+/// Room for tables, and none for a manifest: flushes and compactions write no table that no
+/// manifest can name.
 #[test]
 fn n6_retries_without_room_for_a_manifest_leave_no_table() {
     let disk = Arc::new(MemoryFs::new());

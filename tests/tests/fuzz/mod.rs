@@ -1,6 +1,6 @@
 //! Random histories with several faults, crashes and failing recoveries.
 //!
-//! `SIEVE_FUZZ_STATES` sets how many states are checked, and `SIEVE_SEED` which. A violation prints
+//! `SIEVE_FUZZ_STATES` sets the number of states, and `SIEVE_SEED` chooses them. A violation prints
 //! the `SIEVE_FUZZ` that repeats its run alone.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

@@ -10,7 +10,7 @@ use sievedb::{
 
 use super::small_store::FOLDER;
 
-/// Answer of every call after a kill (`EIO`).
+/// The error of every call after a kill (`EIO`).
 const DEAD: i32 = 5;
 const KEYSPACES: usize = 50;
 /// Segments that a log has at most when it is continued, and the one of the present process.
@@ -116,8 +116,8 @@ fn n12_opening_after_a_kill_makes_the_log_durable() {
     }
 }
 
-/// Returns the calls by which a crashed store with so many keyspaces is opened: creations of files,
-/// and syncs of files and folders.
+/// Returns the calls of an opening of a crashed store with this number of keyspaces: creations of
+/// files, and syncs of files and folders.
 fn recovery_of(keyspaces: usize) -> (usize, usize) {
     let disk = Arc::new(MemoryFs::new());
     let db = open(&disk);

@@ -1,4 +1,4 @@
-//! A store is closed though handles live, and without waiting for its compactions.
+//! A shutdown closes a store although other handles exist, and cancels its compactions.
 
 use std::{
     sync::{
@@ -48,7 +48,7 @@ fn n11_close_gives_the_handle_back_and_counts_the_others() {
 }
 
 #[test]
-fn n11_shutdown_closes_under_all_handles() {
+fn n11_shutdown_closes_a_store_with_handles() {
     for workers in [0, 2] {
         let fs = Arc::new(MemoryFs::new());
         let options = || Options::new().fs(fs.clone()).worker_threads(workers);
@@ -85,7 +85,7 @@ fn n11_shutdown_closes_under_all_handles() {
     }
 }
 
-/// Writers that run into a shutdown: what was acknowledged is there.
+/// Acknowledged writes of threads that meet a shutdown survive.
 #[test]
 fn n11_shutdown_waits_for_writes_in_flight() {
     for workers in [0, 2] {
@@ -188,7 +188,7 @@ impl EventListener for Compactions {
     }
 }
 
-/// A verification does not keep the store from closing, and ends with it.
+/// A shutdown does not wait for a verification, and cancels it.
 #[test]
 fn n11_a_shutdown_cancels_verify() {
     for workers in [0, 2] {
@@ -214,7 +214,7 @@ fn n11_a_shutdown_cancels_verify() {
     }
 }
 
-/// What cancelled compactions wrote is unlinked, and nothing is lost.
+/// Tables of cancelled compactions are unlinked, and no entry is lost.
 #[test]
 fn n11_a_close_leaves_nothing_of_cancelled_compactions() {
     let fs = Arc::new(MemoryFs::new());

@@ -46,7 +46,7 @@ fn fill(db: &Db, first: u32) {
 }
 
 #[test]
-fn n9_a_flush_lets_go_of_its_memtables_before_it_ends() {
+fn n9_a_flush_releases_its_memtables_before_it_ends() {
     let _turn = turn();
     let seen = Arc::new(Seen::default());
     let fs = Arc::new(HookFs::new(|_: &Path| ()));

@@ -1,12 +1,13 @@
 //! Power cuts of real file systems on loop devices.
 //!
 //! A child process makes `Disk` writes and records each acknowledgement outside of the file system.
-//! The parent reads the counters, shuts the file system down without flushing its journal, mounts it
-//! again and checks that every acknowledged write is there. Acknowledgements that arrive while the
-//! cut is in flight are counted apart: the kernel itself loses those, as the control without a store
-//! shows.
+//! The parent reads the counters, shuts the file system down without flushing its journal, mounts
+//! it again and checks that every acknowledged write is there. Acknowledgements that arrive while
+//! the cut is in flight are counted apart: the kernel itself loses those, as the control without a
+//! store shows.
 //!
-//! `SIEVE_POWER_CUTS` sets the number of cuts of each file system, by default 0. Needs Linux and root.
+//! `SIEVE_POWER_CUTS` sets the number of cuts of each file system, by default 0. Needs Linux and
+//! root.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![cfg(target_os = "linux")]
@@ -23,7 +24,8 @@ use sievedb_tests::{
 };
 use writer::{Counters, Job, THREADS, check_plain, check_store, start};
 
-/// Cuts of one file system before a new one is made: checking takes longer the more writes it holds.
+/// Cuts of one file system before a new one is made: checking takes longer the more writes it
+/// holds.
 const CUTS_EACH: usize = 10;
 /// Cuts of the control without syncs.
 const CONTROL_CUTS: usize = 5;
@@ -45,7 +47,7 @@ struct Outcome {
     /// Writes acknowledged while a cut was in flight, and how many of them were lost.
     in_flight: u64,
     in_flight_lost: u64,
-    /// What is wrong besides, such as a store that does not open.
+    /// Other violations, such as a store that does not open.
     wrong: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
 //! A process that forks while a store is open.
 //!
-//! Each scenario runs in a process of its own, which forks. A child ends by `_exit`, so that nothing of
-//! the test harness runs twice.
+//! Each scenario runs in a process of its own, which forks. A child ends by `_exit`, so that
+//! nothing of the test harness runs twice.
 
 #![expect(clippy::disallowed_methods, reason = "a child reports by a file, and waits by real time")]
 

@@ -1,4 +1,5 @@
-//! Real processes on the real file system: killed at any moment, forked, or with another current folder.
+//! Real processes on the real file system: killed at any moment, forked, or with another current
+//! folder.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -1,8 +1,9 @@
 //! `promises`: measures the figures that an issue promises, and compares each with its bound.
 //!
-//! Each measurement runs in a process of its own, so that memory and descriptors of one do not count
-//! in another. With `--before BINARY` a build of an older commit measures the same in the same run:
-//! rounds of both alternate. A measurement therefore uses only public calls that both have.
+//! Each measurement runs in a process of its own, so that memory and descriptors of one do not
+//! count in another. With `--before BINARY` a build of an older commit measures the same in the
+//! same run: rounds of both alternate. A measurement therefore uses only public calls that both
+//! have.
 //!
 //! To add a measurement: write a module with `pub(crate) fn measure(scale: &Scale) -> Measured` and
 //! add a line to the topic's `MEASUREMENTS`.

@@ -15,7 +15,8 @@ use crate::{
     measurements, process,
 };
 
-/// Rounds in all if a figure of a single round is outside its bound: a busy machine may be the cause.
+/// Rounds in all if a figure of a single round is outside its bound: a busy machine may be the
+/// cause.
 const ROUNDS_AFTER_A_MISS: u32 = 3;
 
 /// Arguments of a run.
@@ -29,8 +30,8 @@ pub(crate) struct Args {
     /// Run only the measurements whose name contains this text.
     #[arg(long, default_value = "")]
     only: String,
-    /// Rounds; the median of each figure is compared with its bound. If a figure of a single round is
-    /// outside its bound, the median of three decides.
+    /// Rounds; the median of each figure is compared with its bound. If a figure of a single round
+    /// is outside its bound, the median of three decides.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// Also measure with this binary, built from an older commit.

@@ -177,7 +177,7 @@ fn each_call_can_be_carried_out_and_fail() {
 }
 
 #[test]
-fn a_sync_behind_one_that_was_carried_out_is_true() {
+fn a_sync_after_one_that_was_carried_out_reaches_the_disk() {
     let (memory, fs) = new();
     let file = fs.create(Path::new("a")).unwrap();
     fs.sync_folder(Path::new("")).unwrap();
