@@ -32,8 +32,8 @@ use crate::{
 /// * A program that becomes a daemon opens the store after its last fork. If it opened the store
 ///   before, the child drops all handles, and opens the store after the parent has exited.
 ///
-/// A child that does not drop its inherited handles keeps the store locked until it exits, even if
-/// the parent closes the store.
+/// The first drop or call of an inherited handle closes the child's descriptor of the lock. Until
+/// then the child keeps the store locked, even if the parent closes it.
 ///
 /// A `Db` is also a handle of the keyspace named `"default"`: reading and writing methods are
 /// those of [`Keyspace`].
