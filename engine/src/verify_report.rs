@@ -169,7 +169,7 @@ impl fmt::Display for VerifyProblem {
         }
         match bytes {
             0 => Ok(()),
-            bytes => write!(f, ", {} of blocks", text::bytes(*bytes)),
+            bytes => write!(f, ", blocks of {}", text::bytes(*bytes)),
         }
     }
 }
