@@ -24,6 +24,11 @@ use crate::{
 /// Held in memory until [`commit`](Self::commit); dropping it writes nothing. [`bytes`](Self::bytes) tells how near
 /// it is to what memtables have room for.
 ///
+/// A batch may hold writes to a keyspace that is dropped before or after they are added: adding them
+/// succeeds. [`commit`](Self::commit) then fails with [`Error::KeyspaceDropped`] and writes nothing, to
+/// other keyspaces neither. Creating a keyspace of the same name changes nothing: it is another
+/// keyspace. [`clear`](Self::clear) the batch to use it again.
+///
 /// ```
 /// use sievedb::{Db, Durability};
 /// # let folder = tempfile::tempdir().unwrap();

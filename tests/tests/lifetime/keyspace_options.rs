@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use sievedb::{
-    Compression, Db, Error, Event, EventListener, FilterPolicy, FilterPolicyKind, Keyspace,
-    KeyspaceOptions, Options, PrefixExtractor, PrefixFunction,
+    Compression, Db, Durability, Error, Event, EventListener, FilterPolicy, FilterPolicyKind,
+    Keyspace, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction,
     clock::ManualClock,
     fs::{Loss, MemoryFs},
 };
@@ -274,4 +274,36 @@ fn options_out_of_range_and_of_dropped_keyspaces_change_nothing() {
     let kept = db.drop_keyspace("default").unwrap_err();
     assert!(matches!(&kept, Error::RequiredKeyspace { name } if name == "default"), "{kept:?}");
     assert!(kept.to_string().contains("cannot be dropped"), "{kept}");
+}
+
+/// Dropped before or after the write is added, and also if a keyspace of that name is there again.
+#[test]
+fn n10_a_batch_with_a_write_to_a_dropped_keyspace_writes_nothing() {
+    for drop_first in [false, true] {
+        let fs = Arc::new(MemoryFs::new());
+        let db = plain(&fs, 0).open(FOLDER).unwrap();
+        let dropped: Keyspace = db.keyspace("users").unwrap();
+        let mut batch = db.batch();
+        batch.insert(&db, "kept", "1").unwrap();
+        if drop_first {
+            db.drop_keyspace("users").unwrap();
+        }
+        batch.insert(&dropped, "lost", "1").unwrap();
+        if !drop_first {
+            db.drop_keyspace("users").unwrap();
+        }
+        let again = db.keyspace("users").unwrap();
+        let refused = batch.commit(Durability::Disk);
+        assert!(matches!(refused, Err(Error::KeyspaceDropped { .. })), "{refused:?}");
+        assert!(db.iter().chain(again.iter()).next().is_none());
+        assert_eq!(batch.len(), 2, "the batch is as it was");
+        batch.clear();
+        batch.insert(&again, "new", "1").unwrap();
+        batch.commit(Durability::Disk).unwrap();
+        drop((dropped, again, batch, db));
+        let db = plain(&fs, 0).open(FOLDER).unwrap();
+        let users = db.open_keyspace("users").unwrap();
+        assert!(db.iter().next().is_none());
+        assert_eq!(users.get("new").unwrap().as_deref(), Some(&b"1"[..]));
+    }
 }
