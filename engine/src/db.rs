@@ -357,8 +357,9 @@ impl Options {
     ///
     /// [`Error::NoStore`](crate::Error::NoStore) for a folder that is missing or holds nothing of a store,
     /// [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
-    /// [`Error::Locked`](crate::Error::Locked) if the store is open, [`Error::Io`](crate::Error::Io)
-    /// if its folder cannot be listed or locked. What is wrong with the files is in the report.
+    /// [`Error::Locked`](crate::Error::Locked) if the store is open,
+    /// [`Error::NewerRelease`](crate::Error::NewerRelease) if a later release wrote the manifest,
+    /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed or locked. What is wrong with the files is in the report.
     pub fn verify(
         &self,
         path: impl AsRef<Path>,

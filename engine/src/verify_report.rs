@@ -16,6 +16,10 @@ use crate::{
 pub struct VerifyReport {
     /// Everything that is not as it should be, in the order in which it was found.
     pub problems: Vec<VerifyProblem>,
+    /// The manifest, or `CURRENT`, which names it, is missing or cannot be read: the only problem found, since
+    /// nothing else was verified. [`Options::repair`](crate::Options::repair) does without them. Always `false` for
+    /// an open store.
+    pub without_manifest: bool,
     /// Tables looked at.
     pub tables: u64,
     /// Length of their files, in bytes.
@@ -82,13 +86,14 @@ pub struct VerifyProblem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VerifyProblemKind {
-    /// A file is missing or cannot be read.
+    /// A file cannot be read, or not by this release or build. Nothing is known to be lost.
     Unreadable,
-    /// Bytes break their format, or contradict the place that names them. What they hold is lost,
-    /// unless it is a filter's.
+    /// A file is missing, or its bytes break their format, or contradict the place that names them. What
+    /// they hold is lost, unless it is a filter's.
     Damaged,
-    /// A filter is missing, damaged, of an unknown kind, or made with another hash. Lookups do without
-    /// it, and the background job builds it anew.
+    /// A filter is missing, damaged, of an unknown kind, or made with another hash. No data is affected:
+    /// lookups read blocks instead. A store that is open for writing rebuilds the filter in the background;
+    /// [`Db::wait_for_background`](crate::Db::wait_for_background) waits for that.
     FilterUnusable,
     /// A filter that passes for a good one rules out keys that its table holds: they are not found.
     FilterWrong,
@@ -130,6 +135,10 @@ impl VerifyReport {
         keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
     ) {
         let (kind, path, offset, message) = match error {
+            Error::Corrupt { path, offset, source: Corruption::Unsupported { what, value } } => {
+                let message = format!("written by a newer release: needs {what} {value}");
+                (VerifyProblemKind::Unreadable, path.clone(), *offset, message)
+            }
             Error::Corrupt { path, offset, source } => {
                 (VerifyProblemKind::Damaged, path.clone(), *offset, source.to_string())
             }
@@ -216,6 +225,12 @@ impl fmt::Display for VerifyReport {
         }
         for table in &self.quarantined {
             writeln!(f, "{table}")?;
+        }
+        if self.without_manifest {
+            return write!(
+                f,
+                "tables and log were not verified: they cannot be without the manifest"
+            );
         }
         write!(
             f,

@@ -133,8 +133,8 @@ impl Store {
 ///
 /// # Errors
 ///
-/// [`Error::NoStore`]; [`Error::NotAFolder`]; [`Error::Locked`]; [`Error::Io`] if the folder cannot be
-/// locked or listed.
+/// [`Error::NoStore`]; [`Error::NotAFolder`]; [`Error::Locked`]; [`Error::NewerRelease`]; [`Error::Io`] if
+/// the folder cannot be locked or listed.
 pub(crate) fn verify_folder(
     options: &Options,
     folder: &Path,
@@ -145,14 +145,13 @@ pub(crate) fn verify_folder(
     let _lock = lock_to_read(&**fs, folder)?;
     let names = list(&**fs, folder)?;
     let mut report = VerifyReport::default();
-    let loaded = match load(&**fs, folder) {
-        Ok(Some(loaded)) => loaded,
-        Ok(None) => {
-            report.error(&current_is_missing(folder));
-            return Ok(report);
-        }
+    let loaded = load(&**fs, folder).and_then(|it| it.ok_or_else(|| current_is_missing(folder)));
+    let loaded = match loaded.map_err(Error::of_opening) {
+        Ok(loaded) => loaded,
+        Err(newer @ Error::NewerRelease { .. }) => return Err(newer),
         Err(error) => {
             report.error(&error);
+            report.without_manifest = true;
             return Ok(report);
         }
     };

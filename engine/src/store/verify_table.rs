@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    io,
     ops::{Bound, ControlFlow},
     path::Path,
     sync::Arc,
@@ -73,7 +74,12 @@ impl TableVerifier<'_> {
         let source = match self.files.source_once(&path) {
             Ok(source) => source,
             Err(error) => {
-                let error = Error::io("open", &path, error);
+                let error = match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        Error::corrupt(&path, 0, Corruption::Missing { what: "table" })
+                    }
+                    _ => Error::io("open", &path, error),
+                };
                 return self.report.error_of_keys(&error, Some(all_keys(meta)));
             }
         };

@@ -2,7 +2,8 @@
 //! skips optional ones.
 
 use sievedb::{
-    Error, ReadMode,
+    Error, Options, ReadMode,
+    VerifyProblemKind::Unreadable,
     fs::{Fs as _, MemoryFs},
 };
 use sievedb_format::Encode;
@@ -10,7 +11,7 @@ use sievedb_format::Encode;
 use super::{
     forge::{Part, log_parts, table_parts},
     reading::read_all,
-    sample::{Files, Sample, disk, open},
+    sample::{FOLDER, Files, Sample, disk, open},
     script::{End, sample},
 };
 
@@ -153,6 +154,24 @@ fn formats_a_store_of_a_later_release_is_refused_by_name_and_not_written_to() {
         .filter_map(|(name, files, want)| check_refused(name, &files, want).err())
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Nothing is known to be lost of what this release cannot read.
+#[test]
+fn n16_what_a_later_release_wrote_is_not_verified_as_damage() {
+    let sample = sample(End::PowerCut);
+    let verify = |files: &Files| Options::new().fs(disk(files)).verify(FOLDER, |_| ());
+    let manifest = verify(&with_edit(&sample, &field(required(900), b"")));
+    assert!(matches!(manifest, Err(Error::NewerRelease { .. })), "{manifest:?}");
+
+    let log = sample.names("", ".log").pop().unwrap();
+    let end = super::log_record::records_end(&sample.files[&log]);
+    let record = with_record(&sample.files[&log][..end], [9, 0], 1 << 40, b"next");
+    let report = verify(&sample.with(&log, record)).unwrap();
+    let [problem] = &report.problems[..] else { panic!("{report}") };
+    assert_eq!(problem.kind, Unreadable, "{report}");
+    let needs = "written by a newer release: needs type of a log record 9";
+    assert_eq!(problem.message, needs);
 }
 
 /// Returns an error text if the store is not refused because of `want`, or was written to.

@@ -11,7 +11,7 @@ use std::{
 
 use sievedb::{
     FilterPolicy, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction,
-    VerifyProblemKind::{self, Damaged, FilterUnusable, FilterWrong, Unreadable},
+    VerifyProblemKind::{self, Damaged, FilterUnusable, FilterWrong},
     VerifyReport,
     fs::{Fs, Loss, MemoryFs},
 };
@@ -248,7 +248,7 @@ fn all_problems_are_listed() {
         });
     }
     let report = verify(&fs);
-    assert_eq!(report.problems[0].kind, Unreadable, "{report}");
+    assert_eq!(report.problems[0].kind, Damaged, "{report}");
     for table in large {
         let of_table: Vec<_> =
             report.problems.iter().filter(|found| found.path == *table).collect();
