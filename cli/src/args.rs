@@ -12,13 +12,13 @@ use crate::{
     error::Result,
 };
 
-/// Works on SieveDB stores.
+/// Reads, writes, verifies and repairs SieveDB stores.
 ///
 /// Keys and values are text in which `\n`, `\t`, `\r`, `\\` and `\x41` (two hexadecimal digits)
 /// stand for bytes; they are printed in the same way.
 ///
-/// Ends with 0 if all went well, with 1 if the answer is no: the key is not there, the store has a problem;
-/// with 2 if something failed.
+/// Exits with 0 on success; with 1 if the answer is no: the key is absent, the store has a problem, or
+/// a scan or repair is incomplete; with 2 if the command failed; with 130 after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "sieve", version)]
 pub(crate) struct Args {
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measures.
+    /// Runs benchmarks.
     #[command(subcommand)]
     Bench(Bench),
     Explain(explain::Args),

@@ -2,7 +2,7 @@
 
 use std::{error, fmt, io, path::PathBuf};
 
-use crate::text::counted;
+use crate::{messages::store_message, text::counted};
 
 /// A result of this crate.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -15,6 +15,16 @@ pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 pub(crate) enum Error {
     /// The store refused.
     Store(sievedb::Error),
+    /// The store at `store` cannot be opened because of damage.
+    NotOpened { store: PathBuf, source: sievedb::Error },
+    /// A scan of the store at `store` met a damaged block after `printed` entries.
+    ScanStopped { store: PathBuf, printed: u64, source: sievedb::Error },
+    /// The store at `store` has no keyspace `name`. The command may create one if `creates` is set.
+    NoKeyspace { store: PathBuf, name: String, creates: bool },
+    /// `path` is a directory, and not a file of a store.
+    Directory { path: PathBuf },
+    /// The new store of a repair would lie in the damaged one, or the other way round.
+    Overlap { source: PathBuf, dest: PathBuf },
     /// The operating system refused `op` on `path`, which is no file of a store.
     Io { op: &'static str, path: PathBuf, source: io::Error },
     /// What the command says could not be written.
@@ -46,7 +56,7 @@ pub(crate) enum Error {
     /// Answers or counters were wrong; the report names them.
     Faults { count: usize },
     /// `verify` found problems; the output lists them.
-    Problems { count: usize },
+    Problems { summary: String, advice: String },
     /// `repair` could not read all; the output lists what.
     Lost { count: usize },
 }
@@ -66,15 +76,51 @@ impl Error {
     }
 
     /// What can be done about it, where the message is not enough.
-    pub(crate) fn advice(&self) -> Option<&'static str> {
-        match self {
-            Self::Store(sievedb::Error::Locked { .. }) => Some(
-                "close it there, or wait until it is closed. `get`, `scan`, `explain`, `keyspaces`, `stats`, \
-                 `verify` and `repair` only read, and work beside others that only read; `dump` works at any \
-                 time, and `stats` shows what a store that is open has written into its file STATS",
-            ),
-            _ => None,
-        }
+    pub(crate) fn advice(&self) -> Option<String> {
+        let text = match self {
+            Self::Store(sievedb::Error::Locked { .. }) => {
+                "close it there, or wait until it is closed. `get`, `scan`, `explain`, `keyspaces`, \
+                 `stats`, `verify` and `repair` only read, and work while other processes read. \
+                 `dump` works at any time, and `stats` prints the file STATS of an open store"
+                    .to_owned()
+            }
+            Self::Store(source) | Self::RefusedLine { source, .. }
+                if matches!(source, sievedb::Error::Corrupt { .. }) =>
+            {
+                "`sieve verify STORE` lists all damage, `sieve scan STORE --skip-damaged` prints \
+                 what can be read, and `sieve repair STORE NEW` copies it into a new store; or \
+                 restore a backup"
+                    .to_owned()
+            }
+            Self::NotOpened { store, .. } => {
+                let store = store.display();
+                format!(
+                    "restore a backup, or copy what can be read into a new store with \
+                     `sieve repair {store} NEW`; `sieve verify {store}` lists all damage"
+                )
+            }
+            Self::ScanStopped { store, .. } => {
+                let store = store.display();
+                format!(
+                    "`--skip-damaged` prints what can be read, and `sieve repair {store} NEW` copies \
+                     it into a new store; `sieve verify {store}` lists all damage"
+                )
+            }
+            Self::NoKeyspace { store, creates, .. } => {
+                let create = if *creates { "; `--create-keyspace` creates it" } else { "" };
+                format!("`sieve keyspaces {}` lists its keyspaces{create}", store.display())
+            }
+            Self::Directory { path } => {
+                let path = path.display();
+                format!(
+                    "name a file in it, such as {path}/CURRENT; `sieve stats {path}` and \
+                     `sieve verify {path}` are about a whole store"
+                )
+            }
+            Self::Problems { advice, .. } => advice.clone(),
+            _ => return None,
+        };
+        Some(text)
     }
 }
 
@@ -82,19 +128,39 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // `source()` tells the cause; a message that repeats it prints it twice.
         match self {
-            Self::Store(error) => error.fmt(f),
+            Self::Store(error) => f.write_str(&store_message(error)),
+            Self::NotOpened { store, .. } => {
+                write!(f, "cannot open the store {}: it is damaged", store.display())
+            }
+            Self::ScanStopped { printed, .. } => write!(
+                f,
+                "the scan stopped at a damaged block after {}",
+                counted(*printed, ["entry", "entries"])
+            ),
+            Self::NoKeyspace { store, name, .. } => {
+                write!(f, "the store {} has no keyspace {name:?}", store.display())
+            }
+            Self::Directory { path } => write!(f, "{} is a directory", path.display()),
+            Self::Overlap { source, dest } => write!(
+                f,
+                "{} and {} must not lie in one another, since a repair never changes the damaged \
+                 store; name a new directory elsewhere",
+                source.display(),
+                dest.display()
+            ),
             Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
             Self::Output(_) => write!(f, "cannot write the output"),
             Self::Input(_) => write!(f, "cannot read standard input"),
             Self::NoStatsFile { path } => write!(
                 f,
-                "the store in {} writes no statistics for others: the process that has it open must open it with \
-                 Options::stats_file_interval",
+                "the store in {} has no file STATS: the program that has it open must set the \
+                 option stats_file_interval",
                 path.display()
             ),
             Self::Kept { path } => write!(
                 f,
-                "cannot create {}: something is there, perhaps of an earlier run. Remove it, or name another folder",
+                "cannot create {}: something is there, perhaps of an earlier run. Remove it, or \
+                 name another directory",
                 path.display()
             ),
             Self::AfterDrop { name, .. } => write!(
@@ -115,21 +181,22 @@ impl fmt::Display for Error {
             Self::RefusedLine { number, .. } => {
                 write!(f, "cannot store line {number}. The lines before it are stored")
             }
-            Self::Skipped { skipped, outdated } => write!(
-                f,
-                "the output is incomplete: {} skipped, and {} left out of which only older values can be read",
-                counted(*skipped, ["damaged block", "damaged blocks"]),
-                counted(*outdated, ["key", "keys"])
-            ),
+            Self::Skipped { skipped, outdated } => {
+                write!(f, "the output is incomplete: ")?;
+                let blocks = counted(*skipped, ["damaged block", "damaged blocks"]);
+                let keys = counted(*outdated, ["key", "keys"]);
+                let keys = format!("{keys} left out of which only older values can be read");
+                match (skipped, outdated) {
+                    (_, 0) => write!(f, "{blocks} skipped"),
+                    (0, _) => write!(f, "{keys}"),
+                    _ => write!(f, "{blocks} skipped, and {keys}"),
+                }
+            }
             Self::KeyNotFound => write!(f, "the key is not there"),
             Self::TooFewKeys { stored, absent, need } => {
                 write!(f, "{stored} keys to store and {absent} absent ones: {need} of each needed")
             }
-            Self::Problems { count } => write!(
-                f,
-                "the store has {}, listed above; restore a backup, or copy what can be read with `sieve repair`",
-                counted(*count as u64, ["problem", "problems"])
-            ),
+            Self::Problems { summary, .. } => f.write_str(summary),
             Self::Lost { count } => write!(
                 f,
                 "{} could not be read, listed above; the new store holds the rest",
@@ -145,7 +212,10 @@ impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
-            Self::RefusedLine { source, .. } | Self::AfterDrop { source, .. } => Some(source),
+            Self::RefusedLine { source, .. }
+            | Self::AfterDrop { source, .. }
+            | Self::NotOpened { source, .. }
+            | Self::ScanStopped { source, .. } => Some(source),
             Self::Io { source, .. } | Self::Output(source) | Self::Input(source) => Some(source),
             _ => None,
         }

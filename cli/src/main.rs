@@ -14,6 +14,7 @@ mod bench;
 mod commands;
 mod error;
 mod interrupt;
+mod messages;
 mod text;
 
 use std::{
@@ -24,7 +25,7 @@ use std::{
 
 use clap::Parser as _;
 
-use crate::{args::Args, error::Error};
+use crate::{args::Args, error::Error, messages::message};
 
 fn main() -> ExitCode {
     let mut out = BufWriter::new(io::stdout().lock());
@@ -49,7 +50,7 @@ fn report(error: &Error) {
     let mut text = format!("sieve: {error}\n");
     let mut cause = error.source();
     while let Some(error) = cause {
-        text += &format!("  because: {error}\n");
+        text += &format!("  because: {}\n", message(error));
         cause = error.source();
     }
     if let Some(advice) = error.advice() {

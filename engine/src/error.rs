@@ -245,7 +245,7 @@ impl fmt::Display for Error {
             ),
             Self::ForeignFolder { path, name } => write!(
                 f,
-                "{} is no store, and holds {name:?}: a store is made in an empty folder only (subfolders do not count)",
+                "not a store: {} holds {name:?}; use an empty directory, which may hold subdirectories",
                 path.display()
             ),
             Self::FolderNotEmpty { path, name } => {
@@ -257,7 +257,7 @@ impl fmt::Display for Error {
             }
             Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
             Self::NotAFolder { path } => {
-                write!(f, "{} is no folder: it, or what it lies in, is a file", path.display())
+                write!(f, "not a directory: {}, or one of its parents, is a file", path.display())
             }
             Self::Locked { path, process } => {
                 write!(

@@ -10,7 +10,7 @@ use std::{
 /// the device already. Returns in words what was done; a failure is such an answer, too.
 pub(crate) fn drop_page_cache(folder: &Path) -> String {
     match forget(folder) {
-        Ok(0) => "the folder of the store has no files".to_owned(),
+        Ok(0) => "the directory of the store has no files".to_owned(),
         Ok(files) => format!("posix_fadvise(DONTNEED) for {files} files"),
         Err(error) => format!("the page cache stays: {error}"),
     }

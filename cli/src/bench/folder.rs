@@ -26,7 +26,7 @@ impl Folder {
         }
         let folder =
             tempfile::Builder::new().prefix("sieve-bench-").tempdir().map_err(|source| {
-                Error::Io { op: "create a folder in", path: std::env::temp_dir(), source }
+                Error::Io { op: "create a directory in", path: std::env::temp_dir(), source }
             })?;
         Ok(Self { path: folder.path().to_owned(), _temporary: Some(folder) })
     }
@@ -51,7 +51,7 @@ impl Folder {
 fn create(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(|source| {
         let path = path.to_owned();
-        Error::Io { op: "create the folder", path, source }
+        Error::Io { op: "create the directory", path, source }
     })
 }
 

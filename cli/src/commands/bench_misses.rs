@@ -72,11 +72,11 @@ pub(crate) struct Args {
     /// Fail if a miss with everything in memory takes more CPU time than this, with filters.
     #[arg(long, value_name = "NS")]
     miss_cpu_ns_max: Option<f64>,
-    /// Folder for the stores, which are kept [default: a temporary one, removed at the end].
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory for the stores, which are kept [default: a temporary one, removed at the end].
+    #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
-    /// Folder for a page with plots, `misses.html`.
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory for a page with plots, `misses.html`.
+    #[arg(long, value_name = "DIRECTORY")]
     report: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]

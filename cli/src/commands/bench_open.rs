@@ -46,8 +46,8 @@ pub(crate) struct Args {
     /// Seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder for the store, which is kept, and used if it is there [default: a temporary one].
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory for the store, which is kept, and used if it is there [default: a temporary one].
+    #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]

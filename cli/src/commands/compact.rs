@@ -19,13 +19,15 @@ use crate::{
 /// How long Ctrl-C waits for work in flight.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 
-/// Merges the tables of each keyspace into one sorted run, without what was replaced or removed.
+/// Merges the tables of each keyspace into one sorted run, without what was replaced or removed, and
+/// rebuilds damaged filters.
 ///
-/// Ctrl-C cancels the compaction in progress and keeps those that are complete. Reads and writes everything, but for keyspaces that are one already; the old tables stay until the new ones are
-/// there. To look for damage is what `sieve verify` does.
+/// Ctrl-C cancels the compaction in progress and keeps those that are complete. Reads and writes all
+/// tables of a keyspace, unless they are one run already. The old tables stay until the new ones are
+/// durable. `sieve verify` finds damage; this does not.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder of the store.
+    /// Directory of the store.
     store: PathBuf,
 }
 
@@ -46,6 +48,8 @@ impl Args {
             }
         });
         let compacted = db.compact();
+        // Filters of other tables are rebuilt also if a table is damaged.
+        let compacted = compacted.and(db.wait_for_background());
         held.lock().unwrap_or_else(PoisonError::into_inner).take();
         match compacted {
             Err(sievedb::Error::Closed) if interrupted.load(Ordering::Acquire) => {

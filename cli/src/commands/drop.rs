@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use sievedb::Options;
 
+use super::not_opened;
 use crate::{
     error::{Error, Result},
     text::read_name,
@@ -12,7 +13,7 @@ use crate::{
 /// Removes a keyspace with everything in it, durably. The keyspace "default" is always there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder of the store.
+    /// Directory of the store.
     store: PathBuf,
     /// Keyspace to remove, as `sieve keyspaces` prints it.
     #[arg(value_parser = read_name)]
@@ -23,9 +24,10 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         // Without workers no compaction comes first, which might meet the damage for which the keyspace is to go.
         let options = Options::new().create_if_missing(false).worker_threads(0);
-        let db = options.open(&self.store)?;
+        let db = options.open(&self.store).map_err(|error| not_opened(&self.store, error))?;
         if !db.drop_keyspace(&self.keyspace)? {
-            return Err(sievedb::Error::NoKeyspace { name: self.keyspace }.into());
+            let (store, name) = (self.store, self.keyspace);
+            return Err(Error::NoKeyspace { store, name, creates: false });
         }
         // The drop is durable in the log. The close reports what failed after that.
         db.close().map_err(|error| {

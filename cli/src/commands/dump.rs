@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::PathBuf};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Prints the bytes of a file of a store (table, filter, log segment, manifest) with their meaning.
 ///
@@ -15,6 +15,9 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
+        if self.file.is_dir() {
+            return Err(Error::Directory { path: self.file.clone() });
+        }
         write!(out, "{}", sievedb::describe(&self.file)?)?;
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::{
     text::Notation,
 };
 
-/// Prints the value of a key; says nothing and ends with 1 if the key is not there.
+/// Prints the value of a key. Prints nothing and exits with 1 if the key is absent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -10,7 +10,7 @@ use std::{
 
 use sievedb::{Db, Durability, KEY_BYTES_MAX, Keyspace, VALUE_BYTES_MAX};
 
-use super::WriteArgs;
+use super::{WriteArgs, with_room};
 use crate::{
     error::{Error, Result},
     interrupt,
@@ -25,47 +25,57 @@ const LINE_BYTES_MAX: usize = 4 * KEY_BYTES_MAX + 1 + 4 * VALUE_BYTES_MAX + 1;
 ///
 /// Ctrl-C makes the entries stored so far durable, prints their number, and exits with 130.
 ///
-/// Each line is an entry: the key, a tab, the value. A line that is none ends it, and is told with its number;
-/// those before are stored then. That goes for a second tab, too, and for a carriage return at the end: in a value
-/// they are written `\t` and `\r`. Prints how many entries were imported.
+/// Each line is one entry: the key, a tab, the value. An entry replaces the value that its key has. The
+/// import stops at the first line that is no entry, and reports its number; the lines before it are
+/// stored. Such a line has no tab, a second tab, or a carriage return at its end: write these two as
+/// `\t` and `\r`. Prints the number of entries imported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     keyspace: WriteArgs,
     #[command(flatten)]
     notation: Notation,
-    /// Each line is a key alone, as `sieve scan --keys-only` prints it; values are empty.
+    /// Each line is a key alone, as `sieve scan --keys-only` prints it. A new key gets the empty value; a
+    /// present key keeps its value. A blank line is no entry.
     #[arg(long)]
     keys_only: bool,
+}
+
+/// How many lines were imported.
+#[derive(Debug, Default)]
+struct Counts {
+    stored: AtomicU64,
+    /// Lines whose keys kept their values.
+    kept: AtomicU64,
 }
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
         let (db, keyspace) = self.keyspace.open_or_create()?;
-        let count = Arc::new(AtomicU64::new(0));
+        let counts = Arc::<Counts>::default();
         // Taken back at the end: the handle of the handler would keep the store open.
         let held = Arc::new(Mutex::new(Some(db.clone())));
-        let (so_far, interrupted) = (Arc::clone(&count), Arc::clone(&held));
+        let (so_far, interrupted) = (Arc::clone(&counts), Arc::clone(&held));
         // On a thread of its own: this one may wait for input.
         interrupt::exit_with(move || {
-            let imported = imported(so_far.load(Ordering::Acquire));
+            let imported = so_far.text();
             let db = interrupted.lock().unwrap_or_else(PoisonError::into_inner);
             match db.as_ref().map_or(Ok(()), |db| db.persist(Durability::Disk)) {
                 Ok(()) => imported,
                 Err(error) => format!("{imported}; they may not be durable: {error}"),
             }
         });
-        let stored = self.store_all(&db, &keyspace, &count);
+        let stored = self.store_all(&db, &keyspace, &counts);
         held.lock().unwrap_or_else(PoisonError::into_inner).take();
         // What came before a bad line is stored, too.
         db.persist(Durability::Disk)?;
         stored?;
-        writeln!(out, "{}", imported(count.load(Ordering::Acquire)))?;
+        writeln!(out, "{}", counts.text())?;
         Ok(())
     }
 
-    /// Stores the lines of standard input, up to the first that is no entry. Adds each to `count`.
-    fn store_all(&self, db: &Db, keyspace: &Keyspace, count: &AtomicU64) -> Result<()> {
+    /// Stores the lines of standard input, up to the first that is no entry. Adds each to `counts`.
+    fn store_all(&self, db: &Db, keyspace: &Keyspace, counts: &Counts) -> Result<()> {
         let mut input = io::stdin().lock();
         let mut line = String::new();
         let mut number = 0;
@@ -86,9 +96,14 @@ impl Args {
                 let bytes = self.notation.bytes(text);
                 bytes.map_err(|reason| Error::BadLine { number, reason })
             };
-            store(db, keyspace, &bytes(key)?, &bytes(value)?)
-                .map_err(|source| Error::RefusedLine { number, source })?;
-            count.store(number, Ordering::Release);
+            let (key, value) = (bytes(key)?, bytes(value)?);
+            let is_stored = with_room(db, || match self.keys_only {
+                true => keyspace.insert_if_absent(&key, &value),
+                false => keyspace.insert(&key, &value).map(|()| true),
+            });
+            let is_stored = is_stored.map_err(|source| Error::RefusedLine { number, source })?;
+            let count = if is_stored { &counts.stored } else { &counts.kept };
+            count.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -98,6 +113,9 @@ impl Args {
             return split(line);
         }
         let key = line.strip_suffix('\n').unwrap_or(line);
+        if key.is_empty() {
+            return Err("it is blank; `sieve put STORE '' ''` stores the empty key");
+        }
         match key.contains(['\t', '\r']) {
             true => Err(
                 r"there is a tab or a carriage return, which a key has as \t or \r (09 or 0d in hex)",
@@ -107,8 +125,20 @@ impl Args {
     }
 }
 
-fn imported(count: u64) -> String {
-    format!("imported: {}", counted(count, ["entry", "entries"]))
+impl Counts {
+    fn text(&self) -> String {
+        let [stored, kept] = [&self.stored, &self.kept].map(|count| count.load(Ordering::Acquire));
+        let stored = counted(stored, ["entry", "entries"]);
+        match kept {
+            0 => format!("imported: {stored}"),
+            kept => {
+                format!(
+                    "imported: {stored}; {} kept",
+                    counted(kept, ["present key", "present keys"])
+                )
+            }
+        }
+    }
 }
 
 /// Key and value of a line, as they are written. What `sieve scan` never prints is more likely to be of another format
@@ -127,18 +157,6 @@ fn split(line: &str) -> Result<(&str, &str), &'static str> {
         );
     }
     Ok((key, value))
-}
-
-/// Stores an entry, with a larger memory budget if it needs one.
-fn store(db: &Db, keyspace: &Keyspace, key: &[u8], value: &[u8]) -> sievedb::Result<()> {
-    match keyspace.insert(key, value) {
-        Err(sievedb::Error::WriteTooLarge { bytes, .. }) => {
-            // Memtables have a quarter of it, of which three quarters at most are for one write.
-            db.set_memory_budget(bytes.saturating_mul(8))?;
-            keyspace.insert(key, value)
-        }
-        stored => stored,
-    }
 }
 
 fn bad_encoding(number: u64, error: io::Error) -> Error {

@@ -8,7 +8,7 @@ use crate::{error::Result, text::escape};
 /// Prints the names of the keyspaces, in order, one a line; what is not printable in them as in keys.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder of the store.
+    /// Directory of the store.
     store: PathBuf,
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 
 use sievedb::{Durability, VALUE_BYTES_MAX};
 
-use super::WriteArgs;
+use super::{WriteArgs, with_room};
 use crate::{
     error::{Error, Result},
     text::Notation,
@@ -34,7 +34,7 @@ impl Args {
             text => self.notation.read(text)?,
         };
         let (db, keyspace) = self.keyspace.open_or_create()?;
-        keyspace.insert(key, value)?;
+        with_room(&db, || keyspace.insert(&key, &value))?;
         Ok(db.persist(Durability::Disk)?)
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// The key to stop before.
     #[arg(long, value_name = "KEY")]
     to: Option<String>,
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,
     /// Begin with the last key.
@@ -37,12 +37,12 @@ pub(crate) struct Args {
     /// Print no values.
     #[arg(long)]
     keys_only: bool,
-    /// Pass over damaged blocks of tables, to save what can be read. Reports on standard error the blocks,
-    /// key ranges and bytes that were passed over, and the number of keys left out because only older
-    /// values of them can be read. Exits with 1 if there are any. Reads all tables once more for that.
+    /// Skip damaged blocks of tables. Reports the skipped blocks, their key ranges and bytes on standard
+    /// error, and the number of keys left out because only older values can be read. Exits with 1 if
+    /// there are any. Reads all tables once more for that.
     #[arg(long)]
     skip_damaged: bool,
-    /// Stop after so many entries are printed.
+    /// Stop after this many printed entries.
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 }
@@ -74,7 +74,7 @@ impl Args {
         while left > 0
             && let Some(entry) = entries.next()
         {
-            let (key, value) = entry?;
+            let (key, value) = entry.map_err(|error| self.stopped(printed, error))?;
             if interrupted.load(Ordering::Acquire) {
                 out.flush()?;
                 let done = format!("printed: {}", counted(printed, ["entry", "entries"]));
@@ -113,6 +113,18 @@ impl Args {
         match (outdated, skipped) {
             (0, 0) => Ok(()),
             (count, skipped) => Err(Error::Skipped { skipped, outdated: count }),
+        }
+    }
+}
+
+impl Args {
+    /// Returns why the scan ended early, after `printed` entries.
+    fn stopped(&self, printed: u64, error: sievedb::Error) -> Error {
+        match error {
+            source @ sievedb::Error::Corrupt { .. } if !self.skip_damaged => {
+                Error::ScanStopped { store: self.keyspace.store.clone(), printed, source }
+            }
+            error => error.into(),
         }
     }
 }

@@ -25,11 +25,11 @@ const STATS: &str = "STATS";
 
 /// Prints what a store holds and what its filters did: levels, memory, log, keyspaces.
 ///
-/// A store that another process has open is locked. What it writes into its file STATS, if it was opened
-/// with `Options::stats_file_interval`, is printed then.
+/// A store that another process has open is locked. Then its file STATS is printed, which a program
+/// writes if it sets the option `stats_file_interval` of the library.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder of the store.
+    /// Directory of the store.
     store: PathBuf,
     /// Print JSON, with the names that the library has for the figures.
     #[arg(long)]

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use sievedb::{Options, text::bytes};
+use sievedb::{Options, VerifyProblemKind, VerifyReport, text::bytes};
 
 use crate::{
     bench::progress,
@@ -18,14 +18,16 @@ use crate::{
     text::counted,
 };
 
-/// Looks at every byte of a store, and lists what is not as it should be; ends with 1 if anything is.
+/// Verifies every byte of a store, and lists all problems found. Exits with 1 if there are any, also if
+/// they are no loss of data.
 ///
-/// Checks each file and each block against its checksum, order, bounds and counts of each table,
-/// the log, and asks each filter for every key of its table. Writes nothing, and needs only the right to
-/// read. The store must not be open; one that cannot be opened any more is looked at all the same.
+/// Checks each file and each block against its checksum, the order, bounds and counts of each table,
+/// and the log, and probes each filter for every key of its table. Writes nothing, and needs only
+/// permission to read. No process may have the store open for writing. The store need not be fit to be
+/// opened.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder of the store.
+    /// Directory of the store.
     store: PathBuf,
 }
 
@@ -49,7 +51,50 @@ impl Args {
         writeln!(out, "{report}")?;
         match report.problems.len() {
             0 => Ok(()),
-            count => Err(Error::Problems { count }),
+            _ => Err(self.problems(&report)),
         }
+    }
+
+    /// Returns what the problems of `report` mean, and what to do about them.
+    fn problems(&self, report: &VerifyReport) -> Error {
+        use VerifyProblemKind::{Damaged, FilterUnusable, FilterWrong};
+        let store = self.store.display();
+        let count = |kind| report.problems.iter().filter(|it| it.kind == kind).count() as u64;
+        let [damaged, wrong, unusable] = [Damaged, FilterWrong, FilterUnusable].map(count);
+        let all = report.problems.len() as u64;
+        let problems = counted(all, ["problem", "problems"]);
+        let mut advice = Vec::new();
+        if damaged > 0 {
+            advice.push(format!(
+                "restore a backup, or copy what can be read into a new store with `sieve repair {store} NEW`"
+            ));
+        }
+        if wrong > 0 {
+            let filters = counted(wrong, ["filter hides keys", "filters hide keys"]);
+            advice.push(format!(
+                "{filters} from lookups; `sieve repair {store} NEW` copies all keys into a new store"
+            ));
+        }
+        // A repair builds new filters.
+        if unusable > 0 && damaged == 0 {
+            advice.push(format!(
+                "`sieve compact {store}` rebuilds damaged filters from their tables; a program that opens the \
+                 store for writing does so in the background"
+            ));
+        }
+        if damaged + wrong + unusable < all {
+            let nothing = "of files that cannot be read nothing is known to be lost";
+            advice.push(format!("{nothing}: remove the cause listed above, and verify again"));
+        }
+        let summary = if report.without_manifest && damaged > 0 {
+            "the manifest is missing or damaged; tables and log were not verified".to_owned()
+        } else if unusable == all {
+            let nouns = ["filter that cannot be used", "filters that cannot be used"];
+            let filters = counted(all, nouns);
+            format!("the store has {problems}, listed above: {filters}; no data is affected")
+        } else {
+            format!("the store has {problems}, listed above")
+        };
+        Error::Problems { summary, advice: advice.join("; ") }
     }
 }

@@ -192,8 +192,9 @@ fn an_error_is_told_with_its_causes() {
     std::fs::write(path.join("CURRENT"), "damaged").unwrap();
     let error = failure(&["get", text(&path), "a"]);
     let lines: Vec<&str> = error.lines().collect();
-    assert!(lines[0].starts_with("sieve: ") && lines[0].contains("CURRENT"), "{error}");
-    assert!(lines.len() > 1 && lines[1].starts_with("  because: "), "{error}");
+    assert!(lines[0].starts_with("sieve: cannot open the store "), "{error}");
+    assert!(lines[1].starts_with("  because: ") && lines[1].contains("CURRENT"), "{error}");
+    assert!(lines[2].starts_with("  because: length of CURRENT is 7"), "{error}");
 }
 
 #[test]
@@ -292,7 +293,7 @@ fn no_store_is_made_among_files_of_others() {
     let letter = folder.path().join("letter.txt");
     std::fs::write(&letter, "dear").unwrap();
     let error = failure(&["put", text(folder.path()), "a", "1"]);
-    assert!(error.contains("\"letter.txt\"") && error.contains("empty folder"), "{error}");
+    assert!(error.contains("\"letter.txt\"") && error.contains("empty directory"), "{error}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 1, "it has made something");
     std::fs::remove_file(&letter).unwrap();
     output(&["put", text(folder.path()), "a", "1"]);

@@ -48,10 +48,10 @@ fn a_store_that_is_open_elsewhere_can_be_watched() {
     let store = text(&path);
     assert!(failure(&["stats", store, "--watch"]).contains("there is no store"));
     output(&["put", store, "a", "1"]);
-    assert!(failure(&["stats", store, "--watch"]).contains("Options::stats_file_interval"));
+    assert!(failure(&["stats", store, "--watch"]).contains("the option stats_file_interval"));
 
     let plain = sievedb::Db::open(&path).unwrap();
-    assert!(failure(&["stats", store]).contains("Options::stats_file_interval"), "it is locked");
+    assert!(failure(&["stats", store]).contains("the option stats_file_interval"), "it is locked");
     drop(plain);
     let options = Options::new().stats_file_interval(Duration::from_millis(20));
     let db = options.open(&path).unwrap();

@@ -1,10 +1,12 @@
 //! The binary `sieve`, from the outside: each command is a process of its own.
 
 mod benches;
+mod damage;
 mod entries;
 mod insight;
 mod limits;
 mod messages;
+mod mistakes;
 mod past_damage;
 mod read_only;
 mod verify;

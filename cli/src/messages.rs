@@ -1,0 +1,112 @@
+//! Messages of the engine in terms of the command line: the engine's own name its API.
+
+use std::{error, io, path::Path};
+
+use sievedb::{Corruption, Error};
+
+/// Operation on the file `LOCK`, as the engine names it.
+const LOCK: &str = "lock";
+
+/// Returns the message of an error, or of a cause of one.
+pub(crate) fn message(error: &(dyn error::Error + 'static)) -> String {
+    error.downcast_ref().map_or_else(|| error.to_string(), store_message)
+}
+
+/// Returns the message of an error of the engine, without what to do about damage.
+pub(crate) fn store_message(error: &Error) -> String {
+    match error {
+        Error::Io { op, path, source }
+            if *op == LOCK && source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            format!(
+                "cannot lock {}; give this user permission to read the file, and to write the \
+                 directory and its files if the command writes",
+                path.display()
+            )
+        }
+        Error::Corrupt { path, offset: 0, source: Corruption::Missing { .. } } => {
+            format!("{}{} cannot be used", kind_of(path), path.display())
+        }
+        Error::Corrupt { path, offset, .. } => {
+            format!("{}{} is corrupt near byte {offset}", kind_of(path), path.display())
+        }
+        Error::Locked { path, process } => {
+            let holder =
+                process.map(|id| format!(" (LOCK names process {id}, which may have ended)"));
+            let holder = holder.unwrap_or_default();
+            format!("{} is open in another process{holder}", path.display())
+        }
+        Error::NoKeyspace { name } => format!("the store has no keyspace {name:?}"),
+        Error::WriteTooLarge { bytes, .. } => {
+            format!("an entry that takes {} of memory is too large", sievedb::text::bytes(*bytes))
+        }
+        Error::StoreExists { path } => format!("{} holds a store already", path.display()),
+        Error::OpenedReadOnly { path } => format!("{} was opened read-only", path.display()),
+        Error::StillBusy { path } => {
+            format!("{} is not closed: work in flight has not ended", path.display())
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Returns what the file `path` of a store is, with a space behind it; nothing if its name says so.
+fn kind_of(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("sst") => "the table ",
+        Some("log") => "the log segment ",
+        Some("filter") => "the filter ",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn errors() -> Vec<Error> {
+        let path = || std::path::PathBuf::from("/store/000007.sst");
+        let denied = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+        let name = || "users".to_owned();
+        let source = || Corruption::Missing { what: "table" };
+        let closed = || Arc::new(Error::Closed);
+        let opened = || Arc::new(Error::OpenedReadOnly { path: path() });
+        vec![
+            Error::Io { op: LOCK, path: path(), source: denied() },
+            Error::Io { op: "open", path: path(), source: denied() },
+            Error::Corrupt { path: path(), offset: 0, source: source() },
+            Error::Corrupt { path: path(), offset: 7, source: source() },
+            Error::NeedsFeature { path: path(), keyspace: Some(name()), feature: "zstd" },
+            Error::NewerRelease { path: path(), needs: name() },
+            Error::ForeignFolder { path: path(), name: name() },
+            Error::FolderNotEmpty { path: path(), name: name() },
+            Error::NoStore { path: path() },
+            Error::NotAFolder { path: path() },
+            Error::Locked { path: path(), process: None },
+            Error::Locked { path: path(), process: Some(7) },
+            Error::StoreExists { path: path() },
+            Error::NoKeyspace { name: name() },
+            Error::StillBusy { path: path() },
+            Error::ReadOnly { cause: closed() },
+            Error::ReadOnly { cause: opened() },
+            Error::OpenedReadOnly { path: path() },
+            Error::KeyTooLong { bytes: 9, bytes_max: 8 },
+            Error::ValueTooLong { bytes: 9, bytes_max: 8 },
+            Error::WriteTooLarge { bytes: 9, bytes_max: 8 },
+            Error::InvalidKeyspaceName { name: name() },
+            Error::RequiredKeyspace { name: name() },
+            Error::KeyspaceDropped { name: name() },
+            Error::WorkerPanicked,
+            Error::Closed,
+        ]
+    }
+
+    #[test]
+    fn n16_messages_name_no_api_and_no_folder() {
+        for error in errors() {
+            let text = message(&error);
+            assert!(!text.contains("::") && !text.contains("folder"), "{text}");
+        }
+    }
+}

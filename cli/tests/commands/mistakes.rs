@@ -1,0 +1,139 @@
+//! Mistakes of a new user: each is refused before it does harm, with a message that says what to do.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::os::unix::fs::symlink;
+
+use super::{failure, output, sieve, sieve_reading, text};
+
+/// Standard output and standard error of an import, and its exit code.
+fn import(args: &[&str], input: &[u8]) -> (String, String, Option<i32>) {
+    let end = sieve_reading(&[&["import"], args].concat(), input);
+    let [out, err] = [end.stdout, end.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (out, err, end.status.code())
+}
+
+#[test]
+fn n16_an_import_of_keys_keeps_the_values_of_present_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    import(&[store], b"a\t1\nb\t2\n");
+    let (out, err, code) = import(&[store, "--keys-only"], b"a\nb\nc\n");
+    assert_eq!(
+        (out.as_str(), code),
+        ("imported: 1 entry; 2 present keys kept\n", Some(0)),
+        "{err}"
+    );
+    assert_eq!(output(&["scan", store]), "a\t1\nb\t2\nc\t\n");
+    // With values they are replaced.
+    assert_eq!(import(&[store], b"a\t9\n").0, "imported: 1 entry\n");
+    assert_eq!(output(&["get", store, "a"]), "9\n");
+}
+
+#[test]
+fn n16_a_blank_line_is_no_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    for flags in [&[][..], &["--keys-only"], &["--keys-only", "--hex"]] {
+        let (_, err, code) = import(&[&[store], flags].concat(), b"\n");
+        assert_eq!(code, Some(2), "{flags:?}");
+        assert!(err.contains("line 1 is no entry: "), "{err}");
+    }
+    let (_, err, _) = import(&[store, "--keys-only"], b"a\nb\n\nc\n");
+    assert!(err.contains("line 3 is no entry: it is blank"), "{err}");
+    assert_eq!(output(&["scan", store, "--keys-only"]), "a\nb\n", "the lines before it are stored");
+    // What the message names.
+    output(&["put", store, "", ""]);
+    assert_eq!(output(&["scan", store, "--keys-only"]), "\na\nb\n");
+}
+
+#[test]
+fn n15_a_repair_never_writes_into_the_damaged_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let outer = folder.path().join("outer");
+    let store = outer.join("store");
+    output(&["put", text(&store), "a", "1"]);
+    let link = folder.path().join("link");
+    symlink(&store, &link).unwrap();
+    let up = folder.path().join("none/../link/./sub");
+    let before = files(&outer);
+    for (source, dest) in [
+        (&store, &store.join("sub")),
+        (&store, &store),
+        (&store, &outer),
+        (&link, &store.join("sub/sub")),
+        (&store, &link.join("sub")),
+        (&store, &up),
+        (&link, &outer),
+    ] {
+        let errors = failure(&["repair", text(source), text(dest)]);
+        assert!(errors.contains("must not lie in one another"), "{errors}");
+    }
+    assert_eq!(files(&outer), before);
+    // A name that only begins so is another directory.
+    let beside = outer.join("store-2");
+    output(&["repair", text(&store), text(&beside)]);
+    assert_eq!(output(&["get", text(&beside), "a"]), "1\n");
+}
+
+/// The files in `folder` and below it.
+fn files(folder: &std::path::Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        names.push(text(&path).to_owned());
+        if path.is_dir() {
+            names.extend(files(&path));
+        }
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn n16_a_dump_of_a_directory_says_what_to_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    output(&["put", store, "a", "1"]);
+    let errors = failure(&["dump", store]);
+    assert!(errors.contains(&format!("{store} is a directory\n")), "{errors}");
+    assert!(errors.contains(&format!("name a file in it, such as {store}/CURRENT")), "{errors}");
+    output(&["dump", &format!("{store}/CURRENT")]);
+}
+
+/// The messages of the engine name its API: a user of the command line has none.
+#[test]
+fn n16_no_message_names_the_api() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = text(&path);
+    output(&["put", store, "a", "1"]);
+    let db = sievedb::Db::open(&path).unwrap();
+    let mut errors = vec![failure(&["get", store, "a"]), failure(&["stats", store])];
+    drop(db);
+    errors.push(failure(&["get", store, "a", "--keyspace", "none"]));
+    errors.push(failure(&["drop", store, "none"]));
+    errors.push(failure(&["drop", store, "default"]));
+    errors.push(failure(&["put", store, &"k".repeat(70_000), "1"]));
+    for error in errors {
+        assert!(!error.contains("::") && !error.contains("Options"), "{error}");
+    }
+    for command in ["put", "get", "import", "stats", "verify", "compact", "repair", "dump"] {
+        let help = output(&[command, "--help"]);
+        assert!(
+            !help.contains("::") && !help.contains("folder") && !help.contains("Folder"),
+            "{help}"
+        );
+    }
+}
+
+/// As `import` does: both raise the memory budget for such an entry.
+#[test]
+fn n16_a_value_that_is_too_large_for_the_budget_is_put() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = text(folder.path());
+    let value = vec![b'v'; 50 << 20];
+    let end = sieve_reading(&["put", store, "a", "-"], &value);
+    assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
+    assert!(sieve(&["get", store, "a", "--raw"]).stdout == value);
+}
