@@ -180,11 +180,14 @@ impl Error {
     }
 
     /// Returns whether the same call may succeed later, and the state on disk is known until then:
-    /// the disk is full, or no file descriptor is left.
+    /// the disk is full, no file descriptor is left, memory is short, or the call was interrupted.
     pub(crate) fn is_passing(&self) -> bool {
-        let out_of_files =
-            matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_out_of_files(source));
-        self.is_no_space() || out_of_files
+        use io::ErrorKind::{Interrupted, OutOfMemory, WouldBlock};
+        let is_short = |error: &io::Error| {
+            is_out_of_files(error) || matches!(error.kind(), OutOfMemory | Interrupted | WouldBlock)
+        };
+        self.is_no_space()
+            || matches!(self, Self::Io { op, source, .. } if *op != SYNC && is_short(source))
     }
 }
 

@@ -38,7 +38,8 @@ pub enum Event {
     /// [`QuarantinedTable`](crate::QuarantinedTable) says when compactions read them again.
     /// `docs/tuning.md`, "When a table is damaged", says how to rescue their data.
     TableQuarantined { keyspace: String, table_id: u64, error: Error },
-    /// Background work was postponed because the disk is full or no file descriptor is left.
+    /// Background work was postponed because the disk is full, no file descriptor is left, or the
+    /// system is short of memory.
     NoSpace { error: Error },
     /// The system refused `membarrier`, which it allowed when the store was opened, as under a
     /// seccomp filter. Reported once. Lookups pass a memory fence instead, which costs some

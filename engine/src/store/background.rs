@@ -254,9 +254,9 @@ impl Background {
                 background.bell.wait(rings, Some(NO_SPACE_RETRY));
                 background.state.lock().filters.retry();
             } else if !worked {
-                let wait_max = [store.residency.wait_max(), state.rest.wait_max()];
+                let wait_max = store.wait_max(&state);
                 drop(state);
-                background.bell.wait(rings, wait_max.into_iter().flatten().min());
+                background.bell.wait(rings, wait_max);
             }
         }
     }

@@ -1,7 +1,10 @@
 //! Which keyspaces may have a flush or a compaction due: those that changed since somebody looked and found
 //! nothing. So a step of background work costs the same however many keyspaces there are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use sievedb_format::SequenceNumber;
 
@@ -18,6 +21,8 @@ pub(super) struct DueTrees {
     behind_snapshot: BTreeMap<u64, SequenceNumber>,
     /// The smallest of these numbers, or less.
     awaited_snapshot: Option<SequenceNumber>,
+    /// May have a compaction due from this time of the store's clock on: a quarantine pauses until then.
+    paused: BTreeSet<(Duration, u64)>,
 }
 
 impl DueTrees {
@@ -54,6 +59,25 @@ impl DueTrees {
             self.awaited_snapshot = Some(least);
         } else {
             self.behind_snapshot.remove(&id);
+        }
+    }
+
+    /// The keyspace `id` may have a compaction due at `time`.
+    pub(super) fn look_again_at(&mut self, time: Duration, id: u64) {
+        self.paused.insert((time, id));
+    }
+
+    /// Returns when the next pause ends.
+    pub(super) fn next_pause_end(&self) -> Option<Duration> {
+        self.paused.first().map(|&(time, _)| time)
+    }
+
+    /// Notes the keyspaces whose pauses have ended at `now`.
+    pub(super) fn end_pauses(&mut self, now: Duration) {
+        let ended = self.paused.extract_if(.., |&(time, _)| time <= now);
+        for (_, id) in ended {
+            self.compact.add([id]);
+            self.quiet.add([id]);
         }
     }
 
@@ -123,5 +147,20 @@ mod tests {
         assert_eq!(all(&due.compact), [1]);
         due.note(&BTreeSet::new(), None);
         assert_eq!((all(&due.compact), due.awaited_snapshot()), (vec![1, 4], None));
+    }
+
+    #[test]
+    fn n7_a_keyspace_is_looked_at_when_a_pause_ends() {
+        let mut due = DueTrees::default();
+        let seconds = Duration::from_secs;
+        due.look_again_at(seconds(20), 1);
+        due.look_again_at(seconds(10), 2);
+        due.look_again_at(seconds(10), 3);
+        due.end_pauses(seconds(9));
+        assert_eq!((all(&due.compact), due.next_pause_end()), (vec![], Some(seconds(10))));
+        due.end_pauses(seconds(10));
+        assert_eq!((all(&due.compact), due.next_pause_end()), (vec![2, 3], Some(seconds(20))));
+        due.end_pauses(seconds(25));
+        assert_eq!((all(&due.quiet), due.next_pause_end()), (vec![1, 2, 3], None));
     }
 }

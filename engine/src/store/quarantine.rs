@@ -1,6 +1,6 @@
 //! Quarantines tables that a compaction cannot read.
 
-use std::{io::ErrorKind::OutOfMemory, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use sievedb_sstable::file_checksum;
 
@@ -42,7 +42,11 @@ impl Store {
             // Chosen again at once.
             return Ok(Ended::GaveWay);
         }
-        if live.quarantine.set(error.clone(), self.options.clock.now()) {
+        let is_new = live.quarantine.set(error.clone(), self.options.clock.now());
+        if let Some(time) = live.quarantine.retry_at() {
+            self.background.look_again_at(time, tree.id);
+        }
+        if is_new {
             let (keyspace, table_id) = (tree.name.clone(), live.meta.id);
             self.tell(&Event::TableQuarantined { keyspace, table_id, error });
         }
@@ -85,9 +89,7 @@ fn input_of(tree: &Tree, compaction: &Compaction, error: &Error) -> Option<Arc<L
     let path = match error {
         Error::Corrupt { path, .. } => path,
         // Out of descriptors or memory: not the table's fault.
-        Error::Io { source, .. } if error.is_passing() || source.kind() == OutOfMemory => {
-            return None;
-        }
+        _ if error.is_passing() => return None,
         Error::Io { op: "read", path, .. } => path,
         _ => return None,
     };

@@ -55,6 +55,12 @@ impl Quarantine {
         before.is_none()
     }
 
+    /// Returns when a compaction may read the table again, by the store's clock; `None`: not before
+    /// the caller requests it.
+    pub(crate) fn retry_at(&self) -> Option<Duration> {
+        self.present.load().as_ref().and_then(|it| it.retry_at)
+    }
+
     /// Ends the quarantine: the table is good.
     pub(crate) fn lift(&self) {
         self.present.store(None);

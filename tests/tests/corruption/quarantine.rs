@@ -1,6 +1,9 @@
 //! A compaction that meets a damaged block quarantines the table, and everything else continues.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
 
 use sievedb::{
     Compression, Db, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options,
@@ -176,8 +179,11 @@ fn is_of_accounts(fixture: &Fixture, nth: usize) -> bool {
 
 /// As Linux numbers it.
 const EIO: i32 = 5;
+const EINTR: i32 = 4;
+const EAGAIN: i32 = 11;
+const ENOMEM: i32 = 12;
 
-/// A store without workers, of three runs, whose reads can fail.
+/// A store of three runs whose reads can fail.
 struct Failing {
     faults: Arc<FaultFs>,
     clock: Arc<ManualClock>,
@@ -186,13 +192,23 @@ struct Failing {
 }
 
 impl Failing {
+    /// A store without workers.
     fn new() -> Self {
-        let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
         let reports = Arc::<Reports>::default();
-        let clock = Arc::new(ManualClock::new());
-        let options = Options::new().fs(faults.clone()).worker_threads(0).clock(clock.clone());
-        let db = options.listener(reports.clone()).open(FOLDER).unwrap();
-        let failing = Self { faults, clock, reports, db };
+        Self::open(0, Arc::new(ManualClock::new()), &reports, reports.clone())
+    }
+
+    fn open(
+        workers: usize,
+        clock: Arc<ManualClock>,
+        reports: &Arc<Reports>,
+        listener: Arc<dyn EventListener>,
+    ) -> Self {
+        let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+        let options = Options::new().fs(faults.clone()).worker_threads(workers);
+        let options = options.clock(clock.clone()).quiet_compactions(false).listener(listener);
+        let db = options.open(FOLDER).unwrap();
+        let failing = Self { faults, clock, reports: Arc::clone(reports), db };
         (0..3).for_each(|run| failing.write(run));
         failing
     }
@@ -207,10 +223,14 @@ impl Failing {
 
     /// Lets reads of the oldest table fail, `after` so many.
     fn fail_reads(&self, times: Times, after: usize) {
+        self.fail_reads_with(EIO, times, after);
+    }
+
+    fn fail_reads_with(&self, errno: i32, times: Times, after: usize) {
         let mut names = self.faults.list(FOLDER.as_ref()).unwrap();
         names.retain(|name| name.ends_with(".sst"));
         let oldest = names.into_iter().min().unwrap();
-        let reads = Fault::new(EIO, times).calls(&[Call::ReadAt]).suffix(oldest);
+        let reads = Fault::new(errno, times).calls(&[Call::ReadAt]).suffix(oldest);
         self.faults.inject(reads.after(after));
     }
 
@@ -259,7 +279,7 @@ fn n7_a_table_that_can_be_read_again_is_released() {
                 assert!(report.is_good() && report.quarantined.is_empty(), "{report}");
                 assert_eq!(failing.quarantined(), [0; 0]);
             }
-            _ => failing.clock.advance(std::time::Duration::from_hours(2)),
+            _ => failing.clock.advance(Duration::from_hours(2)),
         }
         (4..8).for_each(|run| failing.write(run));
         assert_eq!(failing.quarantined(), [0; 0], "{lifts}");
@@ -269,4 +289,85 @@ fn n7_a_table_that_can_be_read_again_is_released() {
         let stats = failing.db.stats();
         assert!(stats.levels[0].runs < 4, "{lifts}: {stats}");
     }
+}
+
+/// Reports each event once the clock stands shortly before the end of the first pause.
+#[derive(Debug)]
+struct Advancing {
+    clock: Arc<ManualClock>,
+    events: Mutex<mpsc::Sender<bool>>,
+}
+
+impl EventListener for Advancing {
+    fn on_event(&self, event: &Event) {
+        let is_quarantine = matches!(event, Event::TableQuarantined { .. });
+        if is_quarantine {
+            // On the thread of the worker: its next wait is short.
+            self.clock.advance(Duration::from_millis(9_990));
+        }
+        if is_quarantine || matches!(event, Event::Compacted { .. }) {
+            // The test may have ended.
+            let _ = self.events.lock().unwrap().send(is_quarantine);
+        }
+    }
+}
+
+#[test]
+fn n7_an_idle_store_reads_a_table_again_when_its_pause_ends() {
+    let clock = Arc::new(ManualClock::new());
+    let (sender, events) = mpsc::channel();
+    let listener = Advancing { clock: clock.clone(), events: Mutex::new(sender) };
+    let failing = Failing::open(1, clock, &Arc::default(), Arc::new(listener));
+    // One table, mostly of tombstones: its compaction is due once the snapshot is gone.
+    let snapshot = failing.db.snapshot();
+    (0..3 * KEYS).for_each(|key| failing.db.remove(key.to_be_bytes()).unwrap());
+    failing.db.compact().unwrap();
+    failing.db.wait_for_background().unwrap();
+    while events.try_recv().is_ok() {}
+    failing.fail_reads(Times::ForGood, 0);
+    drop(snapshot);
+    let next = || events.recv_timeout(Duration::from_secs(60));
+    assert_eq!(next(), Ok(true), "the compaction fails");
+    assert_eq!(failing.quarantined().len(), 1);
+    // The worker has looked again, and nothing is due.
+    failing.db.wait_for_background().unwrap();
+    failing.faults.heal();
+    failing.clock.advance(Duration::from_millis(20));
+    while !failing.quarantined().is_empty() {
+        assert!(next().is_ok(), "no worker tries again: {}", failing.db.stats());
+    }
+}
+
+#[test]
+fn n7_a_compaction_is_put_off_while_the_system_is_short_of_memory() {
+    for errno in [ENOMEM, EAGAIN, EINTR] {
+        let failing = Failing::new();
+        failing.fail_reads_with(errno, Times::ForGood, 0);
+        failing.write(3);
+        assert!(failing.faults.failures() > 0);
+        let stats = failing.db.stats();
+        assert_eq!((failing.reports(), stats.read_only), ((vec![], false), None), "{errno}");
+        assert_eq!((stats.quarantined.len(), stats.levels[0].runs), (0, 4), "{errno}");
+        assert!(matches!(failing.db.compact(), Err(Error::Io { op: "read", .. })), "{errno}");
+        failing.write(4);
+        failing.faults.heal();
+        failing.db.wait_for_background().unwrap();
+        let stats = failing.db.stats();
+        assert_eq!((stats.read_only, stats.levels[0].runs), (None, 0), "{errno}");
+    }
+}
+
+#[test]
+fn n7_a_flush_is_put_off_while_the_system_is_short_of_memory() {
+    let failing = Failing::new();
+    let reads = Fault::new(ENOMEM, Times::ForGood).calls(&[Call::ReadAt]).suffix(".sst");
+    failing.faults.inject(reads);
+    failing.db.insert("key", "value").unwrap();
+    assert!(matches!(failing.db.flush(), Err(Error::Io { op: "read", .. })));
+    failing.faults.heal();
+    failing.db.insert("key", "next").unwrap();
+    failing.db.flush().unwrap();
+    let stats = failing.db.stats();
+    assert_eq!((failing.reports().1, stats.read_only), (false, None));
+    assert_eq!(failing.db.get("key").unwrap().as_deref(), Some(&b"next"[..]));
 }

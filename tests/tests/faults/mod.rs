@@ -9,7 +9,7 @@ use sievedb_tests::{
     settings::{from_env, report, small_options},
     workload::workload,
 };
-use sweep::{EIO, ENOSPC, Trial, calls_of, run, run_with};
+use sweep::{EIO, ENOMEM, ENOSPC, Trial, calls_of, run, run_with};
 
 /// The workloads whose calls fail. Between them they write in every way there is.
 const WORKLOADS: [&str; 9] = [
@@ -38,6 +38,7 @@ fn a_failing_call_loses_nothing_acknowledged() {
             (EIO, Times::ForGood),
             (ENOSPC, Times::Once),
             (ENOSPC, Times::ForGood),
+            (ENOMEM, Times::Once),
         ] {
             let of = |call| Trial { workload: name, call, errno, times, growing: false };
             trials.extend((0..calls.all).map(of));

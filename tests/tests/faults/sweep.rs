@@ -17,6 +17,7 @@ use sievedb_tests::{
 };
 
 pub(super) const EIO: i32 = 5;
+pub(super) const ENOMEM: i32 = 12;
 pub(super) const ENOSPC: i32 = 28;
 
 /// A workload and the call of it that fails.
@@ -33,7 +34,11 @@ pub(super) struct Trial {
 impl fmt::Display for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { workload, call, errno, times, growing } = self;
-        let errno = if *errno == EIO { "EIO" } else { "ENOSPC" };
+        let errno = match *errno {
+            EIO => "EIO",
+            ENOMEM => "ENOMEM",
+            _ => "ENOSPC",
+        };
         let times = if *times == Times::Once { "once" } else { "for-good" };
         let growing = if *growing { ":growing" } else { "" };
         write!(f, "{workload}@{call}:{errno}:{times}{growing}")
@@ -162,9 +167,12 @@ impl Trial {
         if self.growing { fault.calls(&Call::GROWING) } else { fault }
     }
 
-    /// Whether the store must go on without being opened again: the disk was full and is not any
-    /// more, and no sync failed.
+    /// Returns whether the store must continue without being reopened: the disk was full, or memory
+    /// was short, that is over, and no sync failed.
     fn is_passing(&self, first: Option<&Failure>) -> bool {
+        if self.errno == ENOMEM {
+            return first.is_none_or(|failure| !Call::SYNCS.contains(&failure.call));
+        }
         let growing = first.is_none_or(|failure| Call::GROWING.contains(&failure.call));
         let only_growing = self.growing || self.times == Times::Once;
         self.errno == ENOSPC && growing && only_growing

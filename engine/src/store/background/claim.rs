@@ -1,11 +1,26 @@
 //! The next piece of background work is found and claimed.
 
-use std::{collections::BTreeSet, mem, sync::Arc};
+use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
-use super::{Job, State, WholeRequest};
+use super::{Background, Job, State, WholeRequest, rest::WAIT_MIN};
 use crate::{read::tree::Tree, store::Store, store::compact::Chosen};
 
+impl Background {
+    /// Looks for a compaction of the keyspace `id` at `time` of the store's clock, even if nothing
+    /// rings the bell.
+    pub(crate) fn look_again_at(&self, time: Duration, id: u64) {
+        self.state.lock().due.look_again_at(time, id);
+    }
+}
+
 impl Store {
+    /// Returns how long a worker without work may wait for the bell; `None`: until it rings.
+    pub(super) fn wait_max(&self, state: &State) -> Option<Duration> {
+        let pause_end = state.due.next_pause_end();
+        let pause = pause_end.map(|end| end.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
+        [self.residency.wait_max(), state.rest.wait_max(), pause].into_iter().flatten().min()
+    }
+
     /// Claims the next piece of work, if there is any that could be done.
     pub(super) fn claim(&self) -> Option<Job> {
         let mut state = self.background.state.lock();
@@ -45,6 +60,7 @@ impl Store {
     pub(super) fn note_changes(&self, state: &mut State) {
         let changed = self.trees.read().changed().take();
         state.due.note(&changed, self.snapshots.oldest());
+        state.due.end_pauses(self.options.clock.now());
         state.filters.note(changed);
         let looks_again = state.filters.looks_again();
         if !looks_again && !state.looks_at_all {

@@ -36,7 +36,7 @@ pub(super) const REST: Duration = Duration::from_millis(300);
 pub(super) const LONG_REST: Duration = Duration::from_secs(10);
 
 /// The shortest wait: a clock that stands still must not make workers spin.
-const WAIT_MIN: Duration = Duration::from_millis(10);
+pub(super) const WAIT_MIN: Duration = Duration::from_millis(10);
 
 /// For how long nothing was done.
 #[derive(Debug, Default)]

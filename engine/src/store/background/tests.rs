@@ -5,7 +5,8 @@ use std::{sync::mpsc, thread};
 use super::*;
 use crate::{
     Db, EventListener, Keyspace, KeyspaceOptions, Options, Snapshot,
-    fs::{Call, Fault, FaultFs, MemoryFs, Times},
+    clock::ManualClock,
+    fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
     log::testing::{Random, seeds},
     store::compact::Chosen,
 };
@@ -259,4 +260,82 @@ fn a_shutdown_does_not_wait_for_work_that_panicked() {
     panic::catch_unwind(AssertUnwindSafe(|| db.flush())).expect_err("the flush panics");
     let ended = db.shutdown(Duration::from_secs(1));
     assert!(matches!(ended, Err(Error::ReadOnly { .. })), "{ended:?}");
+}
+
+#[test]
+fn n7_workers_wait_no_longer_than_until_the_pause_of_a_quarantine_ends() {
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let clock = Arc::<ManualClock>::default();
+    let options = Options::new().fs(Arc::clone(&fs) as _).clock(Arc::clone(&clock) as _);
+    let options = options.worker_threads(0).quiet_compactions(false);
+    let db = options.open("db").expect("a new store");
+    let store = db.open_store().store();
+    let wait_max = || store.wait_max(&store.background.state.lock());
+    let write_run = || {
+        db.insert("key", "value").expect("there is room");
+        db.flush().expect("there is room");
+    };
+    (0..3).for_each(|_| write_run());
+    assert_eq!(wait_max(), None);
+    let names = fs.list("db".as_ref()).expect("it exists");
+    let oldest = names.into_iter().find(|name| name.ends_with(".sst")).expect("a table");
+    fs.inject(Fault::new(5, Times::ForGood).calls(&[Call::ReadAt]).suffix(oldest));
+    write_run();
+    assert_eq!(db.stats().quarantined.len(), 1);
+    let wait = wait_max().expect("a limit");
+    assert!(!wait.is_zero() && wait <= Duration::from_secs(10), "{wait:?}");
+    clock.advance(wait);
+    assert!(!wait_max().expect("a limit").is_zero(), "workers would spin");
+    fs.heal();
+    while store.step() {}
+    assert_eq!(wait_max(), None);
+}
+
+/// Stops the thread of the worker when background work is put off, and after each flush.
+#[derive(Debug)]
+struct Stops {
+    stopped: mpsc::Sender<()>,
+    resume: Mutex<mpsc::Receiver<()>>,
+}
+
+impl EventListener for Stops {
+    fn on_event(&self, event: &Event) {
+        if matches!(event, Event::NoSpace { .. } | Event::Flushed { .. }) {
+            // Both fail once the test has ended.
+            let _ = self.stopped.send(());
+            let _ = self.resume.lock().recv();
+        }
+    }
+}
+
+#[test]
+fn f4_a_flush_does_not_wait_for_filters_that_are_put_off() {
+    let ((sender, stopped), (resume, receiver)) = (mpsc::channel(), mpsc::channel());
+    let listener = Stops { stopped: sender, resume: Mutex::new(receiver) };
+    let wait = || stopped.recv_timeout(Duration::from_secs(60)).expect("the worker works");
+    let go_on = || resume.send(()).expect("the worker waits");
+    let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
+    let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(1);
+    let db = options.listener(Arc::new(listener)).open("db").expect("a new store");
+    db.insert("key", "value").expect("there is room");
+    go_on();
+    db.flush().expect("there is room");
+    wait();
+    db.insert("more", "value").expect("there is room");
+    fs.inject(Fault::new(28, Times::ForGood).calls(&Call::GROWING).suffix(".filter"));
+    db.set_options(KeyspaceOptions::new().range_filter_bits_per_key(12.0)).expect("good options");
+    wait();
+    // While the worker puts the filter off: it has looked for flushes already.
+    let store = db.open_store().store();
+    let tree = store.trees.read().get("default").cloned().expect("it is always there");
+    {
+        let _placement = store.placement.lock();
+        assert!(tree.freeze());
+    }
+    store.background.wake();
+    go_on();
+    wait();
+    let is_put_off = store.background.with_filters(|jobs| jobs.why_put_off().is_some());
+    drop(resume);
+    assert!(is_put_off, "the flush waited until filters were tried again");
 }
