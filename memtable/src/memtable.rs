@@ -78,8 +78,9 @@ impl Memtable {
 
     /// Bytes that an entry takes: key, value, node and tower.
     ///
-    /// Heights of towers are random, and nodes get memory by the slab, so this is an average; over 10,000
-    /// entries it is what the allocator is asked for, to 1 %.
+    /// Heights of towers are random, so this is an average. Nodes get memory by the slab: over 10,000
+    /// entries the allocator returns at least 99 % of this, and at most 100.5 % of this and of
+    /// [`spare_bytes`](crate::spare_bytes).
     ///
     /// A value that is a slice of a larger buffer, such as an encoded batch, keeps all of that buffer:
     /// reserve the rest of it apart, once. A value with a buffer of its own may grow by a reference

@@ -58,6 +58,13 @@ fn fill(entries: u64, key_len: usize, value_len: usize) -> Arc<Memtable> {
     memtable
 }
 
+/// Returns the most bytes that a memtable may have allocated: those that it reports, the spare ones
+/// that its owner charges as well, and 0.5 %. 1/256 of these may be spare and not charged; the
+/// rest is for heights of towers, which vary by 0.1 % (one standard deviation) in 10,000 small entries.
+fn allocated_max(memory_bytes: usize) -> f64 {
+    (memory_bytes + spare_bytes(memory_bytes)) as f64 * 1.005
+}
+
 #[test]
 fn the_charge_is_what_is_allocated() {
     for (key_len, value_len) in [(0, 0), (8, 8), (22, 100), (23, 100), (77, 1000), (1000, 10)] {
@@ -73,7 +80,7 @@ fn the_charge_is_what_is_allocated() {
             let error = said / allocated - 1.0;
             eprintln!("{name}: said {said}, allocated {allocated}, {:+.2} %", error * 100.0);
             assert!(error < 0.01, "{name}: said {said}, allocated {allocated}");
-            let most = said * 1.01 + spare_bytes(memtable_bytes) as f64;
+            let most = allocated_max(memtable_bytes);
             assert!(allocated <= most, "{name}: said {said}, allocated {allocated}");
             assert_eq!(kept, 0, "{name}: bytes that are not given back");
         }
@@ -92,7 +99,7 @@ fn the_charge_of_copied_values_is_what_is_allocated() {
     }
     let allocated = (live_bytes() - before) as f64;
     let said = memtable.memory_bytes();
-    let most = said as f64 * 1.01 + spare_bytes(said) as f64;
+    let most = allocated_max(said);
     assert!(allocated <= most && (said as f64) < allocated * 1.01, "{said} for {allocated}");
     assert_eq!(memtable.get(&7_u64.to_be_bytes(), SEQUENCE_MAX).unwrap().1, [7; 50][..]);
     drop(memtable);
