@@ -79,9 +79,14 @@ impl Compaction {
             return None;
         }
         let bounds = TableBounds::hull(all().map(|table| &table.bounds))?;
+        let output_run = match output_level {
+            0 => all().map(|table| table.run).max().unwrap_or(DEEPER_RUN),
+            _ => DEEPER_RUN,
+        };
         // The result may lie anywhere between its ends, gaps of the inputs included.
         let is_in_the_way = |running: &Self| {
-            running.output_level == output_level && running.bounds.overlaps(&bounds)
+            (running.output_level, running.output_run) == (output_level, output_run)
+                && running.bounds.overlaps(&bounds)
         };
         if levels.running().iter().any(is_in_the_way) {
             return None;
@@ -96,10 +101,6 @@ impl Compaction {
         if !is_trivial_move && all().any(|table| levels.is_quarantined(table)) {
             return None;
         }
-        let output_run = match output_level {
-            0 => all().map(|table| table.run).max().unwrap_or(DEEPER_RUN),
-            _ => DEEPER_RUN,
-        };
         Some(Self {
             reason,
             output_level,

@@ -1,7 +1,19 @@
-//! Which tables of level 0 to compact, also beside quarantined tables.
+//! Which tables of level 0 to compact: into the base level, or with each other.
 //!
-//! Tables that overlap, directly or through others, form a group. A group is compacted into the base
-//! level as a whole, so that no older table is left above a newer one.
+//! Tables that overlap, directly or through others, form a group. Level 0 is due from
+//! [`level0_runs`](LevelOptions::level0_runs) sorted runs on.
+//!
+//! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes there for
+//!   each byte of the group, or if level 0 has [`runs_max`](LevelOptions::runs_max) runs. It goes as a
+//!   whole, so that no older table is left above a newer one.
+//! * Otherwise its **newest runs become one run of level 0**: at least `level0_runs` of them, and as many as
+//!   are no larger than the newer ones together.
+//!
+//! With the first rule alone, each few flushes rewrite the whole base level: with 4 MiB for memtables and
+//! 100 MiB of data, 14 bytes for each byte flushed. With both, the sizes of runs about double from one to
+//! the next, so a byte is rewritten in level 0 about once for each doubling, and three to four times in all.
+//! This is tiering in level 0 and leveling below it. Source: Dayan and Idreos, "Dostoevsky", SIGMOD 2018,
+//! section 4 (lazy leveling).
 //!
 //! # Quarantined tables
 //!
@@ -10,11 +22,8 @@
 //!
 //! 1. Runs older than it are compacted into the base level.
 //! 2. Then the table is moved below level 0, to the deepest level that is above all older data.
-//! 3. If there is no such level, it stays. The runs above it are merged with each other: whenever
-//!    [`level0_runs`](LevelOptions::level0_runs) of them exist, the newest runs become one run of
-//!    level 0, as many as are no larger than the newer ones together. So the sizes of runs at least
-//!    double from one to the next, and a byte is rewritten about once for each doubling of the data.
-//!    From [`RUNS_MAX`] runs on, the cheapest merge is done even if no such runs exist.
+//! 3. If there is no such level, it stays. The runs above it are merged with each other, from
+//!    [`runs_max`](LevelOptions::runs_max) runs on also if they are not alike.
 //!
 //! Rule 3 also applies to a group above a quarantined table of level 1. Deeper levels need no rule: level
 //! 0 is then compacted into the level above the table, see [`Levels::targets`].
@@ -28,9 +37,8 @@ use super::{
 };
 use crate::table::TableMeta;
 
-/// Runs of level 0 above a quarantined table at which some are merged, whatever that costs. Below the
-/// number at which writes are delayed.
-pub(super) const RUNS_MAX: usize = 8;
+/// Bytes of the base level that may be rewritten for each byte of level 0.
+const BELOW_MAX: u64 = 2;
 
 impl<'a> Levels<'a> {
     /// The tables of level 0 by groups without a key in common, in key order.
@@ -49,6 +57,19 @@ impl<'a> Levels<'a> {
             reach = reach.into_iter().chain([&table.bounds]).max_by(|a, b| a.cmp_ends(b));
         }
         groups
+    }
+
+    /// Returns whether a group of tables of level 0 is compacted into `base_level` once level 0 is due.
+    pub(super) fn goes_down(
+        &self,
+        group: &Run<'a>,
+        base_level: u8,
+        options: &LevelOptions,
+    ) -> bool {
+        let below = hull(group).map_or(0, |bounds| bytes(self.overlap(base_level, &bounds)));
+        let is_cheap = below <= bytes(group).saturating_mul(BELOW_MAX);
+        (is_cheap || self.level0().len() >= options.runs_max())
+            && !self.is_kept_in_level0(group, base_level)
     }
 
     /// Returns whether these tables of level 0 cannot be merged into `base_level`: one of them, or one
@@ -77,7 +98,7 @@ impl<'a> Picker<'a> {
 
     fn pick_group(&self, group: Run<'a>) -> Option<Compaction> {
         let base_level = self.levels.targets(self.options).base_level;
-        if !self.levels.is_kept_in_level0(&group, base_level) {
+        if self.levels.goes_down(&group, base_level, self.options) {
             return self.bring_down_level0(Reason::Level0, group);
         }
         let quarantined = group.iter().filter(|table| self.levels.is_quarantined(table));
@@ -105,7 +126,7 @@ impl<'a> Picker<'a> {
         self.with_overlap(reason, 0, group, self.levels.targets(self.options).base_level)
     }
 
-    /// Makes one run of adjacent runs of a group that has to stay in level 0.
+    /// Makes one run of adjacent runs of a group that stays in level 0.
     fn merge_in_level0(&self, mut group: Run<'a>) -> Option<Compaction> {
         // Stable: a run stays in key order.
         group.sort_by_key(|table| u64::MAX - table.run);
@@ -120,16 +141,20 @@ impl<'a> Picker<'a> {
 }
 
 impl LevelOptions {
+    /// Runs of level 0 from which on they are compacted whatever that rewrites. Fewer than those at which
+    /// writes are delayed.
+    pub(super) fn runs_max(&self) -> usize {
+        self.level0_runs.saturating_mul(2)
+    }
+
     /// How many of `runs`, newest first, become one run of level 0; `None` if none.
     fn runs_to_merge(&self, runs: &[&[&TableMeta]]) -> Option<usize> {
-        if runs.len() < self.level0_runs.max(2) {
-            return None;
-        }
+        let least = self.level0_runs.max(2);
         let mut newer = 0_u64;
         let (mut alike, mut cheapest) = (None, None);
         for (run, before) in runs.iter().zip(0..) {
             let own = bytes(*run);
-            if before > 0 {
+            if before + 1 >= least {
                 if own <= newer {
                     alike = Some(before + 1);
                 }
@@ -139,7 +164,7 @@ impl LevelOptions {
             }
             newer = newer.saturating_add(own);
         }
-        let must = runs.len() >= RUNS_MAX.max(self.level0_runs);
+        let must = runs.len() >= self.runs_max();
         alike.or_else(|| cheapest.filter(|_| must).map(|(_, count)| count))
     }
 }

@@ -35,7 +35,8 @@ pub(crate) const LAST_LEVEL: u8 = 6;
 /// When a level is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LevelOptions {
-    /// Sorted runs of level 0 that make it due. More runs cost reads, fewer cost writes.
+    /// Sorted runs of level 0 that make it due: see [`level0`](super::level0). More runs cost reads, fewer
+    /// cost writes.
     /// At least 1; default 4.
     pub(crate) level0_runs: usize,
     /// Largest target of the base level, in bytes. Best about as large as a full level 0: a base
@@ -237,7 +238,7 @@ impl<'a> Levels<'a> {
         // What arrives from above, and then has to move on with its share of the next level.
         let mut arriving = 0;
         if level0_runs >= options.level0_runs {
-            arriving = self.level0_bytes(targets.base_level);
+            arriving = self.level0_bytes(targets.base_level, options);
             if arriving > 0 {
                 debt = arriving.saturating_add(bytes(self.run(targets.base_level)));
             }
@@ -271,13 +272,10 @@ impl<'a> Levels<'a> {
         self.level0_groups().iter().map(of_group).max().unwrap_or(0)
     }
 
-    /// Bytes of level 0 that can be merged into `base_level`.
-    fn level0_bytes(&self, base_level: u8) -> u64 {
-        if self.quarantined.is_empty() {
-            return bytes(self.level0.iter().flatten());
-        }
+    /// Bytes of level 0 that are merged into `base_level` next.
+    fn level0_bytes(&self, base_level: u8, options: &LevelOptions) -> u64 {
         let groups = self.level0_groups();
-        bytes(groups.iter().filter(|group| !self.is_kept_in_level0(group, base_level)).flatten())
+        bytes(groups.iter().filter(|group| self.goes_down(group, base_level, options)).flatten())
     }
 
     /// Panics unless every run is in key order without overlap and no table is there twice.

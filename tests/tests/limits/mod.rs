@@ -5,6 +5,7 @@
 mod descriptors;
 mod many;
 mod small_budget;
+mod write_amplification;
 
 use std::{path::Path, sync::Arc};
 
