@@ -32,8 +32,9 @@ const HEADROOM_PART: u64 = 16;
 /// rounds up is no reason to take a column from it as soon as it is written.
 const AVERAGE_SLACK: f64 = 1.005;
 
-/// And by so many bytes for each table of few keys. Its Bloom filter cannot give up bits where smaller
-/// runs, written later, take more than the average: it would go as a whole.
+/// And by so many bytes for each table of few keys, times the share of the keys in such tables. Its Bloom
+/// filter cannot give up bits where smaller runs, written later, take more than the average: it would go
+/// as a whole. Keys of other tables have ribbons, and these give up the bits instead.
 const SMALL_TABLE_SLACK_BYTES: f64 = 128.0;
 
 /// A ribbon in memory gets a fraction of a column in parts of this size.
@@ -208,7 +209,7 @@ fn store_bytes(store: &StoreShape) -> f64 {
 }
 
 /// What the filters of each keyspace may take: its bound, and with `Auto` the average of its policy
-/// times `slack`, and `small_slack_bytes` for each table of few keys.
+/// times `slack`, and `small_slack_bytes` for each table of few keys, times their share of the keys.
 fn keyspace_bytes(store: &StoreShape, slack: f64, small_slack_bytes: f64) -> Vec<f64> {
     let bytes = store.keyspaces.iter().map(|keyspace| {
         let bound = without_headroom(keyspace.filter_bytes_max, keyspace.largest_bytes());
@@ -217,11 +218,15 @@ fn keyspace_bytes(store: &StoreShape, slack: f64, small_slack_bytes: f64) -> Vec
                 let average = |table: &TableShape| {
                     // In whole lines: a table of few keys has one, too.
                     let bytes = table.keys as f64 * keyspace.policy.bits_per_key / 8.0;
-                    let bytes = (bytes / LINE_BYTES).ceil() * LINE_BYTES * slack;
-                    bytes + if table.keys < RIBBON_KEYS_MIN { small_slack_bytes } else { 0.0 }
+                    (bytes / LINE_BYTES).ceil() * LINE_BYTES * slack
                 };
                 let tables = keyspace.runs.iter().flat_map(|run| &run.tables);
-                bound.min(tables.map(average).sum())
+                let small = tables.clone().filter(|table| table.keys < RIBBON_KEYS_MIN);
+                let (count, keys) = small
+                    .fold((0.0, 0.0), |(count, keys), it| (count + 1.0, keys + it.keys as f64));
+                let small_share = keys / keyspace.keys().max(1) as f64;
+                let average_bytes: f64 = tables.map(average).sum();
+                bound.min(average_bytes + count * small_slack_bytes * small_share)
             }
             _ => bound,
         }

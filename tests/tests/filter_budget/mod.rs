@@ -31,7 +31,7 @@ fn key(number: u64) -> [u8; 8] {
 fn keyspace(policy: FilterPolicy) -> KeyspaceOptions {
     KeyspaceOptions::new()
         .memtable_bytes(512 << 10)
-        .table_bytes(256 << 10)
+        .table_bytes(64 << 10)
         .base_level_bytes(512 << 10)
         .filter_policy(policy)
 }
