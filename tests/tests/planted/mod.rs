@@ -4,28 +4,36 @@ use std::sync::Arc;
 
 use sievedb::{Options, fs::MemoryFs, planted::PlantedBug};
 use sievedb_tests::{
-    check::guarded,
+    check::{Opening, guarded},
     enumerate::{Extent, Violation, enumerate, record},
     folder_sync::{LeftOut, NoFolderSync},
     settings::{report, seed, small_options},
-    workload::{WORKLOADS, workload},
+    workload::{WORKLOADS, Workload, workload},
 };
 
 use crate::model::Story;
 
-/// The first violation that a workload shows, without a crash or else with one.
-fn caught(opening: impl Fn(Arc<MemoryFs>) -> Options + Send + Sync + 'static) -> Option<Violation> {
+/// Returns the first violation that a workload shows, without a crash or else with one.
+fn caught(workloads: &[&Workload], opening: &Opening) -> Option<Violation> {
     let extent = Extent::usual(seed("planted bug", 1));
-    let mut recorded = WORKLOADS.iter().map(|workload| record(workload, &opening));
+    let mut recorded = workloads.iter().map(|workload| record(workload, opening));
     recorded.find_map(Result::err).or_else(|| {
-        WORKLOADS.iter().find_map(|workload| enumerate(workload, &opening, &extent).err())
+        workloads.iter().find_map(|workload| enumerate(workload, opening, &extent).err())
     })
 }
 
-fn expect_caught(name: &str, opening: impl Fn(Arc<MemoryFs>) -> Options + Send + Sync + 'static) {
-    let violation = caught(opening).unwrap_or_else(|| panic!("{name} was not caught"));
+fn expect_caught_by(
+    workloads: &[&Workload],
+    name: &str,
+    opening: impl Fn(Arc<MemoryFs>) -> Options + Send + Sync + 'static,
+) {
+    let violation = caught(workloads, &opening).unwrap_or_else(|| panic!("{name} was not caught"));
     let first = violation.message.lines().next().unwrap_or_default();
     report(&format!("planted bug, {name}: {first}"));
+}
+
+fn expect_caught(name: &str, opening: impl Fn(Arc<MemoryFs>) -> Options + Send + Sync + 'static) {
+    expect_caught_by(&WORKLOADS.iter().collect::<Vec<_>>(), name, opening);
 }
 
 #[test]
@@ -65,32 +73,37 @@ fn a_tombstone_dropped_early_is_caught() {
     });
 }
 
+/// A merge within level 0 has older data below it.
+#[test]
+fn a_tombstone_dropped_in_level_0_is_caught() {
+    let workload = workload("merges-in-level0");
+    expect_caught_by(&[workload], "tombstone dropped in level 0", |disk| {
+        small_options(disk).planted_bug(PlantedBug::DropTombstoneEarly)
+    });
+}
+
 #[test]
 fn a_filter_installed_before_it_is_synced_is_caught() {
-    expect_caught("filter before sync", |disk| {
+    expect_caught_by(&[workload("filters-rebuilt")], "filter before sync", |disk| {
         small_options(disk).planted_bug(PlantedBug::InstallFilterBeforeSync)
     });
 }
 
 #[test]
 fn a_filter_deleted_before_the_manifest_knows_is_caught() {
-    expect_caught("filter deleted early", |disk| {
+    expect_caught_by(&[workload("filters-rebuilt")], "filter deleted early", |disk| {
         small_options(disk).planted_bug(PlantedBug::DeleteFilterEarly)
     });
 }
 
-/// Also of the filters that scans ask.
+/// Also those of prefix and range filters.
 #[test]
 fn filters_of_scans_are_watched_too() {
     for bug in [PlantedBug::InstallFilterBeforeSync, PlantedBug::DeleteFilterEarly] {
-        let opening = move |disk: Arc<MemoryFs>| small_options(disk).planted_bug(bug);
-        let extent = Extent::usual(seed("planted bug", 1));
-        let workload = workload("filters-of-scans");
-        let violation = record(workload, &opening).err();
-        let violation = violation.or_else(|| enumerate(workload, &opening, &extent).err());
-        let violation = violation.unwrap_or_else(|| panic!("{bug:?} was not caught"));
-        let first = violation.message.lines().next().unwrap_or_default();
-        report(&format!("planted bug, {bug:?} of filters that scans ask: {first}"));
+        let name = format!("{bug:?} of prefix and range filters");
+        expect_caught_by(&[workload("filters-of-scans")], &name, move |disk| {
+            small_options(disk).planted_bug(bug)
+        });
     }
 }
 
