@@ -1,12 +1,6 @@
 //! Compactions are chosen from the present version, and carried out.
 
-use std::{
-    borrow::Cow,
-    cell::Cell,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{borrow::Cow, cell::Cell, collections::BTreeSet, sync::Arc, time::Duration};
 
 use sievedb_format::{Corruption, SequenceNumber};
 use sievedb_sstable::{Completed, TableOrigin};
@@ -15,7 +9,7 @@ use crate::{
     Error, Result,
     compaction::{
         bottom::DeeperLevels,
-        choice::{Compaction, LevelInputs, Reason},
+        choice::{Compaction, Reason},
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::RetainStream,
@@ -36,7 +30,7 @@ use crate::{
     table::read_buffers::{ReadBuffers, RunBuffers},
     table::store::{TablePlace, TableStore},
     table::{LiveTable, TableMeta},
-    version::Version,
+    version::{Run, Version},
 };
 
 /// Read-ahead of all inputs takes at most this share of a worker's part for writing: 2 MiB of 16, enough for
@@ -192,15 +186,23 @@ impl Store {
             let source = Corruption::Unsupported { what: "range tombstone", value: 0 };
             return Err(Error::corrupt(&self.tables.folder, 0, source));
         }
-        let share = self.tables.worker_share();
-        let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
-        let runs =
-            if compaction.is_trivial_move { Vec::new() } else { input_runs(&version, compaction) };
-        let buffers = ReadBuffers::take(&share, &runs, read_ahead_bytes_max);
-        let Some(inputs) = find_inputs(&version, compaction, &buffers) else {
+        let Some(mut inputs) = input_runs(&version, compaction) else {
             // The keyspace was dropped meanwhile.
             return Ok(Ended::Done);
         };
+        if compaction.is_trivial_move {
+            inputs.clear();
+        }
+        let share = self.tables.worker_share();
+        let buffers_of = |run: &Vec<Arc<LiveTable>>| {
+            let tables = run.iter().map(|live| RunBuffers::of(live.table.properties()));
+            tables.reduce(RunBuffers::or).unwrap_or_default()
+        };
+        let runs: Vec<_> = inputs.iter().map(buffers_of).collect();
+        let read_ahead_bytes_max = share.bytes_max() / READ_AHEAD_IN_SHARE;
+        let buffers = ReadBuffers::take(&share, &runs, read_ahead_bytes_max);
+        let once = |run| Source::tables_once(run, buffers.cursor_options());
+        let inputs = inputs.into_iter().map(once).collect();
         let level = compaction.output_level;
         let mut bytes_written = 0;
         let change = if compaction.is_trivial_move {
@@ -364,44 +366,13 @@ fn warm_up_outputs(
     }
 }
 
-/// In what each sorted run of the inputs stands while it is read.
-fn input_runs(version: &Version, compaction: &Compaction) -> Vec<RunBuffers> {
-    let tables: BTreeMap<_, _> = version
-        .tables()
-        .map(|(_, _, live)| (live.meta.id, RunBuffers::of(live.table.properties())))
-        .collect();
-    let mut runs = Vec::new();
-    for LevelInputs { level, tables: ids } in &compaction.inputs {
-        // A table that is gone is none to read: the compaction is then given up.
-        let of_tables = ids.iter().filter_map(|id| tables.get(id).copied());
-        if *level == 0 {
-            runs.extend(of_tables);
-        } else {
-            runs.extend(of_tables.reduce(RunBuffers::or));
-        }
-    }
-    runs
-}
-
-/// A source for each table of level 0 and one for each deeper level; `None` if a table is gone.
-fn find_inputs(
-    version: &Version,
-    compaction: &Compaction,
-    buffers: &ReadBuffers,
-) -> Option<Vec<Source>> {
-    let tables: BTreeMap<_, _> =
-        version.tables().map(|(_, _, live)| (live.meta.id, live)).collect();
-    let once = |tables| Source::tables_once(tables, buffers.cursor_options());
-    let mut sources = Vec::new();
-    for LevelInputs { level, tables: ids } in &compaction.inputs {
-        let found = ids.iter().map(|id| tables.get(id).map(|live| Arc::clone(live)));
-        let mut found = found.collect::<Option<Vec<_>>>()?;
-        if *level == 0 {
-            sources.extend(found.into_iter().map(|live| once(vec![live])));
-        } else {
-            found.sort_by(|a, b| a.meta.bounds.cmp_starts(&b.meta.bounds));
-            sources.push(once(found));
-        }
-    }
-    Some(sources)
+/// Returns the tables that a compaction reads, by sorted run, newest run first; `None` if a table is
+/// gone.
+fn input_runs(version: &Version, compaction: &Compaction) -> Option<Vec<Vec<Arc<LiveTable>>>> {
+    let ids: BTreeSet<u64> = compaction.tables().collect();
+    let is_input = |live: &&Arc<LiveTable>| ids.contains(&live.meta.id);
+    let of_run = |run: &Run| run.tables().iter().filter(is_input).cloned().collect::<Vec<_>>();
+    let mut runs: Vec<_> = version.runs().iter().map(of_run).collect();
+    runs.retain(|run| !run.is_empty());
+    (runs.iter().map(Vec::len).sum::<usize>() == ids.len()).then_some(runs)
 }
