@@ -3,7 +3,7 @@
 use sievedb::Durability::{Disk, OsBuffer};
 
 use super::key;
-use crate::{model::DEFAULT, recorder::Recorder};
+use crate::{model::DEFAULT, recorder::Recorder, settings::small_keyspace};
 
 pub(super) fn flush(r: &mut Recorder) {
     for round in 0..3 {
@@ -91,6 +91,27 @@ pub(super) fn tombstones_above(r: &mut Recorder) {
             r.remove(DEFAULT, key(number * 6 + round));
             r.insert(DEFAULT, key(100 + number * 6 + round % 2), 300);
         }
+        r.flush();
+    }
+    r.check();
+    r.persist(Disk);
+}
+
+/// Runs of level 0 are merged with each other, above a level that is much larger, and go down later.
+pub(super) fn merges_in_level0(r: &mut Recorder) {
+    r.set_keyspace(small_keyspace().base_level_bytes(256 << 10));
+    r.reopen();
+    for number in 0..40 {
+        r.insert(DEFAULT, key(number), 700);
+        if number % 8 == 0 {
+            r.persist(Disk);
+        }
+    }
+    r.compact();
+    for round in 0..9 {
+        r.insert(DEFAULT, key(round % 3), 100);
+        r.remove(DEFAULT, key(20 + round / 2));
+        r.insert(DEFAULT, key(39 - round % 2), 100);
         r.flush();
     }
     r.check();

@@ -43,6 +43,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { name: "trivial-moves", run: merges::trivial_moves },
     Workload { name: "overwrite-remove", run: merges::overwrite_remove },
     Workload { name: "tombstones-above", run: merges::tombstones_above },
+    Workload { name: "merges-in-level0", run: merges::merges_in_level0 },
     Workload { name: "remove-all", run: merges::remove_all },
     Workload { name: "odd-keys", run: merges::odd_keys },
     Workload { name: "batches", run: keyspaces::batches },

@@ -1,6 +1,11 @@
 //! The workloads do what they are named for: else their crashes would prove nothing.
 
-use sievedb::{fs::Operation, stats::BackgroundStats};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use sievedb::{Event, EventListener, fs::Operation, stats::BackgroundStats};
 use sievedb_tests::{enumerate::record, settings::small_options, workload::workload};
 
 #[derive(Debug, Default)]
@@ -12,14 +17,30 @@ struct Reached {
     tables_unlinked: usize,
     filters: usize,
     filters_unlinked: usize,
+    merges_in_level0: usize,
     background: BackgroundStats,
+}
+
+/// Counts merges of runs of level 0 into another run of level 0.
+#[derive(Debug, Default)]
+struct MergesInLevel0(AtomicUsize);
+
+impl EventListener for MergesInLevel0 {
+    fn on_event(&self, event: &Event) {
+        if let Event::Compacted { level: 0, .. } = event {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
 }
 
 type Holds = fn(&Reached) -> bool;
 
 fn run(name: &str) -> Reached {
-    let recorder = record(workload(name), &|disk| small_options(disk))
-        .unwrap_or_else(|violation| panic!("{violation}"));
+    let merges = Arc::<MergesInLevel0>::default();
+    let listener = merges.clone();
+    let recorder =
+        record(workload(name), &move |disk| small_options(disk).listener(listener.clone()))
+            .unwrap_or_else(|violation| panic!("{violation}"));
     let mut reached = Reached::default();
     for operation in recorder.disk().journal() {
         match operation {
@@ -36,12 +57,13 @@ fn run(name: &str) -> Reached {
         }
     }
     reached.background = recorder.background();
+    reached.merges_in_level0 = merges.0.load(Relaxed);
     reached
 }
 
 #[test]
 fn workloads_reach_what_they_are_named_for() {
-    let cases: [(&str, Holds); 15] = [
+    let cases: [(&str, Holds); 16] = [
         ("reopen-flushed", |reached| reached.manifests == 1 && reached.logs >= 5),
         ("log-rotation", |reached| reached.logs >= 3 && reached.reserved >= 1),
         ("log-pinned", |reached| reached.logs >= 4 && reached.background.flushes >= 2),
@@ -52,6 +74,7 @@ fn workloads_reach_what_they_are_named_for() {
         ("compaction-by-count", |reached| reached.background.compactions >= 1),
         ("trivial-moves", |reached| reached.background.trivial_moves >= 1),
         ("tombstones-above", |reached| reached.background.compactions >= 3),
+        ("merges-in-level0", |reached| reached.merges_in_level0 >= 2),
         ("drop", |reached| reached.tables_unlinked >= 1),
         ("filters-rebuilt", |reached| reached.filters >= 5 && reached.filters_unlinked >= 5),
         ("filters-compacted", |reached| reached.filters >= 2 && reached.filters_unlinked >= 2),
