@@ -3,17 +3,17 @@
 //! Tables that overlap, directly or through others, form a group. Level 0 is due from
 //! [`level0_runs`](LevelOptions::level0_runs) sorted runs on.
 //!
-//! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes there for
-//!   each byte of the group, or if level 0 has [`runs_max`](LevelOptions::runs_max) runs. It goes as a
-//!   whole, so that no older table is left above a newer one.
-//! * Otherwise its **newest runs become one run of level 0**: at least `level0_runs` of them, and as many as
-//!   are no larger than the newer ones together.
+//! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes there
+//!   for each byte of the group, or if level 0 has [`runs_max`](LevelOptions::runs_max) runs. The
+//!   whole group is compacted, so that no older table is left above a newer one.
+//! * Otherwise its **newest runs become one run of level 0**: at least `level0_runs` of them, and as
+//!   many as are no larger than the newer ones together.
 //!
-//! With the first rule alone, each few flushes rewrite the whole base level: with 4 MiB for memtables and
-//! 100 MiB of data, 14 bytes for each byte flushed. With both, the sizes of runs about double from one to
-//! the next, so a byte is rewritten in level 0 about once for each doubling, and three to four times in all.
-//! This is tiering in level 0 and leveling below it. Source: Dayan and Idreos, "Dostoevsky", SIGMOD 2018,
-//! section 4 (lazy leveling).
+//! With the first rule alone, each four flushes rewrite the whole base level: with a budget of 32 MiB
+//! and 2 million entries, 12.7 bytes for each byte flushed. With both, the sizes of runs about double
+//! from one to the next. So a byte is rewritten in level 0 about once for each doubling. This is tiering
+//! in level 0 and leveling below it. Source: Dayan and Idreos, "Dostoevsky", SIGMOD 2018, section 4
+//! (lazy leveling).
 //!
 //! # Quarantined tables
 //!
