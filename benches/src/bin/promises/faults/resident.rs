@@ -20,15 +20,20 @@ const BATCH_ENTRIES: usize = 1_000;
 pub(crate) fn measure(scale: &Scale) -> Measured {
     let db = Options::new().memory_budget(BUDGET_MIB * MIB).open(scale.directory.join("db"))?;
     let urls = scale.pick(2_000_000, 200_000);
-    crawl(&db, urls)?;
+    crawl(&db, urls, |_| Ok(()))?;
     Ok(vec![
         Figure::new("resident at 32 MiB, crawler", "MiB", mib(peak_resident_bytes()?))
             .at_most(BUDGET_MIB as f64 + RESIDENT_ALLOWANCE_MIB),
     ])
 }
 
-/// Visits `urls` URLs in batches: looks them up, and inserts those that are absent.
-pub(super) fn crawl(db: &Db, urls: u64) -> Result<(), Box<dyn Error>> {
+/// Visits `urls` URLs in batches: looks them up, and inserts those that are absent. Calls
+/// `after_batch` after each of them.
+pub(super) fn crawl(
+    db: &Db,
+    urls: u64,
+    after_batch: impl Fn(&Db) -> sievedb::Result<()>,
+) -> Result<(), Box<dyn Error>> {
     let keys = KeySet::urls(14, urls, 0).stored;
     let mut order = keys.shuffled(14);
     loop {
@@ -50,5 +55,6 @@ pub(super) fn crawl(db: &Db, urls: u64) -> Result<(), Box<dyn Error>> {
             batch.insert(db, key, [b'v'; VALUE_BYTES])?;
         }
         batch.commit(Durability::OsBuffer)?;
+        after_batch(db)?;
     }
 }
