@@ -8,7 +8,15 @@
 //! CRC-32 is linear: the checksum of prefix and content is computed from those of the two parts, so
 //! one pass over the bytes tests all ends of a block.
 
-use std::{collections::BTreeMap, ops::Bound, ops::Range};
+mod crc;
+mod window;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::{Bound, Range},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use sievedb_format::{
@@ -22,32 +30,35 @@ use crate::{
         zstd::Dictionary,
     },
     handle::BlockHandle,
+    source::TableSource,
 };
 
-/// The polynomial of CRC-32, reflected.
-const POLYNOMIAL: u32 = 0xedb8_8320;
-/// The polynomial 1, reflected.
-const ONE: u32 = 1 << 31;
+use self::{
+    crc::{ONE, multiply, step},
+    window::Window,
+};
+
 /// Behind damage, the scan looks only for blocks that are no longer than this, or than twice the
 /// longest block so far.
-const SEARCHED_BLOCK_BYTES: usize = 16 << 10;
+const SEARCHED_BLOCK_BYTES: u64 = 16 << 10;
 /// No block begins with so many zeros: its content says how long its parts are.
 const ZEROS: [u8; 64] = [0; 64];
 /// What a dictionary of zstd begins with.
 const DICTIONARY_MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
 /// No dictionary is longer, with what protects it.
-const DICTIONARY_BYTES_MAX: usize = 2 << 20;
+const DICTIONARY_BYTES_MAX: u64 = 2 << 20;
 /// Zeros up to a multiple of this lie between the top index and a filter.
 const FILTER_ALIGN: u64 = 64;
 /// No block of entries is longer: it ends with the entry that exceeds the largest block size.
 const CONTENT_BYTES_MAX: u64 = (KEY_BYTES_MAX + VALUE_BYTES_MAX + (2 << 20)) as u64;
 
-/// The data blocks of a table whose footer or index cannot be read. Keeps the whole file in memory.
+/// The data blocks of a table whose footer or index cannot be read.
 #[derive(Debug)]
 pub struct RescannedTable {
-    file: Bytes,
+    source: Arc<dyn TableSource>,
     salt: u64,
-    dictionary: Option<Dictionary>,
+    /// Looked for when the first block needs it.
+    dictionary: Option<Option<Dictionary>>,
     data: Vec<BlockHandle>,
     gaps: Vec<Gap>,
     entries: u64,
@@ -63,43 +74,45 @@ pub struct Gap {
 }
 
 impl RescannedTable {
-    /// Scans the bytes of a table file for data blocks that were written with `salt`.
+    /// Scans a table file for data blocks that were written with `salt`.
     ///
     /// The scan ends after `entries_max` entries, at the top index, or at the offset `end`. Pass
     /// `u64::MAX` for a limit that is not known. Costs some nanoseconds for each byte, and some 50
     /// µs for each byte of a damaged block, except for zeros: a MiB of other damage takes about a
-    /// minute.
-    #[must_use]
-    pub fn scan(file: &Bytes, salt: u64, entries_max: u64, end: u64) -> Self {
-        let end = usize::try_from(end).unwrap_or(usize::MAX).min(file.len());
-        let mut table = Self {
-            file: file.clone(),
-            salt,
-            dictionary: None,
-            data: Vec::new(),
-            gaps: Vec::new(),
-            entries: 0,
-        };
-        table.dictionary = table.find_dictionary();
-        table.file.truncate(end);
+    /// minute. Takes memory for 1 MiB of the file, or for two blocks if they are longer, and 16 bytes
+    /// for each block.
+    ///
+    /// # Errors
+    ///
+    /// Those of the source. It should return zeros for what is lost.
+    pub fn scan(
+        source: Arc<dyn TableSource>,
+        salt: u64,
+        entries_max: u64,
+        end: u64,
+    ) -> io::Result<Self> {
+        let end = end.min(source.len());
+        let (dictionary, data, gaps) = (None, Vec::new(), Vec::new());
+        let mut table = Self { source, salt, dictionary, data, gaps, entries: 0 };
+        let mut window = Window::new(Arc::clone(&table.source), end);
         let mut scan = Scan::default();
-        let mut at = HEADER_BYTES;
+        let mut at = HEADER_BYTES as u64;
         while at < end && table.entries < entries_max && !scan.is_complete {
-            let found = match table.block_at(at, end) {
+            let found = match table.block_at(&mut window, at, end)? {
                 Some(handle) => Some(handle),
-                None => table.search_behind(at, scan.longest),
+                None => table.search_behind(&mut window, at, scan.longest)?,
             };
-            let next = found.map_or(end, |handle| handle.offset as usize);
+            let next = found.map_or(end, |handle| handle.offset);
             if at < next {
-                scan.lost(at as u64..next as u64);
+                scan.lost(at..next);
             }
             let Some(handle) = found else { break };
-            table.add(handle, &mut scan);
-            at = (handle.offset + handle.bytes) as usize;
+            table.add(handle, &mut scan)?;
+            at = handle.place().end;
         }
         if table.entries < entries_max && !scan.is_complete && at < end {
-            // The file ends after a block, and before the last data block.
-            scan.lost(at as u64..end as u64);
+            // The file ends where a block ends, and before its data do.
+            scan.lost(at..end);
         }
         let is_padding = |place: &Range<u64>| {
             let index = scan.index.last_key_value();
@@ -115,7 +128,7 @@ impl RescannedTable {
             let data_end = table.data.last().map_or(0, |last| last.offset);
             table.gaps.retain(|gap| gap.place.start < data_end);
         }
-        table
+        Ok(table)
     }
 
     /// Returns the parts of the file in which data was lost, in file order.
@@ -137,58 +150,97 @@ impl RescannedTable {
     }
 
     /// Returns a cursor at the first entry.
-    #[must_use]
-    pub fn into_cursor(self) -> RescannedCursor {
+    ///
+    /// # Errors
+    ///
+    /// Those of the source.
+    pub fn into_cursor(self) -> io::Result<RescannedCursor> {
         let mut cursor = RescannedCursor { table: self, next_block: 0, block: None };
-        cursor.skip_to_entry();
-        cursor
+        cursor.skip_to_entry()?;
+        Ok(cursor)
     }
 
     /// The block that starts at `at` and ends before `end`.
-    fn block_at(&self, at: usize, end: usize) -> Option<BlockHandle> {
-        let bytes = &self.file[at..end.min(self.file.len())];
+    fn block_at(&self, window: &mut Window, at: u64, end: u64) -> io::Result<Option<BlockHandle>> {
         let (mut content, mut power) = (!0_u32, ONE);
-        for (length, trailer) in bytes.windows(TRAILER_BYTES).enumerate() {
-            let [type_byte, c0, c1, c2, c3] = *trailer else { return None };
-            if type_byte <= TYPE_ZSTD_DICTIONARY && length > 0 {
-                let want = u32::from_le_bytes([c0, c1, c2, c3]);
-                let prefix = self.prefix_checksum(at as u64, length as u64, type_byte);
-                if multiply(power, prefix) ^ !content == want {
-                    let bytes = (length + TRAILER_BYTES) as u64;
-                    let handle = BlockHandle { offset: at as u64, bytes };
-                    // One in 2^32 wrong ends passes by chance.
-                    if self.stored(handle).is_some() {
-                        return Some(handle);
+        let mut from = at;
+        loop {
+            let bytes = window.from(from, end)?;
+            for (length, trailer) in (from - at..).zip(bytes.windows(TRAILER_BYTES)) {
+                let [type_byte, c0, c1, c2, c3] = *trailer else { return Ok(None) };
+                if type_byte <= TYPE_ZSTD_DICTIONARY && length > 0 {
+                    let want = u32::from_le_bytes([c0, c1, c2, c3]);
+                    let prefix = self.prefix_checksum(at, length, type_byte);
+                    if multiply(power, prefix) ^ !content == want {
+                        let handle =
+                            BlockHandle { offset: at, bytes: length + TRAILER_BYTES as u64 };
+                        // By chance one of four billion wrong ends passes.
+                        if self.stored(handle)?.is_some() {
+                            return Ok(Some(handle));
+                        }
                     }
                 }
+                content = step(content ^ u32::from(type_byte));
+                power = step(power);
             }
-            content = step(content ^ u32::from(type_byte));
-            power = step(power);
+            if bytes.len() < TRAILER_BYTES {
+                return Ok(None);
+            }
+            from += (bytes.len() - TRAILER_BYTES + 1) as u64;
         }
-        None
     }
 
     /// The first block that starts behind `at`.
-    fn search_behind(&self, at: usize, longest: usize) -> Option<BlockHandle> {
+    fn search_behind(
+        &mut self,
+        window: &mut Window,
+        at: u64,
+        longest: u64,
+    ) -> io::Result<Option<BlockHandle>> {
         let bytes_max = SEARCHED_BLOCK_BYTES.max(2 * longest);
-        let starts = (at + 1..self.file.len()).filter(|&at| !self.file[at..].starts_with(&ZEROS));
-        let mut blocks = starts.filter_map(|start| self.block_at(start, start + bytes_max));
-        blocks.find(|&handle| {
-            [BlockRole::Data, BlockRole::Index]
-                .iter()
-                .any(|&role| self.decode(handle, role).is_some())
-        })
+        for start in at + 1..window.end() {
+            window.cover(start, bytes_max.max(ZEROS.len() as u64))?;
+            if window.from(start, window.end())?.starts_with(&ZEROS) {
+                continue;
+            }
+            let Some(handle) = self.block_at(window, start, start + bytes_max)? else { continue };
+            for role in [BlockRole::Data, BlockRole::Index] {
+                if self.decode(handle, role)?.is_some() {
+                    return Ok(Some(handle));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The dictionary, which lies behind the data: the last block that begins like one.
-    fn find_dictionary(&self) -> Option<Dictionary> {
-        let magics = self.file.windows(DICTIONARY_MAGIC.len()).enumerate().rev();
-        let mut starts = magics.filter(|(_, bytes)| **bytes == DICTIONARY_MAGIC).map(|(at, _)| at);
-        starts.find_map(|at| {
-            let handle = self.block_at(at, at + DICTIONARY_BYTES_MAX)?;
-            let content = self.stored(handle)?.content(CONTENT_BYTES_MAX, None).ok()?;
-            Dictionary::decode(&content).ok()
-        })
+    fn find_dictionary(&self) -> io::Result<Option<Dictionary>> {
+        let mut window = Window::new(Arc::clone(&self.source), self.source.len());
+        let mut end = self.source.len();
+        while end > 0 {
+            let start = end.saturating_sub(DICTIONARY_BYTES_MAX);
+            // A magic may lie across the border.
+            let length =
+                (end - start + DICTIONARY_MAGIC.len() as u64 - 1).min(window.end() - start);
+            // At most 2 MiB.
+            let bytes = self.source.read_at(start, length as usize)?;
+            let magics = bytes.windows(DICTIONARY_MAGIC.len()).enumerate().rev();
+            for (at, _) in magics.filter(|(_, bytes)| **bytes == DICTIONARY_MAGIC) {
+                let at = start + at as u64;
+                let Some(handle) = self.block_at(&mut window, at, at + DICTIONARY_BYTES_MAX)?
+                else {
+                    continue;
+                };
+                let Some(stored) = self.stored(handle)? else { continue };
+                let content = stored.content(CONTENT_BYTES_MAX, None);
+                let found = content.and_then(|content| Dictionary::decode(&content));
+                if let Ok(dictionary) = found {
+                    return Ok(Some(dictionary));
+                }
+            }
+            end = start;
+        }
+        Ok(None)
     }
 
     /// The checksum of what precedes the content in the checksum of a block.
@@ -198,38 +250,44 @@ impl RescannedTable {
         crc32(&[&salt, &offset, &length, &[type_byte]])
     }
 
-    fn stored(&self, handle: BlockHandle) -> Option<Stored> {
-        let place = handle.offset as usize..(handle.offset + handle.bytes) as usize;
-        Stored::open(self.file.slice(place), self.salt, handle.offset).ok()
+    fn stored(&self, handle: BlockHandle) -> io::Result<Option<Stored>> {
+        let Ok(length) = usize::try_from(handle.bytes) else { return Ok(None) };
+        let bytes = self.source.read_at(handle.offset, length)?;
+        Ok(Stored::open(bytes, self.salt, handle.offset).ok())
     }
 
-    fn decode(&self, handle: BlockHandle, role: BlockRole) -> Option<Block> {
-        let content =
-            self.stored(handle)?.content(CONTENT_BYTES_MAX, self.dictionary.as_ref()).ok()?;
-        Block::decode(content, role, handle).ok()
+    fn decode(&mut self, handle: BlockHandle, role: BlockRole) -> io::Result<Option<Block>> {
+        let Some(stored) = self.stored(handle)? else { return Ok(None) };
+        if stored.type_byte == TYPE_ZSTD_DICTIONARY && self.dictionary.is_none() {
+            self.dictionary = Some(self.find_dictionary()?);
+        }
+        let dictionary = self.dictionary.as_ref().and_then(Option::as_ref);
+        let content = stored.content(CONTENT_BYTES_MAX, dictionary);
+        Ok(content.and_then(|content| Block::decode(content, role, handle)).ok())
     }
 
     /// Adds a block that was found: of data, of the index, or of something else.
-    fn add(&mut self, handle: BlockHandle, scan: &mut Scan) {
-        let index = self.decode(handle, BlockRole::Index);
-        if let Some(leads_to_index) = index.and_then(|index| scan.leads_to(index)) {
+    fn add(&mut self, handle: BlockHandle, scan: &mut Scan) -> io::Result<()> {
+        let index = self.decode(handle, BlockRole::Index)?;
+        if let Some(leads_to_index) = index.and_then(|index| scan.leads_to(index, &self.data)) {
             scan.index.insert(handle.offset, handle.bytes);
             // Two levels: the top index leads to partitions. One level: it leads to the first data
             // block, and so does the first partition; then the scan meets the top index later.
             scan.is_complete = leads_to_index;
-            return;
+            return Ok(());
         }
-        let Some(block) = self.decode(handle, BlockRole::Data) else {
+        let Some(block) = self.decode(handle, BlockRole::Data)? else {
             // Compressed with a dictionary that is lost.
-            return scan.lost(handle.place());
+            scan.lost(handle.place());
+            return Ok(());
         };
         let mut cursor = BlockCursor::new(block);
         cursor.seek_to_first();
         let Some(first) = cursor.key().map(|key| Bytes::copy_from_slice(key.user_key)) else {
-            return;
+            return Ok(());
         };
         if scan.last_key.as_ref().is_some_and(|last| first < last) {
-            return;
+            return Ok(());
         }
         if let Some(place) = scan.gap.take() {
             let from = scan.last_key.clone().map_or(Bound::Unbounded, Bound::Excluded);
@@ -240,9 +298,9 @@ impl RescannedTable {
             scan.set_last(key.user_key);
             cursor.next();
         }
-        scan.longest = scan.longest.max(handle.bytes as usize);
-        scan.data.insert(handle.offset, handle.bytes);
+        scan.longest = scan.longest.max(handle.bytes);
         self.data.push(handle);
+        Ok(())
     }
 }
 
@@ -269,38 +327,41 @@ impl RescannedCursor {
     }
 
     /// Moves to the next entry.
-    pub fn next(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// Those of the source.
+    pub fn advance(&mut self) -> io::Result<()> {
         if let Some(block) = &mut self.block {
             block.next();
         }
-        self.skip_to_entry();
+        self.skip_to_entry()
     }
 
-    fn skip_to_entry(&mut self) {
+    fn skip_to_entry(&mut self) -> io::Result<()> {
         while self.key().is_none() {
-            let Some(&handle) = self.table.data.get(self.next_block) else { return };
+            let Some(&handle) = self.table.data.get(self.next_block) else { return Ok(()) };
             self.next_block += 1;
-            self.block = self.table.decode(handle, BlockRole::Data).map(|block| {
+            self.block = self.table.decode(handle, BlockRole::Data)?.map(|block| {
                 let mut cursor = BlockCursor::new(block);
                 cursor.seek_to_first();
                 cursor
             });
         }
+        Ok(())
     }
 }
 
 /// How far a scan has come.
 #[derive(Debug, Default)]
 struct Scan {
-    /// Lengths of the data blocks found, by their offsets.
-    data: BTreeMap<u64, u64>,
     /// Lengths of the index blocks found, by their offsets.
     index: BTreeMap<u64, u64>,
     /// The user key of the last entry.
     last_key: Option<Bytes>,
     /// Bytes behind the last data block in which data may have been.
     gap: Option<Range<u64>>,
-    longest: usize,
+    longest: u64,
     /// Whether the top index was met.
     is_complete: bool,
 }
@@ -317,55 +378,19 @@ impl Scan {
         }
     }
 
-    /// Whether the entries of `index` lead to other index blocks, or to data blocks; `None` if they
+    /// Whether the entries of `index` lead to other index blocks, or to blocks of `data`; `None` if they
     /// lead to no block that was found, so that it is no index.
-    fn leads_to(&self, index: Block) -> Option<bool> {
+    fn leads_to(&self, index: Block, data: &[BlockHandle]) -> Option<bool> {
         let mut cursor = BlockCursor::new(index);
         cursor.seek_to_first();
         let (mut to_data, mut to_index) = (0_u64, 0_u64);
         while let Some(BlockHandle { offset, bytes }) = cursor.handle() {
-            to_data += u64::from(self.data.get(&offset) == Some(&bytes));
+            to_data += u64::from(data.binary_search(&BlockHandle { offset, bytes }).is_ok());
             to_index += u64::from(self.index.get(&offset) == Some(&bytes));
             cursor.next();
         }
         (to_data + to_index > 0).then_some(to_index > 0)
     }
-}
-
-/// Multiplies a reflected polynomial by x^8, modulo the CRC's, or feeds a byte that was added to a
-/// state.
-fn step(value: u32) -> u32 {
-    TABLE[(value & 0xff) as usize] ^ (value >> 8)
-}
-
-const TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut at = 0;
-    while at < table.len() {
-        let mut value = at as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            value = if value & 1 == 1 { (value >> 1) ^ POLYNOMIAL } else { value >> 1 };
-            bit += 1;
-        }
-        table[at] = value;
-        at += 1;
-    }
-    table
-};
-
-/// The product of two reflected polynomials modulo the CRC's.
-fn multiply(a: u32, mut b: u32) -> u32 {
-    let mut product = 0;
-    let mut bit = ONE;
-    while bit > 0 {
-        if a & bit > 0 {
-            product ^= b;
-        }
-        bit >>= 1;
-        b = if b & 1 == 1 { (b >> 1) ^ POLYNOMIAL } else { b >> 1 };
-    }
-    product
 }
 
 #[cfg(test)]

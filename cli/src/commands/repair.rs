@@ -12,8 +12,10 @@ use crate::{
     interrupt,
 };
 
-/// Writes what can be read of a damaged store into a new one, and lists what is lost. Exits with 1 if
-/// anything is.
+/// Writes what can be read of a damaged store into a new one, and lists what is lost.
+///
+/// Exits with 0 if nothing is lost, with 1 if something is (the output lists it), and with 2 if
+/// there is no new store: the arguments are wrong, or a file cannot be read or written.
 ///
 /// Works also if the store cannot be opened, and without a manifest: tables and log then say which
 /// keyspaces there are. Never changes the damaged store, which must not be open.

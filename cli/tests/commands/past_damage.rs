@@ -142,3 +142,32 @@ fn an_entry_that_is_too_large_for_the_budget_is_imported_and_salvaged() {
     assert!(output(&["repair", text(&old), text(&new)]).starts_with("nothing is lost: "));
     assert!(output(&["scan", text(&new)]) == input);
 }
+
+/// 0: nothing is lost; 1: something is; 2: there is no new store.
+#[test]
+fn n15_repair_exits_with_0_1_or_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    let table = store(&old);
+    let repair = |to: &str| sieve(&["repair", text(&old), text(&folder.path().join(to))]);
+    #[expect(clippy::disallowed_methods, reason = "damages a file behind the engine's back")]
+    std::fs::remove_file(old.join("CURRENT")).unwrap();
+    let end = repair("new");
+    let told = String::from_utf8_lossy(&end.stdout);
+    assert_eq!(end.status.code(), Some(0), "{end:?}");
+    assert!(told.starts_with("rebuilt: ") && told.contains("nothing is lost"), "{told}");
+    assert_eq!(Db::open(&new).unwrap().open_keyspace("users").unwrap().iter().count(), KEYS);
+
+    damage(&table, |end| vec![end / 3]);
+    let end = repair("part");
+    assert_eq!(end.status.code(), Some(1), "{end:?}");
+    assert!(String::from_utf8_lossy(&end.stdout).contains("\nlost: "), "{end:?}");
+
+    for arguments in [
+        ["repair", text(&old), text(&new)],
+        ["repair", text(&folder.path().join("none")), text(&folder.path().join("other"))],
+        ["repair", "--no-such-option", text(&old)],
+    ] {
+        assert_eq!(sieve(&arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}

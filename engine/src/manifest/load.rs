@@ -123,10 +123,8 @@ fn load_from(
     Ok(Loaded { state, end, secret, edits, first_bytes, is_durable, torn, torn_bytes })
 }
 
-/// Loads the newest manifest in `folder` that can be read, for a repair without a usable `CURRENT`.
-///
-/// A manifest is unlinked once a newer one is durable, so there rarely are two. One with a damaged
-/// record is not used: edits behind the damage decide which tables count. A torn tail may be one, too.
+/// Loads the newest manifest in `folder`, for a repair without a usable `CURRENT`. `None` if that one
+/// is not whole: an older one names tables that have been replaced.
 ///
 /// # Errors
 ///
@@ -137,30 +135,25 @@ pub(crate) fn load_newest(fs: &dyn Fs, folder: &Path, names: &[String]) -> Resul
         Some(FileName::Manifest(id)) => Some(id),
         _ => None,
     };
-    let mut ids: Vec<_> = names.iter().filter_map(id).collect();
-    ids.sort_unstable_by(|a, b| b.cmp(a));
-    for id in ids {
-        let path = FileName::Manifest(id).path(folder);
-        let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
-        let mut reader = Reader::new(file, path, id)?;
-        let header = match FileHeader::decode(reader.header()?) {
-            Ok(header) => header,
-            Err(newer @ Corruption::Unsupported { .. }) => return Err(reader.corrupt(0, newer)),
-            Err(_) => continue,
-        };
-        if header.kind != FileKind::Manifest || header.file_id != id {
-            continue;
-        }
-        reader.check_header(&FileHeader::new(FileKind::Manifest, header.store_id, id))?;
-        match load_from(fs, folder, reader, header.store_id, Position::default()) {
-            Ok(loaded) => return Ok(Some(loaded)),
-            // An older manifest than one of a later release would be a wrong one.
-            Err(Error::Corrupt { source, .. })
-                if !matches!(source, Corruption::Unsupported { .. }) => {}
-            Err(error) => return Err(error),
-        }
+    let Some(id) = names.iter().filter_map(id).max() else { return Ok(None) };
+    let path = FileName::Manifest(id).path(folder);
+    let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+    let mut reader = Reader::new(file, path, id)?;
+    let header = match FileHeader::decode(reader.header()?) {
+        Ok(header) => header,
+        Err(newer @ Corruption::Unsupported { .. }) => return Err(reader.corrupt(0, newer)),
+        Err(_) => return Ok(None),
+    };
+    if header.kind != FileKind::Manifest || header.file_id != id {
+        return Ok(None);
     }
-    Ok(None)
+    reader.check_header(&FileHeader::new(FileKind::Manifest, header.store_id, id))?;
+    match load_from(fs, folder, reader, header.store_id, Position::default()) {
+        Err(Error::Corrupt { source, .. }) if !matches!(source, Corruption::Unsupported { .. }) => {
+            Ok(None)
+        }
+        loaded => loaded.map(Some),
+    }
 }
 
 /// Refuses a folder that holds data and no `CURRENT`: a new store there would take them for orphans

@@ -1,10 +1,12 @@
 //! Keyspaces that the log has, and no table.
 
+use std::sync::Arc;
+
 use super::{Repair, Saved};
-use crate::{DEFAULT_KEYSPACE, KeyspaceOptions, Result};
+use crate::{DEFAULT_KEYSPACE, KeyspaceOptions, Result, manifest::KeyspaceState};
 
 /// Id of the default keyspace: it is created with the store.
-const DEFAULT_ID: u64 = 1;
+pub(super) const DEFAULT_ID: u64 = 1;
 
 impl Repair<'_> {
     /// Returns the keyspace of an entry of the log; `None` if it is gone.
@@ -12,22 +14,34 @@ impl Repair<'_> {
     /// Without a manifest a keyspace may be in the log alone, behind the segment that names it: it
     /// gets a name of its own.
     pub(super) fn saved_of(&mut self, id: u64) -> Result<Option<&mut Saved>> {
-        let is_unnamed = self.rebuilt_log.is_some()
-            && !self.saved.contains_key(&id)
-            && !self.dropped.contains(&id);
-        if is_unnamed {
-            let has = |name: &str| self.saved.values().any(|saved| saved.keyspace.name() == name);
-            let mut name = format!("recovered-{id}");
-            while has(&name) {
-                name.push('+');
+        let is_unknown =
+            self.logs.is_some() && !self.saved.contains_key(&id) && !self.dropped.contains(&id);
+        if is_unknown {
+            let emptied = self.emptied.remove(&id);
+            match emptied.filter(|emptied| !self.has_name(&emptied.name)) {
+                Some(emptied) => self.create(id, &emptied.name, &emptied.options)?,
+                None => self.create_unnamed(id)?,
             }
-            if id == DEFAULT_ID && !has(DEFAULT_KEYSPACE) {
-                DEFAULT_KEYSPACE.clone_into(&mut name);
-            }
-            self.create(id, &name, &KeyspaceOptions::new().encode())?;
-            self.unnamed.push(name);
         }
         Ok(self.saved.get_mut(&id))
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.saved.values().any(|saved| saved.keyspace.name() == name)
+    }
+
+    /// Creates a keyspace that nothing names.
+    fn create_unnamed(&mut self, id: u64) -> Result<()> {
+        let mut name = format!("recovered-{id}");
+        while self.has_name(&name) {
+            name.push('+');
+        }
+        if id == DEFAULT_ID && !self.has_name(DEFAULT_KEYSPACE) {
+            DEFAULT_KEYSPACE.clone_into(&mut name);
+        }
+        self.create(id, &name, &KeyspaceOptions::new().encode())?;
+        self.unnamed.push(name);
+        Ok(())
     }
 
     /// Creates a keyspace that the log names, unless a newer one has its name: it was dropped then.
@@ -41,6 +55,18 @@ impl Repair<'_> {
         if self.saved.contains_key(&id) || self.dropped.contains(&id) {
             return Ok(());
         }
+        if self.is_cut {
+            // It may have been dropped behind the cut.
+            let known = self.emptied.entry(id).or_default();
+            if known.name.is_empty() {
+                let (name, options) = (name.to_owned(), encoded.to_vec());
+                *known = Arc::new(KeyspaceState { name, options, ..KeyspaceState::default() });
+            }
+            return Ok(());
+        }
+        let emptied = self.emptied.remove(&id);
+        // A table has newer options.
+        let encoded = emptied.as_ref().map_or(encoded, |emptied| &emptied.options);
         let namesake = self.saved.iter().find(|(_, saved)| saved.keyspace.name() == name);
         match namesake.map(|(&other, _)| other) {
             Some(other) if other > id => {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use sievedb_format::Corruption;
+use sievedb_format::{Corruption, SequenceNumber};
 
-use super::{Repair, Saved, lost::check_lost};
+use super::{OlderValues, Repair, Saved, lost::check_lost};
 use crate::{
     Error, Result,
     store::verify::segments_of,
@@ -14,8 +14,12 @@ use crate::{
 impl Repair<'_> {
     /// Copies the log up to its first damage. Without a manifest there may be several.
     pub(super) fn log(&mut self, names: &[String]) -> Result<()> {
-        if let Some(logs) = self.rebuilt_log {
-            return logs.iter().try_for_each(|ids| self.log_of(ids, ids));
+        for log in self.logs.unwrap_or_default() {
+            self.is_cut = log.is_cut;
+            self.log_of(&log.ids, &log.ids)?;
+        }
+        if self.logs.is_some() {
+            return Ok(());
         }
         let (named, on_disk) = segments_of(&self.loaded.state, names);
         self.log_of(&named, &on_disk)
@@ -49,7 +53,7 @@ impl Repair<'_> {
             return Err(error);
         }
         // That the manifest is lost is reported already.
-        let vouched = |manifest| match self.rebuilt_log {
+        let vouched = |manifest| match self.logs {
             Some(_) => Ok(()),
             None => loaded.check_vouched(folder, manifest),
         };
@@ -62,25 +66,15 @@ impl Repair<'_> {
     }
 
     fn batch(&mut self, replayed: &ReplayedBatch<'_>) -> Result<(), BatchError> {
-        let (state, is_rebuilt) = (&self.loaded.state, self.rebuilt_log.is_some());
+        let (state, is_rebuilt) = (&self.loaded.state, self.logs.is_some());
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
             let flushed = |id| state.keyspaces.get(&id).map_or(0, |known| known.flushed);
             match entry? {
                 Entry::Put { keyspace, key, value } if sequence > flushed(keyspace) => {
-                    if let Some(saved) = self.saved_of(keyspace)? {
-                        match is_rebuilt {
-                            true => saved.replay(sequence, key, Some(&value))?,
-                            false => saved.put(key, Some(&value))?,
-                        }
-                    }
+                    self.entry(keyspace, sequence, key, Some(&value))?;
                 }
                 Entry::Remove { keyspace, key } if sequence > flushed(keyspace) => {
-                    if let Some(saved) = self.saved_of(keyspace)? {
-                        match is_rebuilt {
-                            true => saved.replay(sequence, key, None)?,
-                            false => saved.put(key, None)?,
-                        }
-                    }
+                    self.entry(keyspace, sequence, key, None)?;
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {
                     if is_rebuilt {
@@ -105,6 +99,31 @@ impl Repair<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Repair<'_> {
+    /// Copies an entry that is in no table.
+    fn entry(
+        &mut self,
+        keyspace: u64,
+        sequence: SequenceNumber,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let (older, is_cut, is_rebuilt) = (self.older, self.is_cut, self.logs.is_some());
+        if is_cut && older == OlderValues::LeaveOut && !self.saved.contains_key(&keyspace) {
+            self.older_left_out += u64::from(value.is_some());
+            return Ok(());
+        }
+        let Some(saved) = self.saved_of(keyspace)? else { return Ok(()) };
+        if is_rebuilt && !saved.is_newest(sequence, key) {
+            return Ok(());
+        }
+        match is_cut {
+            true => saved.note_older(older, key, |saved| saved.store(key, value)),
+            false => saved.put(key, value),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// Whether trying again would find no more: the file is gone or too short, or the disk does not give it back.
 ///
 /// All else, such as too many open files, no permission or no memory, tells nothing of the file.
-fn is_of_file(error: &io::Error) -> bool {
+pub(super) fn is_of_file(error: &io::Error) -> bool {
     let codes = [
         Errno::IO,
         Errno::NXIO,

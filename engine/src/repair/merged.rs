@@ -76,7 +76,7 @@ impl Repair<'_> {
                     self.newest(saved, &opened.path, key, opened.entries.value(), is_older)?;
                 }
                 if sequence > state.flushed {
-                    saved.unflushed.insert(user_key.as_slice().into(), sequence);
+                    saved.is_newest(sequence, &user_key);
                 }
             }
             if let Err(error) = opened.entries.next() {

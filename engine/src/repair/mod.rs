@@ -10,14 +10,19 @@ mod log;
 mod lost;
 mod merged;
 mod rebuild;
+mod report;
 mod source;
+mod state;
 mod tables;
 
-use self::{lost::check_lost, rebuild::rebuild};
+pub use self::report::RepairReport;
+use self::{
+    rebuild::FoundLog,
+    state::{State, read_state},
+};
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    fmt,
     path::Path,
     sync::Arc,
 };
@@ -26,17 +31,12 @@ use sievedb_filter::hash::key_hash;
 
 use crate::{
     DEFAULT_KEYSPACE, Db, Durability, Error, Keyspace, KeyspaceOptions, Options, Result,
-    VerifyProblem, VerifyReport,
+    VerifyReport,
     file_name::FileName,
     fs::Fs,
-    manifest::{
-        KeyspaceState, load,
-        load::{Loaded, load_newest},
-    },
+    manifest::{KeyspaceState, load::Loaded},
     store::folder::lock_to_read,
-    store::verify::{check_traces, current_is_missing, list},
-    text,
-    text::counted,
+    store::verify::{check_traces, list},
 };
 
 /// What becomes of keys of which only values are left that may be older than what is lost.
@@ -49,102 +49,27 @@ pub enum OlderValues {
     Keep,
 }
 
-/// What a repair could not read: see [`Options::repair`].
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct RepairReport {
-    /// What was damaged, with its keyspace and its keys if it held entries.
-    pub lost: Vec<VerifyProblem>,
-    /// Keys of which only values are left that may be older than what is lost. Counted by 64 bits of hash each, so
-    /// that of a billion there may be one too few; the store does not depend on it.
-    pub older: u64,
-    /// Tables that were read, those with damaged blocks included.
-    pub tables: u64,
-    /// Of these, tables whose footer or index is damaged, so that they were scanned block by block.
-    pub tables_rescanned: u64,
-    /// Batches of the log that were read.
-    pub log_batches: u64,
-    /// Whether the manifest is lost, so that tables and log said which keyspaces there are.
-    pub is_rebuilt: bool,
-    /// Without a manifest: tables that were left out, because others replace them or their keyspace
-    /// was dropped.
-    pub tables_left_out: u64,
-    /// Without a manifest: new names of keyspaces that only the log has, which does not name them.
-    /// Their options are the defaults.
-    pub keyspaces_unnamed: Vec<String>,
-    /// Without a manifest: lost tables of which neither keyspace nor keys are known.
-    pub tables_unknown: u64,
-}
-
-impl fmt::Display for RepairReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for lost in &self.lost {
-            writeln!(f, "lost: {lost}")?;
-        }
-        let read = format!(
-            "{} and {} of the log were read",
-            counted(self.tables, ["table", "tables"]),
-            counted(self.log_batches, ["batch", "batches"])
-        );
-        if self.tables_rescanned > 0 {
-            let tables = counted(self.tables_rescanned, ["table", "tables"]);
-            writeln!(f, "{tables} scanned block by block, because footer or index is damaged")?;
-        }
-        if self.is_rebuilt {
-            writeln!(f, "the manifest is lost: tables and log say which keyspaces there are")?;
-        }
-        if self.tables_left_out > 0 {
-            let tables = counted(self.tables_left_out, ["table", "tables"]);
-            writeln!(f, "{tables} left out: replaced by others, or of a dropped keyspace")?;
-        }
-        for name in &self.keyspaces_unnamed {
-            writeln!(f, "keyspace {name:?} is in the log without its name and options")?;
-        }
-        if self.tables_unknown > 0 {
-            let tables = counted(self.tables_unknown, ["table", "tables"]);
-            writeln!(f, "keyspace and keys of {tables} are unknown; other values may be older")?;
-        }
-        if self.lost.is_empty() {
-            return write!(f, "nothing is lost: {read}");
-        }
-        let places = counted(self.lost.len() as u64, ["place", "places"]);
-        write!(f, "{read}, {places} cannot be read")?;
-        let lost_bytes = self.lost.iter().fold(0, |sum: u64, lost| sum.saturating_add(lost.bytes));
-        if lost_bytes > 0 {
-            write!(f, " ({} of blocks)", text::bytes(lost_bytes))?;
-        }
-        if self.older > 0 {
-            let keys = counted(self.older, ["key", "keys"]);
-            write!(f, "; of {keys} only what may be older than that is left")?;
-        }
-        Ok(())
-    }
-}
-
 impl Options {
     /// Writes what can be read of the store in the folder `from`, which need not be fit to be opened, into a new
     /// one in the folder `to`, which must be missing or empty. `from` stays as it is; it must not be open. These
     /// options are those of the new store; keyspaces keep theirs.
     ///
     /// Damaged blocks and missing tables are lost, and the log from its first damage on. So batches
-    /// may be torn apart. A table whose footer or index is damaged is scanned block by block, in
-    /// memory of its length: each block carries its checksum. If `CURRENT` is lost, the newest
-    /// manifest in the directory that reads back whole counts; the report names `CURRENT` then. If
-    /// nothing is damaged the new store holds what the old one does. What the disk does not give
-    /// back counts as damaged.
+    /// may be torn apart. A table whose footer or index is damaged is scanned block by block: each
+    /// block carries its checksum. If only `CURRENT` is lost and there is
+    /// one manifest, nothing is lost: [`RepairReport::replaced`]. If nothing is damaged the new
+    /// store holds what the old one does. What the disk does not give back counts as damaged.
     ///
     /// If no manifest can be read, tables and log say which keyspaces there are, and of each key
     /// the entry with the largest sequence number counts. Tables that others name as replaced are
     /// left out. Not known then: keyspaces that neither a table nor the log names, and changes of
     /// options since the newest table. A table whose footer is damaged as well is lost, and what
-    /// other tables have of its keys may be older: [`RepairReport::tables_unknown`]. Tables that
-    /// were replaced or dropped, and whose files are still there, come back if no table was written
-    /// since: so may keys that were removed.
+    /// other tables have of its keys may be older: [`RepairReport::tables_unknown`].
     ///
     /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry that is too large
     /// for the [memory budget](Self::memory_budget) raises it until this returns. Beside the budget takes some
     /// 16 bytes for each of the keys that the report counts as [`older`](RepairReport::older).
-    /// Without a manifest it also takes the keys that the log has, each once.
+    /// Without a manifest it also takes some 32 bytes for each key that the log has.
     ///
     /// # Errors
     ///
@@ -164,23 +89,7 @@ impl Options {
         check_traces(fs, folder)?;
         let _lock = lock_to_read(fs, folder)?;
         let names = list(fs, folder)?;
-        let (mut without_current, mut rebuilt) = (None, None);
-        let loaded =
-            match load(fs, folder).and_then(|it| it.ok_or_else(|| current_is_missing(folder))) {
-                Ok(loaded) => loaded,
-                Err(error) => {
-                    check_lost(&error)?;
-                    let found = match load_newest(fs, folder, &names).map_err(Error::of_opening)? {
-                        Some(loaded) => loaded,
-                        None => {
-                            let found = rebuild(&self.fs, folder, &names)?;
-                            rebuilt.insert(found.ok_or_else(|| error.clone())?).loaded.clone()
-                        }
-                    };
-                    without_current = Some(error);
-                    found
-                }
-            };
+        let State { loaded, rebuilt, current, lost } = read_state(&self.fs, folder, &names)?;
         check_empty(fs, to)?;
         let db = self.clone().read_only(false).create_if_missing(true).open(to)?;
         let mut repair = Repair {
@@ -193,26 +102,31 @@ impl Options {
             rescanned: 0,
             dropped: rebuilt.as_ref().map(|rebuilt| rebuilt.dropped.clone()).unwrap_or_default(),
             unnamed: Vec::new(),
-            rebuilt_log: rebuilt.as_ref().map(|rebuilt| &*rebuilt.segments),
+            logs: rebuilt.as_ref().map(|rebuilt| &*rebuilt.logs),
+            is_cut: false,
+            emptied: rebuilt.as_ref().map(|rebuilt| rebuilt.emptied.clone()).unwrap_or_default(),
+            older_left_out: 0,
             found: VerifyReport::default(),
         };
-        if let Some(error) = &without_current {
-            repair.found.error(error);
-        }
-        for error in rebuilt.iter().flat_map(|rebuilt| &rebuilt.unknown) {
+        let unknown = rebuilt.iter().flat_map(|rebuilt| &rebuilt.unknown);
+        for error in lost.iter().chain(unknown) {
             repair.found.error(error);
         }
         for (&id, keyspace) in &loaded.state.keyspaces {
             repair.keyspace(id, keyspace)?;
         }
         repair.log(&names)?;
-        let older = repair.saved.values().map(|saved| saved.older.len() as u64).sum();
+        let older = repair.saved.values().map(|saved| saved.older.len() as u64).sum::<u64>();
+        let older = older + repair.older_left_out;
         let (tables_rescanned, keyspaces_unnamed) = (repair.rescanned, repair.unnamed);
         let VerifyReport { problems: lost, tables, log_batches, .. } = repair.found;
         db.flush()?;
         db.persist(Durability::Disk)?;
+        let mut replaced = VerifyReport::default();
+        current.iter().for_each(|error| replaced.error(error));
         Ok(RepairReport {
             lost,
+            replaced: replaced.problems,
             older,
             tables,
             tables_rescanned,
@@ -220,6 +134,11 @@ impl Options {
             is_rebuilt: rebuilt.is_some(),
             keyspaces_unnamed,
             tables_left_out: rebuilt.as_ref().map_or(0, |rebuilt| rebuilt.left_out),
+            logs_cut: rebuilt
+                .iter()
+                .flat_map(|rebuilt| &rebuilt.logs)
+                .filter(|log| log.is_cut)
+                .count() as u64,
             tables_unknown: rebuilt.as_ref().map_or(0, |rebuilt| rebuilt.unknown.len() as u64),
         })
     }
@@ -250,8 +169,14 @@ struct Repair<'a> {
     dropped: BTreeSet<u64>,
     /// Names given to keyspaces that nothing names.
     unnamed: Vec<String>,
-    /// The segments of each log, if `loaded` was made of tables and log.
-    rebuilt_log: Option<&'a [Vec<u64>]>,
+    /// Each log, if `loaded` was made of tables and log.
+    logs: Option<&'a [FoundLog]>,
+    /// Whether the log that is copied is cut.
+    is_cut: bool,
+    /// Keyspaces of which no table counts.
+    emptied: BTreeMap<u64, Arc<KeyspaceState>>,
+    /// Entries of a cut log of keyspaces that nothing else has.
+    older_left_out: u64,
     found: VerifyReport,
 }
 
@@ -261,9 +186,9 @@ struct Saved {
     /// Of the keys that it has, or has lost again: the hashes of those whose values may be older than what is
     /// lost.
     older: HashSet<u64>,
-    /// Without a manifest: by key, the largest sequence number so far of what was not known to be
-    /// flushed.
-    unflushed: HashMap<Box<[u8]>, u64>,
+    /// Without a manifest: by 128 bits of hash of the key, the largest sequence number so far of what
+    /// was not known to be flushed.
+    unflushed: HashMap<u128, u64>,
     hash_seed: u64,
 }
 
@@ -272,21 +197,39 @@ impl Saved {
         key_hash(key, self.hash_seed)
     }
 
+    fn hash_128(&self, key: &[u8]) -> u128 {
+        u128::from(self.hash(key)) << 64 | u128::from(key_hash(key, !self.hash_seed))
+    }
+
     /// Stores a value, or removes the key, in place of all that is older.
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.older.remove(&self.hash(key));
         self.store(key, value)
     }
 
-    /// As [`put`](Self::put), for an entry of a log without a manifest, unless there was one of the
-    /// key with a larger number.
-    fn replay(&mut self, sequence: u64, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        match self.unflushed.get_mut(key) {
-            Some(newest) if *newest > sequence => return Ok(()),
-            Some(newest) => *newest = sequence,
-            None => drop(self.unflushed.insert(key.into(), sequence)),
+    /// Returns whether no entry of the key that was read before has a larger number. Notes the
+    /// number then.
+    fn is_newest(&mut self, sequence: u64, key: &[u8]) -> bool {
+        let newest = self.unflushed.entry(self.hash_128(key)).or_default();
+        let is_newest = *newest <= sequence;
+        *newest = sequence.max(*newest);
+        is_newest
+    }
+
+    /// Notes that what there is of a key may be older than what is lost, and removes it, or lets
+    /// `keep` keep it.
+    fn note_older(
+        &mut self,
+        older: OlderValues,
+        key: &[u8],
+        keep: impl FnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        match older {
+            OlderValues::LeaveOut => self.store(key, None)?,
+            OlderValues::Keep => keep(self)?,
         }
-        self.put(key, value)
+        self.older.insert(self.hash(key));
+        Ok(())
     }
 
     fn store(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
@@ -310,7 +253,7 @@ impl Repair<'_> {
 
     fn keyspace(&mut self, id: u64, state: &KeyspaceState) -> Result<()> {
         self.create(id, &state.name, &state.options)?;
-        if self.rebuilt_log.is_some() {
+        if self.logs.is_some() {
             let first = self.found.problems.len();
             let mut saved = self.saved.remove(&id).expect("it was just created");
             let done = self.merged(&mut saved, state);
@@ -357,38 +300,5 @@ impl Repair<'_> {
             Saved { keyspace, older: HashSet::new(), unflushed: HashMap::new(), hash_seed },
         );
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::VerifyProblemKind;
-
-    #[test]
-    fn a_report_says_what_there_is_to_say() {
-        let lost = VerifyProblem {
-            path: "000012.sst".into(),
-            offset: 7,
-            keyspace: None,
-            keys: None,
-            bytes: 0,
-            kind: VerifyProblemKind::Damaged,
-            message: "is gone".to_owned(),
-        };
-        let nothing = RepairReport { tables: 3, log_batches: 1, ..RepairReport::default() };
-        let some = RepairReport { lost: vec![lost], ..nothing.clone() };
-        let older = RepairReport { older: 2, ..some.clone() };
-        let read = "3 tables and 1 batch of the log were read";
-        let damaged =
-            format!("lost: 000012.sst near byte 7: is gone\n{read}, 1 place cannot be read");
-        let cases = [
-            (nothing, format!("nothing is lost: {read}")),
-            (some, damaged.clone()),
-            (older, damaged + "; of 2 keys only what may be older than that is left"),
-        ];
-        for (report, want) in cases {
-            assert_eq!(report.to_string(), want);
-        }
     }
 }

@@ -20,7 +20,7 @@ use sievedb_format::{
 };
 use sievedb_sstable::{FoundTable, TableOrigin};
 
-use super::lost::check_lost;
+use super::{keyspaces::DEFAULT_ID, lost::check_lost};
 use crate::{
     Error, Result,
     file_name::FileName,
@@ -34,14 +34,26 @@ use crate::{
 /// A state in place of that of a manifest.
 pub(super) struct Rebuilt {
     pub(super) loaded: Loaded,
-    /// Ids of the segments of each log that there is, ascending.
-    pub(super) segments: Vec<Vec<u64>>,
+    /// Each log that there is, oldest first.
+    pub(super) logs: Vec<FoundLog>,
+    /// Keyspaces without a table that counts, by their ids. They were dropped, or the log has all
+    /// that they hold.
+    pub(super) emptied: BTreeMap<u64, Arc<KeyspaceState>>,
     /// Keyspaces whose names others have: they were dropped.
     pub(super) dropped: BTreeSet<u64>,
     /// Tables that count no more.
     pub(super) left_out: u64,
     /// Why tables cannot be read of which nothing else is known.
     pub(super) unknown: Vec<Error>,
+}
+
+/// A log, one of several if no manifest says which segments count.
+pub(super) struct FoundLog {
+    /// Ids of its segments, ascending.
+    pub(super) ids: Vec<u64>,
+    /// Set if segments behind it are missing: they were obsolete or are lost. What its entries say
+    /// may have been changed there.
+    pub(super) is_cut: bool,
 }
 
 /// Returns what the tables and the log in `folder` say, or `None` if there are none of one store.
@@ -81,6 +93,10 @@ pub(super) fn rebuild(
     let highest_first = tables.iter().rev();
     let mut left_out = 0;
     for (&id, Found { table, origin, bytes }) in highest_first {
+        if table.properties.entries() == 0 {
+            // It only lists others.
+            continue;
+        }
         // The newest table has the newest options.
         let known = state.keyspaces.entry(origin.keyspace).or_insert_with(|| {
             Arc::new(KeyspaceState {
@@ -112,16 +128,19 @@ pub(super) fn rebuild(
         on_disk: &logs,
         written: None,
     };
-    let segments = {
-        let logs = segments.without_manifest();
-        // Entries that no log has need not be compared with those of the log.
-        let before = first_sequence(&segments, &logs).map_or(SEQUENCE_MAX, |first| first - 1);
-        for known in state.keyspaces.values_mut() {
-            let known = Arc::make_mut(known);
-            known.flushed = known.flushed.max(before);
-        }
-        logs
-    };
+    let mut logs = segments.without_manifest();
+    logs.retain(|ids| !ids.is_empty());
+    let sequences: Vec<_> = logs.iter().map(|ids| sequences(&segments, ids)).collect();
+    // Entries that no log has need not be compared with those of the log.
+    let first = sequences.iter().flatten().map(|(first, _)| *first).min();
+    let before = first.map_or(SEQUENCE_MAX, |first| first - 1);
+    for known in state.keyspaces.values_mut() {
+        let known = Arc::make_mut(known);
+        known.flushed = known.flushed.max(before);
+    }
+    let of_tables = tables.values().map(|found| found.table.properties.largest_sequence);
+    let logs = found_logs(&segments, logs, &sequences, of_tables.max().unwrap_or(0));
+    let emptied = take_emptied(&mut state);
     unreadable.retain(|id, _| !replaced.contains(id));
     let loaded = Loaded {
         state,
@@ -135,7 +154,8 @@ pub(super) fn rebuild(
     };
     Ok(Some(Rebuilt {
         loaded,
-        segments,
+        logs,
+        emptied,
         dropped,
         left_out,
         unknown: unreadable.into_values().collect(),
@@ -158,19 +178,62 @@ fn leave_out_namesakes(state: &mut ManifestState, left_out: &mut u64) -> BTreeSe
     dropped
 }
 
-/// Returns the smallest sequence number of the entries in the logs.
-fn first_sequence(segments: &Segments<'_>, logs: &[Vec<u64>]) -> Option<SequenceNumber> {
-    let first_of = |ids: &Vec<u64>| {
-        let mut first = None;
-        let segments = Segments { named: ids, on_disk: ids, ..*segments };
-        // Stops at the first batch. What cannot be read is reported when the log is copied.
-        let _ = replay_readable(&segments, Position::default(), |batch| {
-            first = Some(batch.sequence);
-            Err(Error::Closed)
-        });
-        first
-    };
-    logs.iter().filter_map(first_of).min()
+/// Takes the keyspaces of which no table counts. The default one always exists.
+fn take_emptied(state: &mut ManifestState) -> BTreeMap<u64, Arc<KeyspaceState>> {
+    let mut emptied = BTreeMap::new();
+    state.keyspaces.retain(|&id, known| {
+        let has_tables = !known.tables.is_empty() || id == DEFAULT_ID;
+        if !has_tables {
+            emptied.insert(id, Arc::clone(known));
+        }
+        has_tables
+    });
+    emptied
+}
+
+/// Returns the smallest and the largest sequence number of the batches in a log.
+fn sequences(segments: &Segments<'_>, ids: &[u64]) -> Option<(SequenceNumber, SequenceNumber)> {
+    let mut found = None;
+    let segments = Segments { named: ids, on_disk: ids, ..*segments };
+    // What cannot be read is reported when the log is copied.
+    let _ = replay_readable(&segments, Position::default(), |batch| {
+        let last = batch.sequence + batch.batch.entries() - 1;
+        found = Some((found.map_or(batch.sequence, |(first, _)| first), last));
+        Ok(())
+    });
+    found
+}
+
+/// Finds out which logs are cut: those that go on in newer ones, and those that end before the
+/// largest sequence number of a table. Segments go oldest first, so all of such a log is obsolete,
+/// or its end is lost.
+///
+/// A log that begins without a segment before is a copy that a recovery made. It lacks what
+/// tables have. If it is not finished, the log before has no smaller numbers.
+fn found_logs(
+    segments: &Segments<'_>,
+    logs: Vec<Vec<u64>>,
+    sequences: &[Option<(SequenceNumber, SequenceNumber)>],
+    of_tables: SequenceNumber,
+) -> Vec<FoundLog> {
+    // Of the newer logs: the largest sequence number, and the newest segment that is missing.
+    let (mut newest, mut missing) = (0, 0);
+    let mut found: Vec<_> = logs
+        .into_iter()
+        .zip(sequences)
+        .rev()
+        .map(|(ids, sequences)| {
+            let previous = ids.first().and_then(|&id| segments.previous_of(id));
+            let known = if previous.is_some() { newest.max(of_tables) } else { newest };
+            let is_before = ids.last().is_some_and(|&id| id < missing);
+            let is_cut = sequences.is_some_and(|(_, last)| last < known || is_before);
+            newest = newest.max(sequences.map_or(0, |(_, last)| last));
+            missing = missing.max(previous.unwrap_or(0));
+            FoundLog { ids, is_cut }
+        })
+        .collect();
+    found.reverse();
+    found
 }
 
 struct Found {

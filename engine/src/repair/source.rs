@@ -5,7 +5,44 @@ use std::{io, iter, ops::Range, sync::Arc};
 use bytes::Bytes;
 use sievedb_sstable::TableSource;
 
+use super::lost::is_of_file;
 use crate::sync::Mutex;
+
+/// What cannot be read is bounded to this many bytes: a sector.
+const SECTOR_BYTES: u64 = 512;
+
+/// A table file with zeros in place of what the disk does not give back.
+#[derive(Debug)]
+pub(super) struct ZeroedSource(pub(super) Arc<dyn TableSource>);
+
+impl TableSource for ZeroedSource {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
+        let (mut read, end) = (vec![0; bytes], offset.saturating_add(bytes as u64));
+        let mut places: Vec<_> = iter::once(offset..end).collect();
+        while let Some(Range { start, end }) = places.pop() {
+            // Both lie within what is asked for.
+            let place = (start - offset) as usize..(end - offset) as usize;
+            match self.0.read_at(start, place.len()) {
+                Ok(there) if place.len() == bytes => return Ok(there),
+                Ok(there) => read[place].copy_from_slice(&there),
+                Err(error) if !is_of_file(&error) => return Err(error),
+                Err(_) => {
+                    let middle = (start + (end - start) / 2).next_multiple_of(SECTOR_BYTES);
+                    let next = (start + 1).next_multiple_of(SECTOR_BYTES);
+                    let border = if middle < end { middle } else { next };
+                    if border < end {
+                        places.extend([border..end, start..border]);
+                    }
+                }
+            }
+        }
+        Ok(read.into())
+    }
+}
 
 /// A table file that is read twice: first block by block, and then much at once.
 ///
@@ -67,16 +104,19 @@ mod tests {
 
     /// Bytes that count up, of which one cannot be read.
     #[derive(Debug)]
-    struct Scratched(u64);
+    struct Scratched {
+        byte: u64,
+        len: u64,
+    }
 
     impl TableSource for Scratched {
         fn len(&self) -> u64 {
-            100
+            self.len
         }
 
         fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
             let place = offset..offset + bytes as u64;
-            if place.contains(&self.0) {
+            if place.contains(&self.byte) {
                 return Err(rustix::io::Errno::IO.into());
             }
             Ok(place.map(|at| at as u8).collect())
@@ -84,8 +124,22 @@ mod tests {
     }
 
     #[test]
+    fn only_the_sector_that_cannot_be_read_is_zeros() {
+        let long = |byte| ZeroedSource(Arc::new(Scratched { byte, len: 3_000 }));
+        for (byte, lost) in [(0, 0..512), (700, 512..1024), (2_999, 2_560..3_000)] {
+            for (from, to) in [(0, 3_000), (64, 3_000), (600, 2_999), (byte, byte + 1)] {
+                let bytes = long(byte).read_at(from, (to - from) as usize).unwrap();
+                let want = |at: &u64| if lost.contains(at) { 0 } else { *at as u8 };
+                let is_hit = (from..to).contains(&byte);
+                let want = (from..to).map(|at| if is_hit { want(&at) } else { at as u8 });
+                assert!(bytes.iter().copied().eq(want), "{byte} in {from}..{to}");
+            }
+        }
+    }
+
+    #[test]
     fn what_was_told_counts_as_zeros() {
-        let source = PatchedSource::new(Arc::new(Scratched(25)));
+        let source = PatchedSource::new(Arc::new(Scratched { byte: 25, len: 100 }));
         assert!(source.read_at(20, 10).is_err());
         let read = |place: Range<u64>| {
             let bytes = (place.end - place.start) as usize;
@@ -101,11 +155,11 @@ mod tests {
 
     #[test]
     fn what_was_not_told_is_an_error_first() {
-        let source = PatchedSource::new(Arc::new(Scratched(50)));
+        let source = PatchedSource::new(Arc::new(Scratched { byte: 50, len: 100 }));
         assert!(source.read_at(20, 40).is_err());
         assert!(source.read_at(20, 40).unwrap().iter().all(|&byte| byte == 0));
         assert_eq!(source.read_at(0, 61).unwrap()[60], 60);
-        let source = PatchedSource::new(Arc::new(Scratched(50)));
+        let source = PatchedSource::new(Arc::new(Scratched { byte: 50, len: 100 }));
         source.unreadable.lock().push(10..20);
         assert!(source.read_at(0, 100).is_err());
     }

@@ -2,56 +2,30 @@
 
 use std::{
     collections::BTreeSet,
-    iter,
     ops::Bound,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use sievedb_filter::{FilterArena, TableFilter, hash::key_hash};
-use sievedb_format::{Corruption, InternalKey, Kind, file_header::HEADER_BYTES};
+use sievedb_format::{Corruption, InternalKey, Kind};
 use sievedb_sstable::{
     BlockCache, CursorOptions, FilterState, ReadError, RescannedCursor, RescannedTable, Table,
     TableCursor, TableProblem, TableSource, rescan::Gap,
 };
 
-use super::{OlderValues, Repair, Saved, lost::check_lost, source::PatchedSource};
+use super::{
+    Repair, Saved,
+    lost::check_lost,
+    source::{PatchedSource, ZeroedSource},
+};
 use crate::{
     Error, Result,
     file_name::FileName,
     store::verify_table::all_keys,
     table::{TableMeta, files::TableFiles, store::check_kinds, table_error},
 };
-
-/// Bytes that are read at once of a table that is scanned.
-const READ_BYTES: usize = 1 << 20;
-/// What cannot be read is bounded to this many bytes: a sector.
-const SECTOR_BYTES: usize = 512;
-
-/// The bytes of a file, with zeros in place of what the disk does not give back.
-fn read_readable(source: &dyn TableSource) -> Result<Bytes> {
-    let length = usize::try_from(source.len()).unwrap_or(usize::MAX);
-    let mut bytes = BytesMut::zeroed(length);
-    let chunks = (HEADER_BYTES..length).step_by(READ_BYTES);
-    let chunks = chunks.map(|start| start..length.min(start + READ_BYTES));
-    // The header apart: the first block lies behind it.
-    let mut places: Vec<_> = iter::once(0..length.min(HEADER_BYTES)).chain(chunks).collect();
-    while let Some(place) = places.pop() {
-        match source.read_at(place.start as u64, place.len()) {
-            Ok(read) => bytes[place].copy_from_slice(&read),
-            Err(error) => {
-                check_lost(&Error::io("read", "table", error))?;
-                if place.len() > SECTOR_BYTES {
-                    let middle = place.start + place.len() / 2 / SECTOR_BYTES * SECTOR_BYTES;
-                    let middle = middle.max(place.start + SECTOR_BYTES);
-                    places.extend([middle..place.end, place.start..middle]);
-                }
-            }
-        }
-    }
-    Ok(bytes.freeze())
-}
 
 /// What tells which keys were in a table that cannot be read.
 struct Membership {
@@ -115,10 +89,7 @@ impl Entries {
     pub(super) fn next(&mut self) -> Result<(), ReadError> {
         match self {
             Self::Table(cursor) => cursor.next(),
-            Self::Rescanned(cursor) => {
-                cursor.next();
-                Ok(())
-            }
+            Self::Rescanned(cursor) => cursor.advance().map_err(ReadError::Io),
             Self::None => Ok(()),
         }
     }
@@ -215,12 +186,13 @@ impl Repair<'_> {
             [meta.filter, meta.prefix_filter.as_ref().map(|it| it.place), meta.range_filter];
         let own = filters.into_iter().flatten().filter(|place| place.file_id == meta.id);
         let end = own.map(|place| place.offset).min().unwrap_or(meta.bytes);
-        let found = match source {
-            Some(source) => {
-                RescannedTable::scan(&read_readable(&*source)?, meta.salt, meta.entries, end)
-            }
-            None => RescannedTable::scan(&Bytes::new(), meta.salt, meta.entries, end),
+        let source = match source {
+            Some(source) => Arc::new(ZeroedSource(source)) as Arc<dyn TableSource>,
+            None => Arc::new(Bytes::new()),
         };
+        let read_error = |error| Error::io("read", &path, error);
+        let found = RescannedTable::scan(source, meta.salt, meta.entries, end);
+        let found = found.map_err(read_error)?;
         if found.entries() == 0 {
             self.found.error_of_keys(error, Some(all_keys(meta)));
             self.found.lost_bytes(meta.bytes);
@@ -247,7 +219,7 @@ impl Repair<'_> {
             let end = if *to == Bound::Unbounded { end.max(place.end) } else { place.end };
             self.found.lost_bytes(end - place.start);
         }
-        let entries = Entries::Rescanned(found.into_cursor());
+        let entries = Entries::Rescanned(found.into_cursor().map_err(read_error)?);
         Ok(Opened { path, entries, doubts, ends })
     }
 
@@ -274,7 +246,7 @@ impl Repair<'_> {
             }
         };
         if is_older {
-            return self.note_older(saved, user_key, |saved| saved.store(user_key, value));
+            return saved.note_older(self.older, user_key, |saved| saved.store(user_key, value));
         }
         saved.put(user_key, value)
     }
@@ -315,24 +287,9 @@ impl Repair<'_> {
         for key in saved.keyspace.range(keys).keys() {
             let key = key?;
             if members.may_contain(&key) {
-                self.note_older(saved, &key, |_| Ok(()))?;
+                saved.note_older(self.older, &key, |_| Ok(()))?;
             }
         }
-        Ok(())
-    }
-
-    /// Notes that what there is of a key may be older than what is lost, and removes it, or lets `keep` keep it.
-    fn note_older(
-        &self,
-        saved: &mut Saved,
-        key: &[u8],
-        keep: impl FnOnce(&Saved) -> Result<()>,
-    ) -> Result<()> {
-        match self.older {
-            OlderValues::LeaveOut => saved.store(key, None)?,
-            OlderValues::Keep => keep(saved)?,
-        }
-        saved.older.insert(saved.hash(key));
         Ok(())
     }
 }

@@ -393,7 +393,9 @@ impl Store {
     /// Removes files that nothing needs. A failure is no harm: they are orphans when the store is
     /// opened the next time.
     pub(crate) fn unlink_obsolete(&self) {
-        self.tables.obsolete_files.unlink(&*self.tables.fs);
+        if let Err(error) = self.tables.unlink_obsolete() {
+            self.poison(error);
+        }
         // Their indexes are gone.
         self.tables.fit_cache();
     }

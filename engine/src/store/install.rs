@@ -100,6 +100,10 @@ impl Store {
                     let extractor = &tree.options().prefix_extractor;
                     opened.iter().for_each(|live| self.tables.fit_extractor(live, extractor));
                     let flushed = change.flushed.map_or(0, |flushed| flushed.placed);
+                    if !opened.is_empty() {
+                        let removed = change.removed.iter().copied();
+                        self.tables.obsolete_files.retire_listed(removed);
+                    }
                     tree.install(flushed, |old| {
                         let_go_of_removed(old, change);
                         next_version(old, change, &opened)

@@ -2,9 +2,9 @@
 //!
 //! A failure to unlink is harmless: the next opening tries again.
 
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::{file_name::FileName, manifest::ManifestState, table::store::TableStore};
+use crate::{Result, file_name::FileName, manifest::ManifestState, table::store::TableStore};
 
 /// Unlinks tables, filters, manifests and log segments of a crash or of a recovery that did not
 /// finish, before the next recovery writes. `next_file_id` is that of the loaded manifest.
@@ -14,13 +14,17 @@ use crate::{file_name::FileName, manifest::ManifestState, table::store::TableSto
 /// that names the file would be newer, and would have been loaded. Of the segments only the
 /// `aborted` ones are unlinked, which have no predecessor: others may count although no manifest
 /// names them.
+///
+/// # Errors
+///
+/// [`Error::Io`](crate::Error::Io) if the directory cannot be synced.
 pub(super) fn unlink_unnamed(
     tables: &TableStore,
     names: &[String],
     next_file_id: u64,
     aborted: &[u64],
-) {
-    for file in newest_first(names) {
+) -> Result<()> {
+    for file in names.iter().filter_map(|name| FileName::parse(name)) {
         let is_unnamed = match file {
             FileName::Table(id) | FileName::Filter(id) | FileName::Manifest(id) => {
                 id >= next_file_id
@@ -29,40 +33,35 @@ pub(super) fn unlink_unnamed(
             _ => false,
         };
         if is_unnamed {
-            unlink(tables, file);
+            push(tables, file);
         }
     }
+    tables.unlink_obsolete()
 }
 
-/// Returns the files of the store, newest first. So the last table of a group, which vouches for
-/// the others, is unlinked before them.
-fn newest_first(names: &[String]) -> Vec<FileName<'_>> {
-    let mut files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
-    files.sort_by_key(|file| Reverse(file.id()));
-    files
-}
-
-/// Unlinks a file. A table is listed in all tables written until its unlink is durable.
-fn unlink(tables: &TableStore, file: FileName<'_>) {
+/// Notes that the file is obsolete, unless it was unlinked since the directory was listed.
+fn push(tables: &TableStore, file: FileName<'_>) {
     let path = file.path(&tables.folder);
-    if let FileName::Table(_) = file {
-        tables.obsolete_files.unlink_now(&*tables.fs, &path);
-    } else {
-        let _ = tables.fs.unlink(&path);
+    if tables.fs.exists(&path).unwrap_or(true) {
+        tables.obsolete_files.push(path);
     }
 }
 
 /// Unlinks the files of `names` that the manifest does not need.
+///
+/// # Errors
+///
+/// [`Error::Io`](crate::Error::Io) if the directory cannot be synced.
 pub(super) fn unlink_orphans(
     store: &TableStore,
     names: &[String],
     state: &ManifestState,
     manifest_id: u64,
-) {
+) -> Result<()> {
     let tables = || state.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
     let live_tables: BTreeSet<_> = tables().map(|table| table.id).collect();
     let live_filters: BTreeSet<_> = tables().flat_map(|table| table.filter_files()).collect();
-    for file in newest_first(names) {
+    for file in names.iter().filter_map(|name| FileName::parse(name)) {
         let is_orphan = match file {
             FileName::Log(id) => !state.logs.contains_key(&id),
             FileName::Table(id) => !live_tables.contains(&id),
@@ -74,7 +73,8 @@ pub(super) fn unlink_orphans(
             FileName::Current | FileName::Closed | FileName::Lock => false,
         };
         if is_orphan {
-            unlink(store, file);
+            push(store, file);
         }
     }
+    store.unlink_obsolete()
 }

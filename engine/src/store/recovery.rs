@@ -241,7 +241,7 @@ pub(crate) fn take_over(
     let opened = open_tables(options, &tables, folder, &replayed)?;
     opening.tables = stopwatch.lap();
     opening.threads = opened.threads;
-    unlink_unnamed(&tables, &names, state.next_file_id, &aborted);
+    unlink_unnamed(&tables, &names, state.next_file_id, &aborted)?;
     let known_end = kept.as_ref().map(|loaded| loaded.end);
     let manifest = known_end
         .unwrap_or_else(|| Position { file_id: tables.new_file_id(), ..Position::default() });
@@ -280,7 +280,7 @@ pub(crate) fn take_over(
 
     let manifest_id = manifest.file_id;
     if delete_orphans_early {
-        unlink_orphans(&tables, &names, &state, manifest_id);
+        unlink_orphans(&tables, &names, &state, manifest_id)?;
     }
     let (trees, predicted) = opened.into_trees(options, &tables);
     trees.set_replayed(memtables);
@@ -306,7 +306,7 @@ pub(crate) fn take_over(
     };
     opening.manifest = stopwatch.lap();
     let manifest_id = manifest.position().file_id;
-    unlink_orphans(&tables, &names, manifest.state(), manifest_id);
+    unlink_orphans(&tables, &names, manifest.state(), manifest_id)?;
     let rewritten = rewritten.map(|(segment, _)| segment);
     let continued = if continues { segments } else { rewritten.into_iter().collect() };
     let log = LogSize::default();

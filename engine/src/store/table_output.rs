@@ -62,11 +62,12 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
     let result = write_each(tables, new, kept, share, &mut written);
+    let is_whole = result.is_ok();
     // What follows syncs, and installs.
     let result = result.and_then(|()| tables.check_not_closing());
     if result.is_err() {
         for table in written.iter().rev() {
-            tables.discard(table.id);
+            tables.discard(table.id, is_whole);
         }
     }
     result.map(|()| written)

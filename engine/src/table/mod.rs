@@ -36,6 +36,7 @@ pub(crate) mod obsolete;
 pub(crate) mod open_files;
 mod quarantine;
 pub(crate) mod read_buffers;
+mod retired_list;
 pub(crate) mod room;
 pub(crate) mod scan_filters;
 pub(crate) mod store;

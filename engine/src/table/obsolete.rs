@@ -24,6 +24,11 @@ struct Retired {
     ids: BTreeSet<u64>,
     /// Those of them whose unlink may not be durable.
     unlinked: BTreeSet<u64>,
+    /// Whether some of them are in no list of a table that counts: their unlinks may become durable
+    /// in any order, and a part of them may hold what another part had removed.
+    is_unlisted: bool,
+    /// The file that lists them, if one was needed.
+    list: Option<PathBuf>,
 }
 
 impl ObsoleteFiles {
@@ -35,6 +40,12 @@ impl ObsoleteFiles {
         self.paths.lock().push(path);
     }
 
+    /// Adds a file that is not whole, or a table that lists none.
+    pub(crate) fn push_part(&self, path: PathBuf) {
+        self.retire_listed(table_id(&path));
+        self.paths.lock().push(path);
+    }
+
     /// Adds files. No manifest names them any more.
     pub(crate) fn extend(&self, paths: impl IntoIterator<Item = PathBuf>) {
         paths.into_iter().for_each(|path| self.push(path));
@@ -42,7 +53,33 @@ impl ObsoleteFiles {
 
     /// Records that no manifest names the table. Its file is added when it has no reader left.
     pub(crate) fn retire(&self, table: u64) {
-        self.retired.lock().ids.insert(table);
+        let mut retired = self.retired.lock();
+        retired.is_unlisted |= retired.ids.insert(table);
+    }
+
+    /// As [`retire`](Self::retire), for tables that a durable table lists as replaced.
+    pub(crate) fn retire_listed(&self, tables: impl IntoIterator<Item = u64>) {
+        self.retired.lock().ids.extend(tables);
+    }
+
+    /// Returns whether a list of the retired tables is due before `paths` are unlinked.
+    pub(crate) fn needs_list(&self, paths: &[PathBuf]) -> bool {
+        let has_table = || paths.iter().any(|path| table_id(path).is_some());
+        self.retired.lock().is_unlisted && has_table()
+    }
+
+    /// Notes that the durable file `list` lists all tables that were `retired`. Returns the list
+    /// before, which is not needed any more.
+    pub(crate) fn set_list(&self, list: PathBuf, retired: &[u64]) -> Option<PathBuf> {
+        let mut now = self.retired.lock();
+        now.is_unlisted = now.ids.iter().any(|id| retired.binary_search(id).is_err());
+        now.list.replace(list)
+    }
+
+    /// Takes the list of retired tables if all of their unlinks are durable.
+    pub(crate) fn take_unneeded_list(&self) -> Option<PathBuf> {
+        let mut retired = self.retired.lock();
+        if retired.ids.is_empty() { retired.list.take() } else { None }
     }
 
     /// Returns the ids of obsolete tables whose files may exist, ascending.
@@ -71,29 +108,22 @@ impl ObsoleteFiles {
     }
 
     /// Takes all files.
-    #[cfg(all(test, not(feature = "shuttle")))]
     pub(crate) fn take(&self) -> Vec<PathBuf> {
         mem::take(&mut self.paths.lock())
     }
 
-    /// Unlinks a file that no manifest names.
-    pub(crate) fn unlink_now(&self, fs: &dyn Fs, path: &Path) {
-        let id = table_id(path);
-        id.iter().for_each(|&id| self.retire(id));
-        let unlinked = fs.unlink(path);
-        let is_gone =
-            unlinked.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
-        if let Some(id) = id.filter(|_| is_gone) {
-            self.retired.lock().unlinked.insert(id);
-        }
-    }
-
-    /// Unlinks all files. A failure is harmless: the next opening tries again.
-    pub(crate) fn unlink(&self, fs: &dyn Fs) {
-        let mut paths = mem::take(&mut *self.paths.lock());
-        // The last table of a group goes first: it vouches for the others.
+    /// Unlinks files. A failure is harmless: the next opening tries again.
+    pub(crate) fn unlink(&self, fs: &dyn Fs, mut paths: Vec<PathBuf>) {
+        // Without a list the last table of a group goes first: it vouches for the others.
         paths.sort_unstable_by_key(|path| Reverse(table_id(path)));
-        paths.iter().for_each(|path| self.unlink_now(fs, path));
+        for path in &paths {
+            let unlinked = fs.unlink(path);
+            let is_gone =
+                unlinked.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
+            if let Some(id) = table_id(path).filter(|_| is_gone) {
+                self.retired.lock().unlinked.insert(id);
+            }
+        }
     }
 }
 
@@ -101,5 +131,46 @@ fn table_id(path: &Path) -> Option<u64> {
     match FileName::parse(path.file_name()?.to_str()?) {
         Some(FileName::Table(id)) => Some(id),
         _ => None,
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use crate::fs::MemoryFs;
+
+    #[test]
+    fn n15_a_table_is_retired_until_its_unlink_is_durable() {
+        let (fs, files) = (MemoryFs::new(), ObsoleteFiles::default());
+        let path = PathBuf::from("000007.sst");
+        fs.create(&path).unwrap();
+        files.push(path.clone());
+        let paths = files.take();
+        assert!(files.needs_list(&paths));
+        files.unlink(&fs, paths);
+        assert!(!fs.exists(&path).unwrap());
+        assert_eq!(files.retired(), [7], "a crash may bring it back");
+        let unlinked = files.unlinked();
+        // Unlinked after the sync began.
+        files.push("000009.sst".into());
+        files.forget(&unlinked);
+        assert_eq!(files.retired(), [9]);
+    }
+
+    #[test]
+    fn n15_a_list_is_needed_for_tables_that_no_table_lists() {
+        let files = ObsoleteFiles::default();
+        files.retire_listed([3, 4]);
+        files.push("000003.sst".into());
+        files.push_part("000005.sst".into());
+        let paths = files.take();
+        assert!(!files.needs_list(&paths));
+        files.retire(6);
+        assert!(files.needs_list(&paths));
+        assert_eq!(files.set_list("000008.sst".into(), &[3, 4, 5, 6]), None);
+        assert!(!files.needs_list(&paths));
+        assert_eq!(files.take_unneeded_list(), None, "a crash may bring them back");
+        files.forget(&[3, 4, 5, 6]);
+        assert_eq!(files.take_unneeded_list(), Some("000008.sst".into()));
     }
 }

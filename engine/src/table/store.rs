@@ -265,9 +265,14 @@ impl TableStore {
         Ok(())
     }
 
-    /// The table `id`, which no manifest ever named, is of no use.
-    pub(crate) fn discard(&self, id: u64) {
-        self.obsolete_files.push(FileName::Table(id).path(&self.folder));
+    /// The table `id`, which no manifest ever named, is of no use. `is_whole` if its group is
+    /// complete, so that the last of the group lists tables.
+    pub(crate) fn discard(&self, id: u64, is_whole: bool) {
+        let path = FileName::Table(id).path(&self.folder);
+        match is_whole {
+            true => self.obsolete_files.push(path),
+            false => self.obsolete_files.push_part(path),
+        }
     }
 
     pub(super) fn identity(&self, meta: &TableMeta) -> TableIdentity {

@@ -28,7 +28,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(obsolete_files) = &self.obsolete_files {
-            obsolete_files.push(std::mem::take(&mut self.path));
+            obsolete_files.push_part(std::mem::take(&mut self.path));
         }
     }
 }

@@ -225,6 +225,12 @@ impl Segments<'_> {
         logs
     }
 
+    /// Returns the id of the segment that this one continues, if it can be read and names one.
+    pub(crate) fn previous_of(&self, id: u64) -> Option<u64> {
+        let segment = self.open_unnamed(id).ok().flatten()?;
+        segment.start.previous.map(|previous| previous.file_id)
+    }
+
     /// Refuses a file that is not the segment, or that a copy of the store wrote with the same
     /// number.
     fn check_header(&self, reader: &mut Reader) -> Result<()> {

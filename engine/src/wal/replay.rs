@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Error, Result,
     file_name::FileName,
-    log::{Next, Position, Reader, Record, RecordType},
+    log::{Next, Position, Reader, Record, RecordType, record::RECORD_HEADER_BYTES},
 };
 
 /// A batch as it is replayed.
@@ -121,7 +121,7 @@ pub(crate) fn replay(
     let chain = Chain::find(source);
     match chain.broken {
         Some(error) => Err(error),
-        None => replay_chain(source, chain, mark, apply),
+        None => replay_chain(source, chain, mark, 0, apply),
     }
 }
 
@@ -129,7 +129,8 @@ pub(crate) fn replay(
 /// beginning of a segment cannot be read, the segments before it are replayed first.
 ///
 /// Where the last of these ends, only that beginning told: what an append that failed has left behind it is
-/// replayed, too.
+/// replayed, too. A segment may lack its seal: an obsolete one is not always synced that far, and
+/// without a manifest it may be among them.
 ///
 /// # Errors
 ///
@@ -139,13 +140,15 @@ pub(crate) fn replay_readable(
     mark: Position,
     apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
 ) -> Result<Replayed> {
-    replay_chain(source, Chain::find(source), mark, apply)
+    replay_chain(source, Chain::find(source), mark, RECORD_HEADER_BYTES as u64, apply)
 }
 
+/// A segment before the last may end `seal_bytes` before the next one says.
 fn replay_chain(
     source: &Segments<'_>,
     chain: Chain,
     mark: Position,
+    seal_bytes: u64,
     mut apply: impl FnMut(ReplayedBatch<'_>) -> Result<()>,
 ) -> Result<Replayed> {
     let Chain { segments, orphans, aborted, broken } = chain;
@@ -164,7 +167,8 @@ fn replay_chain(
         replayed.end = Some(end);
         replayed.bytes += end.offset;
         let following = segments.front().and_then(|next| next.start.previous);
-        if following.is_some_and(|following| following.offset == end.offset) {
+        let missing_bytes = following.and_then(|it| it.offset.checked_sub(end.offset));
+        if missing_bytes.is_some_and(|bytes| bytes == 0 || bytes == seal_bytes) {
             continue;
         }
         let reason = torn.or(following.map(|following| missing(following.offset, end)));

@@ -24,10 +24,14 @@ fn table(compression: Compression, partition_bytes: usize) -> Vec<u8> {
     writer.finish().unwrap().0
 }
 
-fn keys(table: &RescannedTable) -> Vec<u32> {
+fn scan(bytes: impl Into<Bytes>, salt: u64, entries_max: u64) -> RescannedTable {
+    RescannedTable::scan(Arc::new(bytes.into()), salt, entries_max, u64::MAX).unwrap()
+}
+
+fn keys(table: &mut RescannedTable) -> Vec<u32> {
     let mut keys = Vec::new();
-    for &handle in &table.data {
-        let mut cursor = BlockCursor::new(table.decode(handle, BlockRole::Data).unwrap());
+    for handle in table.data.clone() {
+        let mut cursor = BlockCursor::new(table.decode(handle, BlockRole::Data).unwrap().unwrap());
         cursor.seek_to_first();
         while let Some(key) = cursor.key() {
             let number = u32::from_be_bytes(key.user_key.try_into().unwrap());
@@ -46,8 +50,8 @@ fn n15_a_table_without_its_end_keeps_every_entry() {
         for partition_bytes in [1 << 10, 1 << 20] {
             let mut bytes = table(compression, partition_bytes);
             bytes.truncate(bytes.len() - 100);
-            let found = RescannedTable::scan(&bytes.into(), 3, u64::from(KEYS), u64::MAX);
-            assert!(keys(&found).into_iter().eq(0..KEYS), "{compression:?}");
+            let mut found = scan(bytes, 3, u64::from(KEYS));
+            assert!(keys(&mut found).into_iter().eq(0..KEYS), "{compression:?}");
             assert_eq!(found.gaps(), [], "{compression:?}");
         }
     }
@@ -60,8 +64,9 @@ fn n15_a_damaged_block_in_a_table_without_end_is_a_gap() {
     for at in [70, 9_000, 9_001, 30_000] {
         bytes[at] ^= 1;
     }
-    let found = RescannedTable::scan(&bytes.into(), 3, u64::from(KEYS), u64::MAX);
-    let (kept, gaps) = (keys(&found), &found.gaps()[..3]);
+    let mut found = scan(bytes, 3, u64::from(KEYS));
+    let kept = keys(&mut found);
+    let gaps = &found.gaps()[..3];
     for (gap, at) in gaps.iter().zip([70, 9_000, 30_000]) {
         assert!(gap.place.contains(&at) && gap.place.end - gap.place.start < 3_000, "{gap:?}");
     }
@@ -76,7 +81,7 @@ fn n15_a_damaged_block_in_a_table_without_end_is_a_gap() {
 #[test]
 fn another_salt_finds_nothing() {
     let bytes = table(Compression::Lz4, 1 << 20).split_off(0);
-    let found = RescannedTable::scan(&bytes[..5_000].to_vec().into(), 4, u64::MAX, u64::MAX);
+    let found = scan(bytes[..5_000].to_vec(), 4, u64::MAX);
     assert_eq!((found.blocks(), found.entries(), found.gaps().len()), (0, 0, 1));
 }
 
@@ -87,13 +92,13 @@ fn n15_blocks_behind_much_damage_are_found() {
     bytes.truncate(bytes.len() - 100);
     // A hole, as lost sectors leave it, longer than any block, put in front of the last blocks.
     let file: Bytes = bytes.clone().into();
-    let found = RescannedTable::scan(&file, 3, u64::from(KEYS), u64::MAX);
+    let found = scan(file, 3, u64::from(KEYS));
     let last = found.data.iter().rfind(|handle| (handle.offset as usize) < end).unwrap();
     bytes[5_000..last.offset as usize].fill(0);
-    let found = RescannedTable::scan(&bytes.into(), 3, u64::from(KEYS), u64::MAX);
+    let mut found = scan(bytes, 3, u64::from(KEYS));
     let gap = &found.gaps()[0].place;
     assert!(gap.start < 5_000 && gap.end == last.offset, "{gap:?}");
-    assert_eq!(keys(&found).last(), Some(&(KEYS - 1)));
+    assert_eq!(keys(&mut found).last(), Some(&(KEYS - 1)));
 }
 
 #[cfg(feature = "zstd")]
@@ -110,7 +115,42 @@ fn n15_blocks_with_a_dictionary_are_read_without_the_footer() {
     }
     let mut bytes = writer.finish().unwrap().0;
     bytes.truncate(bytes.len() - 100);
-    let found = RescannedTable::scan(&bytes.into(), 3, u64::from(KEYS), u64::MAX);
-    assert!(found.dictionary.is_some());
+    let mut found = scan(bytes, 3, u64::from(KEYS));
+    assert!(matches!(found.dictionary, Some(Some(_))));
     assert_eq!((found.entries(), found.gaps()), (u64::from(KEYS), &[][..]));
+}
+
+/// A file of `len` bytes: a table and zeros behind it. Notes how much is read at a time.
+#[derive(Debug)]
+struct Long {
+    table: Bytes,
+    len: u64,
+    longest_read: std::sync::atomic::AtomicUsize,
+}
+
+impl TableSource for Long {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
+        self.longest_read.fetch_max(bytes, std::sync::atomic::Ordering::Relaxed);
+        let mut read = vec![0; bytes];
+        let from = (offset as usize).min(self.table.len());
+        let there = &self.table[from..self.table.len().min(from + bytes)];
+        read[..there.len()].copy_from_slice(there);
+        Ok(read.into())
+    }
+}
+
+#[test]
+fn n15_a_long_table_is_read_in_pieces() {
+    let mut bytes = table(Compression::None, 1 << 20);
+    bytes.truncate(bytes.len() - 100);
+    bytes[9_000] ^= 1;
+    let source = Arc::new(Long { table: bytes.into(), len: 8 << 20, longest_read: 0.into() });
+    let found = RescannedTable::scan(source.clone(), 3, u64::MAX, u64::MAX).unwrap();
+    assert!(found.entries() > u64::from(KEYS) - 100, "{}", found.entries());
+    let longest = source.longest_read.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(longest <= 1 << 20, "{longest} bytes at a time");
 }

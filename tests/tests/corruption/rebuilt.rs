@@ -53,7 +53,7 @@ fn n15_a_failed_flush_hides_no_entry_of_the_log() {
     let is_new = |name: &&String| name.ends_with(".sst") && !before.contains_key(*name);
     let written: Vec<_> = after.keys().filter(is_new).cloned().collect();
     // The first one is the second attempt. As if it were not written yet.
-    let [again, _] = &written[..] else { panic!("{written:?}") };
+    let [again, ..] = &written[..] else { panic!("{written:?}") };
     after.remove(again);
     let (report, found) = repaired(&without_manifest(&after));
     assert!(found == whole, "{found:?}: {report}");

@@ -187,8 +187,50 @@ fn n15_a_store_without_current_loses_nothing() {
         assert!(options(&disk(&files)).open(FOLDER).is_err());
         let (report, found) = repair(&files, OlderValues::LeaveOut);
         assert_eq!(found, whole, "{report}");
-        assert_eq!(report.lost.len(), 1, "{report}");
-        assert_eq!(report.lost[0].path, Path::new(FOLDER).join("CURRENT"), "{report}");
+        assert_eq!((report.lost.len(), report.replaced.len()), (0, 1), "{report}");
+        assert_eq!(report.replaced[0].path, Path::new(FOLDER).join("CURRENT"), "{report}");
+        assert!(report.to_string().starts_with("rebuilt: "), "{report}");
+    }
+}
+
+/// An older manifest names tables whose values are older, so it never takes the place of a newer one.
+#[test]
+fn n15_an_older_manifest_does_not_count() {
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let db = options(&fs).open(FOLDER).unwrap();
+    db.insert("a", "1").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let before = files(&fs);
+    let mut after = before.clone();
+    after.remove("CLOSED");
+    let fs = disk(&after);
+    let db = options(&fs).open(FOLDER).unwrap();
+    db.remove("a").unwrap();
+    db.insert("b", "2").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let mut good = files(&fs);
+    let manifest = |files: &Files| files.keys().rfind(|it| it.starts_with("MANIFEST")).cloned();
+    let (old, new) = (manifest(&before).unwrap(), manifest(&good).unwrap());
+    assert_ne!(old, new, "the manifest was begun anew");
+    // Its unlink was lost.
+    good.insert(old.clone(), before[&old].clone());
+    for (without_current, without_newest) in [(true, false), (false, true), (true, true)] {
+        let mut files = good.clone();
+        if without_current {
+            files.remove("CURRENT");
+        }
+        if without_newest {
+            change(&mut files, &new, |_| 80);
+        }
+        let fs = disk(&files);
+        let report = options(&fs).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap();
+        assert_eq!(report.is_rebuilt, without_newest, "{report}");
+        assert_eq!(report.lost.len(), 1, "nothing says which manifest counted: {report}");
+        let db = options(&fs).open(NEW).unwrap();
+        assert_eq!(db.get("a").unwrap(), None, "{report}");
+        assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"2"[..]), "{report}");
     }
 }
 

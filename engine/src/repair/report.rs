@@ -1,0 +1,126 @@
+//! What a repair reports.
+
+use std::fmt;
+
+use crate::{VerifyProblem, text, text::counted};
+
+/// What a repair could not read: see [`Options::repair`].
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// What was damaged, with its keyspace and its keys if it held entries.
+    pub lost: Vec<VerifyProblem>,
+    /// Damaged files whose content the other files give in full. Nothing that they held is lost.
+    pub replaced: Vec<VerifyProblem>,
+    /// Keys of which only values are left that may be older than what is lost. Counted by 64 bits of
+    /// hash, so that of a billion there may be one too few; the store does not depend on it.
+    pub older: u64,
+    /// Tables that were read, those with damaged blocks included.
+    pub tables: u64,
+    /// Of these, tables whose footer or index is damaged, so that they were scanned block by block.
+    pub tables_rescanned: u64,
+    /// Batches of the log that were read.
+    pub log_batches: u64,
+    /// Whether the manifest is lost, so that tables and log said which keyspaces there are.
+    pub is_rebuilt: bool,
+    /// Without a manifest: tables that were left out, because others replace them or their keyspace
+    /// was dropped.
+    pub tables_left_out: u64,
+    /// Without a manifest: new names of keyspaces that only the log has, which does not name them.
+    /// Their options are the defaults.
+    pub keyspaces_unnamed: Vec<String>,
+    /// Without a manifest: older logs of which the end is missing. It was obsolete, or it is lost.
+    /// Keys of which only they have a value count as [`older`](Self::older).
+    pub logs_cut: u64,
+    /// Without a manifest: lost tables of which neither keyspace nor keys are known.
+    pub tables_unknown: u64,
+}
+
+impl fmt::Display for RepairReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for lost in &self.lost {
+            writeln!(f, "lost: {lost}")?;
+        }
+        for replaced in &self.replaced {
+            writeln!(f, "rebuilt: {replaced}; the other files give all that it held")?;
+        }
+        let read = format!(
+            "{} and {} of the log were read",
+            counted(self.tables, ["table", "tables"]),
+            counted(self.log_batches, ["batch", "batches"])
+        );
+        if self.tables_rescanned > 0 {
+            let tables = counted(self.tables_rescanned, ["table", "tables"]);
+            writeln!(f, "{tables} scanned block by block, because footer or index is damaged")?;
+        }
+        if self.is_rebuilt {
+            writeln!(f, "the manifest is lost: tables and log say which keyspaces there are")?;
+        }
+        if self.tables_left_out > 0 {
+            let tables = counted(self.tables_left_out, ["table", "tables"]);
+            writeln!(f, "{tables} left out: replaced by others, or of a dropped keyspace")?;
+        }
+        for name in &self.keyspaces_unnamed {
+            writeln!(f, "keyspace {name:?} is in the log without its name and options")?;
+        }
+        if self.logs_cut > 0 {
+            let logs = counted(self.logs_cut, ["older log", "older logs"]);
+            writeln!(f, "the end of {logs} is missing; values that only they have may be older")?;
+        }
+        if self.tables_unknown > 0 {
+            let tables = counted(self.tables_unknown, ["table", "tables"]);
+            writeln!(f, "keyspace and keys of {tables} are unknown; other values may be older")?;
+        }
+        if self.lost.is_empty() {
+            return write!(f, "nothing is lost: {read}");
+        }
+        let places = counted(self.lost.len() as u64, ["place", "places"]);
+        write!(f, "{read}, {places} cannot be read")?;
+        let lost_bytes = self.lost.iter().fold(0, |sum: u64, lost| sum.saturating_add(lost.bytes));
+        if lost_bytes > 0 {
+            write!(f, " ({} of blocks)", text::bytes(lost_bytes))?;
+        }
+        if self.older > 0 {
+            let keys = counted(self.older, ["key", "keys"]);
+            write!(f, "; of {keys} only what may be older than that is left")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::VerifyProblemKind;
+
+    #[test]
+    fn a_report_says_what_there_is_to_say() {
+        let lost = VerifyProblem {
+            path: "000012.sst".into(),
+            offset: 7,
+            keyspace: None,
+            keys: None,
+            bytes: 0,
+            kind: VerifyProblemKind::Damaged,
+            message: "is gone".to_owned(),
+        };
+        let nothing = RepairReport { tables: 3, log_batches: 1, ..RepairReport::default() };
+        let some = RepairReport { lost: vec![lost], ..nothing.clone() };
+        let older = RepairReport { older: 2, ..some.clone() };
+        let read = "3 tables and 1 batch of the log were read";
+        let damaged =
+            format!("lost: 000012.sst near byte 7: is gone\n{read}, 1 place cannot be read");
+        let current = VerifyProblem { path: "CURRENT".into(), offset: 0, ..some.lost[0].clone() };
+        let rebuilt = RepairReport { replaced: vec![current], ..nothing.clone() };
+        let all = "the other files give all that it held\nnothing is lost: ";
+        let cases = [
+            (rebuilt, format!("rebuilt: CURRENT: is gone; {all}{read}")),
+            (nothing, format!("nothing is lost: {read}")),
+            (some, damaged.clone()),
+            (older, damaged + "; of 2 keys only what may be older than that is left"),
+        ];
+        for (report, want) in cases {
+            assert_eq!(report.to_string(), want);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What a damaged store holds, by its manifest or without one.
+
+use std::{path::Path, sync::Arc};
+
+use super::{
+    lost::check_lost,
+    rebuild::{Rebuilt, rebuild},
+};
+use crate::{
+    Error, Result,
+    file_name::FileName,
+    fs::Fs,
+    manifest::{
+        load,
+        load::{Loaded, load_newest},
+    },
+    store::verify::current_is_missing,
+};
+
+/// The state of a damaged store.
+pub(super) struct State {
+    pub(super) loaded: Loaded,
+    /// Set if no manifest can be used, so that tables and log give the state.
+    pub(super) rebuilt: Option<Rebuilt>,
+    /// Why `CURRENT` cannot be used, if the only manifest gives all that it said.
+    pub(super) current: Option<Error>,
+    /// Why the manifest cannot be used, or is not known to be the right one.
+    pub(super) lost: Option<Error>,
+}
+
+/// Reads the manifest. Without `CURRENT` the newest manifest counts if it is whole. An older one
+/// than `CURRENT` names, or than the newest one, never does: its tables hold older values.
+///
+/// # Errors
+///
+/// As [`Options::repair`](crate::Options::repair).
+pub(super) fn read_state(fs: &Arc<dyn Fs>, folder: &Path, names: &[String]) -> Result<State> {
+    let missing = || current_is_missing(folder);
+    let error = match load(&**fs, folder).and_then(|it| it.ok_or_else(missing)) {
+        Ok(loaded) => return Ok(State { loaded, rebuilt: None, current: None, lost: None }),
+        Err(error) => error,
+    };
+    check_lost(&error)?;
+    if is_about_current(&error) {
+        let newest = load_newest(&**fs, folder, names).map_err(Error::of_opening)?;
+        if let Some(loaded) = newest {
+            let is_manifest =
+                |name: &&String| matches!(FileName::parse(name), Some(FileName::Manifest(_)));
+            let is_only_one = names.iter().filter(is_manifest).count() == 1;
+            let (current, lost) =
+                if is_only_one { (Some(error), None) } else { (None, Some(error)) };
+            return Ok(State { loaded, rebuilt: None, current, lost });
+        }
+    }
+    let Some(rebuilt) = rebuild(fs, folder, names)? else { return Err(error) };
+    let loaded = rebuilt.loaded.clone();
+    Ok(State { loaded, rebuilt: Some(rebuilt), current: None, lost: Some(error) })
+}
+
+fn is_about_current(error: &Error) -> bool {
+    let (Error::Corrupt { path, .. } | Error::Io { path, .. }) = error else { return false };
+    path.file_name().is_some_and(|name| name == "CURRENT")
+}

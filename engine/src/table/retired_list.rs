@@ -1,0 +1,65 @@
+//! A table without entries that lists the tables that count no more.
+//!
+//! Only a repair without a manifest reads it, see [`Completed`]. A crash may keep any of the unlinks
+//! of several tables. What is left may hold values of which the tombstones are gone, or a part of
+//! what a failed compaction wrote. So a durable file lists them first. The last table that a flush
+//! or compaction installs does. Where there is none, this one does: for a compaction that left no
+//! entry, a dropped keyspace, tables that were not installed. It is unlinked when the unlinks are
+//! durable.
+
+use std::{io, path::Path};
+
+use sievedb_sstable::{Completed, TableIdentity, TableOptions, TableOrigin, TableWriter};
+
+use super::store::TableStore;
+use crate::{Result, file_name::FileName};
+
+impl TableStore {
+    /// Unlinks all obsolete files. A failure to unlink one is harmless: the next opening tries
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) if the directory cannot be synced.
+    pub(crate) fn unlink_obsolete(&self) -> Result<()> {
+        let paths = self.obsolete_files.take();
+        let is_listed = self.obsolete_files.needs_list(&paths) && self.list_retired()?;
+        self.obsolete_files.unlink(&*self.fs, paths);
+        if is_listed {
+            self.sync_folder()?;
+        }
+        if let Some(list) = self.obsolete_files.take_unneeded_list() {
+            let _ = self.fs.unlink(&list);
+        }
+        Ok(())
+    }
+
+    /// Makes a list of all retired tables durable. Returns `false` if it cannot be written: a full
+    /// disk must not keep the files.
+    fn list_retired(&self) -> Result<bool> {
+        let retired = self.obsolete_files.retired();
+        let id = self.new_file_id();
+        let path = FileName::Table(id).path(&self.folder);
+        if self.write_list(id, &path, retired.clone()).is_err() {
+            let _ = self.fs.unlink(&path);
+            return Ok(false);
+        }
+        self.sync_folder()?;
+        if let Some(before) = self.obsolete_files.set_list(path, &retired) {
+            let _ = self.fs.unlink(&before);
+        }
+        Ok(true)
+    }
+
+    fn write_list(&self, id: u64, path: &Path, replaced: Vec<u64>) -> io::Result<()> {
+        let (store_id, hash_seed, salt) = (self.store_id, self.hash_seed, self.fs.random_u64()?);
+        let identity = TableIdentity { store_id, file_id: id, salt, hash_seed };
+        let mut writer = TableWriter::new(Vec::new(), identity, TableOptions::new())?;
+        let completed = Some(Completed { flushed: 0, replaced });
+        writer.set_origin(TableOrigin { completed, ..TableOrigin::default() });
+        let (bytes, _) = writer.finish()?;
+        let file = self.fs.create(path)?;
+        file.append(&bytes)?;
+        file.sync_data()
+    }
+}

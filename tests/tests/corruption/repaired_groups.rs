@@ -1,0 +1,140 @@
+//! Groups of tables that a crash leaves in part, and names that are taken, without a manifest.
+
+use std::sync::Arc;
+
+use sievedb::{
+    Compression, Db, Durability, KeyspaceOptions,
+    fs::{Call, Fault, FaultFs, Loss, MemoryFs, Times},
+};
+
+use super::{
+    lost_manifest::{lose, repaired},
+    repair::{options, tables},
+    repaired_crash::check,
+    sample::{FOLDER, files},
+};
+
+const EIO: i32 = 5;
+const KEYS: u32 = 400;
+
+fn small_tables() -> KeyspaceOptions {
+    let options = KeyspaceOptions::new().compression(Compression::None);
+    options.table_bytes(64 << 10).block_bytes(1 << 10)
+}
+
+fn open(fs: &Arc<MemoryFs>) -> Db {
+    options(fs).keyspace(small_tables()).open(FOLDER).unwrap()
+}
+
+/// More than one table holds.
+fn fill(db: &Db, byte: u8) {
+    for key in 0..KEYS {
+        let mut value = key.wrapping_mul(0x9e37_79b9).to_le_bytes().repeat(120);
+        value[0] = byte;
+        db.insert(key.to_be_bytes(), value).unwrap();
+    }
+}
+
+/// Checks a power cut after each operation from `before` on, with each single loss.
+fn check_cuts(fs: &MemoryFs, before: usize, step: &str) {
+    for at in before..=fs.operations() {
+        let alone = (0..fs.unsynced(at)).map(Loss::Alone);
+        for loss in [Loss::Nothing, Loss::Everything].into_iter().chain(alone) {
+            check(&files(&fs.crash(at, &loss)), &format!("{step}, cut at {at}, {loss:?}"));
+        }
+    }
+}
+
+/// The last table of a group vouches for the others, so their names are durable before it.
+#[test]
+fn n15_the_last_table_of_a_group_has_the_others_beside_it() {
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let db = open(&fs);
+    fill(&db, 1);
+    db.persist(Durability::Disk).unwrap();
+    let before = fs.operations();
+    db.flush().unwrap();
+    assert!(tables(&files(&fs)).len() > 1, "a group");
+    check_cuts(&fs, before, "a flush");
+}
+
+/// The next opening unlinks the tables, in whichever order that becomes durable.
+#[test]
+fn n15_a_group_that_was_not_installed_hides_nothing_while_it_is_unlinked() {
+    let disk = Arc::new(MemoryFs::with_seed(7));
+    let fs = Arc::new(FaultFs::new(disk.clone()));
+    let db = options(&disk).fs(fs.clone()).open(FOLDER).unwrap();
+    db.set_options(small_tables()).unwrap();
+    fill(&db, 1);
+    db.persist(Durability::Disk).unwrap();
+    let names = files(&disk);
+    let manifest = names.keys().rfind(|name| name.starts_with("MANIFEST")).unwrap();
+    fs.inject(Fault::new(EIO, Times::Once).calls(&[Call::Append]).suffix(manifest));
+    db.flush().unwrap_err();
+    drop(db);
+    assert!(tables(&files(&disk)).len() > 1, "a group");
+    let before = disk.operations();
+    drop(open(&disk));
+    assert_eq!(tables(&files(&disk)), [""; 0], "it is gone");
+    check_cuts(&disk, before, "an opening");
+}
+
+/// A compaction that leaves no entry writes no table, and its inputs go in any order.
+#[test]
+fn n15_a_compaction_without_output_brings_no_removed_key_back() {
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let db = open(&fs);
+    db.insert("a", "1").unwrap();
+    db.flush().unwrap();
+    db.remove("a").unwrap();
+    db.flush().unwrap();
+    let before = fs.operations();
+    db.compact().unwrap();
+    assert_eq!(tables(&files(&fs)), [""; 0]);
+    drop(db);
+    check_cuts(&fs, before, "a compaction");
+}
+
+#[test]
+fn n15_a_dropped_keyspace_does_not_come_back_in_part() {
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let db = open(&fs);
+    let gone = db.keyspace("gone").unwrap();
+    for value in ["1", "2"] {
+        gone.insert("a", value).unwrap();
+        gone.flush().unwrap();
+    }
+    gone.remove("a").unwrap();
+    gone.flush().unwrap();
+    drop(gone);
+    let before = fs.operations();
+    db.drop_keyspace("gone").unwrap();
+    drop(db);
+    check_cuts(&fs, before, "a drop");
+    drop(open(&fs));
+    check_cuts(&fs, before, "an opening");
+}
+
+#[test]
+fn n15_a_keyspace_without_name_gets_one_that_is_free() {
+    let fs = Arc::new(MemoryFs::with_seed(7));
+    let db = options(&fs).log_segment_bytes(4 << 10).open(FOLDER).unwrap();
+    let unnamed = db.keyspace("unnamed").unwrap();
+    let taken = db.keyspace("recovered-2").unwrap();
+    taken.insert("a", "of a table").unwrap();
+    for _ in 0..300 {
+        taken.insert("b", [1; 50]).unwrap();
+        db.persist(Durability::Disk).unwrap();
+    }
+    taken.flush().unwrap();
+    db.flush().unwrap();
+    unnamed.insert("a", "of the log").unwrap();
+    db.persist(Durability::Disk).unwrap();
+    let mut left = files(&fs);
+    lose(&mut left, &["MANIFEST", "CURRENT", "CLOSED"]);
+    let (report, found) = repaired(&left);
+    assert_eq!(report.keyspaces_unnamed, ["recovered-2+"], "{report}");
+    let value = |name: &str| found[&(name.to_owned(), b"a".to_vec())].clone();
+    assert_eq!(value("recovered-2"), "of a table");
+    assert_eq!(value("recovered-2+"), "of the log");
+}
