@@ -8,7 +8,8 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{Arc, Barrier},
+    thread,
 };
 
 use sievedb::{
@@ -135,4 +136,34 @@ fn a_killed_process_leaves_no_lock() {
     other.wait().unwrap();
     let db = Db::open(folder.path()).unwrap();
     assert_eq!(db.get("from").unwrap().as_deref(), Some(&b"elsewhere"[..]), "written as Disk");
+}
+
+/// The openers begin together. An opener that closes its store at once lets the others have the lock
+/// after they saw an empty directory.
+#[test]
+fn n16_one_of_several_openers_creates_the_store() {
+    const OPENERS: usize = 4;
+    for round in 0..200 {
+        let (fs, begin) = (Arc::new(MemoryFs::new()), Barrier::new(OPENERS));
+        let open = &|number: usize| {
+            begin.wait();
+            let options = Options::new().fs(Arc::clone(&fs) as Arc<dyn Fs>).worker_threads(0);
+            match options.create_new(true).open("db") {
+                Ok(db) => {
+                    db.insert("creator", number.to_string()).unwrap();
+                    db.close().unwrap();
+                    Some(number)
+                }
+                Err(Error::StoreExists { .. } | Error::Locked { .. }) => None,
+                Err(error) => panic!("round {round}: {error}"),
+            }
+        };
+        let creators: Vec<usize> = thread::scope(|scope| {
+            let openers: Vec<_> = (0..OPENERS).map(|n| scope.spawn(move || open(n))).collect();
+            openers.into_iter().filter_map(|opener| opener.join().unwrap()).collect()
+        });
+        let [creator] = creators[..] else { panic!("round {round}: created by {creators:?}") };
+        let db = Options::new().fs(fs).worker_threads(0).open("db").unwrap();
+        assert_eq!(db.get("creator").unwrap().unwrap(), creator.to_string().as_bytes());
+    }
 }
