@@ -33,7 +33,8 @@ impl TableSource for ZeroedSource {
                 Err(_) => {
                     let middle = (start + (end - start) / 2).next_multiple_of(SECTOR_BYTES);
                     let next = (start + 1).next_multiple_of(SECTOR_BYTES);
-                    let border = if middle < end { middle } else { next };
+                    // The middle of a single byte is its start.
+                    let border = if (next..end).contains(&middle) { middle } else { next };
                     if border < end {
                         places.extend([border..end, start..border]);
                     }
