@@ -57,7 +57,8 @@ impl Store {
     /// # Errors
     ///
     /// As [`edit_manifest`](Store::edit_manifest): the new tables are then orphans.
-    /// [`Error::Closed`] if the store is being closed: the new tables are then obsolete.
+    /// [`Error::Closed`] if the store is being closed, and errors of opening the new tables: these
+    /// are then obsolete.
     pub(crate) fn install(&self, tree: &Arc<Tree>, change: &Change) -> Result<()> {
         let listener = self.options.listener.as_deref();
         let options = tree.kept_options();
@@ -66,7 +67,10 @@ impl Store {
             opened.map(Arc::new)
         };
         let opened = change.added.iter().map(open);
-        let opened = opened.collect::<Result<Vec<_>>>()?;
+        let opened = opened.collect::<Result<Vec<_>>>().inspect_err(|_| {
+            // No manifest names them. Otherwise each retry would leave such files.
+            change.added.iter().rev().for_each(|table| self.tables.discard(table.id, true));
+        })?;
         if !opened.is_empty() {
             let synced = self.tables.check_not_closing().and_then(|()| self.tables.sync_folder());
             if matches!(synced, Err(Error::Closed)) {

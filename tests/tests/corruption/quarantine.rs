@@ -371,3 +371,21 @@ fn n7_a_flush_is_put_off_while_the_system_is_short_of_memory() {
     assert_eq!((failing.reports().1, stats.read_only), (false, None));
     assert_eq!(failing.db.get("key").unwrap().as_deref(), Some(&b"next"[..]));
 }
+
+#[test]
+fn n7_a_table_that_cannot_be_opened_after_its_flush_is_unlinked() {
+    let failing = Failing::new();
+    let tables = || {
+        let names = failing.faults.list(FOLDER.as_ref()).unwrap();
+        names.iter().filter(|name| name.ends_with(".sst")).count()
+    };
+    let before = tables();
+    let reads = Fault::new(ENOMEM, Times::ForGood).calls(&[Call::ReadAt]).suffix(".sst");
+    failing.faults.inject(reads);
+    failing.db.insert("key", "value").unwrap();
+    for _ in 0..5 {
+        assert!(matches!(failing.db.flush(), Err(Error::Io { op: "read", .. })));
+    }
+    failing.faults.heal();
+    assert!(tables() <= before + 1, "{} tables of {before}", tables());
+}
