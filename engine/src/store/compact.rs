@@ -296,7 +296,7 @@ impl Store {
     pub(crate) fn compact_tree(&self, tree: &Arc<Tree>) -> Result<()> {
         self.flush_trees(std::slice::from_ref(tree))?;
         self.retry_quarantined(tree);
-        let number = self.background.request_whole(tree, self.tables.next_file_id());
+        let number = self.background.request_whole(tree, || self.tables.next_file_id());
         let is_this = |request: &WholeRequest| request.number() == number && !request.has_failed();
         let done = self
             .wait_for_work(|whole| tree.is_dropped() || !whole.get(&tree.id).is_some_and(is_this));

@@ -16,7 +16,8 @@ impl Background {
 impl Store {
     /// Returns how long a worker without work may wait for the bell; `None`: until it rings.
     pub(super) fn wait_max(&self, state: &State) -> Option<Duration> {
-        let pause_end = state.due.next_pause_end();
+        // A read-only store claims nothing, so its pauses would never end.
+        let pause_end = state.due.next_pause_end().filter(|_| self.read_only.get().is_none());
         let pause = pause_end.map(|end| end.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
         [self.residency.wait_max(), state.rest.wait_max(), pause].into_iter().flatten().min()
     }

@@ -112,7 +112,7 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     let keyspace = db.keyspace("gone").expect("there is room");
     let store = db.open_store().store();
     let tree = store.trees.read().get("gone").cloned().expect("it is there");
-    let number = store.background.request_whole(&tree, 0);
+    let number = store.background.request_whole(&tree, || 0);
     assert!(db.drop_keyspace(keyspace.name()).expect("there is room"));
     let (ended, waits) = mpsc::channel();
     let waiting = db.clone();
@@ -145,7 +145,7 @@ fn what_is_due_is_found_when_a_request_is_done() {
     let flush = store.claim().expect("a memtable is frozen");
     assert!(store.carry_out(&flush), "there is room");
     assert_eq!(tree.view().version.level0_runs(), 4, "they are due");
-    store.background.request_whole(&tree, 0);
+    store.background.request_whole(&tree, || 0);
     let job = store.claim();
     assert!(matches!(job, Some(Job::Compact(..))), "it is claimed");
     assert!(store.background.state.lock().whole.is_empty());
@@ -289,6 +289,17 @@ fn n7_workers_wait_no_longer_than_until_the_pause_of_a_quarantine_ends() {
     fs.heal();
     while store.step() {}
     assert_eq!(wait_max(), None);
+}
+
+#[test]
+fn n7_workers_of_a_read_only_store_wait_for_no_quarantine() {
+    let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
+    let db = options.open("db").expect("a new store");
+    let store = db.open_store().store();
+    store.background.look_again_at(Duration::ZERO, 0);
+    store.poison(Error::WorkerPanicked);
+    assert!(store.claim().is_none());
+    assert_eq!(store.wait_max(&store.background.state.lock()), None, "workers would poll");
 }
 
 /// Stops the thread of the worker when background work is put off, and after each flush.

@@ -44,9 +44,11 @@ impl WholeRequest {
 
 impl Background {
     /// Requests a compaction of `tree` as a whole, except runs of level 0 with numbers from
-    /// `id_limit` on. Returns the number of the request, which is removed when it is done.
-    pub(crate) fn request_whole(&self, tree: &Tree, id_limit: u64) -> u64 {
+    /// `next_file_id` on. Returns the number of the request, which is removed when it is done.
+    pub(crate) fn request_whole(&self, tree: &Tree, next_file_id: impl FnOnce() -> u64) -> u64 {
         let mut state = self.state.lock();
+        // Under the lock: a merge within level 0 that is claimed before merges no newer run.
+        let id_limit = next_file_id();
         state.whole_count += 1;
         let new = WholeRequest { number: state.whole_count, id_limit, waiters: 0, failed: None };
         let request = state.whole.entry(tree.id).or_insert(new);

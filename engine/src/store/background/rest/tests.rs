@@ -192,7 +192,7 @@ fn it_gives_way() {
             assert!(fixture.tree().freeze());
         }),
         ("somebody waits for a whole keyspace", |fixture| {
-            fixture.store().background.request_whole(&fixture.tree(), 0);
+            fixture.store().background.request_whole(&fixture.tree(), || 0);
         }),
     ];
     for (name, give_reason) in reasons {
