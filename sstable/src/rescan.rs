@@ -91,6 +91,7 @@ impl RescannedTable {
         entries_max: u64,
         end: u64,
     ) -> io::Result<Self> {
+        let is_truncated = end < u64::MAX && source.len() < end;
         let end = end.min(source.len());
         let (dictionary, data, gaps) = (None, Vec::new(), Vec::new());
         let mut table = Self { source, salt, dictionary, data, gaps, entries: 0 };
@@ -110,14 +111,14 @@ impl RescannedTable {
             table.add(handle, &mut scan)?;
             at = handle.place().end;
         }
-        if table.entries < entries_max && !scan.is_complete && at < end {
-            // The file ends where a block ends, and before its data do.
+        if table.entries < entries_max && !scan.is_complete && (at < end || is_truncated) {
+            // The file ends before its data, perhaps at the end of a block.
             scan.lost(at..end);
         }
         let is_padding = |place: &Range<u64>| {
             let index = scan.index.last_key_value();
             let follows_index = index.is_some_and(|(at, bytes)| at + bytes == place.start);
-            follows_index && place.end - place.start < FILTER_ALIGN
+            !is_truncated && follows_index && place.end - place.start < FILTER_ALIGN
         };
         if let Some(place) = scan.gap.take_if(|place| !is_padding(place)) {
             let from = scan.last_key.map_or(Bound::Unbounded, Bound::Excluded);

@@ -86,6 +86,22 @@ fn another_salt_finds_nothing() {
 }
 
 #[test]
+fn n15_a_table_that_ends_with_a_block_is_not_whole() {
+    let bytes = table(Compression::None, 1 << 20);
+    let whole = scan(bytes.clone(), 3, u64::from(KEYS));
+    for block in &whole.data[..whole.data.len() - 1] {
+        let cut = Bytes::copy_from_slice(&bytes[..block.place().end as usize]);
+        let len = bytes.len() as u64;
+        let mut found = RescannedTable::scan(Arc::new(cut), 3, u64::from(KEYS), len).unwrap();
+        assert_eq!(found.gaps().len(), 1, "{block:?}");
+        let gap = found.gaps()[0].clone();
+        let last = keys(&mut found).last().unwrap().to_be_bytes();
+        let from = Bound::Excluded(Bytes::copy_from_slice(&last));
+        assert_eq!(gap.keys, (from, Bound::Unbounded));
+    }
+}
+
+#[test]
 fn n15_blocks_behind_much_damage_are_found() {
     let mut bytes = table(Compression::None, 1 << 20);
     let end = bytes.len() - 30_000;
