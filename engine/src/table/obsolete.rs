@@ -167,7 +167,11 @@ mod tests {
         assert!(!files.needs_list(&paths));
         files.retire(6);
         assert!(files.needs_list(&paths));
-        assert_eq!(files.set_list("000008.sst".into(), &[3, 4, 5, 6]), None);
+        assert!(!files.needs_list(&["000006.log".into()]), "no table goes");
+        assert_eq!(files.set_list("000007.sst".into(), &[3, 4, 5]), None);
+        assert!(files.needs_list(&paths), "6 was retired meanwhile");
+        let before = files.set_list("000008.sst".into(), &[3, 4, 5, 6]);
+        assert_eq!(before, Some("000007.sst".into()));
         assert!(!files.needs_list(&paths));
         assert_eq!(files.take_unneeded_list(), None, "a crash may bring them back");
         files.forget(&[3, 4, 5, 6]);

@@ -35,11 +35,12 @@ fn fill(db: &Db, byte: u8) {
     }
 }
 
-/// Checks a power cut after each operation from `before` on, with each single loss.
+/// Checks a power cut after each operation from `before` on, with each single loss and some others.
 fn check_cuts(fs: &MemoryFs, before: usize, step: &str) {
     for at in before..=fs.operations() {
         let alone = (0..fs.unsynced(at)).map(Loss::Alone);
-        for loss in [Loss::Nothing, Loss::Everything].into_iter().chain(alone) {
+        let random = (0..8).map(|seed| Loss::Random { seed, torn: false });
+        for loss in [Loss::Nothing, Loss::Everything].into_iter().chain(alone).chain(random) {
             check(&files(&fs.crash(at, &loss)), &format!("{step}, cut at {at}, {loss:?}"));
         }
     }
