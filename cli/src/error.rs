@@ -23,8 +23,6 @@ pub(crate) enum Error {
     NoKeyspace { store: PathBuf, name: String, creates: bool },
     /// `path` is a directory, and not a file of a store.
     Directory { path: PathBuf },
-    /// The new store of a repair would lie in the damaged one, or the other way round.
-    Overlap { source: PathBuf, dest: PathBuf },
     /// The operating system refused `op` on `path`, which is no file of a store.
     Io { op: &'static str, path: PathBuf, source: io::Error },
     /// What the command says could not be written.
@@ -141,13 +139,6 @@ impl fmt::Display for Error {
                 write!(f, "the store {} has no keyspace {name:?}", store.display())
             }
             Self::Directory { path } => write!(f, "{} is a directory", path.display()),
-            Self::Overlap { source, dest } => write!(
-                f,
-                "{} and {} must not lie in one another, since a repair never changes the damaged \
-                 store; name a new directory elsewhere",
-                source.display(),
-                dest.display()
-            ),
             Self::Io { op, path, .. } => write!(f, "cannot {op} {}", path.display()),
             Self::Output(_) => write!(f, "cannot write the output"),
             Self::Input(_) => write!(f, "cannot read standard input"),

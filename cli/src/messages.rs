@@ -81,6 +81,7 @@ mod tests {
             Error::NewerRelease { path: path(), needs: name() },
             Error::ForeignFolder { path: path(), name: name() },
             Error::FolderNotEmpty { path: path(), name: name() },
+            Error::FoldersOverlap { from: path(), to: path() },
             Error::NoStore { path: path() },
             Error::NotAFolder { path: path() },
             Error::Locked { path: path(), process: None },

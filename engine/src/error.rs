@@ -56,6 +56,9 @@ pub enum Error {
     ForeignFolder { path: PathBuf, name: String },
     /// The folder `path` is to be empty, and holds `name`. Nothing was changed.
     FolderNotEmpty { path: PathBuf, name: String },
+    /// One of the directories `from` and `to` of a [repair](crate::Options::repair) is the other one,
+    /// or is inside of it. Nothing was changed.
+    FoldersOverlap { from: PathBuf, to: PathBuf },
     /// The folder `path` is missing, or holds no store, and none is to be made:
     /// [`Options::create_if_missing`](crate::Options::create_if_missing), or what only reads. Nothing was changed.
     NoStore { path: PathBuf },
@@ -258,6 +261,13 @@ impl fmt::Display for Error {
                     path.display()
                 )
             }
+            Self::FoldersOverlap { from, to } => write!(
+                f,
+                "{} and {} must not lie in one another, since a repair never changes the damaged \
+                 store; name a new directory elsewhere",
+                from.display(),
+                to.display()
+            ),
             Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
             Self::NotAFolder { path } => {
                 write!(f, "not a directory: {}, or one of its parents, is a file", path.display())

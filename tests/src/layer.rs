@@ -55,6 +55,10 @@ impl<L: Layer> Fs for Layered<L> {
         self.0.inner().absolute(path)
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.0.inner().resolve(path)
+    }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.0.inner().create_folder(path)
     }

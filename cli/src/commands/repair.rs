@@ -1,9 +1,6 @@
 //! `sieve repair`.
 
-use std::{
-    io::Write,
-    path::{Component, Path, PathBuf},
-};
+use std::{io::Write, path::PathBuf};
 
 use sievedb::{OlderValues, Options};
 
@@ -33,7 +30,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> Result<()> {
-        check_apart(&self.source, &self.dest)?;
         let older = if self.keep_older { OlderValues::Keep } else { OlderValues::LeaveOut };
         let dest = self.dest.display().to_string();
         interrupt::exit_with(move || format!("{dest} is incomplete; delete it, and repair again"));
@@ -44,30 +40,4 @@ impl Args {
             count => Err(Error::Lost { count }),
         }
     }
-}
-
-/// Refuses directories of which one lies in the other.
-fn check_apart(source: &Path, dest: &Path) -> Result<()> {
-    let (from, to) = (resolved(source), resolved(dest));
-    if from.starts_with(&to) || to.starts_with(&from) {
-        return Err(Error::Overlap { source: source.to_owned(), dest: dest.to_owned() });
-    }
-    Ok(())
-}
-
-/// Returns `path` from the root on, without symbolic links, `.` and `..`. Missing parts stay as they are.
-fn resolved(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut resolved = PathBuf::new();
-    for part in path.components() {
-        if part == Component::ParentDir {
-            resolved.pop();
-            continue;
-        }
-        resolved.push(part);
-        if let Ok(real) = resolved.canonicalize() {
-            resolved = real;
-        }
-    }
-    resolved
 }

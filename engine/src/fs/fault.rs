@@ -108,6 +108,10 @@ impl Fs for FaultFs {
         self.inner.absolute(path)
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.resolve(path)
+    }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.pass(Call::CreateFolder, path, || self.inner.create_folder(path))
     }

@@ -54,7 +54,7 @@ use std::{
     fmt::Debug,
     io,
     ops::Range,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
@@ -82,6 +82,16 @@ pub trait Fs: Debug + Send + Sync {
     /// file.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_owned())
+    }
+
+    /// Returns `path` from the root on, without symbolic links, `.` and `..`. Missing parts stay as
+    /// they are.
+    ///
+    /// By default this reads no file: [`absolute`](Self::absolute) without `.` and `..`. Override it
+    /// if the file system has symbolic links, or else [`Options::repair`](crate::Options::repair)
+    /// may not notice that two directories overlap.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        resolved(&self.absolute(path)?, |path| Ok(path.to_owned()))
     }
 
     /// Creates `path` and its missing parents. A folder that exists is fine.
@@ -260,6 +270,23 @@ pub trait ReadFile: Debug + Send + Sync {
 /// A held lock. Drop releases it. In a forked child, drop only closes the child's descriptor, and
 /// the parent keeps the lock.
 pub trait FileLock: Debug + Send + Sync {}
+
+/// Returns `path` from the root on, without `.` and `..`. `real` returns the path of each part without
+/// symbolic links.
+fn resolved(path: &Path, real: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Result<PathBuf> {
+    let mut resolved = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(resolved.pop()),
+            Component::CurDir => {}
+            part => {
+                resolved.push(part);
+                resolved = real(&resolved)?;
+            }
+        }
+    }
+    Ok(resolved)
+}
 
 /// Refuses a rename across folders.
 fn check_same_folder(from: &Path, to: &Path) -> io::Result<()> {

@@ -33,6 +33,10 @@ impl Fs for ReadOnlyFs {
         self.inner.absolute(path)
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.resolve(path)
+    }
+
     fn create_folder(&self, _: &Path) -> io::Result<()> {
         refused()
     }

@@ -23,6 +23,7 @@ use rustix::process::{Pid, Resource, getpid, getrlimit};
 
 use super::{
     AppendFile, FileLock, FolderHandle, Fs, ReadFile, check_same_folder, direct::DirectFile,
+    resolved,
 };
 
 /// The file system of the machine.
@@ -32,6 +33,15 @@ pub struct RealFs;
 impl Fs for RealFs {
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         path::absolute(path)
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let is_missing =
+            |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        resolved(&self.absolute(path)?, |path| match path.canonicalize() {
+            Err(error) if is_missing(error.kind()) => Ok(path.to_owned()),
+            real => real,
+        })
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {

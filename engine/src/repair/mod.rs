@@ -1,4 +1,4 @@
-//! What can be read of a damaged store is written into a new one.
+//! Writes what can be read of a damaged store to a new one.
 //!
 //! The tables of a keyspace are read from the oldest run to the newest, so that what is newer takes the place
 //! of what is older, and the log comes last, up to its first damage. Where a table, or a block of it, cannot
@@ -39,7 +39,7 @@ use crate::{
     store::verify::{check_traces, list},
 };
 
-/// What becomes of keys of which only values are left that may be older than what is lost.
+/// Treatment of keys whose only readable values may be outdated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OlderValues {
     /// They are not in the new store.
@@ -77,7 +77,8 @@ impl Options {
     /// or no right to read it: it would be lost for nothing. To be tried again, with another `to`.
     /// [`Error::Corrupt`] if no manifest can be read, and no table and no segment of a log.
     /// [`Error::NewerRelease`] if a later release wrote a file: repair the store with that one.
-    /// [`Error::FolderNotEmpty`] if `to` has files. As [`verify`](Self::verify) for the one store, and as
+    /// [`Error::FolderNotEmpty`] if `to` has files. [`Error::FoldersOverlap`] if `to` is `from`, or one
+    /// of them is inside of the other, symbolic links resolved. As [`verify`](Self::verify) for the one store, and as
     /// [`open`](Self::open) and [`Keyspace::insert`] for the other.
     pub fn repair(
         &self,
@@ -86,6 +87,7 @@ impl Options {
         older: OlderValues,
     ) -> Result<RepairReport> {
         let (fs, folder, to) = (&*self.fs, from.as_ref(), to.as_ref());
+        check_apart(fs, folder, to)?;
         check_traces(fs, folder)?;
         let _lock = lock_to_read(fs, folder)?;
         let names = list(fs, folder)?;
@@ -142,6 +144,16 @@ impl Options {
             tables_unknown: rebuilt.as_ref().map_or(0, |rebuilt| rebuilt.unknown.len() as u64),
         })
     }
+}
+
+/// Refuses directories of which one lies in the other: a repair never changes the damaged store.
+fn check_apart(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    let resolve = |path: &Path| fs.resolve(path).map_err(|error| Error::io("resolve", path, error));
+    let (damaged, new) = (resolve(from)?, resolve(to)?);
+    if damaged.starts_with(&new) || new.starts_with(&damaged) {
+        return Err(Error::FoldersOverlap { from: from.to_owned(), to: to.to_owned() });
+    }
+    Ok(())
 }
 
 /// Refuses a folder with files of anybody: what is there would mix with what is saved.

@@ -1,7 +1,7 @@
 //! What a lost manifest would say, by the tables and the log.
 //!
 //! Each table names its keyspace with its options. The last table of a flush or compaction names
-//! the tables that count no more: its inputs, and all that were replaced or dropped before and not
+//! the tables that are obsolete: its inputs, and all that were replaced or dropped before and not
 //! yet unlinked. Those are left out. An input beside its output would bring keys back whose
 //! tombstone was dropped at the bottom. The list of a table that is left out itself does not count:
 //! its compaction may have failed after the table was written.
@@ -41,7 +41,7 @@ pub(super) struct Rebuilt {
     pub(super) emptied: BTreeMap<u64, Arc<KeyspaceState>>,
     /// Keyspaces whose names others have: they were dropped.
     pub(super) dropped: BTreeSet<u64>,
-    /// Tables that count no more.
+    /// Tables that are obsolete.
     pub(super) left_out: u64,
     /// Why tables cannot be read of which nothing else is known.
     pub(super) unknown: Vec<Error>,
@@ -243,15 +243,15 @@ struct Found {
 }
 
 impl Found {
-    /// Ids of tables that count no more if this one does, or if it was replaced later.
+    /// Ids of tables that are obsolete if this one is installed, or if it was replaced later.
     fn replaced(&self) -> &[u64] {
         self.origin.completed.as_ref().map_or(&[], |done| &done.replaced)
     }
 }
 
-/// Returns the tables that count no more, by the ids that each table lists.
+/// Returns the tables that are obsolete, by the ids that each table lists.
 ///
-/// The list of a table that counts no more does not count either. Its compaction may have failed
+/// The list of an obsolete table does not count. Its compaction may have failed
 /// after it was written, and the tables in the list may be live.
 fn replaced(lists: &BTreeMap<u64, &[u64]>) -> BTreeSet<u64> {
     // By how many lists that may count a table is named.

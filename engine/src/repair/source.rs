@@ -47,9 +47,9 @@ impl TableSource for ZeroedSource {
 
 /// A table file that is read twice: first block by block, and then much at once.
 ///
-/// What the first pass asks for and does not get is told as an error, and counts as zeros from then on, which
-/// no checksum takes for a block. So the second pass goes on behind it, and loses what the first one has told
-/// and nothing else, whatever else it reads with it, and whether or not the disk gives it back by then.
+/// Bytes that the first pass cannot read are reported, and read as zeros afterwards. No checksum
+/// matches zeros. So the second pass goes on behind them, and loses what the first one reported and
+/// nothing else, whatever else it reads with them, and even if the disk returns them by then.
 #[derive(Debug)]
 pub(super) struct PatchedSource {
     inner: Arc<dyn TableSource>,

@@ -140,6 +140,10 @@ impl Fs for FrugalFs {
         self.inner.absolute(path)
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.resolve(path)
+    }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.inner.create_folder(path)
     }

@@ -1,4 +1,4 @@
-//! A table without entries that lists the tables that count no more.
+//! A table without entries that lists the tables that are obsolete.
 //!
 //! Only a repair without a manifest reads it, see [`Completed`]. A crash may keep any of the unlinks
 //! of several tables. What is left may hold values of which the tombstones are gone, or a part of

@@ -2,13 +2,14 @@
 
 use std::{
     io,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use sievedb::{
-    Error, OlderValues, RepairReport, Result,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, ReadFile, Times},
+    Db, Error, OlderValues, Options, RepairReport, Result,
+    fs::{Call, Fault, FaultFs, Fs, MemoryFs, ReadFile, RealFs, Times},
 };
 use sievedb_tests::layer::{Layer, Layered};
 
@@ -140,5 +141,38 @@ fn a_table_that_cannot_be_opened_at_present_is_not_given_up() {
                 assert!(fs.failures() > 0, "{case}");
             }
         }
+    }
+}
+
+#[test]
+fn n15_a_repair_refuses_directories_that_overlap() {
+    let directory = tempfile::tempdir().unwrap();
+    let outer = directory.path().join("outer");
+    let (store, link) = (outer.join("store"), directory.path().join("link"));
+    Db::open(&store).unwrap().close().unwrap();
+    symlink(&store, &link).unwrap();
+    let before = RealFs.list(&store).unwrap();
+    for (from, to) in [
+        (&store, &store.join("sub")),
+        (&store, &store),
+        (&store, &outer),
+        (&link, &store.join("sub/sub")),
+        (&store, &link.join("sub")),
+        (&store, &directory.path().join("none/../link/./sub")),
+        (&link, &outer),
+    ] {
+        let error = Options::new().repair(from, to, OlderValues::LeaveOut).unwrap_err();
+        assert!(matches!(error, Error::FoldersOverlap { .. }), "{from:?}, {to:?}: {error:?}");
+    }
+    assert_eq!(RealFs.list(&store).unwrap(), before, "nothing is written");
+    assert!(!RealFs.exists(&store.join("sub")).unwrap(), "no directory is created");
+    // Only the name begins so.
+    let to = outer.join("store-2");
+    assert!(Options::new().repair(&store, to, OlderValues::LeaveOut).unwrap().lost.is_empty());
+
+    let fs = disk(&super::repair::store());
+    for to in [FOLDER, "/db", "db/sub", "x/../db/sub", "."] {
+        let error = options(&fs).repair(FOLDER, to, OlderValues::LeaveOut).unwrap_err();
+        assert!(matches!(error, Error::FoldersOverlap { .. }), "{to}: {error:?}");
     }
 }
