@@ -6,8 +6,8 @@
 //! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes there
 //!   for each byte of the group, or if level 0 has [`runs_max`](LevelOptions::runs_max) runs. The
 //!   whole group is compacted, so that no older table is left above a newer one.
-//! * Otherwise its **newest runs become one run of level 0**: at least `level0_runs` of them, and as
-//!   many as are no larger than the newer ones together.
+//! * Otherwise, or while another compaction is in the way, its **newest runs become one run of level
+//!   0**: at least `level0_runs` of them, and as many as are no larger than the newer ones together.
 //!
 //! With the first rule alone, each four flushes rewrite the whole base level: with a budget of 32 MiB
 //! and 2 million entries, 12.7 bytes for each byte flushed. With both, the sizes of runs about double
@@ -99,7 +99,8 @@ impl<'a> Picker<'a> {
     fn pick_group(&self, group: Run<'a>) -> Option<Compaction> {
         let base_level = self.levels.targets(self.options).base_level;
         if self.levels.goes_down(&group, base_level, self.options) {
-            return self.bring_down_level0(Reason::Level0, group);
+            let down = self.bring_down_level0(Reason::Level0, group.clone());
+            return down.or_else(|| self.merge_in_level0(group));
         }
         let quarantined = group.iter().filter(|table| self.levels.is_quarantined(table));
         if let Some(&oldest) = quarantined.min_by_key(|table| table.run) {
