@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{VerifyProblem, text, text::counted};
 
-/// What a repair could not read: see [`Options::repair`].
+/// What a repair could not read: see [`Options::repair`](crate::Options::repair).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
