@@ -131,7 +131,7 @@ fn n15_blocks_with_a_dictionary_are_read_without_the_footer() {
     }
     let mut bytes = writer.finish().unwrap().0;
     bytes.truncate(bytes.len() - 100);
-    let mut found = scan(bytes, 3, u64::from(KEYS));
+    let found = scan(bytes, 3, u64::from(KEYS));
     assert!(matches!(found.dictionary, Some(Some(_))));
     assert_eq!((found.entries(), found.gaps()), (u64::from(KEYS), &[][..]));
 }
