@@ -42,13 +42,12 @@ pub(crate) fn measure_in(binary: &Path, topic: &str, name: &str, small: bool) ->
     Ok(serde_json::from_slice::<Vec<Figure>>(&output.stdout)?)
 }
 
-/// Resident memory of this process in bytes, without pages of files: those of the program are no
-/// part of a store's budget.
-pub(crate) fn anonymous_bytes() -> io::Result<u64> {
+/// Largest resident memory of this process so far, in bytes.
+pub(crate) fn peak_resident_bytes() -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("/proc/self/status has no RssAnon"))
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    Ok(kib.ok_or("/proc/self/status has no VmHWM")?.trim().parse::<u64>()? << 10)
 }
 
 /// Writes `bytes` into the file at `path`.

@@ -6,7 +6,7 @@ use sievedb_workload::random::Random;
 use super::{MIB, RESIDENT_ALLOWANCE_MIB, mib};
 use crate::{
     figure::{Figure, Measured},
-    process::anonymous_bytes,
+    process::peak_resident_bytes,
     scale::Scale,
 };
 
@@ -20,7 +20,7 @@ pub(crate) fn measure(scale: &Scale) -> Measured {
     let db = options.open(scale.directory.join("db"))?;
     let mut random = Random::new(9);
     let mut value = vec![0; VALUE_BYTES];
-    let (mut pinned_max, mut pinned_sum, mut resident_max) = (0, 0, 0);
+    let (mut pinned_max, mut pinned_sum) = (0, 0);
     let batches = scale.pick(1_000, 200);
     for _ in 0..batches {
         let mut batch = db.batch();
@@ -32,12 +32,11 @@ pub(crate) fn measure(scale: &Scale) -> Measured {
         let pinned = db.stats().memory.pinned_bytes;
         pinned_max = pinned_max.max(pinned);
         pinned_sum += pinned;
-        resident_max = anonymous_bytes()?.max(resident_max);
     }
     Ok(vec![
         Figure::new("pinned without a reader, largest", "MiB", mib(pinned_max)).at_most(8.4),
         Figure::new("pinned without a reader, mean", "MiB", mib(pinned_sum) / batches as f64),
-        Figure::new("resident at 64 MiB, batches of 1 MiB", "MiB", mib(resident_max))
+        Figure::new("resident at 64 MiB, batches of 1 MiB", "MiB", mib(peak_resident_bytes()?))
             .at_most(BUDGET_MIB as f64 + RESIDENT_ALLOWANCE_MIB),
     ])
 }

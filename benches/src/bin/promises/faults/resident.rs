@@ -8,7 +8,7 @@ use sievedb_workload::KeySet;
 use super::{MIB, RESIDENT_ALLOWANCE_MIB, mib};
 use crate::{
     figure::{Figure, Measured},
-    process::anonymous_bytes,
+    process::peak_resident_bytes,
     scale::Scale,
 };
 
@@ -20,13 +20,9 @@ const BATCH_ENTRIES: usize = 1_000;
 pub(crate) fn measure(scale: &Scale) -> Measured {
     let db = Options::new().memory_budget(BUDGET_MIB * MIB).open(scale.directory.join("db"))?;
     let urls = scale.pick(2_000_000, 200_000);
-    let mut resident_max = 0;
-    crawl(&db, urls, |_| {
-        resident_max = anonymous_bytes()?.max(resident_max);
-        Ok(())
-    })?;
+    crawl(&db, urls, |_| Ok(()))?;
     Ok(vec![
-        Figure::new("resident at 32 MiB, crawler", "MiB", mib(resident_max))
+        Figure::new("resident at 32 MiB, crawler", "MiB", mib(peak_resident_bytes()?))
             .at_most(BUDGET_MIB as f64 + RESIDENT_ALLOWANCE_MIB),
     ])
 }
@@ -36,7 +32,7 @@ pub(crate) fn measure(scale: &Scale) -> Measured {
 pub(super) fn crawl(
     db: &Db,
     urls: u64,
-    mut after_batch: impl FnMut(&Db) -> Result<(), Box<dyn Error>>,
+    after_batch: impl Fn(&Db) -> sievedb::Result<()>,
 ) -> Result<(), Box<dyn Error>> {
     let keys = KeySet::urls(14, urls, 0).stored;
     let mut order = keys.shuffled(14);

@@ -19,7 +19,7 @@ pub(crate) fn measure(scale: &Scale) -> Measured {
         for writer in ["fast", "slow"] {
             let path = scale.directory.join(format!("{budget_mib} {writer}"));
             let db = Options::new().memory_budget(budget_mib * MIB).open(path)?;
-            let wait = |db: &Db| Ok(db.wait_for_background()?);
+            let wait = |db: &Db| db.wait_for_background();
             match writer {
                 "slow" => crawl(&db, urls, wait)?,
                 _ => crawl(&db, urls, |_| Ok(()))?,
