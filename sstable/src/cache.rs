@@ -14,6 +14,7 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync::Cache};
 
 use crate::{
     block::{Block, BlockInner},
+    block_memory::{self, BlockMemory},
     cache_steps::{CacheSteps, way},
     sync::Mutex,
 };
@@ -35,6 +36,8 @@ pub struct BlockCache {
     steps: CacheSteps,
     /// How many of them its capacity is. Held while that changes.
     capacity_steps: Mutex<u64>,
+    /// Where the contents of its blocks lie; the heap if `None`.
+    memory: Option<Arc<BlockMemory>>,
     /// Bytes of what was read for callers and that somebody has, be it the cache.
     alive_bytes: Arc<AtomicU64>,
 }
@@ -68,7 +71,9 @@ const ENTRY_BYTES: usize = 256;
 
 impl Weighter<BlockKey, Block> for BlockWeight {
     fn weight(&self, _: &BlockKey, block: &Block) -> u64 {
-        (block.memory_bytes() + ENTRY_BYTES) as u64
+        let content_bytes = block.content_bytes();
+        let rounding = block_memory::memory_bytes(content_bytes) - content_bytes;
+        (block.memory_bytes() + rounding + ENTRY_BYTES) as u64
     }
 }
 
@@ -117,7 +122,13 @@ impl BlockCache {
         let options = steps.options(capacity_steps);
         let blocks = Cache::with_options(options, BlockWeight, hasher, BlockLife);
         let capacity_steps = Mutex::new(capacity_steps);
-        Self { blocks, steps, capacity_steps, alive_bytes: Arc::default() }
+        Self {
+            blocks,
+            steps,
+            capacity_steps,
+            memory: BlockMemory::new(),
+            alive_bytes: Arc::default(),
+        }
     }
 
     /// The most bytes that it holds.
@@ -173,6 +184,12 @@ impl BlockCache {
         self.alive_bytes.fetch_add(content.len() as u64, Relaxed);
         let alive_bytes = Arc::clone(&self.alive_bytes);
         Bytes::from_owner(CountedContent { content, alive_bytes })
+    }
+
+    /// Returns the content, copied to where the cache has its memory.
+    pub(crate) fn moved_in(&self, content: Bytes) -> Bytes {
+        let moved = self.memory.as_ref().and_then(|memory| memory.copy(&content));
+        moved.unwrap_or(content)
     }
 
     /// Number of blocks that it holds now.

@@ -44,6 +44,7 @@
 
 mod announce;
 pub mod block;
+mod block_memory;
 mod block_reader;
 pub mod cache;
 mod cache_steps;

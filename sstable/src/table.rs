@@ -336,6 +336,9 @@ impl Table {
         cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
     ) -> Result<Block, ReadError> {
+        if cache_use == CacheUse::Fill && !self.blocks.source().is_mapped() {
+            content = self.cache.moved_in(content);
+        }
         content = self.counted(content, cache_use);
         let block =
             Block::decode(content, role, handle).map_err(ReadError::corrupt(handle.offset))?;
