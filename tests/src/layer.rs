@@ -34,6 +34,11 @@ pub trait Layer: Debug + Send + Sync {
         self.inner().open(path)
     }
 
+    /// As [`Fs::unlink`].
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.inner().unlink(path)
+    }
+
     /// As [`Fs::sync_folder`].
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         self.inner().sync_folder(path)
@@ -88,7 +93,7 @@ impl<L: Layer> Fs for Layered<L> {
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.0.inner().unlink(path)
+        self.0.unlink(path)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {

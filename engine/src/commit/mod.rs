@@ -10,7 +10,8 @@
 //!
 //! Locks are taken in this order, each only while those before it are held or free: keyspace change,
 //! sync turn, log files, manifest, unrecorded changes of keyspaces, placement, background state,
-//! trees, view of a tree; then, with nothing behind them, queue, snapshots, obsolete files, bell.
+//! trees, view of a tree, list of retired tables; then, with nothing behind them, queue, snapshots,
+//! obsolete files, bell.
 
 mod log_segment;
 mod panic_guard;

@@ -16,6 +16,8 @@ use crate::{file_name::FileName, fs::Fs};
 pub(crate) struct ObsoleteFiles {
     paths: Mutex<Vec<PathBuf>>,
     retired: Mutex<Retired>,
+    /// Held while a list of the retired tables is written and replaces the one before.
+    pub(super) list_turn: Mutex<()>,
 }
 
 /// Ids of obsolete tables whose files may exist.

@@ -7,7 +7,10 @@
 //! entry, a dropped keyspace, tables that were not installed. It is unlinked when the unlinks are
 //! durable.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use sievedb_sstable::{Completed, TableIdentity, TableOptions, TableOrigin, TableWriter};
 
@@ -23,7 +26,7 @@ impl TableStore {
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be synced.
     pub(crate) fn unlink_obsolete(&self) -> Result<()> {
         let paths = self.obsolete_files.take();
-        let is_listed = self.obsolete_files.needs_list(&paths) && self.list_retired()?;
+        let is_listed = self.obsolete_files.needs_list(&paths) && self.list_retired(&paths)?;
         self.obsolete_files.unlink(&*self.fs, paths);
         if is_listed {
             self.sync_folder()?;
@@ -34,9 +37,15 @@ impl TableStore {
         Ok(())
     }
 
-    /// Makes a list of all retired tables durable. Returns `false` if it cannot be written: a full
-    /// disk must not keep the files.
-    fn list_retired(&self) -> Result<bool> {
+    /// Makes a list of all retired tables durable before `paths` are unlinked. Returns `false` if it
+    /// cannot be written: a full disk must not keep the files.
+    fn list_retired(&self, paths: &[PathBuf]) -> Result<bool> {
+        // A list read before that of another thread must not replace it.
+        let _turn = self.obsolete_files.list_turn.lock();
+        if !self.obsolete_files.needs_list(paths) {
+            // The other thread has listed all tables of this one.
+            return Ok(true);
+        }
         let retired = self.obsolete_files.retired();
         let id = self.new_file_id();
         let path = FileName::Table(id).path(&self.folder);

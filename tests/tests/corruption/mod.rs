@@ -39,6 +39,7 @@ mod repaired_crash;
 mod repaired_damage;
 mod repaired_groups;
 mod reserved;
+mod retired_lists;
 mod sample;
 mod script;
 mod tables;
