@@ -108,7 +108,9 @@ mod tests {
         let quarantine = Quarantine::default();
         let mut now = Duration::from_secs(1);
         assert!(!quarantine.is_in_force(now));
-        for (times, pause) in [10, 20, 40, 80].into_iter().enumerate() {
+        // Ten pauses that grow, and then 85 minutes and 20 s each time.
+        let growing = (0..10).map(|times| 10 << times);
+        for (times, pause) in growing.chain([5_120; 40]).enumerate() {
             let error = Error::io("read", "1.sst", io::Error::from_raw_os_error(5));
             assert_eq!(quarantine.set(error, now), times == 0);
             now += Duration::from_secs(pause - 1);

@@ -31,6 +31,7 @@ mod manifest;
 mod next_release;
 mod past_damage;
 mod quarantine;
+mod quarantine_pauses;
 mod reading;
 mod rebuilt;
 mod repair;

@@ -1,7 +1,7 @@
 //! A compaction that meets a damaged block quarantines the table, and everything else continues.
 
 use std::{
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,14 +13,14 @@ use sievedb::{
 
 use super::sample::{FOLDER, disk, files};
 
-const KEYS: u32 = 400;
+pub(super) const KEYS: u32 = 400;
 /// Every round writes all keys but those that this divides.
 const KEPT: u32 = 7;
 const ROUNDS: u32 = 30;
 
 /// The quarantined tables that were reported, and whether the store became read-only.
 #[derive(Debug, Default)]
-struct Reports(Mutex<(Vec<u64>, bool)>);
+pub(super) struct Reports(Mutex<(Vec<u64>, bool)>);
 
 impl EventListener for Reports {
     fn on_event(&self, event: &Event) {
@@ -184,11 +184,11 @@ const EAGAIN: i32 = 11;
 const ENOMEM: i32 = 12;
 
 /// A store of three runs whose reads can fail.
-struct Failing {
-    faults: Arc<FaultFs>,
-    clock: Arc<ManualClock>,
+pub(super) struct Failing {
+    pub(super) faults: Arc<FaultFs>,
+    pub(super) clock: Arc<ManualClock>,
     reports: Arc<Reports>,
-    db: Db,
+    pub(super) db: Db,
 }
 
 impl Failing {
@@ -198,7 +198,7 @@ impl Failing {
         Self::open(0, Arc::new(ManualClock::new()), &reports, reports.clone())
     }
 
-    fn open(
+    pub(super) fn open(
         workers: usize,
         clock: Arc<ManualClock>,
         reports: &Arc<Reports>,
@@ -222,7 +222,7 @@ impl Failing {
     }
 
     /// Lets reads of the oldest table fail, `after` so many.
-    fn fail_reads(&self, times: Times, after: usize) {
+    pub(super) fn fail_reads(&self, times: Times, after: usize) {
         self.fail_reads_with(EIO, times, after);
     }
 
@@ -234,7 +234,7 @@ impl Failing {
         self.faults.inject(reads.after(after));
     }
 
-    fn quarantined(&self) -> Vec<u64> {
+    pub(super) fn quarantined(&self) -> Vec<u64> {
         self.db.stats().quarantined.iter().map(|table| table.table_id).collect()
     }
 
@@ -288,53 +288,6 @@ fn n7_a_table_that_can_be_read_again_is_released() {
         assert_eq!(found.as_deref(), Some(&value(key, 7)[..]), "{lifts}");
         let stats = failing.db.stats();
         assert!(stats.levels[0].runs < 4, "{lifts}: {stats}");
-    }
-}
-
-/// Reports each event once the clock stands shortly before the end of the first pause.
-#[derive(Debug)]
-struct Advancing {
-    clock: Arc<ManualClock>,
-    events: Mutex<mpsc::Sender<bool>>,
-}
-
-impl EventListener for Advancing {
-    fn on_event(&self, event: &Event) {
-        let is_quarantine = matches!(event, Event::TableQuarantined { .. });
-        if is_quarantine {
-            // On the thread of the worker: its next wait is short.
-            self.clock.advance(Duration::from_millis(9_990));
-        }
-        if is_quarantine || matches!(event, Event::Compacted { .. }) {
-            // The test may have ended.
-            let _ = self.events.lock().unwrap().send(is_quarantine);
-        }
-    }
-}
-
-#[test]
-fn n7_an_idle_store_reads_a_table_again_when_its_pause_ends() {
-    let clock = Arc::new(ManualClock::new());
-    let (sender, events) = mpsc::channel();
-    let listener = Advancing { clock: clock.clone(), events: Mutex::new(sender) };
-    let failing = Failing::open(1, clock, &Arc::default(), Arc::new(listener));
-    // One table, mostly of tombstones: its compaction is due once the snapshot is gone.
-    let snapshot = failing.db.snapshot();
-    (0..3 * KEYS).for_each(|key| failing.db.remove(key.to_be_bytes()).unwrap());
-    failing.db.compact().unwrap();
-    failing.db.wait_for_background().unwrap();
-    while events.try_recv().is_ok() {}
-    failing.fail_reads(Times::ForGood, 0);
-    drop(snapshot);
-    let next = || events.recv_timeout(Duration::from_secs(60));
-    assert_eq!(next(), Ok(true), "the compaction fails");
-    assert_eq!(failing.quarantined().len(), 1);
-    // The worker has looked again, and nothing is due.
-    failing.db.wait_for_background().unwrap();
-    failing.faults.heal();
-    failing.clock.advance(Duration::from_millis(20));
-    while !failing.quarantined().is_empty() {
-        assert!(next().is_ok(), "no worker tries again: {}", failing.db.stats());
     }
 }
 
