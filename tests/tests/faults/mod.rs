@@ -9,7 +9,7 @@ use sievedb_tests::{
     settings::{from_env, report, small_options},
     workload::workload,
 };
-use sweep::{EIO, ENOMEM, ENOSPC, Trial, calls_of, run, run_with};
+use sweep::{EIO, ENOMEM, ENOSPC, Group, Trial, calls_of, run, run_with};
 
 /// The workloads whose calls fail. Between them they write in every way there is.
 const WORKLOADS: [&str; 9] = [
@@ -39,18 +39,23 @@ fn a_failing_call_loses_nothing_acknowledged() {
             (ENOSPC, Times::Once),
             (ENOSPC, Times::ForGood),
             (ENOMEM, Times::Once),
+            (ENOMEM, Times::ForGood),
         ] {
-            let of = |call| Trial { workload: name, call, errno, times, growing: false };
+            let of = |call| Trial { workload: name, call, errno, times, group: Group::All };
             trials.extend((0..calls.all).map(of));
         }
-        let full = |call| Trial {
-            workload: name,
-            call,
-            errno: ENOSPC,
-            times: Times::ForGood,
-            growing: true,
-        };
-        trials.extend((0..calls.growing).map(full));
+        for (errno, group, count) in
+            [(ENOSPC, Group::Growing, calls.growing), (ENOMEM, Group::NoSyncs, calls.no_syncs)]
+        {
+            let times = Times::ForGood;
+            trials.extend((0..count).map(|call| Trial {
+                workload: name,
+                call,
+                errno,
+                times,
+                group,
+            }));
+        }
     }
     if !only.is_empty() {
         trials.retain(|trial| trial.to_string() == only);
@@ -76,7 +81,7 @@ fn a_failing_call_loses_nothing_acknowledged() {
 fn a_manifest_kept_after_a_failed_sync_is_caught() {
     let name = "mixed";
     let trial =
-        |call| Trial { workload: name, call, errno: EIO, times: Times::Once, growing: false };
+        |call| Trial { workload: name, call, errno: EIO, times: Times::Once, group: Group::All };
     let opening = |fs| small_options(fs).planted_bug(PlantedBug::KeepAnyManifest);
     let caught =
         (0..calls_of(workload(name)).all).find_map(|call| run_with(&trial(call), opening).err());

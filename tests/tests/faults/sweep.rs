@@ -20,6 +20,26 @@ pub(super) const EIO: i32 = 5;
 pub(super) const ENOMEM: i32 = 12;
 pub(super) const ENOSPC: i32 = 28;
 
+/// All calls except [`Call::SYNCS`].
+const NOT_SYNCS: [Call; 16] = [
+    Call::CreateFolder,
+    Call::List,
+    Call::Exists,
+    Call::Create,
+    Call::OpenAppend,
+    Call::Open,
+    Call::Rename,
+    Call::Unlink,
+    Call::Link,
+    Call::Lock,
+    Call::LockShared,
+    Call::Append,
+    Call::Reserve,
+    Call::Len,
+    Call::ReadAt,
+    Call::Map,
+];
+
 /// A workload and the call of it that fails.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
@@ -27,21 +47,34 @@ pub(super) struct Trial {
     pub(super) call: usize,
     pub(super) errno: i32,
     pub(super) times: Times,
-    /// Only calls that need room fail, and are counted.
-    pub(super) growing: bool,
+    pub(super) group: Group,
+}
+
+/// Calls that fail and are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Group {
+    All,
+    /// Those that need room.
+    Growing,
+    /// All except [`Call::SYNCS`].
+    NoSyncs,
 }
 
 impl fmt::Display for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { workload, call, errno, times, growing } = self;
+        let Self { workload, call, errno, times, group } = self;
         let errno = match *errno {
             EIO => "EIO",
             ENOMEM => "ENOMEM",
             _ => "ENOSPC",
         };
         let times = if *times == Times::Once { "once" } else { "for-good" };
-        let growing = if *growing { ":growing" } else { "" };
-        write!(f, "{workload}@{call}:{errno}:{times}{growing}")
+        let group = match group {
+            Group::All => "",
+            Group::Growing => ":growing",
+            Group::NoSyncs => ":no-syncs",
+        };
+        write!(f, "{workload}@{call}:{errno}:{times}{group}")
     }
 }
 
@@ -50,6 +83,7 @@ impl fmt::Display for Trial {
 pub(super) struct Calls {
     pub(super) all: usize,
     pub(super) growing: usize,
+    pub(super) no_syncs: usize,
 }
 
 pub(super) fn calls_of(workload: &Workload) -> Calls {
@@ -58,14 +92,16 @@ pub(super) fn calls_of(workload: &Workload) -> Calls {
     let mut recorder = Recorder::new(disk, small_options(faults.clone()), Model::default());
     (workload.run)(&mut recorder);
     recorder.close();
-    let needs_room = |operation: &&Operation| {
-        !matches!(
-            operation,
-            Operation::SyncData { .. } | Operation::SyncFolder { .. } | Operation::Unlink { .. }
-        )
-    };
-    let growing = recorder.disk().journal().iter().filter(needs_room).count();
-    Calls { all: faults.calls(), growing }
+    let (mut growing, mut syncs) = (0, 0);
+    for operation in recorder.disk().journal() {
+        match operation {
+            Operation::SyncData { .. } | Operation::SyncFolder { .. } => syncs += 1,
+            Operation::Unlink { .. } => {}
+            _ => growing += 1,
+        }
+    }
+    let all = faults.calls();
+    Calls { all, growing, no_syncs: all - syncs }
 }
 
 /// Runs a trial. Whether a call failed.
@@ -112,7 +148,7 @@ fn story(
     }
 
     faults.heal();
-    let passing = trial.is_passing(faults.first_failure().as_ref());
+    let passing = trial.is_passing(&faults.failed_calls());
     recorder.expect_no_failures(!passing);
     if !recorder.is_open() {
         recorder.reopen();
@@ -164,17 +200,21 @@ impl Trial {
         // What a failed append has written is open: nothing, a little, or all.
         let written = [0, 5, usize::MAX][self.call % 3];
         let fault = Fault::new(self.errno, self.times).after(self.call).written_bytes(written);
-        if self.growing { fault.calls(&Call::GROWING) } else { fault }
+        match self.group {
+            Group::All => fault,
+            Group::Growing => fault.calls(&Call::GROWING),
+            Group::NoSyncs => fault.calls(&NOT_SYNCS),
+        }
     }
 
     /// Returns whether the store must continue without being reopened: the disk was full, or memory
     /// was short, that is over, and no sync failed.
-    fn is_passing(&self, first: Option<&Failure>) -> bool {
-        if self.errno == ENOMEM {
-            return first.is_none_or(|failure| !Call::SYNCS.contains(&failure.call));
+    fn is_passing(&self, failed: &[Failure]) -> bool {
+        let all_of = |calls: &[Call]| failed.iter().all(|failure| calls.contains(&failure.call));
+        match self.errno {
+            ENOMEM => all_of(&NOT_SYNCS),
+            ENOSPC => all_of(&Call::GROWING),
+            _ => false,
         }
-        let growing = first.is_none_or(|failure| Call::GROWING.contains(&failure.call));
-        let only_growing = self.growing || self.times == Times::Once;
-        self.errno == ENOSPC && growing && only_growing
     }
 }
