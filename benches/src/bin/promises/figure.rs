@@ -63,6 +63,12 @@ impl Figure {
         self.bound = Some(Bound::AtMost(bound));
         self
     }
+
+    /// The figure with a lower bound.
+    pub(crate) fn at_least(mut self, bound: f64) -> Self {
+        self.bound = Some(Bound::AtLeast(bound));
+        self
+    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,10 @@
 //! To add a measurement: write a module with `pub(crate) fn measure(scale: &Scale) -> Measured` and
 //! add a line to the topic's `MEASUREMENTS`.
 
+mod crawler;
 mod faults;
 mod figure;
+mod memory;
 mod process;
 mod scale;
 mod table;
@@ -56,6 +58,7 @@ enum Command {
 fn measurements(topic: &str) -> Option<&'static [Measurement]> {
     match topic {
         "faults" => Some(faults::MEASUREMENTS),
+        "memory" => Some(memory::MEASUREMENTS),
         _ => None,
     }
 }

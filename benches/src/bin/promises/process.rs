@@ -44,10 +44,22 @@ pub(crate) fn measure_in(binary: &Path, topic: &str, name: &str, small: bool) ->
 
 /// Largest resident memory of this process so far, in bytes.
 pub(crate) fn peak_resident_bytes() -> Result<u64, Box<dyn Error>> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    field_bytes("/proc/self/status", "VmHWM:")
+}
+
+/// Forgets the peak: [`peak_resident_bytes`] counts from the present resident memory on.
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel, not of a store")]
+pub(crate) fn reset_peak_resident() -> Result<(), Box<dyn Error>> {
+    fs::write("/proc/self/clear_refs", "5")
+        .map_err(|error| format!("/proc/self/clear_refs: {error}").into())
+}
+
+/// The field `name` of a file of the kernel with one field in kB on each line, in bytes.
+pub(crate) fn field_bytes(path: &str, name: &str) -> Result<u64, Box<dyn Error>> {
+    let text = fs::read_to_string(path)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    Ok(kib.ok_or("/proc/self/status has no VmHWM")?.trim().parse::<u64>()? << 10)
+    Ok(kib.ok_or_else(|| format!("{path} has no {name}"))?.trim().parse::<u64>()? << 10)
 }
 
 /// Writes `bytes` into the file at `path`.

@@ -1,6 +1,17 @@
-//! How much a measurement does.
+//! Input size of a measurement, and units of memory.
 
 use std::path::PathBuf;
+
+/// Bytes of a mebibyte.
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// Peak of the resident memory that a budget allows beyond itself.
+pub(crate) const RESIDENT_ALLOWANCE_MIB: f64 = 8.0;
+
+/// `bytes` in MiB.
+pub(crate) fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
+}
 
 /// Input size and working directory of a measurement.
 #[derive(Debug, Clone)]

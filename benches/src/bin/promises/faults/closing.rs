@@ -3,10 +3,9 @@
 use sievedb::{Durability, Options};
 use sievedb_workload::{clock::now, random::Random};
 
-use super::MIB;
 use crate::{
     figure::{Figure, Measured},
-    scale::Scale,
+    scale::{MIB, Scale},
 };
 
 const VALUE_BYTES: usize = 1_000;

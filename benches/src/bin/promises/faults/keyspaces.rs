@@ -5,10 +5,9 @@ use std::{error::Error, fs, io, path::Path};
 use sievedb::{Db, Durability, Keyspace, Options};
 use sievedb_workload::{clock::now, random::Random};
 
-use super::MIB;
 use crate::{
     figure::{Figure, Measured},
-    scale::Scale,
+    scale::{MIB, Scale},
 };
 
 /// Creates `count` keyspaces.

@@ -20,14 +20,3 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     Measurement { item: "13", name: "dropping", measure: keyspaces::measure_drops },
     Measurement { item: "14", name: "write-amplification", measure: write_amplification::measure },
 ];
-
-/// Bytes of a mebibyte.
-const MIB: u64 = 1 << 20;
-
-/// `bytes` in MiB.
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / MIB as f64
-}
-
-/// Peak of the resident memory that a budget allows beyond itself.
-const RESIDENT_ALLOWANCE_MIB: f64 = 8.0;

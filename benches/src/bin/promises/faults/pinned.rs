@@ -3,11 +3,10 @@
 use sievedb::{Durability, Options};
 use sievedb_workload::random::Random;
 
-use super::{MIB, RESIDENT_ALLOWANCE_MIB, mib};
 use crate::{
     figure::{Figure, Measured},
     process::peak_resident_bytes,
-    scale::Scale,
+    scale::{MIB, RESIDENT_ALLOWANCE_MIB, Scale, mib},
 };
 
 const BUDGET_MIB: u64 = 64;

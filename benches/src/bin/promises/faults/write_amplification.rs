@@ -2,10 +2,10 @@
 
 use sievedb::{Db, Options};
 
-use super::{MIB, resident::crawl};
 use crate::{
+    crawler::crawl,
     figure::{Figure, Measured},
-    scale::Scale,
+    scale::{MIB, Scale},
 };
 
 /// Crawls 2 million URLs at five budgets with the default workers, and counts what compactions wrote.
