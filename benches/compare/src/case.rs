@@ -214,11 +214,30 @@ impl Workload {
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Fit {
-    /// The engine's cache holds all.
+    /// The engine's total holds all.
     Cached,
-    /// The data are 10 times the memory: the engine's cache holds a 20th, write buffers, filters and
-    /// indexes have the rest, and the system's page cache is emptied again and again.
+    /// The data are twice the total. The system's page cache is emptied again and again.
+    TwoTimes,
+    /// The data are 4 times the total, likewise.
+    FourTimes,
+    /// The data are 10 times the total, likewise.
     TenTimes,
+}
+
+impl Fit {
+    /// All, in the order in which they are run.
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Cached, Self::TwoTimes, Self::FourTimes, Self::TenTimes];
+
+    /// The data over the total; `None` if the total is a setting.
+    pub(crate) fn data_per_total(self) -> Option<u64> {
+        match self {
+            Self::Cached => None,
+            Self::TwoTimes => Some(2),
+            Self::FourTimes => Some(4),
+            Self::TenTimes => Some(10),
+        }
+    }
 }
 
 /// What is measured.
@@ -238,7 +257,7 @@ impl Case {
     /// All cases of `workloads` and `fits` on a machine of so many cores, in the order in which they are run.
     pub(crate) fn all(workloads: &[Workload], fits: &[Fit], cores: usize) -> Vec<Self> {
         let mut cases = Vec::new();
-        for fit in [Fit::Cached, Fit::TenTimes].into_iter().filter(|fit| fits.contains(fit)) {
+        for fit in Fit::ALL.into_iter().filter(|fit| fits.contains(fit)) {
             let known = Workload::ALL.into_iter().filter(|known| workloads.contains(known));
             for workload in known.filter(|known| fit == Fit::Cached || known.fits_both()) {
                 let threads = workload.threads(cores).into_iter();
@@ -255,9 +274,9 @@ impl fmt::Display for Case {
         if self.threads > 1 {
             write!(f, ", {} threads", self.threads)?;
         }
-        match self.fit {
-            Fit::Cached => Ok(()),
-            Fit::TenTimes => f.write_str(", 10 × memory"),
+        match self.fit.data_per_total() {
+            None => Ok(()),
+            Some(times) => write!(f, ", {times} × memory"),
         }
     }
 }
@@ -270,9 +289,8 @@ mod tests {
 
     #[test]
     fn cases_come_once_each_and_the_load_first() {
-        let both = [Fit::TenTimes, Fit::Cached];
         for cores in [1, 2, 16] {
-            let cases = Case::all(&Workload::ALL, &both, cores);
+            let cases = Case::all(&Workload::ALL, &Fit::ALL, cores);
             assert_eq!(cases[0], Case::cached(Workload::Load), "{cores} cores");
             assert_eq!(cases.iter().collect::<HashSet<_>>().len(), cases.len(), "{cores} cores");
             let titles: HashSet<String> = cases.iter().map(Case::to_string).collect();

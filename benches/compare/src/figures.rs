@@ -36,6 +36,8 @@ pub(crate) struct Figures {
     pub(crate) write_bytes: f64,
     /// Bytes for the device, per operation, memory maps included.
     pub(crate) device_write_bytes: f64,
+    /// Memory that the engine got in all, in bytes.
+    pub(crate) total_bytes: f64,
     /// Most memory that was resident, in bytes, less what was before the store was opened.
     pub(crate) memory_peak_bytes: f64,
     /// Memory resident at the end, in bytes, mapped files included, likewise.
@@ -75,6 +77,7 @@ impl Figures {
             write_calls: of(|f| f.write_calls),
             write_bytes: of(|f| f.write_bytes),
             device_write_bytes: of(|f| f.device_write_bytes),
+            total_bytes: of(|f| f.total_bytes),
             memory_peak_bytes: of(|f| f.memory_peak_bytes),
             memory_bytes: of(|f| f.memory_bytes),
             memory_anonymous_bytes: of(|f| f.memory_anonymous_bytes),

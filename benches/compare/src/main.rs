@@ -37,9 +37,10 @@ use crate::{
     failure::Result,
     figures::Measurement,
     machine::Machine,
+    promises::Topic,
     report::{Report, Saved},
     rounds::{CHILD, Plan},
-    settings::{Settings, data_bytes},
+    settings::{Settings, default_total_bytes},
     task::Task,
 };
 
@@ -65,12 +66,9 @@ struct Options {
     /// Rounds of the loads.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     load_rounds: u64,
-    /// Block cache in MiB, where it holds all. Default: twice the data and 64 MiB.
+    /// Memory of each engine in MiB, in all, where it is to hold the data. Default: 1.15 times the data.
     #[arg(long, value_name = "MIB")]
-    cache: Option<u64>,
-    /// Memtables in MiB, of the advised configurations.
-    #[arg(long, default_value_t = 64, value_name = "MIB")]
-    write_buffer: u64,
+    memory: Option<u64>,
     /// Entries that are written per second while another thread reads.
     #[arg(long, default_value_t = 50_000, value_name = "N")]
     writes_per_second: u64,
@@ -83,12 +81,21 @@ struct Options {
     /// Workloads, separated by commas. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     workloads: Vec<Workload>,
-    /// How the data fit the memory, separated by commas. Default: both.
+    /// How the data fit the memory, separated by commas. Default: cached and ten-times.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     fits: Vec<Fit>,
-    /// Only what the promises need, of the engines that they name and redb, a second each.
-    #[arg(long, conflicts_with_all = ["engines", "workloads", "fits", "seconds"])]
-    promises: bool,
+    /// Only what the promises need, of the engines that they name, a second each.
+    #[arg(
+        long,
+        value_name = "TOPIC",
+        num_args = 0..=1,
+        default_missing_value = "engines",
+        conflicts_with_all = ["engines", "workloads", "fits", "seconds"]
+    )]
+    promises: Option<Topic>,
+    /// Exits with 1 if a promise falls short that this run measures.
+    #[arg(long)]
+    check: bool,
     /// Keeps the stores in this folder. Without the workload `load` it reads those that are there.
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
@@ -130,15 +137,14 @@ impl Options {
             [] => &[Fit::Cached, Fit::TenTimes],
             chosen => chosen,
         };
-        let (contestants, cases) = if self.promises {
-            (promises::contestants(), promises::cases(cores))
-        } else {
-            (or_all(&self.engines), Case::all(workloads, fits, cores))
+        let (contestants, cases) = match self.promises {
+            Some(topic) => (topic.contestants(), topic.cases(cores)),
+            None => (or_all(&self.engines), Case::all(workloads, fits, cores)),
         };
         let plan = Plan {
             contestants,
             cases,
-            scale_ours_alone: self.promises,
+            scale_ours_alone: self.promises.is_some(),
             rounds: if self.small { 1 } else { self.rounds },
             load_rounds: if self.small { 1 } else { self.load_rounds },
             folder: self.folder.clone(),
@@ -148,15 +154,14 @@ impl Options {
     }
 
     fn settings(&self) -> Settings {
-        let cache_bytes =
-            self.cache.map_or(2 * data_bytes(self.keys) + (64 << 20), |mib| mib << 20);
+        let total_bytes =
+            self.memory.map_or_else(|| default_total_bytes(self.keys), |mib| mib << 20);
         Settings {
             keys: self.keys,
             lookups: self.lookups,
-            seconds_max: if self.promises { PROMISES_SECONDS } else { self.seconds },
+            seconds_max: if self.promises.is_some() { PROMISES_SECONDS } else { self.seconds },
             load_seconds_max: self.load_seconds,
-            cache_bytes,
-            write_buffer_bytes: self.write_buffer << 20,
+            total_bytes,
             tombstones: promises::TOMBSTONES_ASKED,
             writes_per_second: self.writes_per_second,
             settle_window_ms: 300,
@@ -185,10 +190,14 @@ impl Options {
         plan.run(&mut report, |report| self.save(report))?;
         self.save(&report)?;
         self.show(&report)?;
-        match &report.failures[..] {
-            [] => Ok(()),
-            failures => Err(format!("{} tasks have failed", failures.len()).into()),
+        if !report.failures.is_empty() {
+            return Err(format!("{} tasks have failed", report.failures.len()).into());
         }
+        let missed = report.promises.iter().filter(|one| one.holds == Some(false)).count();
+        if self.check && missed > 0 {
+            return Err(format!("{missed} promises fall short").into());
+        }
+        Ok(())
     }
 
     /// What an earlier run has measured.
@@ -239,6 +248,9 @@ fn make_folder(path: &Path) -> io::Result<()> {
 fn measure(task: &Task) -> Result<Option<Measurement>> {
     match task.contestant {
         Contestant::Sievedb => workload::run::<contestant::sievedb::SieveDb>(task, Tuning::Advised),
+        Contestant::SievedbDefaults => {
+            workload::run::<contestant::sievedb::SieveDb>(task, Tuning::Defaults)
+        }
         #[cfg(feature = "rocksdb")]
         Contestant::Rocksdb => workload::run::<contestant::rocksdb::RocksDb>(task, Tuning::Advised),
         #[cfg(feature = "rocksdb")]

@@ -2,20 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{KEY_BYTES, Value};
+use crate::{
+    case::Fit,
+    keys::{KEY_BYTES, Value},
+};
 
-/// Of data that are 10 times the memory, the cache holds one of so many bytes: the other half of the memory
-/// is for filters, indexes and write buffers.
-const TEN_TIMES_CACHE_SHARE: u64 = 20;
+/// The smallest total: SieveDB refuses a smaller `memory_budget`.
+const TOTAL_BYTES_MIN: u64 = sievedb::options::MEMORY_BUDGET_MIN;
 
-/// The write buffer has one of so many bytes then, and at least [`WRITE_BUFFER_BYTES_MIN`].
-const TEN_TIMES_WRITE_BUFFER_SHARE: u64 = 80;
-
-/// Smaller ones are refused.
-const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
-
-/// Smaller caches are refused, or hold nothing for their many parts.
-const CACHE_BYTES_MIN: u64 = 1 << 20;
+/// Per cent of the data that an engine gets by default where it holds all: room for filters, indexes and
+/// write buffers too.
+const TOTAL_PER_CENT: u64 = 115;
 
 /// What all contestants get alike.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -28,10 +25,8 @@ pub(crate) struct Settings {
     pub(crate) seconds_max: f64,
     /// Seconds after which loads one by one end.
     pub(crate) load_seconds_max: f64,
-    /// Memory for blocks or pages, in bytes.
-    pub(crate) cache_bytes: u64,
-    /// Size of a memtable, in bytes.
-    pub(crate) write_buffer_bytes: u64,
+    /// Memory that an engine gets in all, in bytes. Each splits it as its makers advise.
+    pub(crate) total_bytes: u64,
     /// Entries written at a time.
     pub(crate) load_batch: usize,
     /// Keys in a batch of `contains`.
@@ -53,19 +48,22 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The same for data that are 10 times the memory.
-    pub(crate) fn ten_times(&self) -> Self {
-        let data_bytes = data_bytes(self.keys);
-        let write_buffer_bytes = data_bytes / TEN_TIMES_WRITE_BUFFER_SHARE;
-        Self {
-            cache_bytes: (data_bytes / TEN_TIMES_CACHE_SHARE).max(CACHE_BYTES_MIN),
-            write_buffer_bytes: write_buffer_bytes
-                .max(WRITE_BUFFER_BYTES_MIN)
-                .min(self.write_buffer_bytes),
-            drop_page_cache: true,
-            ..self.clone()
+    /// The settings for `fit`.
+    pub(crate) fn of_fit(&self, fit: Fit) -> Self {
+        let settings = self.clone();
+        match fit.data_per_total() {
+            None => settings,
+            Some(times) => {
+                let total_bytes = (data_bytes(self.keys) / times).max(TOTAL_BYTES_MIN);
+                Self { total_bytes, drop_page_cache: true, ..settings }
+            }
         }
     }
+}
+
+/// The default total where an engine holds all.
+pub(crate) fn default_total_bytes(keys: u64) -> u64 {
+    (data_bytes(keys) * TOTAL_PER_CENT / 100).max(TOTAL_BYTES_MIN)
 }
 
 /// Bytes of `keys` keys and their values.
@@ -80,8 +78,7 @@ pub(crate) fn small() -> Settings {
         lookups: 3_000,
         seconds_max: 0.05,
         load_seconds_max: 0.2,
-        cache_bytes: 64 << 20,
-        write_buffer_bytes: 1 << 20,
+        total_bytes: 64 << 20,
         load_batch: 1000,
         contains_batch: 1000,
         short_scan: 50,
@@ -99,10 +96,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_of_ten_times_the_memory_leave_half_of_it_to_the_cache() {
+    fn totals_are_parts_of_the_data() {
         let settings = Settings { keys: 5_000_000, ..small() };
-        let settings = Settings { write_buffer_bytes: 64 << 20, ..settings }.ten_times();
-        assert_eq!(settings.cache_bytes, 29_000_000);
-        assert_eq!(settings.write_buffer_bytes, 7_250_000);
+        assert_eq!(default_total_bytes(settings.keys), 667_000_000);
+        let totals = Fit::ALL.map(|fit| settings.of_fit(fit).total_bytes);
+        assert_eq!(totals, [settings.total_bytes, 290_000_000, 145_000_000, 58_000_000]);
+        assert_eq!(small().of_fit(Fit::TenTimes).total_bytes, TOTAL_BYTES_MIN);
     }
 }

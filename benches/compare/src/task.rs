@@ -4,11 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    case::{Case, Fit},
-    contestant::Contestant,
-    settings::Settings,
-};
+use crate::{case::Case, contestant::Contestant, settings::Settings};
 
 /// One case on one contestant in one round, in a process of its own.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -34,10 +30,7 @@ impl Task {
         settings: &Settings,
     ) -> Self {
         let folder = folder.join(contestant.name());
-        let settings = match case.fit {
-            Fit::Cached => settings.clone(),
-            Fit::TenTimes => settings.ten_times(),
-        };
+        let settings = settings.of_fit(case.fit);
         let sync_writes = case.workload == crate::case::Workload::SyncWrite;
         let settings = Settings { sync_writes, ..settings };
         Self { contestant, case, round, folder, peer: None, settings }
@@ -47,14 +40,17 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{case::Workload, settings};
+    use crate::{
+        case::{Fit, Workload},
+        settings,
+    };
 
     #[test]
     fn a_task_reaches_the_process_that_does_it() {
         let settings = Settings { seed: u64::MAX, ..settings::small() };
         let folder = Path::new("a folder/with \"quotes\"");
         for &contestant in Contestant::ALL {
-            for case in Case::all(&Workload::ALL, &[Fit::Cached, Fit::TenTimes], 16) {
+            for case in Case::all(&Workload::ALL, &Fit::ALL, 16) {
                 let task =
                     Task { peer: Some(1), ..Task::new(contestant, case, 1, folder, &settings) };
                 let text = serde_json::to_string(&task).unwrap();
@@ -71,7 +67,7 @@ mod tests {
         let hit = Case::cached(Workload::Hit);
         assert_eq!(task(hit), settings);
         let ten_times = task(Case { fit: Fit::TenTimes, ..hit });
-        assert!(ten_times.cache_bytes < settings.cache_bytes && ten_times.drop_page_cache);
+        assert!(ten_times.total_bytes < settings.total_bytes && ten_times.drop_page_cache);
         assert!(task(Case::cached(Workload::SyncWrite)).sync_writes);
     }
 }

@@ -1,11 +1,14 @@
 //! fjall.
 //!
-//! The advice is that of the documentation of its options: a hash index in data blocks and a cache that
-//! holds everything for reads from memory. Filters and indexes are pinned, one block for each table.
+//! The advice is that of the documentation of its options: a hash index in data blocks. Filters and indexes are pinned, one block for each table.
 //! Its filters are the default ones: 10 bits per key, more on level 0. So are its blocks: LZ4 from level 2
 //! on.
+//!
+//! A memtable has a 16th of the total, at most its default size, and the cache the rest. The documentation
+//! recommends 20 to 25 % of the memory for the cache, or more if the data fit, and leaves the rest to the page
+//! cache, which is in no engine's total here: more is better for fjall.
 
-use std::path::Path;
+use std::{ops::RangeInclusive, path::Path};
 
 use fjall::{
     Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode,
@@ -22,15 +25,25 @@ use crate::{
 /// Buckets of the hash index in a data block, per entry. As advised for RocksDB: 1 / 0.75.
 const HASH_RATIO: f32 = 1.33;
 
+/// A memtable has one of so many bytes of the total.
+const MEMTABLE_SHARE: u64 = 16;
+
+/// The least and the default size of a memtable.
+const MEMTABLE_BYTES: RangeInclusive<u64> = 1 << 20..=64 << 20;
+
 /// An open store.
 pub(crate) struct Fjall {
     database: Database,
     keyspace: Keyspace,
 }
 
+fn memtable_bytes(settings: &Settings) -> u64 {
+    (settings.total_bytes / MEMTABLE_SHARE).clamp(*MEMTABLE_BYTES.start(), *MEMTABLE_BYTES.end())
+}
+
 fn advised(settings: &Settings) -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
-        .max_memtable_size(settings.write_buffer_bytes)
+        .max_memtable_size(memtable_bytes(settings))
         .data_block_hash_ratio_policy(HashRatioPolicy::all(HASH_RATIO))
         .filter_block_pinning_policy(PinningPolicy::all(true))
         .index_block_pinning_policy(PinningPolicy::all(true))
@@ -44,7 +57,9 @@ impl Engine for Fjall {
     fn open(path: &Path, tuning: Tuning, settings: &Settings) -> Result<Self> {
         let builder = Database::builder(path);
         let database = match tuning {
-            Tuning::Advised => builder.cache_size(settings.cache_bytes).open()?,
+            Tuning::Advised => {
+                builder.cache_size(settings.total_bytes - memtable_bytes(settings)).open()?
+            }
             Tuning::Defaults => builder.open()?,
         };
         let keyspace = database.keyspace("default", || match tuning {

@@ -33,6 +33,7 @@ use crate::{
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Contestant {
     Sievedb,
+    SievedbDefaults,
     #[cfg(feature = "rocksdb")]
     Rocksdb,
     #[cfg(feature = "rocksdb")]
@@ -53,6 +54,7 @@ impl Contestant {
     /// All that were compiled.
     pub(crate) const ALL: &[Self] = &[
         Self::Sievedb,
+        Self::SievedbDefaults,
         #[cfg(feature = "rocksdb")]
         Self::Rocksdb,
         #[cfg(feature = "rocksdb")]
@@ -73,6 +75,7 @@ impl Contestant {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Sievedb => "SieveDB",
+            Self::SievedbDefaults => "SieveDB, defaults",
             #[cfg(feature = "rocksdb")]
             Self::Rocksdb => "RocksDB",
             #[cfg(feature = "rocksdb")]
@@ -99,10 +102,9 @@ impl Contestant {
 /// Where an engine's options come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tuning {
-    /// The advice of its makers for point reads.
+    /// The advice of its makers for point reads, and the total of the settings.
     Advised,
     /// No options but the path.
-    #[cfg(any(feature = "rocksdb", feature = "fjall"))]
     Defaults,
 }
 

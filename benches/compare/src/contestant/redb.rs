@@ -1,4 +1,4 @@
-//! redb: a read transaction and its table are kept between lookups.
+//! redb: a read transaction and its table are kept between lookups. Its cache is the total.
 
 use std::{path::Path, slice};
 
@@ -45,7 +45,7 @@ impl Engine for Redb {
 
     fn open(path: &Path, _: Tuning, settings: &Settings) -> Result<Self> {
         let mut builder = Database::builder();
-        builder.set_cache_size(usize::try_from(settings.cache_bytes)?);
+        builder.set_cache_size(usize::try_from(settings.total_bytes)?);
         let database = builder.create(path.join("redb"))?;
         // A reader needs the table to be there.
         let transaction = database.begin_write()?;

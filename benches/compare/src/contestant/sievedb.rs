@@ -1,8 +1,8 @@
-//! SieveDB: its defaults, but for the memory that all contestants get.
+//! SieveDB: `memory_budget` is the total, and nothing else is set.
 
 use std::path::Path;
 
-use sievedb::{Db, Durability, Keyspace, KeyspaceOptions, Options, Range};
+use sievedb::{Db, Durability, Keyspace, Options, Range};
 
 use super::{Engine, Order, Reader, Tuning, copy_value, counted};
 use crate::{
@@ -10,9 +10,6 @@ use crate::{
     keys::{Entry, Key, Value},
     settings::Settings,
 };
-
-/// Memtables for which there is room: one that is written to, others on their way into tables.
-const MEMTABLES: u64 = 3;
 
 /// An open store.
 #[derive(Debug)]
@@ -23,13 +20,11 @@ pub(crate) struct SieveDb {
 impl Engine for SieveDb {
     type Reader<'a> = SieveDbReader<'a>;
 
-    fn open(path: &Path, _: Tuning, settings: &Settings) -> Result<Self> {
-        let keyspace =
-            KeyspaceOptions::new().memtable_bytes(usize::try_from(settings.write_buffer_bytes)?);
-        let options = Options::new()
-            .keyspace(keyspace)
-            .memtable_bytes_max(MEMTABLES * settings.write_buffer_bytes)
-            .block_cache_bytes(settings.cache_bytes);
+    fn open(path: &Path, tuning: Tuning, settings: &Settings) -> Result<Self> {
+        let options = match tuning {
+            Tuning::Advised => Options::new().memory_budget(settings.total_bytes),
+            Tuning::Defaults => Options::new(),
+        };
         Ok(Self { db: options.open(path)? })
     }
 

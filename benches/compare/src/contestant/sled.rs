@@ -27,7 +27,7 @@ impl Engine for Sled {
         let config = Config::default()
             .path(path)
             .mode(Mode::HighThroughput)
-            .cache_capacity(settings.cache_bytes);
+            .cache_capacity(settings.total_bytes);
         Ok(Self { db: config.open()? })
     }
 

@@ -54,7 +54,20 @@ impl Median {
     pub(crate) fn cost_ns(&self) -> f64 {
         if waits(self.case.workload) { self.figures.ns } else { self.figures.cpu_ns }
     }
+
+    /// Resident memory beyond the total, in bytes; less than 0 if it is within.
+    pub(crate) fn over_total_bytes(&self) -> f64 {
+        self.figures.memory_peak_bytes - self.figures.total_bytes
+    }
+
+    /// The mark of a contestant whose resident memory exceeds the total; empty if it does not.
+    fn mark(&self) -> &'static str {
+        if self.over_total_bytes() > RESIDENT_ALLOWANCE_BYTES { " †" } else { "" }
+    }
 }
+
+/// Resident memory that is no excess: threads, allocator, and what reads hold.
+pub(crate) const RESIDENT_ALLOWANCE_BYTES: f64 = 8.0 * 1_048_576.0;
 
 /// Whether real time is what counts.
 fn waits(workload: Workload) -> bool {
@@ -130,21 +143,17 @@ impl Report {
         let Machine { processor, cores, memory_bytes, kernel, load, compiler, date, versions } =
             &self.machine;
         let settings = &self.settings;
-        let ten_times = settings.ten_times();
         let mut text = String::new();
         let written = writeln!(
             text,
-            "`{}`\n\n{} keys, {} of data, a cache of {}, write buffers of {}; where the data are 10 times the \
-             memory, a cache of {}, write buffers of {}, and the page cache is emptied again and again. \
+            "`{}`\n\n{} keys, {} of data, a total of {} for each engine; where the data are 2, 4 or 10 times the \
+             memory, the total is that part of them, and the page cache is emptied again and again. \
              {date} UTC; {processor}, {cores} cores, {} of memory, Linux {kernel}, load {load} before; \
              {compiler}; {}.",
             self.command,
             settings.keys,
             mib(data_bytes(settings.keys) as f64),
-            mib(settings.cache_bytes as f64),
-            mib(settings.write_buffer_bytes as f64),
-            mib(ten_times.cache_bytes as f64),
-            mib(ten_times.write_buffer_bytes as f64),
+            mib(settings.total_bytes as f64),
             mib(*memory_bytes as f64),
             versions.join(", "),
         );
@@ -167,14 +176,15 @@ impl Report {
             let case = rows[0].case;
             let row = |contestant| rows.iter().find(|row| row.contestant == contestant);
             let mark = if waits(case.workload) { " *" } else { "" };
-            let ours = row(Contestant::Sievedb).map(|row| time(row.cost_ns()));
+            let ours = row(Contestant::Sievedb).map(|row| time(row.cost_ns()) + row.mark());
             let mut cells = vec![format!("{case}{mark}"), ours.unwrap_or_else(none)];
             cells.extend(others().map(|other| {
-                let ratio = row(other).and_then(|row| row.ratio);
-                ratio.map_or_else(none, ratio_text)
+                let ratio = row(other).and_then(|row| Some(ratio_text(row.ratio?) + row.mark()));
+                ratio.unwrap_or_else(none)
             }));
             line(&mut text, &cells);
         }
+        text.push_str("\n† Resident memory exceeds the total by more than 8 MiB.\n");
         text
     }
 }

@@ -18,7 +18,11 @@ type Column = (String, fn(&Median) -> String);
 pub(super) fn table(rows: &[Median]) -> String {
     let case = rows[0].case;
     let columns = columns(&rows[0]);
-    let mut text = format!("\n**{case}** (rounds: {})\n\n", rows[0].rounds);
+    let mut text = format!(
+        "\n**{case}** (rounds: {}, {} each)\n\n",
+        rows[0].rounds,
+        mib(rows[0].figures.total_bytes)
+    );
     let mut heads = vec![String::new()];
     heads.extend(columns.iter().map(|(head, _)| head.clone()));
     head(&mut text, &heads, 1..heads.len() - 1);
@@ -59,7 +63,7 @@ fn columns(row: &Median) -> Vec<Column> {
         }
         _ => {}
     }
-    if row.case.fit == Fit::TenTimes && row.case.workload.family() == Family::Reads {
+    if row.case.fit != Fit::Cached && row.case.workload.family() == Family::Reads {
         add("data-block requests", |row| more(row, DATA_BLOCK_REQUESTS, 4));
     }
     add("read calls", |row| format!("{:.4}", row.figures.read_calls));
@@ -74,7 +78,7 @@ fn columns(row: &Median) -> Vec<Column> {
     }
     add("memory", |row| mib(row.figures.memory_bytes));
     add("of it no file's", |row| mib(row.figures.memory_anonymous_bytes));
-    add("peak", |row| mib(row.figures.memory_peak_bytes));
+    add("peak", |row| mib(row.figures.memory_peak_bytes) + row.mark());
     add("open ms", |row| format!("{:.1}", row.figures.open_ms));
     add("tree", |row| row.shape.clone());
     columns
@@ -101,7 +105,7 @@ mod tests {
 
     #[test]
     fn all_lines_of_a_table_have_the_same_cells() {
-        for case in Case::all(&Workload::ALL, &[Fit::Cached, Fit::TenTimes], 4) {
+        for case in Case::all(&Workload::ALL, &Fit::ALL, 4) {
             let medians = medians(&[measurement(Contestant::Sievedb, case, 0, all(1.0))]);
             let text = table(&medians);
             let lines = text.lines().filter(|line| line.starts_with('|'));

@@ -61,6 +61,9 @@ use crate::{
 /// Share of the operations that are done once before any is measured.
 const WARM_UP_SHARE: u64 = 4;
 
+/// Filling a cache may take so many times as long as what is measured.
+const FILL_SECONDS_SHARE: f64 = 10.0;
+
 /// Name of the figure: data blocks that the engine asked its cache for, per operation.
 pub(crate) const DATA_BLOCK_REQUESTS: &str = "data_block_requests";
 
@@ -78,7 +81,7 @@ pub(crate) fn run<E: Engine>(task: &Task, tuning: Tuning) -> Result<Option<Measu
         None => Place::of(task)?,
     };
     let page_cache =
-        settings.drop_page_cache.then(|| PageCache::new(place.path(), settings.cache_bytes));
+        settings.drop_page_cache.then(|| PageCache::new(place.path(), settings.total_bytes));
     let mut model = Model::of(task);
     page_cache.as_ref().map_or(Ok(()), PageCache::sync_and_empty)?;
     let mut meter = Meter::new();
@@ -115,6 +118,7 @@ pub(crate) fn run<E: Engine>(task: &Task, tuning: Tuning) -> Result<Option<Measu
 
     let less = |after: u64, before: u64| after.saturating_sub(before) as f64;
     let figures = Figures {
+        total_bytes: settings.total_bytes as f64,
         memory_peak_bytes: less(after.peak, before.resident),
         memory_bytes: less(after.resident, before.resident),
         memory_anonymous_bytes: less(after.anonymous, before.anonymous),
@@ -222,7 +226,8 @@ impl<E: Engine> Session<'_, E> {
         Ok(settle)
     }
 
-    /// Reads everything, where the cache holds that, and does a part of the operations. Nothing of it is
+    /// Reads everything, where the total holds that, and does a part of the operations. Where it does not, all
+    /// operations are done before, with the page cache, so that the engine's cache is full. Nothing of it is
     /// measured. Returns the digest of what was loaded.
     fn warm_up(&mut self, model: &mut Model) -> Result<Digest> {
         let settings = &self.task.settings;
@@ -236,6 +241,15 @@ impl<E: Engine> Session<'_, E> {
             digest::check(self.engine, Order::Ascending, loaded)?;
         }
         let measured = std::mem::replace(&mut self.meter, Meter::new());
+        if let (Some(asked), Some(page_cache)) = (asked(self.task.case.workload), &self.page_cache)
+        {
+            let reader = self.engine.reader()?;
+            let mut operations = Lookups::new(asked, reader, self.random(2), settings);
+            let seconds = settings.seconds_max * FILL_SECONDS_SHARE;
+            let limit = Limit { operations: settings.lookups, seconds };
+            drive(&mut operations, limit, None, &mut self.meter)?;
+            page_cache.empty()?;
+        }
         let done = match asked(self.task.case.workload) {
             Some(asked) => self.look_up(asked, settings.lookups / WARM_UP_SHARE, 0),
             // What changes the store is not done in vain.

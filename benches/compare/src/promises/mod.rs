@@ -1,6 +1,8 @@
 //! What SieveDB promises beside the other engines, and whether a run shows it.
 
-use clap::ValueEnum as _;
+mod memory;
+
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -9,6 +11,38 @@ use crate::{
     report::{Median, head, line, time},
     workload::{DATA_BLOCK_REQUESTS, TOMBSTONES, scale::THREADS_OVER_PROCESSES},
 };
+
+/// What a run of promises measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Topic {
+    /// SieveDB beside the other engines, with everything in memory.
+    Engines,
+    /// The same total memory for each, for all of the data and for parts of them.
+    Memory,
+}
+
+impl Topic {
+    /// The contestants that the promises name, of those that were compiled.
+    pub(crate) fn contestants(self) -> Vec<Contestant> {
+        let names = match self {
+            Self::Engines => &CONTESTANTS[..],
+            Self::Memory => &memory::CONTESTANTS,
+        };
+        names.iter().filter_map(|name| named(name)).collect()
+    }
+
+    /// What the promises need, on a machine of so many cores.
+    pub(crate) fn cases(self, cores: usize) -> Vec<Case> {
+        match self {
+            Self::Engines => {
+                let mut cases = Case::all(&CACHED, &[Fit::Cached], cores);
+                cases.push(Case { fit: Fit::TenTimes, ..Case::cached(Workload::Hit) });
+                cases
+            }
+            Self::Memory => memory::cases(cores),
+        }
+    }
+}
 
 /// The contestants that the promises name, and redb.
 const CONTESTANTS: [&str; 5] = ["sievedb", "rocksdb", "fjall", "redb", "lmdb"];
@@ -40,21 +74,13 @@ pub(crate) struct Promise {
     pub(crate) promise: String,
     /// The bound, in words.
     pub(crate) asked: String,
+    /// The same as a number.
+    pub(crate) bound: f64,
+    /// The figure; absent if the run does not tell.
+    pub(crate) value: Option<f64>,
     /// In words; absent if the run does not tell.
     pub(crate) measured: Option<String>,
     pub(crate) holds: Option<bool>,
-}
-
-/// Those of [`CONTESTANTS`] that were compiled.
-pub(crate) fn contestants() -> Vec<Contestant> {
-    CONTESTANTS.into_iter().filter_map(named).collect()
-}
-
-/// What the promises need, on a machine of so many cores.
-pub(crate) fn cases(cores: usize) -> Vec<Case> {
-    let mut cases = Case::all(&CACHED, &[Fit::Cached], cores);
-    cases.push(Case { fit: Fit::TenTimes, ..Case::cached(Workload::Hit) });
-    cases
 }
 
 /// The contestant of that name on the command line, if it was compiled.
@@ -79,20 +105,28 @@ impl Unit {
     }
 }
 
+/// A promise with an upper bound.
+fn at_most(promise: &str, bound: f64, unit: Unit, measured: Option<f64>) -> Promise {
+    Promise {
+        promise: promise.to_owned(),
+        asked: format!("at most {}", unit.text(bound)),
+        bound,
+        value: measured,
+        measured: measured.map(|figure| unit.text(figure)),
+        holds: measured.map(|figure| figure <= bound),
+    }
+}
+
 /// Looks at what the medians say, where `tombstones` keys were removed before the scan over them.
 pub(crate) fn look(medians: &[Median], tombstones: u64) -> Vec<Promise> {
     let rows = Rows(medians);
     let cached = Case::cached;
     let (lsm, lmdb) = (["rocksdb", "fjall"], ["lmdb"]);
-    let at_most = |promise: &str, bound: f64, unit: Unit, measured: Option<f64>| Promise {
-        promise: promise.to_owned(),
-        asked: format!("at most {}", unit.text(bound)),
-        measured: measured.map(|figure| unit.text(figure)),
-        holds: measured.map(|figure| figure <= bound),
-    };
     let at_least = |promise: &str, bound: f64, measured: Option<f64>| Promise {
         promise: promise.to_owned(),
         asked: format!("at least {bound}"),
+        bound,
+        value: measured,
         measured: measured.map(|figure| Unit::Ratio(2).text(figure)),
         holds: measured.map(|figure| figure >= bound),
     };
@@ -155,7 +189,7 @@ pub(crate) fn look(medians: &[Median], tombstones: u64) -> Vec<Promise> {
         ),
     ];
     for (workload, what) in [(Workload::ScaleHit, "Hits"), (Workload::ScaleMiss, "Misses")] {
-        for row in rows.all_ours(workload) {
+        for row in rows.all_ours().filter(|row| row.case.workload == workload) {
             let threads = row.case.threads;
             let promise = format!("{what} by {threads} threads, over {threads} processes");
             promises.push(at_least(&promise, 0.9, more(row, THREADS_OVER_PROCESSES)));
@@ -173,6 +207,7 @@ pub(crate) fn look(medians: &[Median], tombstones: u64) -> Vec<Promise> {
             rows.ours(cached(Workload::Contains)).map(Median::cost_ns),
         ),
     ]);
+    promises.extend(memory::look(rows));
     promises
 }
 
@@ -197,11 +232,9 @@ impl<'a> Rows<'a> {
         self.of(Contestant::Sievedb, case)
     }
 
-    /// SieveDB's rows of a workload, whatever the number of threads.
-    fn all_ours(self, workload: Workload) -> impl Iterator<Item = &'a Median> {
-        self.0.iter().filter(move |row| {
-            row.contestant == Contestant::Sievedb && row.case.workload == workload
-        })
+    /// SieveDB's rows of all cases.
+    fn all_ours(self) -> impl Iterator<Item = &'a Median> {
+        self.0.iter().filter(|row| row.contestant == Contestant::Sievedb)
     }
 
     /// SieveDB's figure over the least of `others`, all of which must have been measured.
@@ -225,7 +258,7 @@ pub(crate) fn table(promises: &[Promise]) -> String {
     let mut text = String::from("\n**Promises**\n\n");
     let heads = ["promise", "asked", "measured", "holds"].map(str::to_owned);
     head(&mut text, &heads, 1..3);
-    for Promise { promise, asked, measured, holds } in told {
+    for Promise { promise, asked, measured, holds, .. } in told {
         let holds = if *holds == Some(true) { "yes" } else { "**no**" };
         let measured = measured.clone().unwrap_or_default();
         line(&mut text, &[promise.clone(), asked.clone(), measured, holds.to_owned()]);
@@ -260,8 +293,8 @@ mod tests {
         // All others take so many times as much. LMDB's bounds are above 1.
         for (factor, hit_holds) in [(1.9, false), (2.0, true), (3.1, true)] {
             let mut measurements = Vec::new();
-            for case in cases(2) {
-                measurements.extend(contestants().into_iter().map(|contestant| {
+            for case in Topic::Engines.cases(2) {
+                measurements.extend(Topic::Engines.contestants().into_iter().map(|contestant| {
                     let figures = figures(contestant == Contestant::Sievedb, factor);
                     measurement(contestant, case, 0, figures)
                 }));
