@@ -90,10 +90,7 @@ impl Repair<'_> {
                         self.db.drop_keyspace(keyspace.name())?;
                     }
                 }
-                Entry::ClearKeyspace { .. } => {
-                    let what = "op of an entry";
-                    return Err(Corruption::Unsupported { what, value: 0x83 }.into());
-                }
+                Entry::ClearKeyspace { .. } => return Err(Entry::CLEAR_UNSUPPORTED.into()),
                 // Puts and tombstones are in a table.
                 Entry::Put { .. } | Entry::Remove { .. } | Entry::Ignored { .. } => {}
             }

@@ -139,10 +139,7 @@ impl<'a> LogState<'a> {
                 }
                 Entry::Ignored { .. } => {}
                 Entry::DropKeyspace { keyspace } => self.drop_keyspace(keyspace),
-                Entry::ClearKeyspace { .. } => {
-                    let what = "op of an entry";
-                    return Err(corrupt(Corruption::Unsupported { what, value: 0x83 }));
-                }
+                Entry::ClearKeyspace { .. } => return Err(corrupt(Entry::CLEAR_UNSUPPORTED)),
             }
         }
         Ok(())

@@ -23,6 +23,7 @@ use crate::{
     table::{TableMeta, files::TableFiles},
     verify_report::VerifyProgress,
     wal::{
+        batch::Entry,
         chain::Segments,
         replay::{Replayed, TornTail, replay},
         segment::segment_ids,
@@ -254,7 +255,10 @@ fn verify_log(
     let mark = written.map_or(state.log_mark, |written| state.log_mark.min(written));
     let replayed = replay(&segments, mark, |replayed| {
         check_needed()?;
-        let read = replayed.batch.into_iter().try_for_each(|entry| entry.map(drop));
+        let read = replayed.batch.into_iter().try_for_each(|entry| match entry? {
+            Entry::ClearKeyspace { .. } => Err(Entry::CLEAR_UNSUPPORTED),
+            _ => Ok(()),
+        });
         read.map_err(|source| replayed.corrupt(source))
     });
     let checked = replayed.and_then(|replayed| {

@@ -18,7 +18,7 @@ use crate::{
     Error, VerifyReport,
     file_name::FileName,
     store::verify_filters::{FilterChecks, FilterOwner},
-    table::{LiveTable, TableMeta, files::TableFiles, table_error},
+    table::{LiveTable, TableMeta, files::TableFiles, store::check_kinds, table_error},
     verify_report::VerifyProgress,
 };
 
@@ -152,10 +152,16 @@ impl TableVerifier<'_> {
         let owner = FilterOwner { meta, present, live, identity, folder, source, files, functions };
         let mut filters = FilterChecks::new(owner, &mut self.report);
         let nothing_kept = Arc::new(BlockCache::new(0));
-        let table = match Table::open(Arc::clone(source), identity, meta.bytes, nothing_kept) {
+        let table = Table::open(Arc::clone(source), identity, meta.bytes, nothing_kept)
+            .map_err(|error| table_error(path, error))
+            .and_then(|table| {
+                let known = check_kinds(table.properties());
+                known.map(|()| table).map_err(|source| Error::corrupt(path, 0, source))
+            });
+        let table = match table {
             Ok(table) => table,
             Err(error) => {
-                self.report.error_of_keys(&table_error(path, error), Some(all_keys(meta)));
+                self.report.error_of_keys(&error, Some(all_keys(meta)));
                 return None;
             }
         };

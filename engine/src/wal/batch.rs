@@ -52,6 +52,10 @@ pub(crate) enum Entry<'a> {
 }
 
 impl Entry<'_> {
+    /// Error of [`ClearKeyspace`](Self::ClearKeyspace), which this release does not apply.
+    pub(crate) const CLEAR_UNSUPPORTED: Corruption =
+        Corruption::Unsupported { what: "op of an entry", value: CLEAR_KEYSPACE as u64 };
+
     /// The keyspace that it is about.
     pub(crate) fn keyspace(&self) -> u64 {
         match *self {

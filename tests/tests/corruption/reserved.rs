@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use sievedb::{
-    Error, OlderValues, ReadMode,
+    Error, OlderValues, Options, ReadMode, VerifyProblem, VerifyProblemKind,
     fs::{Call, Fault, FaultFs, Times},
 };
 use sievedb_format::{Decoder, Kind};
@@ -61,6 +61,17 @@ fn with_property(sample: &Sample, place: impl Fn(&[u8]) -> (Part, usize), byte: 
     let name = sample.names("", ".sst").pop().unwrap();
     let (part, at) = place(&sample.files[&name]);
     forged(sample, &name, &part, at, byte)
+}
+
+/// Place of the tag of the last property.
+fn last_tag(bytes: &[u8]) -> (Part, usize) {
+    let (part, tag_at, _) = property(bytes, 28);
+    (part, tag_at)
+}
+
+/// The store with a property in its newest table that is optional and unknown.
+pub(super) fn with_optional_property(sample: &Sample) -> Files {
+    with_property(sample, last_tag, 126)
 }
 
 /// The newest log with `more` behind the fields of its start record.
@@ -144,12 +155,8 @@ fn cases(cut: &Sample, closed: &Sample) -> Vec<(String, Files, Outcome)> {
     case("record type", record([9, 0], 1 << 40, b""), refused("type of a log record 9"));
     case("record type: ignorable", record([0x90, 0], 0, b"next"), Skipped);
 
-    let last_tag = |bytes: &[u8]| {
-        let (part, tag_at, _) = property(bytes, 28);
-        (part, tag_at)
-    };
     case("property: required", with_property(cut, last_tag, 127), refused("property 63"));
-    case("property: optional", with_property(cut, last_tag, 126), Skipped);
+    case("property: optional", with_optional_property(cut), Skipped);
     for compression in [3, 255] {
         let value = |bytes: &[u8]| {
             let (part, _, value) = property(bytes, 18);
@@ -251,6 +258,7 @@ fn formats_every_reserved_number_is_refused_by_name_or_skipped() {
         };
         wrong.extend(found.err());
         if let Refused(needs) = outcome {
+            wrong.extend(check_verified(&name, &files, &needs).err());
             // A repair must not take what a later release wrote for damage.
             let fs = disk(&files);
             let options = super::repair::options(&Arc::clone(&fs));
@@ -261,6 +269,19 @@ fn formats_every_reserved_number_is_refused_by_name_or_skipped() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Returns an error text if a verification reports damage, or does not name the feature `needs`.
+fn check_verified(name: &str, files: &Files, needs: &str) -> Result<(), String> {
+    let report = match Options::new().fs(disk(files)).verify(FOLDER, |_| ()) {
+        Err(Error::NewerRelease { needs: found, .. }) if found == needs => return Ok(()),
+        other => other.map_err(|error| format!("verify: {name}: {needs}: {error:?}"))?,
+    };
+    let message = format!("written by a newer release: needs {needs}");
+    let is_named = |problem: &VerifyProblem| problem.message == message;
+    let is_good = report.problems.iter().any(is_named)
+        && report.problems.iter().all(|problem| problem.kind == VerifyProblemKind::Unreadable);
+    if is_good { Ok(()) } else { Err(format!("verify: {name}: {needs}: {report}")) }
 }
 
 /// A recovery after a crash replaces the log. It finds the table before that.
