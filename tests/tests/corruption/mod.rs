@@ -29,6 +29,7 @@ mod logs;
 mod lost_manifest;
 mod manifest;
 mod next_release;
+mod older_writer;
 mod past_damage;
 mod quarantine;
 mod quarantine_pauses;
