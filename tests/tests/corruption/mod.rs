@@ -45,6 +45,7 @@ mod retired_lists;
 mod sample;
 mod script;
 mod tables;
+mod torn_sectors;
 
 /// The largest single allocation that damaged bytes may cause.
 const ALLOCATION_BYTES_MAX: usize = 64 << 20;
