@@ -57,7 +57,7 @@ pub(super) fn measure(scale: &Scale) -> Measured {
     Ok(figures)
 }
 
-/// Loads a store with twice the budget, reads if `reads`, and inserts for some seconds.
+/// Loads a store with 1.25 times the budget, reads if `reads`, and inserts for some seconds.
 fn burst(
     scale: &Scale,
     name: &str,
@@ -67,7 +67,7 @@ fn burst(
 ) -> Result<(), Box<dyn Error>> {
     let db = Options::new().memory_budget(budget).open(scale.directory.join(name))?;
     let keyspaces = [Keyspace::clone(&db)];
-    let mut data = Data::of(2 * budget, VALUE_BYTES);
+    let mut data = Data::of(budget / 4 * 5, VALUE_BYTES);
     data.load(&keyspaces)?;
     db.wait_for_background()?;
     if reads {
