@@ -1,112 +1,152 @@
 //! Locks, atomics and threads of everything that several threads of a store share.
 //!
-//! They are those of `parking_lot` and `std`. In unit tests with the feature `shuttle` they are
+//! They are those of `std`. In unit tests with the feature `shuttle` they are
 //! those of [shuttle](https://docs.rs/shuttle), which runs one thread at a time and decides at each
 //! of these operations which one: a schedule that fails comes back with its seed. Outside of
 //! shuttle's runner they panic, so that only the tests of `commit::tests` can run then.
 //!
 //! Shuttle takes every atomic operation for sequentially consistent, and never lets a wait time
 //! out. What a weaker ordering allows must be argued where it is used.
+//!
+//! Why not the locks of `parking_lot`: they queue waiting threads in a table of the process. A fork
+//! copies the table with threads that the child does not have. Threads of the child reuse their
+//! memory, the queues break, and a wake-up is lost: 1 of 20 daemons that opened a store hung.
 
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{LockResult, PoisonError},
+    time::Duration,
+};
+
+pub(crate) use self::base::{ThreadLocal, atomic, thread};
 #[cfg(not(all(test, feature = "shuttle")))]
-pub(crate) use self::free::{Condvar, Mutex, MutexGuard, RwLock, ThreadLocal, atomic, thread};
+use self::free as base;
 #[cfg(all(test, feature = "shuttle"))]
-pub(crate) use self::scheduled::{Condvar, Mutex, MutexGuard, RwLock, ThreadLocal, atomic, thread};
+use self::scheduled as base;
 
 #[cfg(not(all(test, feature = "shuttle")))]
 mod free {
-    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-    pub(crate) use std::{sync::atomic, thread};
+    pub(crate) use std::{
+        sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic},
+        thread,
+    };
     pub(crate) use thread_local::ThreadLocal;
+
+    use std::{sync::LockResult, time::Duration};
+
+    pub(super) fn wait_for<'a, T>(
+        condvar: &Condvar,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> LockResult<MutexGuard<'a, T>> {
+        match condvar.wait_timeout(guard, timeout) {
+            Ok((guard, _)) => Ok(guard),
+            Err(poisoned) => Ok(poisoned.into_inner().0),
+        }
+    }
 }
 
-/// Shuttle's locks in the shape of `parking_lot`'s: without poisoning, and a wait borrows its guard.
+/// A lock without poisoning: whoever panics leaves what it protects whole.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(base::Mutex<T>);
+
+/// The right to what a [`Mutex`] protects.
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'a, T> {
+    /// `None` only while [`Condvar::wait`] has it.
+    inner: Option<base::MutexGuard<'a, T>>,
+}
+
+/// A condition variable whose wait borrows its guard.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(base::Condvar);
+
+/// A lock for one writer or many readers, without poisoning.
+#[derive(Debug, Default)]
+pub(crate) struct RwLock<T>(base::RwLock<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(base::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard { inner: Some(despite_poison(self.0.lock())) }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.inner.as_ref().expect("nobody looks during a wait")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.inner.as_mut().expect("nobody looks during a wait")
+    }
+}
+
+impl Condvar {
+    pub(crate) const fn new() -> Self {
+        Self(base::Condvar::new())
+    }
+
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let inner = guard.inner.take().expect("one wait at a time");
+        guard.inner = Some(despite_poison(self.0.wait(inner)));
+    }
+
+    pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
+        let inner = guard.inner.take().expect("one wait at a time");
+        guard.inner = Some(despite_poison(base::wait_for(&self.0, inner, timeout)));
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+impl<T> RwLock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(base::RwLock::new(value))
+    }
+
+    pub(crate) fn read(&self) -> base::RwLockReadGuard<'_, T> {
+        despite_poison(self.0.read())
+    }
+
+    pub(crate) fn write(&self) -> base::RwLockWriteGuard<'_, T> {
+        despite_poison(self.0.write())
+    }
+}
+
+fn despite_poison<G>(locked: LockResult<G>) -> G {
+    locked.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Shuttle's locks, and what it lacks.
 #[cfg(all(test, feature = "shuttle"))]
 mod scheduled {
     use std::{
-        ops::{Deref, DerefMut},
-        sync::{LockResult, OnceLock, PoisonError},
+        sync::{LockResult, OnceLock},
         time::Duration,
     };
 
-    use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard};
-    pub(crate) use shuttle::{sync::atomic, thread};
+    pub(crate) use shuttle::{
+        sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic},
+        thread,
+    };
 
-    /// As `parking_lot::Mutex`.
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    /// As `parking_lot::MutexGuard`.
-    #[derive(Debug)]
-    pub(crate) struct MutexGuard<'a, T> {
-        /// `None` only while [`Condvar::wait`] has it.
-        inner: Option<shuttle::sync::MutexGuard<'a, T>>,
-    }
-
-    /// As `parking_lot::Condvar`.
-    #[derive(Debug, Default)]
-    pub(crate) struct Condvar(shuttle::sync::Condvar);
-
-    /// As `parking_lot::RwLock`.
-    #[derive(Debug, Default)]
-    pub(crate) struct RwLock<T>(shuttle::sync::RwLock<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) const fn new(value: T) -> Self {
-            Self(shuttle::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            MutexGuard { inner: Some(despite_poison(self.0.lock())) }
-        }
-    }
-
-    impl<T> Deref for MutexGuard<'_, T> {
-        type Target = T;
-
-        fn deref(&self) -> &T {
-            self.inner.as_ref().expect("nobody looks during a wait")
-        }
-    }
-
-    impl<T> DerefMut for MutexGuard<'_, T> {
-        fn deref_mut(&mut self) -> &mut T {
-            self.inner.as_mut().expect("nobody looks during a wait")
-        }
-    }
-
-    impl Condvar {
-        pub(crate) const fn new() -> Self {
-            Self(shuttle::sync::Condvar::new())
-        }
-
-        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-            let inner = guard.inner.take().expect("one wait at a time");
-            guard.inner = Some(despite_poison(self.0.wait(inner)));
-        }
-
-        /// Never times out.
-        pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) {
-            self.wait(guard);
-        }
-
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
-        }
-    }
-
-    impl<T> RwLock<T> {
-        pub(crate) const fn new(value: T) -> Self {
-            Self(shuttle::sync::RwLock::new(value))
-        }
-
-        pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
-            despite_poison(self.0.read())
-        }
-
-        pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
-            despite_poison(self.0.write())
-        }
+    /// Never times out.
+    pub(super) fn wait_for<'a, T>(
+        condvar: &Condvar,
+        guard: MutexGuard<'a, T>,
+        _: Duration,
+    ) -> LockResult<MutexGuard<'a, T>> {
+        condvar.wait(guard)
     }
 
     /// As `thread_local::ThreadLocal`: shuttle's threads are one of the system.
@@ -144,9 +184,5 @@ mod scheduled {
         fn entries(&self) -> impl Iterator<Item = &(thread::ThreadId, T)> {
             self.0.iter().filter_map(OnceLock::get)
         }
-    }
-
-    fn despite_poison<G>(locked: LockResult<G>) -> G {
-        locked.unwrap_or_else(PoisonError::into_inner)
     }
 }
