@@ -15,10 +15,21 @@ mod bitmap;
 mod pages;
 mod system;
 
-use std::{fmt, ptr::NonNull, slice, sync::Arc};
+use std::{
+    fmt,
+    ptr::{self, NonNull},
+    slice,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicPtr,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use pages::{Pages, Run};
 use system::PAGE_BYTES;
@@ -32,15 +43,29 @@ const UNUSED_SHARE: usize = 4;
 
 /// Pages for the contents of cached blocks. Shared by the cache and by all who still read one of
 /// its blocks.
+///
+/// Whoever drops a content never waits: its run goes onto a stack, which is emptied by whoever has
+/// the lock. So a content can be dropped in a forked process, where the lock may be held for ever by
+/// a thread that is not there. Treiber, "Systems Programming: Coping with Parallelism", IBM 1986; as
+/// all are taken at once, no pointer is compared that was reused.
 pub(crate) struct BlockMemory {
     pages: Mutex<Pages>,
+    dropped: AtomicPtr<Dropped>,
+}
+
+/// A run of a content that was dropped. Lies in the run itself.
+struct Dropped {
+    run: Run,
+    /// The one that was dropped before, or null.
+    before: *mut Self,
 }
 
 impl BlockMemory {
     /// Creates memory without a page, or returns `None` where the system has no pages of 4 KiB that
     /// it takes back.
     pub(crate) fn new() -> Option<Arc<Self>> {
-        system::has_pages().then(|| Arc::new(Self { pages: Mutex::new(Pages::default()) }))
+        system::has_pages()
+            .then(|| Arc::new(Self { pages: Mutex::default(), dropped: AtomicPtr::default() }))
     }
 
     /// Copies `content` into pages. Returns `None` if it belongs on the heap or the system has no
@@ -48,7 +73,7 @@ impl BlockMemory {
     ///
     /// Takes some 100 ns for a block of 4 KiB.
     pub(crate) fn copy(self: &Arc<Self>, content: &[u8]) -> Option<Bytes> {
-        let run = self.pages.lock().take(pages_of(content.len())?)?;
+        let run = self.pages().take(pages_of(content.len())?)?;
         let piece = Piece { memory: Arc::clone(self), run, bytes: content.len() };
         // SAFETY: the run has room for the content, and nobody else has it.
         unsafe {
@@ -62,7 +87,23 @@ impl BlockMemory {
 
     /// Bytes that it has from the system, at most 1/32 and 128 KiB more than blocks use.
     pub(crate) fn resident_bytes(&self) -> usize {
-        self.pages.lock().resident() * PAGE_BYTES
+        self.pages().resident() * PAGE_BYTES
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        let mut pages = self.pages.lock();
+        self.put_back_dropped(&mut pages);
+        pages
+    }
+
+    fn put_back_dropped(&self, pages: &mut Pages) {
+        let mut next = self.dropped.swap(ptr::null_mut(), Acquire);
+        while !next.is_null() {
+            // SAFETY: it was written before it was pushed, and its run is taken until it is put back.
+            let Dropped { run, before } = unsafe { next.read() };
+            pages.put_back(run);
+            next = before;
+        }
     }
 }
 
@@ -108,7 +149,20 @@ impl AsRef<[u8]> for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.memory.pages.lock().put_back(self.run);
+        let place = self.run.first().cast::<Dropped>().as_ptr();
+        let mut before = self.memory.dropped.load(Relaxed);
+        loop {
+            // SAFETY: a page has room and is aligned for it, and nobody reads the content any more.
+            unsafe { place.write(Dropped { run: self.run, before }) };
+            let pushed = self.memory.dropped.compare_exchange_weak(before, place, Release, Relaxed);
+            match pushed {
+                Ok(_) => break,
+                Err(found) => before = found,
+            }
+        }
+        if let Some(mut pages) = self.memory.pages.try_lock() {
+            self.memory.put_back_dropped(&mut pages);
+        }
     }
 }
 
@@ -182,6 +236,18 @@ mod tests {
         RandomState::new().hash_one(0)
     }
 
+    /// As in a forked process, where the thread that had the lock is not there.
+    #[test]
+    fn a_content_is_dropped_while_the_lock_is_held() {
+        let Some(memory) = BlockMemory::new() else { return };
+        let held: Vec<_> = (0..100).filter_map(|_| memory.copy(&[7; PAGE_BYTES])).collect();
+        let pages = memory.pages.lock();
+        drop(held);
+        assert_eq!(pages.resident(), 100);
+        drop(pages);
+        assert!(memory.resident_bytes() <= pages::KEPT_MIN * PAGE_BYTES);
+    }
+
     /// A cache that shrinks returns memory, whichever blocks it evicts.
     #[test]
     fn pages_of_scattered_blocks_return_to_the_system() {
@@ -198,7 +264,7 @@ mod tests {
         assert!(resident_bytes <= held.len() * PAGE_BYTES + kept_bytes_max, "{resident_bytes}");
         let is_zero = |&&place: &&usize| {
             // SAFETY: its chunk is mapped, as blocks of it are held; nobody writes meanwhile.
-            unsafe { ptr::with_exposed_provenance::<u8>(place).read() == 0 }
+            unsafe { ptr::with_exposed_provenance::<u8>(place + PAGE_BYTES - 1).read() == 0 }
         };
         let returned = places.iter().skip(1).step_by(2).filter(is_zero).count();
         assert_eq!(resident_bytes, (places.len() - returned) * PAGE_BYTES);

@@ -10,7 +10,7 @@ pub(super) const PAGE_BYTES: usize = 4096;
 mod imp {
     use std::ptr::NonNull;
 
-    use memmap2::{Advice, MmapMut, UncheckedAdvice};
+    use memmap2::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 
     use super::PAGE_BYTES;
 
@@ -22,7 +22,8 @@ mod imp {
     /// Memory that becomes resident page by page, when it is written.
     pub(crate) struct Map {
         first: NonNull<u8>,
-        map: MmapMut,
+        /// Raw: no reference to bytes that others write.
+        map: MmapRaw,
     }
 
     // SAFETY: it owns its memory, and gives out nothing but addresses.
@@ -31,7 +32,7 @@ mod imp {
     impl Map {
         /// Maps `bytes` bytes; `None` if the system refuses.
         pub(crate) fn new(bytes: usize) -> Option<Self> {
-            let mut map = MmapMut::map_anon(bytes).ok()?;
+            let map = MmapRaw::from(MmapMut::map_anon(bytes).ok()?);
             // A large page would have all of its small ones. A system without large pages refuses.
             let _ = map.advise(Advice::NoHugePage);
             let first = NonNull::new(map.as_mut_ptr())?;
