@@ -50,10 +50,6 @@ impl TableSource for Bytes {
         let place = place.filter(|place| place.end <= self.as_ref().len());
         place.map(|place| self.slice(place)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
-
-    fn is_mapped(&self) -> bool {
-        true
-    }
 }
 
 /// Takes the bytes of a table under construction.

@@ -140,13 +140,31 @@ fn a_cached_lookup_allocates_nothing() {
     }
 }
 
+/// A file that is mapped.
+#[derive(Debug)]
+struct Mapped(Bytes);
+
+impl TableSource for Mapped {
+    fn len(&self) -> u64 {
+        TableSource::len(&self.0)
+    }
+
+    fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
+        self.0.read_at(offset, bytes)
+    }
+
+    fn is_mapped(&self) -> bool {
+        true
+    }
+}
+
 #[test]
-fn values_share_the_bytes_of_their_source() {
+fn values_share_the_bytes_of_a_mapped_source() {
     let entries = numbered(100);
     let built = build(&entries, TableOptions::new().compression(Compression::None));
     let file = Bytes::from(built.bytes.clone());
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let source: Arc<dyn TableSource> = Arc::new(file.clone());
+    let source: Arc<dyn TableSource> = Arc::new(Mapped(file.clone()));
     let table = Table::open(source, IDENTITY, built.summary.bytes, cache).unwrap();
     let found = table.get(&entries[50].user_key, SEQUENCE_MAX, &mut BlockCounts::default());
     let (_, value) = found.unwrap().unwrap();
