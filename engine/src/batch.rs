@@ -117,8 +117,9 @@ impl Batch {
     /// encoding of them, and what memtables need for each entry. 0 for an empty batch.
     ///
     /// More than three quarters of
-    /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max), 48 MiB by default, are refused with
-    /// [`Error::WriteTooLarge`]; a little less may be, too, because empty memtables take some of it.
+    /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max), 48 MiB of a budget of
+    /// 256 MiB, are refused with [`Error::WriteTooLarge`]; a little less may be, too, because empty
+    /// memtables take some of it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let Self { encoder: WriteEncoder { encoder, write, .. }, .. } = self;

@@ -7,6 +7,7 @@ use std::{ops::Deref, path::Path, sync::Arc};
 use crate::{
     Batch, Durability, Keyspace, KeyspaceOptions, Options, ReadOptions, Result, Snapshot,
     VerifyProgress, VerifyReport,
+    default_budget::DefaultBudget,
     handles::{Handle, HandleKind},
     keyspace_options::DEFAULT_KEYSPACE,
     read::tree::Tree,
@@ -124,12 +125,20 @@ impl Db {
     /// What is too much then is given up: blocks of the cache and parts of filters at once, memtables by
     /// flushes that begin now.
     ///
+    /// `None` sets the default for the memory that the machine has now.
+    ///
     /// # Errors
     ///
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if it is too small, or too small for the parts
     /// set by hand and a sixteenth for a block cache that was not; nothing is changed then.
-    pub fn set_memory_budget(&self, bytes: u64) -> Result<()> {
-        self.accept()?.change_memory_budget(|budget| budget.bytes = Some(bytes))
+    pub fn set_memory_budget(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
+        let (bytes, store) = (bytes.into(), self.accept()?);
+        // Not under the lock of the budget.
+        let default = bytes.is_none().then(|| DefaultBudget::of_machine(&*store.options.fs));
+        store.change_memory_budget(|budget| {
+            budget.bytes = bytes;
+            budget.default = default.unwrap_or(budget.default);
+        })
     }
 
     /// Returns the names of the keyspaces, ascending. Empty in a [forked child](Self#forks), and
@@ -339,7 +348,8 @@ impl Options {
     /// [`Error::StoreExists`](crate::Error::StoreExists) for an existing store with
     /// [`create_new`](Self::create_new), [`Error::NewerRelease`](crate::Error::NewerRelease) if a
     /// later release wrote a file of the store, [`Error::Io`](crate::Error::Io).
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+    pub fn open(mut self, path: impl AsRef<Path>) -> Result<Db> {
+        self.memory.find_default(&*self.fs);
         self.validate()?;
         let open = Arc::new(OpenStore::open(path.as_ref(), self)?);
         let tree = open.store().keyspace(DEFAULT_KEYSPACE, None)?;

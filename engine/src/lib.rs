@@ -50,6 +50,7 @@ mod close_error;
 mod commit;
 mod compaction;
 mod db;
+mod default_budget;
 mod describe;
 mod durability;
 mod entry_ref;

@@ -12,12 +12,7 @@
 //! bookkeeping has what it leaves, and else takes it from the cache. If the budget is not set, the other parts are those of the default:
 //! together they are more or less than that.
 
-use crate::{Error, Result, text};
-
-/// Default of [`Options::memory_budget`](crate::Options::memory_budget): enough for 50 million keys at 10
-/// bits of filter each, two memtables of the default size and a block cache of some 20,000 blocks; little
-/// on any machine of today that runs a store.
-pub const DEFAULT_MEMORY_BUDGET: u64 = 256 << 20;
+use crate::{Error, Result, default_budget::DefaultBudget, text};
 
 /// Least part for writing, for each worker: its buffers, and the hashes of some 10,000 entries.
 const WRITING_BYTES_MIN: u64 = 512 << 10;
@@ -39,6 +34,8 @@ pub const MEMORY_BUDGET_PER_WORKER_MIN: u64 = 8 * WRITING_BYTES_MIN;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MemoryBudget {
     pub(crate) bytes: Option<u64>,
+    /// Stands in for `bytes`.
+    pub(crate) default: DefaultBudget,
     pub(crate) memtable_bytes_max: Option<u64>,
     pub(crate) filter_bytes_max: Option<u64>,
     pub(crate) block_cache_bytes: Option<u64>,
@@ -104,7 +101,7 @@ impl MemoryBudget {
             Err(Error::BudgetTooSmall { what, bytes, bytes_min, made_of })
         };
         let least = MEMORY_BUDGET_MIN.max(workers as u64 * MEMORY_BUDGET_PER_WORKER_MIN);
-        let bytes = self.bytes.unwrap_or_else(|| DEFAULT_MEMORY_BUDGET.max(least));
+        let bytes = self.bytes.unwrap_or_else(|| self.default.bytes.max(least));
         if bytes < least {
             let made_of = match least {
                 MEMORY_BUDGET_MIN => "the least for up to 2 worker_threads".to_owned(),
@@ -141,11 +138,11 @@ impl MemoryBudget {
     }
 }
 
-#[cfg(test)]
 impl MemoryParts {
-    /// Bytes of all parts.
-    fn sum(self) -> u64 {
-        self.memtables + self.filters + self.writing + self.block_cache
+    /// Returns the bytes of all parts, with what no part has; `u64::MAX` if that is unbounded.
+    pub(crate) fn pool(self) -> u64 {
+        let parts = self.memtables + self.filters + self.writing + self.block_cache;
+        parts.saturating_add(self.spare)
     }
 }
 
@@ -225,10 +222,10 @@ mod tests {
             (
                 "all parts",
                 MemoryBudget {
-                    bytes: None,
                     memtable_bytes_max: Some(8 * MIB),
                     filter_bytes_max: Some(4 * MIB),
                     block_cache_bytes: Some(2 * MIB),
+                    ..unset
                 },
                 [8, 4, 32, 2],
             ),
@@ -328,6 +325,7 @@ mod tests {
                     memtable_bytes_max: memtables,
                     filter_bytes_max: filters,
                     block_cache_bytes: cache,
+                    ..MemoryBudget::default()
                 };
                 let Err(Error::BudgetTooSmall { bytes_min, .. }) = budget(64 * MIB).divide(1)
                 else {
@@ -352,12 +350,10 @@ mod tests {
                             memtable_bytes_max: memtables,
                             filter_bytes_max: filters,
                             block_cache_bytes: cache,
+                            ..MemoryBudget::default()
                         };
                         let parts = budget.divide(2).expect("it fits");
-                        assert!(
-                            parts.sum() + parts.spare <= mib * MIB + odd,
-                            "{budget:?}: {parts:?}"
-                        );
+                        assert!(parts.pool() <= mib * MIB + odd, "{budget:?}: {parts:?}");
                         assert!(parts.writing >= 2 * WRITING_BYTES_MIN);
                     }
                 }

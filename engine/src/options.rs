@@ -17,13 +17,17 @@ use crate::{
 };
 use sievedb_sstable::PrefixFunction;
 
-pub use crate::memory_budget::{
-    DEFAULT_MEMORY_BUDGET, MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN,
+pub use crate::{
+    default_budget::{
+        DEFAULT_MEMORY_BUDGET_MAX, DEFAULT_MEMORY_BUDGET_MIN, DEFAULT_MEMORY_BUDGET_SHARE,
+        FALLBACK_MEMORY_BUDGET,
+    },
+    memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN},
 };
 
 /// Default of [`Options::log_segment_bytes`], and the most that it is where the log is shorter.
 pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
-/// Default of [`Options::log_bytes_max`] with the default memory budget and with larger ones.
+/// Default of [`Options::log_bytes_max`] with a memory budget of 256 MiB or more.
 pub const DEFAULT_LOG_BYTES_MAX: u64 = 256 << 20;
 /// Default of [`Options::open_files_max`].
 pub const DEFAULT_OPEN_FILES_MAX: usize = 512;
@@ -160,10 +164,20 @@ impl Options {
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     ///
     /// At least 8 MiB ([`MEMORY_BUDGET_MIN`]), or 4 MiB ([`MEMORY_BUDGET_PER_WORKER_MIN`]) for each worker
-    /// thread if that is more; default 256 MiB ([`DEFAULT_MEMORY_BUDGET`]). A quarter of it is for
-    /// memtables, a quarter for filters, an eighth for buffers, and the rest for the block cache. What callers
-    /// hold, such as values and iterators, and a batch before it is committed, comes on top: see
+    /// thread if that is more. Default ([`None`]): 1/8 of the memory of the machine, from 64 MiB
+    /// ([`DEFAULT_MEMORY_BUDGET_MIN`]) to 1 GiB ([`DEFAULT_MEMORY_BUDGET_MAX`]), or the least budget
+    /// for the worker threads if that is more.
+    ///
+    /// The memory of the machine is the physical memory, or the memory limit of a control group
+    /// (cgroup) that the process is in, if that is less. It is read at each open, since a limit may
+    /// change, and by [`set_memory_budget(None)`](crate::Db::set_memory_budget), from `/proc` and
+    /// `/sys/fs/cgroup`. Elsewhere than on Linux, and where neither can be read, it is unknown, and the
+    /// default is 256 MiB ([`FALLBACK_MEMORY_BUDGET`]). The budget and its source are in
     /// [`MemoryStats`](crate::stats::MemoryStats).
+    ///
+    /// A quarter of it is for memtables, a quarter for filters, an eighth for buffers, and the rest for
+    /// the block cache. What callers hold, such as values and iterators, and a batch before it is
+    /// committed, comes on top: see [`MemoryStats`](crate::stats::MemoryStats).
     ///
     /// The sum is not exceeded as long as entries are at most 1/64 of the budget, and what must be known of tables
     /// and keyspaces ([`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes), some 4 KB for each) leaves
@@ -174,9 +188,10 @@ impl Options {
     /// The next three set parts by hand. With a budget that was set they have to fit into it, and leave the
     /// block cache a sixteenth of it, unless that was set too: else opening the store is an
     /// [`Error::BudgetTooSmall`]. Without one, each part by hand takes the place of that part of the default,
-    /// and the others are as large as ever: `memtable_bytes_max` of 160 MiB alone makes 352 MiB in all.
-    pub fn memory_budget(mut self, bytes: u64) -> Self {
-        self.memory.bytes = Some(bytes);
+    /// and the others are as large as ever: `memtable_bytes_max` of 160 MiB alone makes 352 MiB in all
+    /// where the default is 256 MiB.
+    pub fn memory_budget(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.memory.bytes = bytes.into();
         self
     }
 
@@ -217,8 +232,8 @@ impl Options {
     /// Length at which a log segment is sealed and the next one begun, in bytes.
     ///
     /// From 4 KiB; default an eighth of [`log_bytes_max`](Self::log_bytes_max), at most 32 MiB
-    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]), which it is with the default budget. A segment may exceed it by the writes
-    /// that are logged together.
+    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]), which it is with a budget of 256 MiB or more. A segment may
+    /// exceed it by the writes that are logged together.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
         self.log.segment_bytes = Some(bytes);
         self
@@ -229,8 +244,8 @@ impl Options {
     /// Bounds the time that recovery takes, and the disk that keyspaces pin which are seldom written to.
     ///
     /// From 8 KiB, and at least twice [`log_segment_bytes`](Self::log_segment_bytes) if that is set. By default four
-    /// times what memtables may take: 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]) with the default
-    /// [`memory_budget`](Self::memory_budget), and no more with a larger one; less with a smaller one, at least
+    /// times what memtables may take: 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]) with a
+    /// [`memory_budget`](Self::memory_budget) of 256 MiB or more; less with a smaller one, at least
     /// 32 MiB and twice a `log_segment_bytes` that is set, if that is 128 MiB at most: with a longer one set this,
     /// too. It follows
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget). If it is set it stays as it is.

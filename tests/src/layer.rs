@@ -44,6 +44,11 @@ pub trait Layer: Debug + Send + Sync {
         self.inner().sync_folder(path)
     }
 
+    /// As [`Fs::read_system_file`].
+    fn read_system_file(&self, path: &Path) -> io::Result<String> {
+        self.inner().read_system_file(path)
+    }
+
     /// As [`Fs::open_folder`]: without a handle, so that [`sync_folder`](Self::sync_folder) is
     /// called.
     fn open_folder(&self, _: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
@@ -114,6 +119,10 @@ impl<L: Layer> Fs for Layered<L> {
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.0.inner().lock_shared(path)
+    }
+
+    fn read_system_file(&self, path: &Path) -> io::Result<String> {
+        self.0.read_system_file(path)
     }
 
     fn random_u64(&self) -> io::Result<u64> {

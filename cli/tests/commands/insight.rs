@@ -125,7 +125,10 @@ fn statistics_name_levels_and_totals() {
         assert!(stats[part].is_object(), "{part}: {stats}");
     }
     assert_eq!(stats["lookups"]["lookups"], 0, "{stats}");
+    assert!(stats["memory"]["budget_bytes"].is_u64(), "{stats}");
+    assert!(stats["memory"]["budget_source"].is_string(), "{stats}");
     let text = output(&["stats", store]);
+    assert!(text.contains("\nmemory: budget ") && text.contains(" (default, "), "{text}");
     assert!(text.lines().any(|line| line.starts_with("total")), "{text}");
     assert!(text.contains("keyspace \"default\": 3 runs, 3 tables, "), "{text}");
     assert!(text.contains(" KiB") && !text.contains(" bytes"), "{text}");

@@ -11,7 +11,7 @@ mod past_damage;
 mod read_only;
 mod verify;
 
-use sievedb::Options;
+use sievedb::{Error, Options};
 use std::{
     io::Write as _,
     path::Path,
@@ -40,6 +40,18 @@ fn sieve_reading(args: &[&str], input: &[u8]) -> Output {
 fn flush(path: &Path) {
     let db = Options::new().worker_threads(0).open(path).expect("a good store");
     db.flush().expect("there is room");
+}
+
+/// Returns a value that is too large for a store with the default budget, which depends on the
+/// machine.
+fn too_large_value() -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("there is room");
+    let db = Options::new().open(folder.path()).expect("a new store");
+    let memtables = db.stats().memory.memtable_bytes_max;
+    let value = vec![b'v'; (memtables - memtables / 4) as usize];
+    let refused = db.insert("a", &value);
+    assert!(matches!(refused, Err(Error::WriteTooLarge { .. })), "{refused:?}");
+    value
 }
 
 /// What `sieve` prints when all goes well.

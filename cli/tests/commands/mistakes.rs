@@ -4,7 +4,7 @@
 
 use std::os::unix::fs::symlink;
 
-use super::{failure, output, sieve, sieve_reading, text};
+use super::{failure, output, sieve, sieve_reading, text, too_large_value};
 
 /// Standard output and standard error of an import, and its exit code.
 fn import(args: &[&str], input: &[u8]) -> (String, String, Option<i32>) {
@@ -132,7 +132,7 @@ fn n16_no_message_names_the_api() {
 fn n16_a_value_that_is_too_large_for_the_budget_is_put() {
     let folder = tempfile::tempdir().unwrap();
     let store = text(folder.path());
-    let value = vec![b'v'; 50 << 20];
+    let value = too_large_value();
     let end = sieve_reading(&["put", store, "a", "-"], &value);
     assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
     assert!(sieve(&["get", store, "a", "--raw"]).stdout == value);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sievedb::{Compression, Db, KeyspaceOptions, Options};
 
-use super::{failure, output, sieve, sieve_reading, text};
+use super::{failure, output, sieve, sieve_reading, text, too_large_value};
 
 const KEYS: usize = 2_000;
 
@@ -135,7 +135,7 @@ fn a_damaged_keyspace_is_dropped_before_it_is_compacted() {
 fn an_entry_that_is_too_large_for_the_budget_is_imported_and_salvaged() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (folder.path().join("old"), folder.path().join("new"));
-    let value = "v".repeat(50 << 20);
+    let value = String::from_utf8(too_large_value()).unwrap();
     let input = format!("a\t1\nb\t{value}\nc\t2\n");
     let end = sieve_reading(&["import", text(&old)], input.as_bytes());
     assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));

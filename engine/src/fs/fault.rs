@@ -174,6 +174,11 @@ impl Fs for FaultFs {
     }
 
     /// Is never made to fail.
+    fn read_system_file(&self, path: &Path) -> io::Result<String> {
+        self.inner.read_system_file(path)
+    }
+
+    /// Is never made to fail.
     fn random_u64(&self) -> io::Result<u64> {
         self.inner.random_u64()
     }

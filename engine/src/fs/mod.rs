@@ -165,6 +165,18 @@ pub trait Fs: Debug + Send + Sync {
     /// the file: `NotFound` if it is missing.
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
+    /// Reads a text file in which the operating system describes the machine, such as
+    /// `/proc/meminfo`. It belongs to no store. Bytes that are not UTF-8 are replaced.
+    ///
+    /// The default of [`Options::memory_budget`](crate::Options::memory_budget) comes from these
+    /// files. `NotFound` unless the implementation has them; then it is
+    /// [`FALLBACK_MEMORY_BUDGET`](crate::options::FALLBACK_MEMORY_BUDGET). A file system on top of
+    /// [`RealFs`] passes the call on.
+    fn read_system_file(&self, path: &Path) -> io::Result<String> {
+        let _ = path;
+        Err(io::ErrorKind::NotFound.into())
+    }
+
     /// A random number: store ids, salts of tables and the seed of the key hash are made of them.
     ///
     /// From the operating system, unless the implementation has its own: nobody outside should be able to

@@ -91,6 +91,10 @@ impl Fs for ReadOnlyFs {
         self.inner.lock_shared(path)
     }
 
+    fn read_system_file(&self, path: &Path) -> io::Result<String> {
+        self.inner.read_system_file(path)
+    }
+
     fn random_u64(&self) -> io::Result<u64> {
         self.inner.random_u64()
     }

@@ -126,6 +126,10 @@ impl Fs for RealFs {
         let tried = file.try_lock_shared();
         held(file, tried)
     }
+
+    fn read_system_file(&self, path: &Path) -> io::Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+    }
 }
 
 /// The lock of `file`, if it was to be had.

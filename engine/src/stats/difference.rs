@@ -68,6 +68,7 @@ impl Stats {
             ("tables_quarantined", &mut self.tables_quarantined),
             ("tables_with_unusable_filters", &mut self.tables_with_unusable_filters),
             ("filters_not_whole", &mut self.filters_not_whole),
+            ("memory.budget_bytes", &mut memory.budget_bytes),
             ("memory.memtable_bytes", &mut memory.memtable_bytes),
             ("memory.memtable_bytes_max", &mut memory.memtable_bytes_max),
             ("memory.filter_bytes", &mut memory.filter_bytes),

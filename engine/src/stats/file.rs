@@ -9,6 +9,7 @@
 //! | `open_us`          | [`Stats::open_for`], in microseconds                                    |
 //! | `level.N.FIELD`    | a field of [`LevelStats`]                                               |
 //! | `memory.FIELD`     | a field of [`MemoryStats`](super::MemoryStats)                          |
+//! | `memory.budget_source` | the place in [`BudgetSource::ALL`]                                  |
 //! | `writes.FIELD`     | a field of [`WriteStats`](super::WriteStats)                            |
 //! | others             | the field of [`Stats`] or of one of its parts with this name            |
 
@@ -16,11 +17,12 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path, str::FromStr, time
 
 use sievedb_format::Corruption;
 
-use super::{LevelStats, Stats};
+use super::{BudgetSource, LevelStats, Stats};
 use crate::{Error, Result, file_name::FileName, fs::Fs, level_count::LEVELS};
 
 const FIRST_LINE: &str = "sievedb statistics 1";
 const LAST_LINE: &str = "end";
+const BUDGET_SOURCE: &str = "memory.budget_source";
 /// No file of ours is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -58,6 +60,10 @@ pub(crate) fn encode(stats: &Stats) -> String {
         writeln!(text, "{name} {number}").expect("a string takes everything");
     };
     line("false_positives_planned", &stats.false_positives_planned);
+    if let Some(source) = stats.memory.budget_source {
+        let place = BudgetSource::ALL.iter().position(|&known| known == source);
+        line(BUDGET_SOURCE, &place.expect("it lists all"));
+    }
     for of in [Stats::held_mut, Stats::counted_mut] {
         for (name, number) in of(&mut stats) {
             line(name, number);
@@ -89,6 +95,10 @@ fn decode(text: &str) -> Option<Stats> {
         levels: vec![LevelStats::default(); LEVELS],
         ..Stats::default()
     };
+    if let Some(place) = numbers.0.get(BUDGET_SOURCE) {
+        let place: usize = place.parse().ok()?;
+        stats.memory.budget_source = BudgetSource::ALL.get(place).copied();
+    }
     for of in [Stats::held_mut, Stats::counted_mut] {
         for (name, number) in of(&mut stats) {
             *number = numbers.get(name)?;
@@ -141,6 +151,7 @@ mod tests {
             level.filter_fpr_expected = 1.0 / level.runs as f64;
             level.false_positives_expected = 0.1 + level.runs as f64;
         }
+        stats.memory.budget_source = Some(BudgetSource::ControlGroup);
         stats
     }
 
@@ -158,6 +169,10 @@ mod tests {
         let text = encode(&sample());
         let newer = text.replace("lookups ", "lookups_of_old ");
         assert_eq!(decode(&newer).unwrap().lookups.lookups, 0);
+        let older = text.replace("memory.budget_source ", "memory.budget_source_of_old ");
+        assert_eq!(decode(&older).unwrap().memory.budget_source, None);
+        let newer = text.replace("memory.budget_source ", "memory.budget_source 1000");
+        assert_eq!(decode(&newer).unwrap().memory.budget_source, None);
         for length in 0..text.len() {
             assert!(decode(&text[..length]).is_none(), "{length} bytes");
         }

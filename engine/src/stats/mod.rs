@@ -14,6 +14,7 @@ pub use file::read_stats_file;
 pub use level::{LevelShape, LevelStats};
 pub(crate) use lookup_sample::Sampled;
 
+pub use crate::default_budget::BudgetSource;
 use crate::{KeyspaceOptions, QuarantinedTable};
 
 /// What a store holds and what it did since it was opened.
@@ -156,6 +157,13 @@ pub struct IoStats {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryStats {
+    /// The budget: what all parts may take together. If parts were set and no budget, the sum of
+    /// their bounds; [`u64::MAX`] if [`block_cache_bytes`](crate::Options::block_cache_bytes) was set
+    /// and no budget.
+    pub budget_bytes: u64,
+    /// Source of the budget. If parts were set and no budget, the source of the default that the
+    /// other parts are shares of. `None` if not known: in a file `STATS` of another release.
+    pub budget_source: Option<BudgetSource>,
     /// Memtables with their filters, active and frozen.
     pub memtable_bytes: u64,
     /// Bound of the memtables. Not of those of a store that is opened [read-only](crate::Options::read_only).

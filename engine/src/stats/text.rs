@@ -278,6 +278,12 @@ impl fmt::Display for KeyspaceStats {
 
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(source) = self.budget_source {
+            match self.budget_bytes {
+                u64::MAX => write!(f, "budget: only of parts; ")?,
+                budget => write!(f, "budget {} ({source}); ", bytes(budget))?,
+            }
+        }
         write!(
             f,
             "memtables {} of {}, filters with what is free in their chunks {} of {}, indexes {}, bookkeeping {}, block cache {} of {}, writing {} of {}; \

@@ -199,6 +199,10 @@ impl Fs for FrugalFs {
         self.call(|fs| fs.lock_shared(path))
     }
 
+    fn read_system_file(&self, path: &Path) -> io::Result<String> {
+        self.inner.read_system_file(path)
+    }
+
     fn random_u64(&self) -> io::Result<u64> {
         self.inner.random_u64()
     }

@@ -4,6 +4,7 @@
 
 mod close;
 mod continued_log;
+mod default_budget;
 mod explicit_close;
 mod filter_policy;
 mod keyspace_options;

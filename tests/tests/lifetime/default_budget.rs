@@ -1,0 +1,119 @@
+//! The memory budget of a store that is opened without one.
+
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+
+use sievedb::{
+    Db, Options,
+    fs::{Fs, MemoryFs, RealFs},
+    options::{DEFAULT_MEMORY_BUDGET_MAX, DEFAULT_MEMORY_BUDGET_MIN},
+    stats::BudgetSource::{self, ControlGroup, Fallback, PhysicalMemory, Set},
+};
+use sievedb_tests::{
+    layer::{Layer, Layered},
+    settings::FOLDER,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// A disk in memory, of a machine with these system files.
+#[derive(Debug)]
+struct Machine {
+    disk: Arc<MemoryFs>,
+    files: BTreeMap<&'static str, String>,
+}
+
+impl Layer for Machine {
+    fn inner(&self) -> &dyn Fs {
+        &*self.disk
+    }
+
+    fn read_system_file(&self, path: &Path) -> io::Result<String> {
+        let text = path.to_str().and_then(|path| self.files.get(path));
+        text.cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// The options of a store on `disk`, in a machine with so much memory and such a limit of its
+/// control group.
+fn options(disk: &Arc<MemoryFs>, memory_mib: Option<u64>, limit_mib: Option<u64>) -> Options {
+    let mut files = BTreeMap::new();
+    if let Some(mib) = memory_mib {
+        files.insert("/proc/meminfo", format!("MemTotal: {} kB\n", mib << 10));
+    }
+    if let Some(mib) = limit_mib {
+        files.insert("/proc/self/cgroup", "0::/store\n".to_owned());
+        files.insert("/sys/fs/cgroup/store/memory.max", format!("{}\n", mib * MIB));
+    }
+    let fs = Layered(Machine { disk: Arc::clone(disk), files });
+    Options::new().fs(Arc::new(fs)).worker_threads(0)
+}
+
+fn budget(db: &Db) -> (u64, BudgetSource) {
+    let memory = db.stats().memory;
+    (memory.budget_bytes / MIB, memory.budget_source.unwrap())
+}
+
+#[test]
+fn n4_the_default_budget_follows_the_machine_at_each_open() {
+    let disk = Arc::new(MemoryFs::new());
+    let cases = [
+        ("a server", Some(4_096), None, (512, PhysicalMemory)),
+        ("a container", Some(4_096), Some(1_024), (128, ControlGroup)),
+        ("a larger container", Some(4_096), Some(2_048), (256, ControlGroup)),
+        ("a large server", Some(1 << 20), None, (1_024, PhysicalMemory)),
+        ("a small one", Some(128), None, (64, PhysicalMemory)),
+        ("an unknown one", None, None, (256, Fallback)),
+    ];
+    for (name, memory, limit, want) in cases {
+        for read_only in [false, true] {
+            let db = options(&disk, memory, limit).read_only(read_only).open(FOLDER);
+            let db = db.unwrap();
+            assert_eq!(budget(&db), want, "{name}");
+            let memory = db.stats().memory;
+            assert_eq!(memory.memtable_bytes_max, memory.budget_bytes / 4, "{name}");
+        }
+    }
+}
+
+#[test]
+fn n4_a_budget_that_is_set_is_kept_and_none_is_the_default() {
+    let disk = Arc::new(MemoryFs::new());
+    let db = options(&disk, Some(4_096), None).memory_budget(100 * MIB).open(FOLDER).unwrap();
+    assert_eq!(budget(&db), (100, Set));
+    db.set_memory_budget(None).unwrap();
+    assert_eq!(budget(&db), (512, PhysicalMemory));
+    db.set_memory_budget(200 * MIB).unwrap();
+    assert_eq!(budget(&db), (200, Set));
+    assert!(db.set_memory_budget(MIB).is_err());
+    assert_eq!(budget(&db), (200, Set), "a refused budget changes nothing");
+    drop(db);
+    let unset = options(&disk, Some(4_096), None).memory_budget(100 * MIB).memory_budget(None);
+    assert_eq!(budget(&unset.open(FOLDER).unwrap()), (512, PhysicalMemory));
+}
+
+#[test]
+fn n4_the_default_is_enough_for_all_workers_and_parts() {
+    let disk = Arc::new(MemoryFs::new());
+    let small = || options(&disk, Some(128), None);
+    let db = small().worker_threads(32).open(FOLDER).unwrap();
+    assert_eq!(budget(&db), (128, PhysicalMemory), "4 MiB for each");
+    drop(db);
+    // 64 MiB are 16 for filters, 8 for writing and 24 for the cache.
+    let db = small().memtable_bytes_max(160 * MIB).open(FOLDER).unwrap();
+    assert_eq!(budget(&db), (160 + 16 + 8 + 24, PhysicalMemory));
+    drop(db);
+    let db = small().block_cache_bytes(160 * MIB).open(FOLDER).unwrap();
+    assert_eq!(db.stats().memory.budget_bytes, u64::MAX);
+}
+
+/// Holds for any machine, also for one whose memory is unknown.
+#[test]
+fn n4_the_default_on_this_machine_is_within_its_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path()).unwrap();
+    let memory = db.stats().memory;
+    let bounds = DEFAULT_MEMORY_BUDGET_MIN..=DEFAULT_MEMORY_BUDGET_MAX;
+    assert!(bounds.contains(&memory.budget_bytes), "{memory:?}");
+    let knows = RealFs.read_system_file(Path::new("/proc/meminfo")).is_ok();
+    assert!(!knows || memory.budget_source != Some(Fallback), "{memory:?}");
+}
