@@ -4,7 +4,7 @@ use std::{
     num::NonZero,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
 };
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync::Cache};
 
 use crate::{
-    block::{Block, BlockInner},
+    block::{Block, BlockInner, BlockRole},
     block_memory::{self, BlockMemory},
     cache_steps::{CacheSteps, way},
     sync::Mutex,
@@ -38,25 +38,27 @@ pub struct BlockCache {
     capacity_steps: Mutex<u64>,
     /// Where the contents of its blocks lie; the heap if `None`.
     memory: Option<Arc<BlockMemory>>,
+    /// Its capacity is not 0.
+    keeps_blocks: AtomicBool,
     /// Bytes of what was read for callers and that somebody has, be it the cache.
     alive_bytes: Arc<AtomicU64>,
 }
 
 /// The content of a block, or what was read ahead, counted as long as anybody has a part of it.
-struct CountedContent {
-    content: Bytes,
+struct CountedContent<C: AsRef<[u8]>> {
+    content: C,
     alive_bytes: Arc<AtomicU64>,
 }
 
-impl AsRef<[u8]> for CountedContent {
+impl<C: AsRef<[u8]>> AsRef<[u8]> for CountedContent<C> {
     fn as_ref(&self) -> &[u8] {
-        &self.content
+        self.content.as_ref()
     }
 }
 
-impl Drop for CountedContent {
+impl<C: AsRef<[u8]>> Drop for CountedContent<C> {
     fn drop(&mut self) {
-        self.alive_bytes.fetch_sub(self.content.len() as u64, Relaxed);
+        self.alive_bytes.fetch_sub(self.content.as_ref().len() as u64, Relaxed);
     }
 }
 
@@ -72,7 +74,7 @@ const ENTRY_BYTES: usize = 256;
 impl Weighter<BlockKey, Block> for BlockWeight {
     fn weight(&self, _: &BlockKey, block: &Block) -> u64 {
         let content_bytes = block.content_bytes();
-        let rounding = block_memory::memory_bytes(content_bytes) - content_bytes;
+        let rounding = block_memory::memory_bytes(content_bytes, block.role()) - content_bytes;
         (block.memory_bytes() + rounding + ENTRY_BYTES) as u64
     }
 }
@@ -127,6 +129,7 @@ impl BlockCache {
             steps,
             capacity_steps,
             memory: BlockMemory::new(),
+            keeps_blocks: AtomicBool::new(bytes > 0),
             alive_bytes: Arc::default(),
         }
     }
@@ -159,6 +162,7 @@ impl BlockCache {
         }
         self.blocks.set_capacity(self.steps.bytes(to));
         *capacity_steps = to;
+        self.keeps_blocks.store(to > 0, Relaxed);
     }
 
     /// Bytes of the blocks that it holds now, with what it takes to find them. Blocks that users pin by their values, and that were
@@ -180,16 +184,29 @@ impl BlockCache {
     }
 
     /// The same content, counted for [`pinned_bytes`](Self::pinned_bytes).
-    pub(crate) fn counted(&self, content: Bytes) -> Bytes {
-        self.alive_bytes.fetch_add(content.len() as u64, Relaxed);
+    pub(crate) fn counted(&self, content: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        self.alive_bytes.fetch_add(content.as_ref().len() as u64, Relaxed);
         let alive_bytes = Arc::clone(&self.alive_bytes);
         Bytes::from_owner(CountedContent { content, alive_bytes })
     }
 
-    /// Returns the content, copied to where the cache has its memory.
-    pub(crate) fn moved_in(&self, content: Bytes) -> Bytes {
-        let moved = self.memory.as_ref().and_then(|memory| memory.copy(&content));
-        moved.unwrap_or(content)
+    /// Copies the content of a block into pages, [counted](Self::counted). Returns `None` if it
+    /// belongs on the heap, or the cache keeps nothing.
+    pub(crate) fn copy_in_pages(&self, content: &[u8], role: BlockRole) -> Option<Bytes> {
+        let memory = self.memory.as_ref().filter(|_| self.keeps_blocks.load(Relaxed))?;
+        memory.copy(content, role).map(|piece| self.counted(piece))
+    }
+
+    /// Bytes of the pages that contents of blocks lie in, with those that are kept for the next
+    /// contents: blocks in the cache, and those that only callers still hold. They come from the
+    /// system and not from the allocator. Contents on the heap are not among them: most blocks of
+    /// less than 3 KiB, blocks of more than 256 KiB, and all where pages are not of 4 KiB or the
+    /// system is not Linux.
+    ///
+    /// If the system takes no pages back (`mlockall`), all pages that are mapped.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        self.memory.as_ref().map_or(0, |memory| memory.resident_bytes() as u64)
     }
 
     /// Number of blocks that it holds now.
@@ -236,6 +253,15 @@ impl BlockCache {
     /// Keeps a block.
     pub(crate) fn insert(&self, table: u64, offset: u64, block: Block) {
         self.blocks.insert((table, offset), block);
+    }
+}
+
+impl Drop for BlockCache {
+    /// No table is left: tables share the cache.
+    fn drop(&mut self) {
+        if let Some(memory) = &self.memory {
+            memory.close(|| self.blocks.clear());
+        }
     }
 }
 

@@ -319,12 +319,9 @@ impl TableCursor {
                 };
                 let counted = |bytes| table.counted(bytes, cache_use);
                 let stored = read_ahead.read(table.blocks(), handle.place(), around, counted)?;
-                let mut content = table.blocks().content_of(handle, stored)?;
-                if read_ahead.holds(&content) {
-                    // Whoever keeps a value is to keep one block.
-                    content = Bytes::copy_from_slice(&content);
-                }
-                table.keep_block(handle, content, BlockRole::Data, cache_use, counts)?
+                // Whoever keeps a value is to keep one block.
+                let is_part = read_ahead.holds(&stored);
+                table.keep_block(handle, stored, is_part, BlockRole::Data, cache_use, counts)?
             }
         };
         if cache_use == CacheUse::Fill {

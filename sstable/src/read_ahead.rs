@@ -203,9 +203,9 @@ impl ReadAhead {
         }
     }
 
-    /// Whether `content` is a part of what was read ahead, and would keep all of it in memory.
-    pub(crate) fn holds(&self, content: &Bytes) -> bool {
-        self.bytes.as_ptr_range().contains(&content.as_ptr())
+    /// Whether `stored` is a part of what was read ahead, and would keep all of it in memory.
+    pub(crate) fn holds(&self, stored: &Bytes) -> bool {
+        self.bytes.as_ptr_range().contains(&stored.as_ptr())
     }
 }
 

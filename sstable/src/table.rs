@@ -43,11 +43,12 @@ pub struct Table {
     blocks: BlockReader,
     /// Tells its blocks in the cache from those of every other table, past ones included.
     number: u64,
-    cache: Arc<BlockCache>,
     properties: TableProperties,
     top_index: Block,
     range_tombstones: RangeTombstones,
     walk_lengths: WalkLengths,
+    /// Dropped last: slots of the top index have some of its blocks.
+    cache: Arc<BlockCache>,
 }
 
 impl Table {
@@ -96,11 +97,11 @@ impl Table {
         Ok(Self {
             blocks,
             number: NEXT_TABLE_NUMBER.fetch_add(1, Ordering::Relaxed),
-            cache,
             properties,
             top_index,
             range_tombstones,
             walk_lengths: WalkLengths::default(),
+            cache,
         })
     }
 
@@ -323,23 +324,35 @@ impl Table {
         cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
     ) -> Result<Block, ReadError> {
-        let content = self.blocks.read_content(handle)?;
-        self.keep_block(handle, content, role, cache_use, blocks)
+        let stored = self.blocks.read_bytes(handle.place())?;
+        self.keep_block(handle, stored, false, role, cache_use, blocks)
     }
 
-    /// The block with this content, which was not in the cache.
+    /// The block with these stored bytes, which was not in the cache. `is_part` tells that they are a
+    /// part of a longer buffer, which the block does not keep.
     pub(crate) fn keep_block(
         &self,
         handle: BlockHandle,
-        mut content: Bytes,
+        stored: Bytes,
+        is_part: bool,
         role: BlockRole,
         cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
     ) -> Result<Block, ReadError> {
-        if cache_use == CacheUse::Fill && !self.blocks.source().is_mapped() {
-            content = self.cache.moved_in(content);
-        }
-        content = self.counted(content, cache_use);
+        let place = stored.as_ptr_range();
+        let content = self.blocks.content_of(handle, stored)?;
+        let is_stored = place.contains(&content.as_ptr());
+        let is_in_map = is_stored && self.blocks.source().is_mapped();
+        let in_pages = (cache_use == CacheUse::Fill && !is_in_map)
+            .then(|| self.cache.copy_in_pages(&content, role))
+            .flatten();
+        let content = match in_pages {
+            Some(content) => content,
+            None if is_stored && is_part => {
+                self.counted(Bytes::copy_from_slice(&content), cache_use)
+            }
+            None => self.counted(content, cache_use),
+        };
         let block =
             Block::decode(content, role, handle).map_err(ReadError::corrupt(handle.offset))?;
         blocks.read(handle.bytes);

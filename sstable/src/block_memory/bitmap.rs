@@ -1,5 +1,7 @@
 //! Which pages of a chunk are free.
 
+use std::ops::Range;
+
 /// Pages of a chunk.
 pub(super) const CHUNK_PAGES: usize = 512;
 
@@ -10,12 +12,15 @@ const WORD_BITS: usize = u64::BITS as usize;
 pub(super) struct FreePages {
     words: [u64; CHUNK_PAGES / WORD_BITS],
     count: usize,
+    /// An upper bound of the longest run.
+    longest_max: usize,
 }
 
 impl FreePages {
     /// All pages free.
     pub(super) fn all() -> Self {
-        Self { words: [u64::MAX; CHUNK_PAGES / WORD_BITS], count: CHUNK_PAGES }
+        let words = [u64::MAX; CHUNK_PAGES / WORD_BITS];
+        Self { words, count: CHUNK_PAGES, longest_max: CHUNK_PAGES }
     }
 
     /// Returns how many pages are free.
@@ -23,27 +28,41 @@ impl FreePages {
         self.count
     }
 
-    /// Returns the first page of `pages` free ones side by side, and takes them.
+    /// Returns an upper bound of the longest run of free pages.
+    pub(super) fn longest_max(&self) -> usize {
+        self.longest_max
+    }
+
+    /// Returns the first page of `pages` free ones side by side, and takes them. If there are none,
+    /// [`longest_max`](Self::longest_max) is exact afterwards.
     pub(super) fn take(&mut self, pages: usize) -> Option<usize> {
-        if self.count < pages {
-            return None;
-        }
-        let mut start = self.next(0, true)?;
-        loop {
-            let end = self.next(start, false).unwrap_or(CHUNK_PAGES);
-            if end - start >= pages {
-                self.flip(start, pages);
+        let (mut from, mut longest) = (0, 0);
+        while let Some(run) = self.next_run(from) {
+            if run.len() >= pages {
+                self.flip(run.start, pages);
                 self.count -= pages;
-                return Some(start);
+                self.longest_max = self.longest_max.min(self.count);
+                return Some(run.start);
             }
-            start = self.next(end, true)?;
+            longest = longest.max(run.len());
+            from = run.end;
         }
+        self.longest_max = longest;
+        None
+    }
+
+    /// Returns the first run of free pages from page `from` on.
+    pub(super) fn next_run(&self, from: usize) -> Option<Range<usize>> {
+        let start = self.next(from, true)?;
+        Some(start..self.next(start, false).unwrap_or(CHUNK_PAGES))
     }
 
     /// Makes `pages` pages from `first` on free, which are taken.
     pub(super) fn put_back(&mut self, first: usize, pages: usize) {
         self.flip(first, pages);
         self.count += pages;
+        // It may join a run on each side.
+        self.longest_max = (2 * self.longest_max + pages).min(self.count);
     }
 
     /// Returns the first page from `from` on that is free, or that is taken.
@@ -83,10 +102,12 @@ mod tests {
             let mut model = [true; CHUNK_PAGES];
             let mut taken = Vec::new();
             for (pages, takes, which) in steps {
+                let mut failed = false;
                 if takes || taken.is_empty() {
                     let want = model.windows(pages).position(|run| run.iter().all(|free| *free));
                     let found = bitmap.take(pages);
                     prop_assert_eq!(found, want);
+                    failed = found.is_none();
                     if let Some(first) = found {
                         model[first..first + pages].fill(false);
                         taken.push((first, pages));
@@ -97,6 +118,12 @@ mod tests {
                     model[first..first + pages].fill(true);
                 }
                 prop_assert_eq!(bitmap.count(), model.iter().filter(|free| **free).count());
+                let longest = model.chunk_by(|a, b| a == b).filter(|run| run[0]).map(<[bool]>::len);
+                let longest = longest.max().unwrap_or(0);
+                prop_assert!(bitmap.longest_max() >= longest);
+                if failed {
+                    prop_assert_eq!(bitmap.longest_max(), longest, "known after a failed search");
+                }
             }
         }
     }

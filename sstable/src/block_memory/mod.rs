@@ -2,18 +2,46 @@
 //!
 //! A cache on the heap cannot give memory back. Blocks that are evicted lie scattered between those
 //! that stay, in the arenas of all threads that ever read one, and an allocator returns only what is
-//! free in one piece. With a budget of 32 MiB some 10 MiB were free and resident. So each block
+//! free in one piece. With a budget of 32 MiB some 10 MiB were free and resident. So each content
 //! has pages of its own, and a page can be given back whatever lies beside it.
 //!
-//! | file     | what it holds                                       |
-//! |----------|-----------------------------------------------------|
+//! # Which contents lie in pages
+//!
+//! A content has pages if it uses enough of them: see [`pages_of`]. Others lie on the heap, and so do
+//! contents longer than 256 KiB, which the allocator maps one by one.
+//!
+//! * A data block uses 3/4 of its pages at least. The cache consists of data blocks: what one wastes
+//!   would be lost to the whole cache.
+//! * An index partition uses half of its pages at least. There are few partitions, and they live
+//!   long: on the heap each keeps memory around it from being returned. Partitions of 16 KiB leave
+//!   1 to 3 % of their pages unused; the last one of a table leaves half a page on average.
+//!
+//! So a block of less than 2 KiB never takes a page: those of tiny tables, and the partitions of
+//! 2 KiB that workers with less than 1 MiB write.
+//!
+//! # When pages return to the system
+//!
+//! Pages of evicted contents are kept for the next ones, up to 1/128 of the pages that contents have;
+//! [`memory_bytes`] charges each content with that share. More are returned in steps of 256 pages,
+//! and no lock is held meanwhile. A cache that is dropped returns no pages: it unmaps its chunks.
+//!
+//! A system that locks memory (`mlockall`) takes no page back. Then the pages of evicted contents
+//! stay resident until their chunk is unmapped, and are reused. If the system refuses a map, contents
+//! lie on the heap until it is asked again, after 1,024 of them.
+//!
+//! | file     | what it holds                                        |
+//! |----------|------------------------------------------------------|
 //! | `bitmap` | which pages of a chunk are free: numbers alone       |
-//! | `pages`  | chunks, and the runs of pages that are kept for reuse |
+//! | `chunks` | maps, and which of them have room                    |
+//! | `pages`  | the runs of contents, and those kept for reuse       |
 //! | `system` | maps chunks and returns their pages                  |
 
 mod bitmap;
+mod chunks;
 mod pages;
 mod system;
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests;
 
 use std::{
     fmt,
@@ -28,26 +56,31 @@ use std::{
     },
 };
 
-use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-use pages::{Pages, Run};
+use chunks::Leaving;
+use pages::{Pages, Run, USED_FOR_KEPT};
 use system::PAGE_BYTES;
 
-/// The longest content that lies in pages, in bytes. A longer one lies on the heap, where the
-/// allocator maps it by itself.
+use crate::block::BlockRole;
+
+/// The longest content that lies in pages, in bytes.
 const CONTENT_BYTES_MAX: usize = 256 << 10;
 
-/// Of its pages a content may leave 1 in so many unused; else it lies on the heap.
-const UNUSED_SHARE: usize = 4;
+/// What a content on the heap takes besides its bytes: the count of who shares them, the end of the
+/// stored block, and what the allocator adds.
+const HEAP_BYTES: usize = 64;
+
+/// The longest run, in pages.
+const RUN_PAGES_MAX: usize = CONTENT_BYTES_MAX / PAGE_BYTES;
 
 /// Pages for the contents of cached blocks. Shared by the cache and by all who still read one of
 /// its blocks.
 ///
-/// Whoever drops a content never waits: its run goes onto a stack, which is emptied by whoever has
-/// the lock. So a content can be dropped in a forked process, where the lock may be held for ever by
-/// a thread that is not there. Treiber, "Systems Programming: Coping with Parallelism", IBM 1986; as
-/// all are taken at once, no pointer is compared that was reused.
+/// A thread that drops a content pushes its run onto a stack, and empties the stack only if the lock
+/// is free. So a content can be dropped in a forked process, where a thread that is not there may
+/// hold the lock forever. Treiber, "Systems Programming: Coping with Parallelism", IBM 1986; as all
+/// runs are taken at once, no pointer is compared that was reused.
 pub(crate) struct BlockMemory {
     pages: Mutex<Pages>,
     dropped: AtomicPtr<Dropped>,
@@ -68,13 +101,17 @@ impl BlockMemory {
             .then(|| Arc::new(Self { pages: Mutex::default(), dropped: AtomicPtr::default() }))
     }
 
-    /// Copies `content` into pages. Returns `None` if it belongs on the heap or the system has no
-    /// memory.
+    /// Copies the content of a block into pages. Returns `None` if it belongs on the heap or the
+    /// system has no memory.
     ///
     /// Takes some 100 ns for a block of 4 KiB.
-    pub(crate) fn copy(self: &Arc<Self>, content: &[u8]) -> Option<Bytes> {
-        let run = self.pages().take(pages_of(content.len())?)?;
-        let piece = Piece { memory: Arc::clone(self), run, bytes: content.len() };
+    pub(crate) fn copy(self: &Arc<Self>, content: &[u8], role: BlockRole) -> Option<Piece> {
+        let pages_wanted = pages_of(content.len(), role)?;
+        let mut pages = self.pages.lock();
+        self.put_back_dropped(&mut pages);
+        let run = pages.take(pages_wanted);
+        self.return_surplus(pages);
+        let piece = Piece { memory: Arc::clone(self), run: run?, bytes: content.len() };
         // SAFETY: the run has room for the content, and nobody else has it.
         unsafe {
             piece
@@ -82,18 +119,32 @@ impl BlockMemory {
                 .first()
                 .copy_from_nonoverlapping(NonNull::from(content).cast(), content.len());
         }
-        Some(Bytes::from_owner(piece))
+        Some(piece)
     }
 
-    /// Bytes that it has from the system, at most 1/32 and 128 KiB more than blocks use.
+    /// Returns the bytes that it has from the system: those of contents and at most 1/128 more,
+    /// unless the system takes no pages back.
     pub(crate) fn resident_bytes(&self) -> usize {
-        self.pages().resident() * PAGE_BYTES
-    }
-
-    fn pages(&self) -> MutexGuard<'_, Pages> {
         let mut pages = self.pages.lock();
         self.put_back_dropped(&mut pages);
-        pages
+        let resident = pages.resident();
+        self.return_surplus(pages);
+        resident * PAGE_BYTES
+    }
+
+    /// Calls `drop_contents`, which drops all contents but those that callers hold, and returns the
+    /// memory of these to the system: mostly by unmapping it. No content may be copied afterwards.
+    pub(crate) fn close(&self, drop_contents: impl FnOnce()) {
+        self.pages.lock().begin_to_close();
+        drop_contents();
+        let mut pages = self.pages.lock();
+        self.put_back_dropped(&mut pages);
+        let chunks = pages.close();
+        drop(pages);
+        for chunk in chunks {
+            let leaving = self.pages.lock().take_free(chunk);
+            self.return_pages(&leaving);
+        }
     }
 
     fn put_back_dropped(&self, pages: &mut Pages) {
@@ -105,6 +156,27 @@ impl BlockMemory {
             next = before;
         }
     }
+
+    /// Unlocks the pages, and returns to the system what is kept too much of.
+    fn return_surplus<'m>(&'m self, mut pages: MutexGuard<'m, Pages>) {
+        loop {
+            let leaving = pages.take_surplus();
+            drop(pages);
+            if leaving.is_empty() {
+                return;
+            }
+            self.return_pages(&leaving);
+            pages = self.pages.lock();
+        }
+    }
+
+    /// Returns pages to the system. Holds no lock during these calls.
+    fn return_pages(&self, leaving: &[Leaving]) {
+        // All are tried: `all` would stop at the first that is refused.
+        let refused = leaving.iter().filter(|leaving| !leaving.give_back()).count();
+        let unused = self.pages.lock().free(leaving, refused == 0);
+        drop(unused);
+    }
 }
 
 impl fmt::Debug for BlockMemory {
@@ -115,25 +187,29 @@ impl fmt::Debug for BlockMemory {
     }
 }
 
-/// Returns how many bytes of memory a content of `bytes` bytes takes.
-pub(crate) fn memory_bytes(bytes: usize) -> usize {
-    match pages_of(bytes) {
-        Some(pages) if system::has_pages() => pages * PAGE_BYTES,
-        _ => bytes,
+/// Returns how many bytes of memory a content of `bytes` bytes takes, with its share of the pages
+/// that are kept.
+pub(crate) fn memory_bytes(bytes: usize, role: BlockRole) -> usize {
+    match pages_of(bytes, role) {
+        Some(pages) if system::has_pages() => pages * (PAGE_BYTES + PAGE_BYTES / USED_FOR_KEPT),
+        _ => bytes + HEAP_BYTES,
     }
 }
 
 /// Returns how many pages a content takes, or `None` if it belongs on the heap.
-fn pages_of(bytes: usize) -> Option<usize> {
+fn pages_of(bytes: usize, role: BlockRole) -> Option<usize> {
+    // Of four quarters of its pages it uses so many at least.
+    let quarters_min = match role {
+        BlockRole::Data => 3,
+        BlockRole::Index => 2,
+    };
     let pages = bytes.div_ceil(PAGE_BYTES);
-    let unused = pages * PAGE_BYTES - bytes;
-    let fits =
-        bytes > 0 && bytes <= CONTENT_BYTES_MAX && unused * UNUSED_SHARE <= pages * PAGE_BYTES;
-    fits.then_some(pages)
+    let is_used = 4 * bytes >= quarters_min * pages * PAGE_BYTES;
+    (bytes > 0 && bytes <= CONTENT_BYTES_MAX && is_used).then_some(pages)
 }
 
 /// A content in pages. Returns them when it is dropped.
-struct Piece {
+pub(crate) struct Piece {
     memory: Arc<BlockMemory>,
     run: Run,
     bytes: usize,
@@ -162,112 +238,7 @@ impl Drop for Piece {
         }
         if let Some(mut pages) = self.memory.pages.try_lock() {
             self.memory.put_back_dropped(&mut pages);
+            self.memory.return_surplus(pages);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{ptr, thread};
-
-    use super::*;
-
-    #[test]
-    fn a_content_that_would_waste_its_pages_belongs_on_the_heap() {
-        let cases = [
-            (0, None),
-            (1, None),
-            (3071, None),
-            (3072, Some(1)),
-            (4096, Some(1)),
-            (4097, None),
-            (6143, None),
-            (6144, Some(2)),
-            (16 << 10, Some(4)),
-            (256 << 10, Some(64)),
-            ((256 << 10) + 1, None),
-        ];
-        for (bytes, pages) in cases {
-            assert_eq!(pages_of(bytes), pages, "{bytes}");
-        }
-    }
-
-    /// Whatever is taken and put back, by any number of threads, each content stays what it was.
-    #[test]
-    fn contents_do_not_disturb_each_other() {
-        let Some(memory) = BlockMemory::new() else { return };
-        let seed = std::env::var("SIEVE_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed: u64 = seed.unwrap_or_else(rand_seed);
-        eprintln!("SIEVE_SEED={seed}");
-        thread::scope(|scope| {
-            for thread in 0..4_u64 {
-                let memory = &memory;
-                scope.spawn(move || {
-                    let mut state =
-                        seed.wrapping_add(thread).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-                    let mut held: Vec<(u8, Bytes)> = Vec::new();
-                    for step in 0..20_000_u32 {
-                        state ^= state << 13;
-                        state ^= state >> 7;
-                        state ^= state << 17;
-                        let pages = 1 + (state >> 8) as usize % 20;
-                        if held.len() > 300 || state % 3 == 0 && !held.is_empty() {
-                            let (fill, content) =
-                                held.swap_remove((state >> 32) as usize % held.len());
-                            assert!(content.iter().all(|&byte| byte == fill), "step {step}");
-                        } else {
-                            let fill = state as u8;
-                            let content = vec![fill; pages * PAGE_BYTES - 100];
-                            held.push((fill, memory.copy(&content).expect("there is memory")));
-                        }
-                    }
-                    assert!(
-                        held.iter().all(|(fill, content)| content.iter().all(|byte| byte == fill))
-                    );
-                });
-            }
-        });
-        let left = memory.resident_bytes();
-        assert!(left <= pages::KEPT_MIN * PAGE_BYTES, "{left} bytes of no content");
-    }
-
-    fn rand_seed() -> u64 {
-        use std::hash::{BuildHasher as _, RandomState};
-        RandomState::new().hash_one(0)
-    }
-
-    /// As in a forked process, where the thread that had the lock is not there.
-    #[test]
-    fn a_content_is_dropped_while_the_lock_is_held() {
-        let Some(memory) = BlockMemory::new() else { return };
-        let held: Vec<_> = (0..100).filter_map(|_| memory.copy(&[7; PAGE_BYTES])).collect();
-        let pages = memory.pages.lock();
-        drop(held);
-        assert_eq!(pages.resident(), 100);
-        drop(pages);
-        assert!(memory.resident_bytes() <= pages::KEPT_MIN * PAGE_BYTES);
-    }
-
-    /// A cache that shrinks returns memory, whichever blocks it evicts.
-    #[test]
-    fn pages_of_scattered_blocks_return_to_the_system() {
-        let Some(memory) = BlockMemory::new() else { return };
-        let content = vec![7; PAGE_BYTES];
-        let mut held: Vec<Bytes> = (0..4_096).filter_map(|_| memory.copy(&content)).collect();
-        assert_eq!(memory.resident_bytes(), 4_096 * PAGE_BYTES);
-        let places: Vec<usize> =
-            held.iter().map(|block| block.as_ptr().expose_provenance()).collect();
-        let mut at = 0..;
-        held.retain(|_| at.next().is_some_and(|at: usize| at.is_multiple_of(2)));
-        let resident_bytes = memory.resident_bytes();
-        let kept_bytes_max = content.len() * held.len() / 32 + pages::KEPT_MIN * PAGE_BYTES;
-        assert!(resident_bytes <= held.len() * PAGE_BYTES + kept_bytes_max, "{resident_bytes}");
-        let is_zero = |&&place: &&usize| {
-            // SAFETY: its chunk is mapped, as blocks of it are held; nobody writes meanwhile.
-            unsafe { ptr::with_exposed_provenance::<u8>(place + PAGE_BYTES - 1).read() == 0 }
-        };
-        let returned = places.iter().skip(1).step_by(2).filter(is_zero).count();
-        assert_eq!(resident_bytes, (places.len() - returned) * PAGE_BYTES);
-        assert!(held.iter().all(|block| *block == content));
     }
 }

@@ -13,6 +13,8 @@ mod imp {
     use memmap2::{Advice, MmapMut, MmapRaw, UncheckedAdvice};
 
     use super::PAGE_BYTES;
+    #[cfg(test)]
+    use super::calls;
 
     /// Whether the system has pages of [`PAGE_BYTES`] and takes single ones back.
     pub(crate) fn has_pages() -> bool {
@@ -28,10 +30,14 @@ mod imp {
 
     // SAFETY: it owns its memory, and gives out nothing but addresses.
     unsafe impl Send for Map {}
+    // SAFETY: as above; calls for different pages do not depend on each other.
+    unsafe impl Sync for Map {}
 
     impl Map {
         /// Maps `bytes` bytes; `None` if the system refuses.
         pub(crate) fn new(bytes: usize) -> Option<Self> {
+            #[cfg(test)]
+            calls::MAPS.with(calls::Calls::make)?;
             let map = MmapRaw::from(MmapMut::map_anon(bytes).ok()?);
             // A large page would have all of its small ones. A system without large pages refuses.
             let _ = map.advise(Advice::NoHugePage);
@@ -49,16 +55,77 @@ mod imp {
         /// Returns whole pages to the system. They come again, filled with zeros, when they are
         /// written.
         ///
+        /// Returns `false` if the system refuses, as it does with `EINVAL` if memory is locked
+        /// (`mlockall`): the pages stay resident and can be used as before.
+        ///
         /// # Safety
         ///
-        /// Nobody uses them.
-        pub(crate) unsafe fn give_back(&self, offset: usize, bytes: usize) {
-            // SAFETY: nobody uses them: the caller's promise.
+        /// No content lies in them.
+        pub(crate) unsafe fn give_back(&self, offset: usize, bytes: usize) -> bool {
+            #[cfg(test)]
+            if calls::GIVE_BACKS.with(calls::Calls::make).is_none() {
+                return false;
+            }
+            // SAFETY: no content lies in them: the caller's promise.
             let advised = unsafe {
                 self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes)
             };
-            // Locked memory (`mlockall`) is refused: it stays resident, and is used again.
-            let _ = advised;
+            advised.is_ok()
+        }
+    }
+
+    #[cfg(test)]
+    impl Drop for Map {
+        fn drop(&mut self) {
+            calls::UNMAPS.with(calls::Calls::make);
+        }
+    }
+}
+
+/// Counts the calls of a thread in tests, and refuses them on demand.
+#[cfg(all(test, target_os = "linux", not(miri)))]
+pub(super) mod calls {
+    use std::cell::{Cell, RefCell};
+
+    thread_local! {
+        pub(crate) static MAPS: Calls = Calls::default();
+        pub(crate) static GIVE_BACKS: Calls = Calls::default();
+        pub(crate) static UNMAPS: Calls = Calls::default();
+    }
+
+    /// Calls of one kind.
+    #[derive(Default)]
+    pub(crate) struct Calls {
+        count: Cell<usize>,
+        is_refused: Cell<bool>,
+        before_each: RefCell<Option<Box<dyn Fn()>>>,
+    }
+
+    impl Calls {
+        /// Counts a call. Returns `None` if it is to fail.
+        pub(super) fn make(&self) -> Option<()> {
+            self.count.set(self.count.get() + 1);
+            if let Some(before) = &*self.before_each.borrow() {
+                before();
+            }
+            (!self.is_refused.get()).then_some(())
+        }
+
+        /// Returns the number of calls since the last look.
+        pub(crate) fn counted(&self) -> usize {
+            self.count.take()
+        }
+
+        /// Runs `before` before each call that `run` makes.
+        pub(crate) fn run_with(&self, before: impl Fn() + 'static, run: impl FnOnce()) {
+            *self.before_each.borrow_mut() = Some(Box::new(before));
+            run();
+            *self.before_each.borrow_mut() = None;
+        }
+
+        /// Lets calls fail from now on, or succeed.
+        pub(crate) fn refuse(&self, is_refused: bool) {
+            self.is_refused.set(is_refused);
         }
     }
 }
@@ -87,7 +154,7 @@ mod imp {
         /// # Safety
         ///
         /// None is needed: there is no map.
-        pub(crate) unsafe fn give_back(&self, _: usize, _: usize) {
+        pub(crate) unsafe fn give_back(&self, _: usize, _: usize) -> bool {
             match *self {}
         }
     }

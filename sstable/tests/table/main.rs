@@ -4,6 +4,8 @@
 
 mod allocations;
 mod announce;
+#[cfg(target_os = "linux")]
+mod block_pages;
 mod cached_blocks;
 mod damage;
 mod golden;

@@ -1,0 +1,262 @@
+//! Which contents lie in pages, and how pages come and go.
+
+use std::{cell::RefCell, mem, ptr, rc::Rc, thread};
+
+use bytes::Bytes;
+
+use super::{
+    bitmap::CHUNK_PAGES,
+    chunks::RUNS_WITHOUT_MAP,
+    pages::LEAVING_PAGES_MAX,
+    system::calls::{GIVE_BACKS, MAPS, UNMAPS},
+    *,
+};
+
+/// Memory without a page, on a system with pages of 4 KiB.
+fn memory() -> Arc<BlockMemory> {
+    forget_calls();
+    BlockMemory::new().expect("a system with pages of 4 KiB")
+}
+
+fn forget_calls() {
+    for calls in [&MAPS, &GIVE_BACKS, &UNMAPS] {
+        calls.with(|calls| calls.counted());
+    }
+}
+
+fn copy(memory: &Arc<BlockMemory>, content: &[u8]) -> Option<Bytes> {
+    memory.copy(content, BlockRole::Data).map(Bytes::from_owner)
+}
+
+/// So many contents of one page, in the order of their pages.
+fn single_pages(memory: &Arc<BlockMemory>, count: usize) -> Vec<Bytes> {
+    (0..count).map(|_| copy(memory, &[7; PAGE_BYTES]).expect("there is memory")).collect()
+}
+
+/// Pages that are kept at most beside `used` ones.
+fn with_kept(used: usize) -> usize {
+    (used + used / USED_FOR_KEPT) * PAGE_BYTES
+}
+
+#[test]
+fn n1_contents_lie_in_pages_by_their_role_and_use_of_pages() {
+    use BlockRole::{Data, Index};
+    let cases = [
+        (0, None, None),
+        (1, None, None),
+        (2047, None, None),
+        (2048, None, Some(1)),
+        (3071, None, Some(1)),
+        (3072, Some(1), Some(1)),
+        (4096, Some(1), Some(1)),
+        (4097, None, Some(2)),
+        (6143, None, Some(2)),
+        (6144, Some(2), Some(2)),
+        (16 << 10, Some(4), Some(4)),
+        (256 << 10, Some(64), Some(64)),
+        ((256 << 10) + 1, None, None),
+    ];
+    for (bytes, data, index) in cases {
+        assert_eq!([pages_of(bytes, Data), pages_of(bytes, Index)], [data, index], "{bytes}");
+    }
+}
+
+/// Whatever is taken and put back, by any number of threads, each content stays what it was.
+#[test]
+fn contents_do_not_disturb_each_other() {
+    let memory = memory();
+    let seed = std::env::var("SIEVE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(rand_seed);
+    eprintln!("SIEVE_SEED={seed}");
+    thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let memory = &memory;
+            scope.spawn(move || {
+                let mut state = seed.wrapping_add(thread).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+                let mut held: Vec<(u8, Bytes)> = Vec::new();
+                for step in 0..20_000_u32 {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    let pages = 1 + (state >> 8) as usize % 20;
+                    if held.len() > 300 || state % 3 == 0 && !held.is_empty() {
+                        let (fill, content) = held.swap_remove((state >> 32) as usize % held.len());
+                        assert!(content.iter().all(|&byte| byte == fill), "step {step}");
+                    } else {
+                        let fill = state as u8;
+                        let content = vec![fill; pages * PAGE_BYTES - 100];
+                        held.push((fill, copy(memory, &content).expect("there is memory")));
+                    }
+                }
+                assert!(held.iter().all(|(fill, content)| content.iter().all(|byte| byte == fill)));
+            });
+        }
+    });
+    assert_eq!(memory.resident_bytes(), 0);
+}
+
+fn rand_seed() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+/// As in a forked process, where the thread that had the lock is not there.
+#[test]
+fn a_content_is_dropped_while_the_lock_is_held() {
+    let memory = memory();
+    let held = single_pages(&memory, 100);
+    let pages = memory.pages.lock();
+    drop(held);
+    assert_eq!(pages.resident(), 100);
+    drop(pages);
+    memory.resident_bytes();
+    assert_eq!(memory.resident_bytes(), 0);
+}
+
+/// A cache that shrinks returns memory, whichever blocks it evicts.
+#[test]
+fn pages_of_scattered_blocks_return_to_the_system() {
+    let memory = memory();
+    let mut held = single_pages(&memory, 4_096);
+    assert_eq!(memory.resident_bytes(), 4_096 * PAGE_BYTES);
+    let places: Vec<usize> = held.iter().map(|block| block.as_ptr().expose_provenance()).collect();
+    let mut at = 0..;
+    held.retain(|_| at.next().is_some_and(|at: usize| at.is_multiple_of(2)));
+    let resident_bytes = memory.resident_bytes();
+    assert!(resident_bytes <= with_kept(held.len()), "{resident_bytes}");
+    let is_zero = |&&place: &&usize| {
+        // SAFETY: its chunk is mapped, as blocks of it are held; nobody writes meanwhile.
+        unsafe { ptr::with_exposed_provenance::<u8>(place + PAGE_BYTES - 1).read() == 0 }
+    };
+    let returned = places.iter().skip(1).step_by(2).filter(is_zero).count();
+    assert_eq!(resident_bytes, (places.len() - returned) * PAGE_BYTES);
+    assert!(held.iter().all(|block| **block == [7; PAGE_BYTES]));
+}
+
+/// Each step takes few calls if the pages lie side by side.
+#[test]
+fn n2_pages_return_in_bounded_steps_of_few_calls() {
+    let memory = memory();
+    let held = single_pages(&memory, 16 * CHUNK_PAGES);
+    let dropped = held.len() - 100;
+    let mut pages = memory.pages.lock();
+    let mut held = held.into_iter();
+    // The lock is held: nothing returns yet.
+    held.by_ref().take(dropped).for_each(drop);
+    memory.put_back_dropped(&mut pages);
+    let mut steps = 0;
+    loop {
+        let leaving = pages.take_surplus();
+        let count: usize = leaving.iter().map(|it| usize::from(it.run().pages)).sum();
+        assert!(count <= LEAVING_PAGES_MAX, "{count} pages in a step");
+        if leaving.is_empty() {
+            break;
+        }
+        assert!(leaving.len() <= 2, "{} calls for {count} pages side by side", leaving.len());
+        pages.free(&leaving, true);
+        steps += 1;
+    }
+    assert_eq!(steps, dropped.div_ceil(LEAVING_PAGES_MAX));
+    assert_eq!(pages.resident(), 100);
+    drop(pages);
+    assert!(held.all(|block| *block == [7; PAGE_BYTES]));
+}
+
+/// Another thread uses the memory while the system takes pages back.
+#[test]
+fn n2_no_lock_is_held_while_pages_return() {
+    let memory = memory();
+    let held = single_pages(&memory, 100);
+    let (other, copied) = (Arc::clone(&memory), Rc::new(RefCell::new(Vec::new())));
+    let of_hook = Rc::clone(&copied);
+    // Copies into none of the pages that return: they would become zeros.
+    let use_memory = move || {
+        let is_free = other.pages.try_lock().is_some();
+        let content = is_free.then(|| copy(&other, &[9; PAGE_BYTES])).flatten();
+        of_hook.borrow_mut().push(content);
+    };
+    GIVE_BACKS.with(|calls| calls.run_with(use_memory, || drop(held)));
+    let calls = GIVE_BACKS.with(|calls| calls.counted());
+    assert!(calls > 0 && copied.borrow().len() == calls, "{calls} calls");
+    let is_whole = |content: &Option<Bytes>| content.as_deref() == Some(&[9; PAGE_BYTES][..]);
+    assert!(copied.borrow().iter().all(is_whole), "the lock was held, or a page was given away");
+    assert_eq!(memory.resident_bytes(), calls * PAGE_BYTES);
+}
+
+#[test]
+fn n2_a_dropped_cache_only_unmaps() {
+    let memory = memory();
+    let mut held = single_pages(&memory, 4 * CHUNK_PAGES);
+    // One that a caller still has when the cache is gone.
+    let pinned = held.swap_remove(CHUNK_PAGES + 3);
+    assert_eq!(GIVE_BACKS.with(|calls| calls.counted()), 0);
+    memory.close(|| drop(mem::take(&mut held)));
+    assert_eq!(UNMAPS.with(|calls| calls.counted()), 3);
+    assert_eq!(GIVE_BACKS.with(|calls| calls.counted()), 2, "on both sides of the pinned page");
+    assert_eq!(memory.resident_bytes(), PAGE_BYTES);
+    assert_eq!(*pinned, [7; PAGE_BYTES]);
+    drop(pinned);
+    assert_eq!((memory.resident_bytes(), UNMAPS.with(|calls| calls.counted())), (0, 1));
+}
+
+/// Two chunks of many have room. A search for more pages than any has side by side knows so.
+#[test]
+fn n3_a_search_does_not_walk_full_chunks() {
+    const CHUNKS: usize = 64;
+    let memory = memory();
+    let mut held = single_pages(&memory, CHUNKS * CHUNK_PAGES);
+    // Each second page of two chunks: no content of two pages fits.
+    for chunk in [50, 20] {
+        for page in (0..CHUNK_PAGES).step_by(2).rev() {
+            drop(held.remove(chunk * CHUNK_PAGES + page));
+        }
+    }
+    let searches = || memory.pages.lock().searches();
+    let mut before = searches();
+    let mut searched = || searches() - mem::replace(&mut before, searches());
+    let two = [7; 2 * PAGE_BYTES];
+    held.extend((0..100).map(|_| copy(&memory, &two).expect("there is memory")));
+    let count = searched();
+    assert!(count <= 100 + 2, "{count} searches for 100 contents, of which 2 in vain");
+    // All single pages that are free in these chunks, but for those that are kept.
+    held.extend(single_pages(&memory, CHUNK_PAGES - 10));
+    let count = searched();
+    assert!(count <= CHUNK_PAGES, "{count} searches for {CHUNK_PAGES} pages");
+    assert_eq!(memory.pages.lock().mapped(), (CHUNKS + 1) * CHUNK_PAGES);
+}
+
+/// As with `mlockall`: each call to return pages fails.
+#[test]
+fn n6_pages_that_the_system_does_not_take_back_are_reused() {
+    let memory = memory();
+    let mut held = single_pages(&memory, 4 * CHUNK_PAGES);
+    GIVE_BACKS.with(|calls| calls.refuse(true));
+    let mut at = 0..;
+    held.retain(|_| at.next().is_some_and(|at: usize| at.is_multiple_of(2)));
+    let calls = GIVE_BACKS.with(|calls| calls.counted());
+    assert!((1..=2 * CHUNK_PAGES).contains(&calls), "{calls} calls: each page once");
+    let mapped_bytes = 4 * CHUNK_PAGES * PAGE_BYTES;
+    assert_eq!(memory.resident_bytes(), mapped_bytes, "all is resident");
+    // The next contents use them: nothing is mapped.
+    MAPS.with(|calls| calls.counted());
+    held.extend(single_pages(&memory, 2 * CHUNK_PAGES));
+    assert_eq!(MAPS.with(|calls| calls.counted()), 0);
+    assert!(held.iter().all(|block| **block == [7; PAGE_BYTES]));
+    drop(held);
+    assert_eq!(memory.resident_bytes(), 0, "unmapping does not fail");
+    GIVE_BACKS.with(|calls| calls.refuse(false));
+}
+
+#[test]
+fn n6_a_refused_map_is_not_requested_for_each_content() {
+    let memory = memory();
+    MAPS.with(|calls| calls.refuse(true));
+    for round in 0..3 {
+        for _ in 0..=RUNS_WITHOUT_MAP {
+            assert!(copy(&memory, &[7; PAGE_BYTES]).is_none());
+        }
+        assert_eq!(MAPS.with(|calls| calls.counted()), 1, "round {round}");
+    }
+    MAPS.with(|calls| calls.refuse(false));
+    assert!(copy(&memory, &[7; PAGE_BYTES]).is_some(), "the system has memory again");
+}
