@@ -79,6 +79,7 @@ impl Stats {
             ("memory.writing_bytes_max", &mut memory.writing_bytes_max),
             ("memory.block_cache_bytes", &mut memory.block_cache_bytes),
             ("memory.block_cache_bytes_max", &mut memory.block_cache_bytes_max),
+            ("memory.block_page_bytes", &mut memory.block_page_bytes),
             ("memory.pinned_bytes", &mut memory.pinned_bytes),
             ("memory.mapped_bytes", &mut memory.mapped_bytes),
         ]

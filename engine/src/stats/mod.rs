@@ -187,6 +187,12 @@ pub struct MemoryStats {
     pub block_cache_bytes: u64,
     /// Bound of the block cache, which gives way to the indexes.
     pub block_cache_bytes_max: u64,
+    /// Resident pages that hold contents of blocks, and those that are kept for the next blocks. These bytes
+    /// come from the system, not from the allocator. They are a part of `block_cache_bytes` and
+    /// `pinned_bytes`, not in addition to them. 0 where blocks lie on the heap: on systems other than
+    /// Linux, and with pages of another size than 4 KiB. If the kernel takes no page back (`mlockall`), all
+    /// pages that were mapped for blocks.
+    pub block_page_bytes: u64,
     /// What only callers still hold, by iterators, values and writes that wait: memtables that were
     /// flushed since, batches that were in such ones, blocks that are not in the cache, and what iterators
     /// have read ahead. Beyond the budget.

@@ -10,6 +10,7 @@ use sievedb_tests::{rng::Rng, settings};
 use crate::{
     MIB,
     counting::{forget_peak, peak_bytes, turn},
+    samples::{bytes_now, most_bytes_while},
 };
 
 /// What is no part of a budget, whatever the store holds: the counters and queues of each thread that reads or
@@ -128,16 +129,18 @@ impl Life {
         Options::new().memory_budget(self.budget as u64).filter_bytes_max(self.budget as u64 / 32)
     }
 
-    /// Checks the most that was allocated since `before`, of which `callers` is theirs.
-    fn check(&self, what: &str, before: usize, budget: usize, callers: usize) {
-        let peak = peak_bytes() - before;
-        let over = peak as i64 - budget as i64;
+    /// Checks the most that was allocated since `before`, and the most of all samples, `sampled`, which
+    /// count pages of blocks too. `callers` of it is theirs.
+    fn check(&self, what: &str, before: usize, sampled: usize, budget: usize, callers: usize) {
+        let (peak, sum) = (peak_bytes() - before, sampled.saturating_sub(before));
+        let over = sum.max(peak) as i64 - budget as i64;
         println!(
-            "{}: {what}: {peak} bytes, {over} beyond the budget, {callers} of callers",
+            "{}: {what}: {peak} bytes, {sum} with pages, {over} beyond the budget, {callers} of callers",
             self.name
         );
         let allowed = budget + callers + FIXED_BYTES;
         assert!(peak <= allowed, "{}: {what}: {peak} bytes, {allowed} allowed", self.name);
+        assert!(sum <= allowed, "{}: {what}: {sum} with pages, {allowed} allowed", self.name);
     }
 
     fn live(&self, seed: u64) {
@@ -153,39 +156,40 @@ impl Life {
             names.map(|name| db.keyspace_with(&name, &keyspace).unwrap()).collect()
         };
         let keyspaces = open(&db);
-        let on_threads = |work: &(dyn Fn(u64) + Sync)| {
-            thread::scope(|scope| {
-                for number in 0..THREADS as u64 {
-                    scope.spawn(move || work(seed ^ number << 32));
-                }
-            });
+        let on_threads = |db: &Db, work: &(dyn Fn(u64) + Sync)| {
+            most_bytes_while(db, || {
+                thread::scope(|scope| {
+                    for number in 0..THREADS as u64 {
+                        scope.spawn(move || work(seed ^ number << 32));
+                    }
+                });
+            })
         };
         let writers = THREADS * self.write_bytes();
-        on_threads(&|seed| self.write(&keyspaces, seed));
-        self.check("writing", before, self.budget, writers);
+        let sampled = on_threads(&db, &|seed| self.write(&keyspaces, seed));
+        self.check("writing", before, sampled, self.budget, writers);
         assert!(db.stats().background.flushes > 0, "{}: the life must do something", self.name);
 
         let readers = THREADS * self.read_bytes();
-        on_threads(&|seed| self.read(&keyspaces, seed));
-        self.check("reading", before, self.budget, readers);
+        let sampled = on_threads(&db, &|seed| self.read(&keyspaces, seed));
+        self.check("reading", before, sampled, self.budget, readers);
         forget_peak();
-        on_threads(&|seed| self.write(&keyspaces, seed ^ 1));
-        self.check("writing beside a full cache", before, self.budget, writers);
+        let sampled = on_threads(&db, &|seed| self.write(&keyspaces, seed ^ 1));
+        self.check("writing beside a full cache", before, sampled, self.budget, writers);
         forget_peak();
-        for keyspace in &keyspaces {
-            keyspace.compact().unwrap();
-        }
-        self.check("all merged", before, self.budget, 0);
+        let compact = |keyspace: &Keyspace| keyspace.compact().unwrap();
+        let sampled = most_bytes_while(&db, || keyspaces.iter().for_each(compact));
+        self.check("all merged", before, sampled, self.budget, 0);
 
         let policy = FilterPolicy::new(FilterPolicyKind::Ribbon).bits_per_key(14.0);
         for keyspace in &keyspaces {
             keyspace.set_filter_policy(policy).unwrap();
         }
-        on_threads(&|seed| {
+        let sampled = on_threads(&db, &|seed| {
             self.write(&keyspaces, seed ^ 2);
             self.read(&keyspaces, seed ^ 2);
         });
-        self.check("new filters", before, self.budget, writers + readers);
+        self.check("new filters", before, sampled, self.budget, writers + readers);
         println!("{:?}", db.stats().memory);
 
         if self.budget > 8 * MIB {
@@ -193,18 +197,18 @@ impl Life {
             db.set_memory_budget(budget as u64).unwrap();
             db.flush().unwrap();
             forget_peak();
-            on_threads(&|seed| self.read(&keyspaces, seed ^ 3));
-            self.check("reading with half of the budget", before, budget, readers);
+            let sampled = on_threads(&db, &|seed| self.read(&keyspaces, seed ^ 3));
+            self.check("reading with half of the budget", before, sampled, budget, readers);
             db.set_memory_budget(self.budget as u64).unwrap();
         }
-        on_threads(&|seed| self.write(&keyspaces, seed ^ 4));
+        on_threads(&db, &|seed| self.write(&keyspaces, seed ^ 4));
         drop((keyspaces, db));
         forget_peak();
         let db = self.options().open(folder.path()).unwrap();
         let keyspaces = open(&db);
-        self.check("opened again", before, self.budget, 0);
-        on_threads(&|seed| self.read(&keyspaces, seed ^ 5));
-        self.check("read again", before, self.budget, readers);
+        self.check("opened again", before, bytes_now(&db).0, self.budget, 0);
+        let sampled = on_threads(&db, &|seed| self.read(&keyspaces, seed ^ 5));
+        self.check("read again", before, sampled, self.budget, readers);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a store allocates stays within its memory budget, whatever is done with it.
 //!
+//! Contents of cached blocks do not come from the allocator: samples add them to what it counts.
+//!
 //! A binary of its own: the allocator counts all threads, those of the store too. The tests take turns.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
@@ -14,6 +16,7 @@ mod lives;
 mod much_data;
 mod pinned;
 mod runs;
+mod samples;
 mod sums;
 mod writes;
 

@@ -1,0 +1,59 @@
+//! Samples of all bytes that a store has: from the allocator, and pages of cached blocks.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use sievedb::{Db, stats::MemoryStats};
+
+use crate::counting::live_bytes;
+
+/// Bytes from the allocator and pages of blocks now, and the statistics of that time.
+pub(crate) fn bytes_now(db: &Db) -> (usize, MemoryStats) {
+    // Memory may move from the one to the other meanwhile.
+    let before = live_bytes();
+    let memory = db.stats().memory;
+    (before.min(live_bytes()) + memory.block_page_bytes as usize, memory)
+}
+
+/// Sets a flag when it is dropped: also by a panic.
+struct Done<'d>(&'d AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Runs `work`, and passes samples to `see` meanwhile and at the end.
+pub(crate) fn sample_while<T>(
+    db: &Db,
+    mut see: impl FnMut(usize, &MemoryStats) + Send,
+    work: impl FnOnce() -> T,
+) -> T {
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            loop {
+                let is_last = is_done.load(Relaxed);
+                let (bytes, memory) = bytes_now(db);
+                see(bytes, &memory);
+                if is_last {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let _done = Done(&is_done);
+        work()
+    })
+}
+
+/// Runs `work`. Returns the most bytes of all samples.
+pub(crate) fn most_bytes_while(db: &Db, work: impl FnOnce()) -> usize {
+    let mut most = 0;
+    sample_while(db, |bytes, _| most = most.max(bytes), work);
+    most
+}
