@@ -11,7 +11,7 @@ use sievedb_format::{KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX, codec::varint_bytes};
 
 use crate::{
     Durability, Error, Keyspace, Result,
-    commit::{Always, Entry, Target, Write, copies_values},
+    commit::{Always, Entry, Target, Write},
     handles::{Handle, HandleKind},
     read::tree::Tree,
     store::open_store::OpenStore,
@@ -113,8 +113,8 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Memory that the batch takes in memtables once it is committed, at most, in bytes: keys and values, the log's
-    /// encoding of them, and what memtables need for each entry. 0 for an empty batch.
+    /// Memory that the batch takes in memtables once it is committed, at most, in bytes: keys, values
+    /// and what memtables need for each entry. 0 for an empty batch.
     ///
     /// More than three quarters of
     /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max), 48 MiB of a budget of
@@ -122,8 +122,7 @@ impl Batch {
     /// memtables take some of it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let Self { encoder: WriteEncoder { encoder, write, .. }, .. } = self;
-        write.charge_bytes_of(copies_values(encoder.entry_bytes()))
+        self.encoder.write.charge_bytes()
     }
 
     /// Drops all that was added. The batch may be filled anew.
@@ -234,21 +233,19 @@ impl WriteEncoder {
             let (bytes, bytes_max) = (value.len(), VALUE_BYTES_MAX);
             return Err(Error::ValueTooLong { bytes, bytes_max });
         }
-        let start = self.encoder.entry_bytes();
         self.encoder.put(tree.id, key, value);
         let end = self.encoder.entry_bytes();
         let value = end - value.len()..end;
         let key_end = value.start - varint_bytes(value.len() as u64);
-        self.add(tree, Kind::Put, key, start, key_end, value);
+        self.add(tree, Kind::Put, key, key_end, value);
         Ok(())
     }
 
     fn remove(&mut self, tree: &Arc<Tree>, key: &[u8]) -> Result<()> {
         check_key(key)?;
-        let start = self.encoder.entry_bytes();
         self.encoder.remove(tree.id, key);
         let end = self.encoder.entry_bytes();
-        self.add(tree, Kind::Tombstone, key, start, end, end..end);
+        self.add(tree, Kind::Tombstone, key, end, end..end);
         Ok(())
     }
 
@@ -257,7 +254,6 @@ impl WriteEncoder {
         tree: &Arc<Tree>,
         kind: Kind,
         key: &[u8],
-        start: usize,
         key_end: usize,
         value: Range<usize>,
     ) {
@@ -268,7 +264,7 @@ impl WriteEncoder {
             targets.push(Target::new(tree));
             targets.len() - 1
         });
-        targets[target].add_charge(key.len(), value.len(), value.end - start);
+        targets[target].add_charge(key.len(), value.len());
         let hash = key_hash(key, self.hash_seed);
         entries.push(Entry { target, kind, hash, key: key_end - key.len()..key_end, value });
     }
@@ -277,14 +273,8 @@ impl WriteEncoder {
     pub(crate) fn finish(self) -> Write {
         let Self { encoder, mut write, .. } = self;
         let entry_bytes = encoder.entry_bytes();
-        write.payload = match write.targets.first() {
-            Some(first) if !copies_values(entry_bytes) => {
-                encoder.finish_as(|bytes| first.tree.memory().shared_batch(bytes, entry_bytes))
-            }
-            _ => encoder.finish(),
-        };
+        write.payload = encoder.finish();
         let count_bytes = write.payload.len() - entry_bytes;
-        write.copies_values = copies_values(entry_bytes);
         for range in write.ranges() {
             *range = range.start + count_bytes..range.end + count_bytes;
         }

@@ -11,8 +11,6 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use bytes::Bytes;
-
 use crate::{
     memory_budget::MemoryParts,
     sync::atomic::{
@@ -41,15 +39,10 @@ pub(crate) enum MemoryUse {
     Bookkeeping,
     /// Tables that are being written: buffers, and hashes for the filter to come.
     Writing,
-    /// Entries of encoded batches that anybody has: memtables, writes under way, and values that
-    /// callers hold. No part of the budget: what is in memtables is charged there.
-    Batches,
-    /// Those of them that are in memtables.
-    BatchesInMemtables,
 }
 
 impl MemoryUse {
-    const COUNT: usize = 9;
+    const COUNT: usize = 7;
 
     const ALL: [Self; Self::COUNT] = [
         Self::Memtables,
@@ -59,8 +52,6 @@ impl MemoryUse {
         Self::Indexes,
         Self::Bookkeeping,
         Self::Writing,
-        Self::Batches,
-        Self::BatchesInMemtables,
     ];
 }
 
@@ -215,49 +206,12 @@ impl MemoryAccount {
         charge
     }
 
-    /// An encoded batch, whose entries are counted as long as anybody has a part of it.
-    pub(crate) fn shared_batch(self: &Arc<Self>, bytes: Vec<u8>, entry_bytes: usize) -> Bytes {
-        self.add(MemoryUse::Batches, entry_bytes as u64);
-        let (bytes, account) = (bytes.into(), Arc::clone(self));
-        Bytes::from_owner(CountedBatch { bytes, entry_bytes, account })
-    }
-
-    /// Bytes of encoded batches that only callers have: values that they read from memtables that are
-    /// gone since, and writes under way.
-    pub(crate) fn pinned_batch_bytes(&self) -> u64 {
-        let in_memtables = self.bytes(MemoryUse::BatchesInMemtables);
-        self.bytes(MemoryUse::Batches).saturating_sub(in_memtables)
-    }
-
     fn add(&self, what: MemoryUse, bytes: u64) {
         self.bytes[what as usize].fetch_add(bytes as i64, Relaxed);
     }
 
     fn subtract(&self, what: MemoryUse, bytes: u64) {
         self.bytes[what as usize].fetch_sub(bytes as i64, Relaxed);
-    }
-}
-
-/// An encoded batch, of which values in memtables are slices.
-struct CountedBatch {
-    bytes: Box<[u8]>,
-    entry_bytes: usize,
-    account: Arc<MemoryAccount>,
-}
-
-/// Memory that a batch takes beside its entries: the room for their number, and its owner with the
-/// reference count and the function that drops it.
-pub(crate) const BATCH_BYTES: usize = 10 + size_of::<CountedBatch>() + 2 * size_of::<usize>();
-
-impl AsRef<[u8]> for CountedBatch {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for CountedBatch {
-    fn drop(&mut self) {
-        self.account.subtract(MemoryUse::Batches, self.entry_bytes as u64);
     }
 }
 

@@ -89,14 +89,14 @@ impl MemtableCursor {
         self.repeats
     }
 
-    /// Returns the value of the current entry. Allocates only if the memtable copied the value.
+    /// Returns a copy of the value of the current entry.
     ///
     /// # Panics
     ///
     /// If the cursor is not positioned.
     #[must_use]
     pub fn value(&self) -> Bytes {
-        self.positioned().value().to_bytes()
+        Bytes::copy_from_slice(self.value_ref())
     }
 
     /// The value of the current entry where it lies.
@@ -106,7 +106,7 @@ impl MemtableCursor {
     /// If the cursor is not positioned.
     #[must_use]
     pub fn value_ref(&self) -> &[u8] {
-        self.positioned().value().as_slice()
+        self.positioned().value()
     }
 
     fn go_to(&mut self, node: Option<KeptNode>) {

@@ -4,7 +4,6 @@
 //! |--------------|---------------------------------------------------------------|
 //! | [`memtable`] | insertion, point lookup, accounting; what a reader may rely on |
 //! | [`cursor`]   | walking over all versions in both directions                   |
-//! | [`value`]    | values as a memtable takes and lends them                      |
 //!
 //! Threads insert and read at once without a lock. Nothing is ever taken out: a full memtable is
 //! frozen, flushed to a table and dropped as a whole.
@@ -14,9 +13,7 @@ pub mod memtable;
 mod node_memory;
 mod skiplist;
 mod sync;
-pub mod value;
 
 pub use cursor::MemtableCursor;
 pub use memtable::Memtable;
 pub use node_memory::spare_bytes;
-pub use value::{NewValue, ValueRef};

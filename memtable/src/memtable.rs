@@ -29,7 +29,6 @@ use sievedb_format::{
 
 use crate::cursor::MemtableCursor;
 use crate::skiplist::SkipList;
-use crate::value::{NewValue, ValueRef};
 
 /// One byte in so many is the filter's.
 ///
@@ -81,20 +80,9 @@ impl Memtable {
     /// Heights of towers are random, so this is an average. Nodes get memory by the slab: over 10,000
     /// entries the allocator returns at least 99 % of this, and at most 100.5 % of this and of
     /// [`spare_bytes`](crate::spare_bytes).
-    ///
-    /// A value that is a slice of a larger buffer, such as an encoded batch, keeps all of that buffer:
-    /// reserve the rest of it apart, once. A value with a buffer of its own may grow by a reference
-    /// count of 24 bytes when it is first read, which is not charged.
     #[must_use]
     pub const fn charge(key_len: usize, value_len: usize) -> usize {
-        SkipList::node_bytes(key_len) + value_len
-    }
-
-    /// Returns the memory of an entry whose value is [copied](NewValue::Copied), in bytes, on
-    /// average. As [`charge`](Self::charge) for shared values.
-    #[must_use]
-    pub const fn copied_charge(key_len: usize, value_len: usize) -> usize {
-        SkipList::copied_node_bytes(key_len, value_len)
+        SkipList::node_bytes(key_len, value_len)
     }
 
     /// Counts `bytes` as used, before the entries they are for are inserted.
@@ -118,17 +106,12 @@ impl Memtable {
         size_of::<Self>() + filter + self.reserved_bytes.load(Relaxed)
     }
 
-    /// Adds an entry. `hash` is the key hash of `user_key`.
+    /// Copies an entry into the memtable. `hash` is the key hash of `user_key`. Key and value have at
+    /// most `u32::MAX` bytes each.
     ///
     /// Any number of threads may insert at once. No two entries may have the same key and trailer:
     /// a lookup would find the later one, and a walk both.
-    pub fn insert<'v>(
-        &self,
-        hash: u64,
-        user_key: &[u8],
-        trailer: Trailer,
-        value: impl Into<NewValue<'v>>,
-    ) {
+    pub fn insert(&self, hash: u64, user_key: &[u8], trailer: Trailer, value: &[u8]) {
         // Before the list: see the module.
         self.filter.get_or_init(|| new_filter(self.memory_bytes_target)).insert_hash(hash);
         self.list.insert(InternalKey::new(user_key, trailer), value);
@@ -152,11 +135,10 @@ impl Memtable {
 
     /// The newest version of `user_key` at `sequence` or below, whatever it does to the key.
     ///
-    /// Does not probe the filter. Allocates only to return a copied value. Writes no shared memory
-    /// except the reference count of a shared value.
+    /// Does not probe the filter. Copies the value; writes no shared memory.
     #[must_use]
     pub fn get(&self, user_key: &[u8], sequence: SequenceNumber) -> Option<(Trailer, Bytes)> {
-        self.get_with(user_key, sequence, |trailer, value| (trailer, value.to_bytes()))
+        self.get_with(user_key, sequence, |trailer, value| (trailer, Bytes::copy_from_slice(value)))
     }
 
     /// What `take` makes of the newest version of `user_key` at `sequence` or below, as
@@ -165,7 +147,7 @@ impl Memtable {
         &self,
         user_key: &[u8],
         sequence: SequenceNumber,
-        take: impl FnOnce(Trailer, ValueRef<'_>) -> T,
+        take: impl FnOnce(Trailer, &[u8]) -> T,
     ) -> Option<T> {
         let node = self.list.at_or_behind(InternalKey::seek(user_key, sequence))?;
         let found = node.key();

@@ -29,4 +29,4 @@ pub(crate) use panic_guard::PanicGuard;
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PublishQueue};
 pub(crate) use shared_log::{LogHost, SharedLog};
-pub(crate) use write::{Entry, Target, Write, charge_bytes, copies_values};
+pub(crate) use write::{Entry, Target, Write};

@@ -158,10 +158,7 @@ impl Placement {
             }
             let active = Arc::clone(&target.tree.view().active);
             active.place(first, last);
-            active.reserve(
-                target.charge_bytes(write.copies_values),
-                target.batch_bytes(write.copies_values),
-            );
+            active.reserve(target.charge_bytes);
             target.memtable = Some(active);
         }
         self.last_placed = last;

@@ -4,7 +4,6 @@ use std::error::Error as _;
 
 use sievedb_filter::FilterKind;
 use sievedb_format::{Kind, Trailer};
-use sievedb_memtable::ValueRef;
 use sievedb_sstable::{BlockCounts, BlockRequest, BlockWatch, FilterState, FoundValue};
 
 use crate::{
@@ -27,8 +26,8 @@ use crate::{
 struct ValueBytes(u64);
 
 impl Answer for ValueBytes {
-    fn of_memtable(value: ValueRef<'_>) -> Self {
-        Self(value.as_slice().len() as u64)
+    fn of_memtable(value: &[u8]) -> Self {
+        Self(value.len() as u64)
     }
 
     fn of_block(value: &FoundValue<'_>) -> Self {
@@ -75,7 +74,7 @@ struct Scribe {
 impl Witness<ValueBytes> for Scribe {
     type Blocks = BlockSteps;
 
-    fn of_memtable(&mut self, _: Trailer, value: ValueRef<'_>) -> ValueBytes {
+    fn of_memtable(&mut self, _: Trailer, value: &[u8]) -> ValueBytes {
         ValueBytes::of_memtable(value)
     }
 

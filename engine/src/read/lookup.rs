@@ -7,7 +7,6 @@
 
 use sievedb_filter::many::{self, Asked};
 use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
-use sievedb_memtable::ValueRef;
 use sievedb_sstable::{CacheUse, FilterState};
 use smallvec::SmallVec;
 
@@ -122,8 +121,7 @@ impl Lookup<'_> {
                 continue;
             }
             counters.memtable_positives.add(1);
-            let take =
-                |trailer, value: ValueRef<'_>| (trailer, witness.of_memtable(trailer, value));
+            let take = |trailer, value: &[u8]| (trailer, witness.of_memtable(trailer, value));
             let found = memtable.get_with(self.key, self.sequence, take);
             witness.memtable(number, true, found.as_ref());
             if found.is_some() {

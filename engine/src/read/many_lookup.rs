@@ -14,7 +14,6 @@ use std::sync::Arc;
 use sievedb_filter::key_hash;
 use sievedb_filter::many::{self, Asked};
 use sievedb_format::SequenceNumber;
-use sievedb_memtable::ValueRef;
 use sievedb_sstable::{BlockCounts, CacheUse, FilterState};
 
 use crate::{
@@ -139,7 +138,7 @@ impl<'v> ManyLookup<'v> {
                 if memtable.may_contain_hash(hash) {
                     positives += 1;
                     let key = chunk.keys[usize::from(place)];
-                    let take = |trailer, value: ValueRef<'_>| (trailer, A::of_memtable(value));
+                    let take = |trailer, value: &[u8]| (trailer, A::of_memtable(value));
                     if let Some((trailer, answer)) = memtable.get_with(key, sequence, take) {
                         counters.found_in_memtables.add(1);
                         let shown = shows(self.view, key, sequence, trailer);

@@ -125,11 +125,6 @@ impl Tree {
         self.filter_wish_number.load(SeqCst)
     }
 
-    /// The account of the store.
-    pub(crate) fn memory(&self) -> &Arc<MemoryAccount> {
-        &self.memory
-    }
-
     /// The present view, without a lock, a shared reference count or, on Linux, even a locked instruction, which
     /// would keep the next lookup from beginning before this one ends. A thread that holds one already pays for a
     /// short lock and a count. For short use.

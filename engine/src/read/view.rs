@@ -23,7 +23,6 @@ pub(crate) struct PlacedMemtable {
     /// Tombstones that scans stepped over.
     skipped: AtomicU64,
     charge: ManuallyDrop<Charge>,
-    batches: ManuallyDrop<Charge>,
 }
 
 impl PlacedMemtable {
@@ -32,7 +31,6 @@ impl PlacedMemtable {
         let memtable = Arc::new(Memtable::new(memtable_bytes));
         Self {
             charge: ManuallyDrop::new(memory.charge(MemoryUse::Memtables, memtable.memory_bytes())),
-            batches: ManuallyDrop::new(memory.charge(MemoryUse::BatchesInMemtables, 0)),
             memtable: ManuallyDrop::new(memtable),
             first_sequence: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
@@ -41,18 +39,16 @@ impl PlacedMemtable {
         }
     }
 
-    /// Charges the bytes of entries that were placed here; `batch_bytes` of them lie in their batch.
-    pub(crate) fn reserve(&self, bytes: usize, batch_bytes: usize) {
+    /// Charges the bytes of entries that were placed here.
+    pub(crate) fn reserve(&self, bytes: usize) {
         let before = self.memtable.reserve(bytes);
         self.charge.grow(bytes + spare_bytes(before + bytes) - spare_bytes(before));
-        self.batches.grow(batch_bytes);
     }
 
     /// Releases a [reservation](Self::reserve) whose write failed: no entry is inserted.
-    pub(crate) fn release(&self, bytes: usize, batch_bytes: usize) {
+    pub(crate) fn release(&self, bytes: usize) {
         let before = self.memtable.release(bytes);
         self.charge.shrink(bytes + spare_bytes(before) - spare_bytes(before - bytes));
-        self.batches.shrink(batch_bytes);
     }
 
     /// The memory is used for `what` from now on.
@@ -111,12 +107,10 @@ impl Drop for PlacedMemtable {
         let memtable = unsafe { ManuallyDrop::take(&mut self.memtable) };
         // SAFETY: as above.
         let charge = unsafe { ManuallyDrop::take(&mut self.charge) };
-        // SAFETY: as above.
-        let batches = unsafe { ManuallyDrop::take(&mut self.batches) };
         if self.first_sequence().is_some() {
             account.end_memtable();
-            // The last reader may be a lookup. The charges are dropped after the memtable.
-            account.free((memtable, charge, batches));
+            // The last reader may be a lookup. The charge is dropped after the memtable.
+            account.free((memtable, charge));
         }
     }
 }

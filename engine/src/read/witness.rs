@@ -1,7 +1,6 @@
 //! Who sees what a lookup does.
 
 use sievedb_format::{Kind, Trailer};
-use sievedb_memtable::ValueRef;
 use sievedb_sstable::{BlockCounts, BlockWatch, FoundValue};
 
 use crate::{Error, read::answer::Answer, table::TableFilters, version::Run};
@@ -33,7 +32,7 @@ pub(crate) trait Witness<A> {
 
     /// What the lookup answers if it finds this value in a memtable. It may be one that is not seen: a
     /// tombstone, or under a range tombstone.
-    fn of_memtable(&mut self, trailer: Trailer, value: ValueRef<'_>) -> A;
+    fn of_memtable(&mut self, trailer: Trailer, value: &[u8]) -> A;
 
     /// The same of a value in a block.
     fn of_block(&mut self, trailer: Trailer, value: &FoundValue<'_>) -> A;
@@ -65,7 +64,7 @@ impl<A: Answer> Witness<A> for Nobody {
     type Blocks = BlockCounts;
 
     #[inline]
-    fn of_memtable(&mut self, _: Trailer, value: ValueRef<'_>) -> A {
+    fn of_memtable(&mut self, _: Trailer, value: &[u8]) -> A {
         A::of_memtable(value)
     }
 
@@ -111,8 +110,8 @@ impl<T, F: FnOnce(&[u8]) -> T> Witness<Option<T>> for Taker<F> {
     type Blocks = BlockCounts;
 
     #[inline]
-    fn of_memtable(&mut self, trailer: Trailer, value: ValueRef<'_>) -> Option<T> {
-        self.take(trailer, value.as_slice())
+    fn of_memtable(&mut self, trailer: Trailer, value: &[u8]) -> Option<T> {
+        self.take(trailer, value)
     }
 
     #[inline]

@@ -7,10 +7,10 @@ use std::{
 
 use sievedb_filter::hash::key_hash;
 use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
+use sievedb_memtable::Memtable;
 
 use crate::{
     Error, Options, Result,
-    commit::charge_bytes,
     file_name::ID_MAX,
     manifest::{KeyspaceCreated, ManifestState, VersionEdit},
     memory::MemoryAccount,
@@ -45,9 +45,6 @@ struct Replayed {
     bytes: usize,
 }
 
-/// What the log has of an entry beside its key and its value, about, in bytes.
-const ENTRY_BYTES: usize = 5;
-
 impl<'a> LogState<'a> {
     pub(super) fn new(
         options: &'a Options,
@@ -73,7 +70,7 @@ impl<'a> LogState<'a> {
         self.edit.next_keyspace_id = created.map(|created| created.id + 1).max();
         let charged = self.memtables.into_iter().map(|(id, Replayed { placed, bytes })| {
             // Not one by one: the filters of memtables that begin later are sized by what is left.
-            placed.reserve(bytes, 0);
+            placed.reserve(bytes);
             (id, placed)
         });
         (self.edit, charged.collect())
@@ -117,21 +114,15 @@ impl<'a> LogState<'a> {
     ///
     /// [`Error::Corrupt`] if its entries cannot be read or do not fit what there is.
     pub(super) fn apply(&mut self, replayed: &ReplayedBatch<'_>) -> Result<()> {
-        // As in a commit: the memtable of one keyspace must not keep the entries of others.
-        let copies_values = !replayed.batch.is_of_one_keyspace();
         for (sequence, entry) in (replayed.sequence..).zip(&replayed.batch) {
             let entry = entry.map_err(|source| replayed.corrupt(source))?;
             let corrupt = |source| replayed.corrupt(source);
             match entry {
-                Entry::Put { keyspace, key, mut value } => {
-                    if copies_values {
-                        value = bytes::Bytes::copy_from_slice(&value);
-                    }
-                    self.insert(keyspace, sequence, Kind::Put, key, value).map_err(corrupt)?;
+                Entry::Put { keyspace, key, value } => {
+                    self.insert(keyspace, sequence, Kind::Put, key, &value).map_err(corrupt)?;
                 }
                 Entry::Remove { keyspace, key } => {
-                    let value = bytes::Bytes::new();
-                    let inserted = self.insert(keyspace, sequence, Kind::Tombstone, key, value);
+                    let inserted = self.insert(keyspace, sequence, Kind::Tombstone, key, &[]);
                     inserted.map_err(corrupt)?;
                 }
                 Entry::CreateKeyspace { keyspace, name, options } => {
@@ -183,7 +174,7 @@ impl<'a> LogState<'a> {
         sequence: SequenceNumber,
         kind: Kind,
         key: &[u8],
-        value: bytes::Bytes,
+        value: &[u8],
     ) -> Result<(), Corruption> {
         if !self.live.contains(&keyspace) {
             if keyspace < self.next_keyspace_id {
@@ -203,7 +194,7 @@ impl<'a> LogState<'a> {
                 Replayed { placed, bytes: 0 }
             };
             let Replayed { placed, bytes } = self.memtables.entry(keyspace).or_insert_with(new);
-            *bytes += charge_bytes(key.len(), key.len() + value.len() + ENTRY_BYTES);
+            *bytes += Memtable::charge(key.len(), value.len());
             placed.place(sequence, sequence);
             placed.note_inserted(sequence);
             let hash = key_hash(key, self.state.hash_seed);
@@ -230,7 +221,7 @@ mod tests {
         for KeyspaceCreated { id, name, options } in &log.keyspaces_created {
             log_state.create(*id, name, options, error).expect("good");
         }
-        log_state.insert(1, 1, Kind::Put, b"key", bytes::Bytes::new()).expect("it is there");
+        log_state.insert(1, 1, Kind::Put, b"key", &[]).expect("it is there");
         memory.memtable_bytes()
     }
 

@@ -54,12 +54,7 @@ const fn writable_share(left: u64) -> u64 {
 impl Write {
     /// Memory that the entries will take in memtables, at most.
     pub(crate) fn charge_bytes(&self) -> u64 {
-        self.charge_bytes_of(self.copies_values)
-    }
-
-    /// The same if memtables copy its values, or share them.
-    pub(crate) fn charge_bytes_of(&self, copied: bool) -> u64 {
-        let bytes = self.targets.iter().map(|target| target.charge_bytes(copied));
+        let bytes = self.targets.iter().map(|target| target.charge_bytes);
         bytes.map(|bytes| (bytes + spare_bytes(bytes)) as u64).sum()
     }
 }
@@ -230,15 +225,14 @@ mod tests {
         let db = options.durability(Durability::Disk).open("db").expect("a new store");
         db.insert("a", "1").expect("there is room");
         let memory = &db.open_store().store().tables.memory;
-        let before = (memory.memtable_bytes(), memory.bytes(MemoryUse::BatchesInMemtables));
+        let before = memory.memtable_bytes();
         for _ in 0..3 {
             fs.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log"));
             let refused = db.insert("b", vec![7; 1 << 20]).expect_err("the disk is full");
             assert!(refused.is_no_space(), "{refused:?}");
-            let after = (memory.memtable_bytes(), memory.bytes(MemoryUse::BatchesInMemtables));
-            assert_eq!(after, before);
+            assert_eq!(memory.memtable_bytes(), before);
         }
         db.insert("b", "1").expect("there is room");
-        assert!(memory.memtable_bytes() > before.0);
+        assert!(memory.memtable_bytes() > before);
     }
 }

@@ -71,9 +71,7 @@ impl Store {
             block_cache_bytes: cache.memory_bytes(),
             block_cache_bytes_max: cache.capacity_bytes(),
             block_page_bytes: cache.page_bytes(),
-            pinned_bytes: memory.bytes(MemoryUse::PinnedMemtables)
-                + memory.pinned_batch_bytes()
-                + cache.pinned_bytes(),
+            pinned_bytes: memory.bytes(MemoryUse::PinnedMemtables) + cache.pinned_bytes(),
             mapped_bytes: tables.mapped_bytes(),
         }
     }

@@ -158,12 +158,7 @@ impl BatchEncoder {
     }
 
     /// The payload. Copies nothing.
-    pub(crate) fn finish(self) -> Bytes {
-        self.finish_as(Bytes::from)
-    }
-
-    /// As [`finish`](Self::finish), with an owner of the caller's for the bytes.
-    pub(crate) fn finish_as(mut self, share: impl FnOnce(Vec<u8>) -> Bytes) -> Bytes {
+    pub(crate) fn finish(mut self) -> Bytes {
         let start = VARINT_BYTES_MAX - varint_bytes(self.entries);
         // In place, without a buffer of its own: seven bits a byte, the last one without the mark that more
         // follow.
@@ -173,7 +168,7 @@ impl BatchEncoder {
             left >>= 7;
         }
         self.bytes[VARINT_BYTES_MAX - 1] &= 0x7f;
-        share(self.bytes).slice(start..)
+        Bytes::from(self.bytes).slice(start..)
     }
 
     fn entry(&mut self, op: u8, keyspace: u64) {
@@ -216,13 +211,6 @@ impl Batch {
     /// The bytes.
     pub(crate) const fn payload(&self) -> &Bytes {
         &self.payload
-    }
-
-    /// Whether all entries that can be read are for the same keyspace.
-    pub(crate) fn is_of_one_keyspace(&self) -> bool {
-        let mut keyspaces = self.iter().flatten().map(|entry| entry.keyspace());
-        let first = keyspaces.next();
-        keyspaces.all(|keyspace| Some(keyspace) == first)
     }
 
     /// Reads the entries. Ends behind the last one or the first error; bytes that follow the last

@@ -7,9 +7,9 @@
 //! | words  | hold                                                                 |
 //! |--------|----------------------------------------------------------------------|
 //! | tower  | links to the nodes that follow, the highest level first              |
-//! | 2      | trailer; lengths of the user key and of a copied value ([`Head`])    |
+//! | 2      | trailer; lengths of the user key and of the value ([`Head`])         |
 //! | key    | the user key                                                         |
-//! | value  | a copy of the value, or the handle of a shared one (4 words)         |
+//! | value  | the value                                                            |
 //!
 //! A pointer to a node points behind its tower. So a search, which reads a link and the key, mostly needs one
 //! cache line of a node.
@@ -18,18 +18,16 @@ use std::{
     marker::PhantomData,
     ptr::{self, NonNull},
     sync::atomic::{
-        AtomicBool, AtomicU64, AtomicUsize,
+        AtomicU64, AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-use bytes::Bytes;
 use sievedb_format::{InternalKey, Trailer, prefetch::prefetch};
 
 use crate::{
     node_memory::{NodeMemory, WORD_ALIGN, WORD_BYTES, more_bytes},
     sync::AtomicPtr,
-    value::{NewValue, ValueRef},
 };
 
 #[cfg(all(test, feature = "shuttle"))]
@@ -57,18 +55,13 @@ type Link = AtomicPtr<Head>;
 struct Head {
     trailer: Trailer,
     key_bytes: u32,
-    /// Length of the value if the node has a copy, else [`SHARED`].
     value_bytes: u32,
 }
 
-/// In place of the length of a value: the node has a handle instead.
-const SHARED: u32 = u32::MAX;
-
 const _: () = assert!(size_of::<Link>() == WORD_BYTES, "a pointer has 64 bits");
 const _: () = assert!(size_of::<Head>().is_multiple_of(WORD_BYTES));
-const _: () = assert!(size_of::<Bytes>().is_multiple_of(WORD_BYTES));
 const _: () = assert!(align_of::<Link>() <= WORD_ALIGN);
-const _: () = assert!(align_of::<Head>() <= WORD_ALIGN && align_of::<Bytes>() <= WORD_ALIGN);
+const _: () = assert!(align_of::<Head>() <= WORD_ALIGN);
 
 /// A sorted, concurrent, insert-only list.
 #[derive(Debug)]
@@ -79,8 +72,6 @@ pub(crate) struct SkipList {
     /// Levels in use, at least 1.
     height: AtomicUsize,
     entries: AtomicUsize,
-    /// Whether some node has the handle of a value.
-    has_handles: AtomicBool,
     /// Heights of towers come from it.
     seed: AtomicU64,
 }
@@ -140,7 +131,7 @@ impl<'l> Node<'l> {
         unsafe { self.head.add(1).cast() }
     }
 
-    /// Where the copy of the value, or its handle, lies.
+    /// Where the value lies.
     fn value_at(self) -> NonNull<u8> {
         let key_bytes = (self.head().key_bytes as usize).next_multiple_of(WORD_BYTES);
         // SAFETY: the value follows the words of the key, in the same piece of memory.
@@ -159,17 +150,10 @@ impl<'l> Node<'l> {
 
     /// The value.
     #[inline]
-    pub(crate) fn value(self) -> ValueRef<'l> {
-        let at = self.value_at();
-        match self.head().value_bytes {
-            // SAFETY: the handle was written before the node could be met, and never again.
-            SHARED => ValueRef::Shared(unsafe { at.cast::<Bytes>().as_ref() }),
-            len => {
-                let at = at.as_ptr().cast_const();
-                // SAFETY: so many bytes were written before the node could be met, and never again.
-                ValueRef::Copied(unsafe { std::slice::from_raw_parts(at, len as usize) })
-            }
-        }
+    pub(crate) fn value(self) -> &'l [u8] {
+        let (at, len) = (self.value_at().as_ptr().cast_const(), self.head().value_bytes as usize);
+        // SAFETY: so many bytes were written before the node could be met, and never again.
+        unsafe { std::slice::from_raw_parts(at, len) }
     }
 
     /// The node that follows.
@@ -224,18 +208,12 @@ impl SkipList {
             tower: Default::default(),
             height: AtomicUsize::new(1),
             entries: AtomicUsize::new(0),
-            has_handles: AtomicBool::new(false),
             seed: AtomicU64::new(SEED_STEP),
         }
     }
 
-    /// Bytes that a node takes, on average, without what the handle of its value points to.
-    pub(crate) const fn node_bytes(key_bytes: usize) -> usize {
-        Self::copied_node_bytes(key_bytes, size_of::<Bytes>())
-    }
-
-    /// Bytes that a node with a copy of its value takes, on average.
-    pub(crate) const fn copied_node_bytes(key_bytes: usize, value_bytes: usize) -> usize {
+    /// Bytes that a node takes, on average.
+    pub(crate) const fn node_bytes(key_bytes: usize, value_bytes: usize) -> usize {
         let key_bytes = key_bytes.next_multiple_of(WORD_BYTES);
         let value_bytes = value_bytes.next_multiple_of(WORD_BYTES);
         let bytes = TOWER_BYTES + size_of::<Head>() + key_bytes + value_bytes;
@@ -270,12 +248,12 @@ impl SkipList {
     }
 
     /// Adds an entry. One that is there with the same key stays, behind it.
-    pub(crate) fn insert<'v>(&self, key: InternalKey<'_>, value: impl Into<NewValue<'v>>) {
-        self.insert_tower(self.next_height(), key, value.into());
+    pub(crate) fn insert(&self, key: InternalKey<'_>, value: &[u8]) {
+        self.insert_tower(self.next_height(), key, value);
     }
 
     /// Adds an entry with a tower of `height` links, from 1 to [`HEIGHT_MAX`].
-    fn insert_tower(&self, height: usize, key: InternalKey<'_>, value: NewValue<'_>) {
+    fn insert_tower(&self, height: usize, key: InternalKey<'_>, value: &[u8]) {
         let node = self.make(height, key, value);
         self.height.fetch_max(height, Relaxed);
         let is_before = |other: Node<'_>| other.key() < key;
@@ -301,17 +279,12 @@ impl SkipList {
     }
 
     /// Writes a node, which nobody meets yet.
-    fn make(&self, height: usize, key: InternalKey<'_>, value: NewValue<'_>) -> Node<'_> {
+    fn make(&self, height: usize, key: InternalKey<'_>, value: &[u8]) -> Node<'_> {
         let key_len = key.user_key.len();
         let key_bytes = u32::try_from(key_len).expect("keys have at most 64 KiB");
-        let (value_bytes, value_words) = match &value {
-            NewValue::Shared(_) => (SHARED, size_of::<Bytes>() / WORD_BYTES),
-            NewValue::Copied(value) => {
-                let len = u32::try_from(value.len()).ok().filter(|&len| len < SHARED);
-                (len.expect("copies are short"), value.len().div_ceil(WORD_BYTES))
-            }
-        };
-        let words = size_of::<Head>() / WORD_BYTES + key_len.div_ceil(WORD_BYTES) + value_words;
+        let value_bytes = u32::try_from(value.len()).expect("values have at most 4 GiB");
+        let words = [size_of::<Head>(), key_len, value.len()].map(|len| len.div_ceil(WORD_BYTES));
+        let words: usize = words.into_iter().sum();
         let piece = self.memory.take(height + words).cast::<Link>();
         for level in 0..height {
             // SAFETY: the piece begins with the tower.
@@ -327,18 +300,9 @@ impl SkipList {
         let (from, to) = (key.user_key.as_ptr(), node.key_at().as_ptr());
         // SAFETY: there is room for the key, which lies elsewhere.
         unsafe { ptr::copy_nonoverlapping(from, to, key_len) };
-        let at = node.value_at();
-        match value {
-            NewValue::Shared(value) => {
-                self.has_handles.store(true, Relaxed);
-                // SAFETY: there is room for the handle behind the key, aligned to words.
-                unsafe { at.cast::<Bytes>().write(value) };
-            }
-            NewValue::Copied(value) => {
-                // SAFETY: there is room for the value behind the key, and it lies elsewhere.
-                unsafe { ptr::copy_nonoverlapping(value.as_ptr(), at.as_ptr(), value.len()) };
-            }
-        }
+        let (from, to) = (value.as_ptr(), node.value_at().as_ptr());
+        // SAFETY: there is room for the value behind the key, and it lies elsewhere.
+        unsafe { ptr::copy_nonoverlapping(from, to, value.len()) };
         node
     }
 
@@ -399,20 +363,6 @@ impl SkipList {
                     around.behind = next_node;
                     return;
                 }
-            }
-        }
-    }
-}
-
-impl Drop for SkipList {
-    fn drop(&mut self) {
-        let has_handles = *self.has_handles.get_mut();
-        let mut next = self.first().filter(|_| has_handles);
-        while let Some(node) = next {
-            next = node.next();
-            if node.head().value_bytes == SHARED {
-                // SAFETY: each handle is dropped once, and nobody reads it any more.
-                unsafe { node.value_at().cast::<Bytes>().drop_in_place() };
             }
         }
     }

@@ -66,7 +66,7 @@ struct Shared {
 
 impl Shared {
     fn insert(&self, (key, height): Entry) {
-        self.list.insert_tower(height, internal(&[key]), self.value.clone().into());
+        self.list.insert_tower(height, internal(&[key]), &self.value);
         self.inserted[usize::from(key)].store(true, SeqCst);
     }
 
@@ -136,7 +136,7 @@ fn internal(user_key: &[u8]) -> InternalKey<'_> {
 }
 
 fn key_of(node: Node<'_>) -> u8 {
-    assert_eq!(node.value().as_slice(), b"value");
+    assert_eq!(node.value(), b"value");
     node.key().user_key[0]
 }
 

@@ -1,7 +1,5 @@
 //! What one thread may rely on, with towers of all heights and keys of all lengths.
 
-use std::sync::Arc;
-
 use sievedb_format::Kind;
 
 use super::*;
@@ -23,11 +21,7 @@ fn keys_of_all_lengths_lie_in_towers_of_all_heights() {
         for height in 1..=HEIGHT_MAX {
             let mut key = vec![7; len];
             key.push(height as u8);
-            let value = match height % 2 {
-                0 => NewValue::Copied(&key),
-                _ => NewValue::Shared(Bytes::copy_from_slice(&key)),
-            };
-            list.insert_tower(height, internal(&key, 1), value);
+            list.insert_tower(height, internal(&key, 1), &key);
             keys.push((key, height));
         }
     }
@@ -40,7 +34,7 @@ fn keys_of_all_lengths_lie_in_towers_of_all_heights() {
             let node = next.expect("the level goes on");
             assert!(node.head.addr().get().is_multiple_of(WORD_BYTES));
             assert!(node.key() == internal(key, 1), "{} bytes, level {level}", key.len());
-            assert!(node.value().as_slice() == key, "{} bytes", key.len());
+            assert!(node.value() == key, "{} bytes", key.len());
             next = link(node.tower());
         }
         assert!(next.is_none(), "level {level}");
@@ -74,34 +68,8 @@ fn a_quarter_of_each_level_is_on_the_next() {
 fn an_entry_with_the_same_key_stays_behind() {
     let list = SkipList::new();
     for value in [b"first", b"later"] {
-        list.insert(internal(b"key", 1), Bytes::from_static(value));
+        list.insert(internal(b"key", 1), value);
     }
-    let values: Vec<&[u8]> = nodes(&list).map(|node| node.value().as_slice()).collect();
+    let values: Vec<&[u8]> = nodes(&list).map(|node| node.value()).collect();
     assert_eq!(values, [b"later", b"first"]);
-}
-
-/// Also those whose owner does something when it is dropped.
-#[test]
-fn values_are_dropped_with_the_list() {
-    struct Owner(Arc<[u8; 100]>);
-    impl AsRef<[u8]> for Owner {
-        fn as_ref(&self) -> &[u8] {
-            &*self.0
-        }
-    }
-
-    let shared = Arc::new([1_u8; 100]);
-    let list = SkipList::new();
-    for key in 0..1_000_u32 {
-        let value = Bytes::from_owner(Owner(Arc::clone(&shared)));
-        list.insert(internal(&key.to_be_bytes(), 1), value);
-        list.insert(internal(&key.to_be_bytes(), 2), NewValue::Copied(b"copied"));
-    }
-    let kept = list.last().expect("it is not empty").value().to_bytes();
-    assert_eq!(Arc::strong_count(&shared), 1_001);
-    drop(list);
-    assert_eq!(Arc::strong_count(&shared), 2);
-    assert_eq!(kept.len(), 100);
-    drop(kept);
-    assert_eq!(Arc::strong_count(&shared), 1);
 }

@@ -8,7 +8,6 @@ use std::{
     thread,
 };
 
-use bytes::Bytes;
 use sievedb_filter::key_hash;
 use sievedb_format::{InternalKey, Kind, Trailer};
 use sievedb_memtable::Memtable;
@@ -40,9 +39,9 @@ fn a_reader_finds_all_that_was_published() {
                 return;
             }
             let key = user_key(sequence);
-            let value = Bytes::copy_from_slice(&sequence.to_le_bytes());
+            let value = sequence.to_le_bytes();
             let trailer = Trailer::new(sequence, Kind::Put);
-            memtable.insert(key_hash(&key, 0), &key, trailer, value);
+            memtable.insert(key_hash(&key, 0), &key, trailer, &value);
             let publish = || {
                 let (old, new) = (sequence - 1, sequence);
                 published.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
@@ -112,8 +111,8 @@ fn neighbours_are_inserted_at_once() {
             scope.spawn(move || {
                 barrier.wait();
                 for number in 0..EACH {
-                    let value = Bytes::copy_from_slice(&writer.to_le_bytes());
-                    memtable_ref.insert(0, &number.to_be_bytes(), trailer(writer, number), value);
+                    let value = writer.to_le_bytes();
+                    memtable_ref.insert(0, &number.to_be_bytes(), trailer(writer, number), &value);
                 }
             });
         }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sievedb_format::{InternalKey, Kind, Trailer};
 use sievedb_memtable::Memtable;
 
 fn memtable(keys: impl IntoIterator<Item = Vec<u8>>) -> Arc<Memtable> {
     let memtable = Memtable::new(1 << 16);
     for (key, sequence) in keys.into_iter().zip(1..) {
-        memtable.insert(0, &key, Trailer::new(sequence, Kind::Put), Bytes::new());
+        memtable.insert(0, &key, Trailer::new(sequence, Kind::Put), &[]);
     }
     Arc::new(memtable)
 }
@@ -53,8 +52,8 @@ fn later_entries_are_met_by_a_later_seek() {
     let memtable = memtable([b"a".to_vec(), b"c".to_vec()]);
     let mut cursor = Arc::clone(&memtable).cursor();
     cursor.seek_to_first();
-    memtable.insert(0, b"b", Trailer::new(3, Kind::Put), Bytes::new());
-    memtable.insert(0, b"d", Trailer::new(4, Kind::Put), Bytes::new());
+    memtable.insert(0, b"b", Trailer::new(3, Kind::Put), &[]);
+    memtable.insert(0, b"d", Trailer::new(4, Kind::Put), &[]);
     cursor.seek(InternalKey::seek(b"b", 9));
     for key in [b"b", b"c", b"d"] {
         assert_eq!(cursor.key().map(|key| key.user_key), Some(key.as_slice()));

@@ -88,7 +88,7 @@ proptest! {
         for ((user_key, put), sequence) in writes.into_iter().zip(1..) {
             let trailer = Trailer::new(sequence, if put { Kind::Put } else { Kind::Tombstone });
             let value = if put { Bytes::from(format!("value {sequence}")) } else { Bytes::new() };
-            memtable.insert(key_hash(&user_key, SEED), &user_key, trailer, value.clone());
+            memtable.insert(key_hash(&user_key, SEED), &user_key, trailer, &value);
             model.0.insert((user_key, Reverse(trailer)), value);
         }
         prop_assert_eq!(memtable.entries(), model.0.len());
