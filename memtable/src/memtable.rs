@@ -78,7 +78,7 @@ impl Memtable {
     /// Bytes that an entry takes: key, value, node and tower.
     ///
     /// Heights of towers are random, so this is an average. Nodes get memory by the slab: over 10,000
-    /// entries the allocator returns at least 99 % of this, and at most 100.5 % of this and of
+    /// entries the allocator returns at least 98.5 % of this, and at most 100.5 % of this and of
     /// [`spare_bytes`](crate::spare_bytes).
     #[must_use]
     pub const fn charge(key_len: usize, value_len: usize) -> usize {
@@ -104,6 +104,13 @@ impl Memtable {
     pub fn memory_bytes(&self) -> usize {
         let filter = self.filter.get().map_or(0, AtomicBlockedBloom::memory_bytes);
         size_of::<Self>() + filter + self.reserved_bytes.load(Relaxed)
+    }
+
+    /// Returns how many bytes of entries lie in maps of the system, and not on the heap: all but the
+    /// first 64 KiB.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> usize {
+        self.list.mapped_bytes()
     }
 
     /// Copies an entry into the memtable. `hash` is the key hash of `user_key`. Key and value have at

@@ -3,12 +3,17 @@
 //! A million nodes that are freed one by one cost whoever allocates next as much as the thread that frees
 //! them: glibc keeps small pieces apart until somebody wants a large one, and then joins them. Measured, a
 //! scan that read blocks after a flush spent half of its time with that.
+//!
+//! A small list has slabs on the heap. A larger one has maps, which return to the system when the list
+//! is dropped, whatever was allocated since. A page of a map takes memory once it is written.
 
 use std::{
     mem::MaybeUninit,
     ptr::NonNull,
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use memmap2::MmapMut;
 
 /// What the memory consists of.
 type Word = MaybeUninit<u64>;
@@ -28,28 +33,31 @@ const SLAB_WORDS_DOUBLED: usize = 128;
 /// Each later slab has 1/4 of the words so far...
 const SLAB_GROWTH: usize = 4;
 
-/// ...up to this number of words. Above it, a slab has 1 in [`SLAB_SHARE`] of all words.
-const SLAB_WORDS_MIN: usize = 1 << 10;
+/// ...up to this number of words, 8 KiB.
+const SLAB_WORDS_MAX: usize = 1 << 10;
+
+/// Slabs on the heap have so many words in all, 64 KiB, and the last one more: the rest lies in maps.
+const HEAP_WORDS_MAX: usize = 8 << 10;
+
+/// Each map has as many words as all before it, up to this number, 1 MiB.
+const MAP_WORDS_MAX: usize = 128 << 10;
 
 /// Returns the most bytes that a memtable may have allocated and not used while its entries take
-/// `bytes`: at most 8 KiB. A larger unused part is less than 1/256 of the memtable, and not
-/// counted.
+/// `bytes`: at most 8 KiB.
 #[must_use]
 pub const fn spare_bytes(bytes: usize) -> usize {
     let few = if bytes < FEW_BYTES { bytes } else { FEW_BYTES };
     let part = bytes / SLAB_GROWTH + bytes / 16;
     let spare = if part > few { part } else { few };
-    let most = SLAB_WORDS_MIN * WORD_BYTES;
+    let most = SLAB_WORDS_MAX * WORD_BYTES;
     if spare < most { spare } else { most }
 }
 
 /// Unused bytes of the first slabs, at most.
 const FEW_BYTES: usize = SLAB_WORDS_DOUBLED * WORD_BYTES;
 
-/// At most one word in so many is allocated and not used yet.
-const SLAB_SHARE: usize = 256;
-
-/// What takes more words than these is a slab by itself: so little is lost at the end of each slab.
+/// What takes more words than these is a slab by itself, on the heap: so little is lost at the end of
+/// each slab.
 const PIECE_WORDS_MAX: usize = 32;
 
 /// Memory that is taken piece by piece, by any number of threads, and freed as a whole.
@@ -58,20 +66,43 @@ pub(crate) struct NodeMemory(Mutex<Slabs>);
 
 #[derive(Debug, Default)]
 struct Slabs {
-    /// From boxes, to which they return when the memory is dropped.
-    all: Vec<NonNull<[Word]>>,
-    words: usize,
-    /// The words of one slab that nobody has taken.
+    all: Vec<Slab>,
+    /// Words of slabs on the heap.
+    heap_words: usize,
+    /// Words of all maps.
+    #[cfg(test)]
+    map_words: usize,
+    /// Words of maps that were taken.
+    map_words_taken: usize,
+    /// The words of one slab or map that nobody has taken.
     free: Option<NonNull<[Word]>>,
+    /// Whether they are those of a map.
+    is_free_mapped: bool,
 }
 
-// SAFETY: the pointers are those of boxes that the slabs own.
+// SAFETY: the free words are those of a slab that the slabs own.
 unsafe impl Send for Slabs {}
 
-/// Bytes that a piece of so many bytes takes besides its own: if it is a slab, its place in the list of slabs, which
-/// doubles when it is full.
-pub(crate) const fn more_bytes(bytes: usize) -> usize {
-    if bytes > PIECE_WORDS_MAX * WORD_BYTES { size_of::<NonNull<[Word]>>() * 3 / 2 } else { 0 }
+/// A slab, which is freed when it is dropped.
+#[derive(Debug)]
+#[expect(dead_code, reason = "kept until they are dropped")]
+enum Slab {
+    OnHeap(HeapSlab),
+    Map(MmapMut),
+}
+
+/// From a box, to which it returns.
+#[derive(Debug)]
+struct HeapSlab(NonNull<[Word]>);
+
+// SAFETY: it owns its memory.
+unsafe impl Send for HeapSlab {}
+
+impl Drop for HeapSlab {
+    fn drop(&mut self) {
+        // SAFETY: it came from a box, once, and nobody uses what lies in it any more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
 }
 
 impl NodeMemory {
@@ -79,18 +110,24 @@ impl NodeMemory {
     pub(crate) fn take(&self, words: usize) -> NonNull<u64> {
         let mut slabs = self.slabs();
         if slabs.free.is_none_or(|free| free.len() < words) {
-            let slab = slabs.words.min(SLAB_WORDS_DOUBLED).max(slabs.words / SLAB_GROWTH);
-            let slab = slab.clamp(SLAB_WORDS_FIRST, SLAB_WORDS_MIN.max(slabs.words / SLAB_SHARE));
-            if words > PIECE_WORDS_MAX {
-                return slabs.add(words).cast();
+            if words > PIECE_WORDS_MAX && !slabs.wants_map(words) {
+                return slabs.add_on_heap(words).cast();
             }
-            slabs.free = Some(slabs.add(slab));
+            slabs.refill(words);
+        }
+        if slabs.is_free_mapped {
+            slabs.map_words_taken += words;
         }
         let free = slabs.free.expect("there is a slab with room");
         // SAFETY: the free words are at least as many, within one slab.
         let behind = unsafe { free.cast::<Word>().add(words) };
         slabs.free = Some(NonNull::slice_from_raw_parts(behind, free.len() - words));
         free.cast()
+    }
+
+    /// Returns how many bytes lie in maps.
+    pub(crate) fn mapped_bytes(&self) -> usize {
+        self.slabs().map_words_taken * WORD_BYTES
     }
 
     fn slabs(&self) -> MutexGuard<'_, Slabs> {
@@ -100,21 +137,52 @@ impl NodeMemory {
 }
 
 impl Slabs {
-    /// Allocates a slab.
-    fn add(&mut self, words: usize) -> NonNull<[Word]> {
-        let slab = NonNull::from(Box::leak(Box::<[u64]>::new_uninit_slice(words)));
-        self.all.push(slab);
-        self.words += words;
-        slab
+    /// Returns whether the next `words` words belong into a map.
+    fn wants_map(&self, words: usize) -> bool {
+        // Miri has no maps.
+        !cfg!(miri) && self.heap_words + words > HEAP_WORDS_MAX
     }
-}
 
-impl Drop for Slabs {
-    fn drop(&mut self) {
-        for slab in self.all.drain(..) {
-            // SAFETY: it came from a box, once, and nobody uses what lies in it any more.
-            drop(unsafe { Box::from_raw(slab.as_ptr()) });
+    /// Gets room for `words` words. What is left of the slab before is given up: of a map it mostly
+    /// was never written, and takes no memory.
+    fn refill(&mut self, words: usize) {
+        let so_far = self.heap_words + self.map_words_taken;
+        if self.wants_map(words) {
+            let map_words = so_far.clamp(HEAP_WORDS_MAX, MAP_WORDS_MAX).max(words);
+            self.free = self.add_map(map_words);
+            self.is_free_mapped = self.free.is_some();
         }
+        if !self.wants_map(words) || self.free.is_none() {
+            let slab = so_far.min(SLAB_WORDS_DOUBLED).max(so_far / SLAB_GROWTH);
+            let slab = slab.clamp(SLAB_WORDS_FIRST, SLAB_WORDS_MAX).max(words);
+            self.free = Some(self.add_on_heap(slab));
+            self.is_free_mapped = false;
+        }
+    }
+
+    /// Maps `words` words, or returns `None` if the system refuses.
+    fn add_map(&mut self, words: usize) -> Option<NonNull<[Word]>> {
+        let mut map = MmapMut::map_anon(words * WORD_BYTES).ok()?;
+        #[cfg(target_os = "linux")]
+        {
+            // A large page would have all of its small ones. A system without large pages refuses.
+            let _ = map.advise(memmap2::Advice::NoHugePage);
+        }
+        let first = NonNull::new(map.as_mut_ptr())?.cast::<Word>();
+        self.all.push(Slab::Map(map));
+        #[cfg(test)]
+        {
+            self.map_words += words;
+        }
+        Some(NonNull::slice_from_raw_parts(first, words))
+    }
+
+    /// Allocates a slab on the heap.
+    fn add_on_heap(&mut self, words: usize) -> NonNull<[Word]> {
+        let slab = NonNull::from(Box::leak(Box::<[u64]>::new_uninit_slice(words)));
+        self.all.push(Slab::OnHeap(HeapSlab(slab)));
+        self.heap_words += words;
+        slab
     }
 }
 
@@ -169,9 +237,23 @@ mod tests {
                 // The end of a slab may be too short for a piece.
                 let bound = used + spare_bytes(used * WORD_BYTES) / WORD_BYTES + used / 16;
                 let bound = (bound + SLAB_WORDS_FIRST / 2).max(SLAB_WORDS_FIRST);
-                let allocated = memory.slabs().words;
+                let slabs = memory.slabs();
+                let allocated = slabs.heap_words + slabs.map_words_taken;
                 assert!(allocated <= bound, "{allocated} for {pieces} pieces of {words}: {bound}");
+                let heap_words_max = HEAP_WORDS_MAX + SLAB_WORDS_MAX;
+                assert!(slabs.heap_words <= heap_words_max || cfg!(miri));
             }
         }
+    }
+
+    /// Pieces that are longer than a map, among short ones.
+    #[test]
+    fn long_pieces_have_maps_of_their_own() {
+        let memory = NodeMemory::default();
+        let sizes = (0..60).map(|n| if n % 3 == 0 { MAP_WORDS_MAX * 2 } else { 5 });
+        assert_apart(take(&memory, sizes));
+        let used = memory.mapped_bytes();
+        let mapped = memory.slabs().map_words * WORD_BYTES;
+        assert!(cfg!(miri) || used > 0 && mapped < used * 2, "{mapped} mapped for {used}");
     }
 }

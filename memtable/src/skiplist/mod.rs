@@ -26,7 +26,7 @@ use std::{
 use sievedb_format::{InternalKey, Trailer, prefetch::prefetch};
 
 use crate::{
-    node_memory::{NodeMemory, WORD_ALIGN, WORD_BYTES, more_bytes},
+    node_memory::{NodeMemory, WORD_ALIGN, WORD_BYTES},
     sync::AtomicPtr,
 };
 
@@ -216,8 +216,12 @@ impl SkipList {
     pub(crate) const fn node_bytes(key_bytes: usize, value_bytes: usize) -> usize {
         let key_bytes = key_bytes.next_multiple_of(WORD_BYTES);
         let value_bytes = value_bytes.next_multiple_of(WORD_BYTES);
-        let bytes = TOWER_BYTES + size_of::<Head>() + key_bytes + value_bytes;
-        bytes + more_bytes(bytes)
+        TOWER_BYTES + size_of::<Head>() + key_bytes + value_bytes
+    }
+
+    /// Returns how many bytes of nodes do not lie on the heap.
+    pub(crate) fn mapped_bytes(&self) -> usize {
+        self.memory.mapped_bytes()
     }
 
     /// Number of entries. Approximate while others insert.
