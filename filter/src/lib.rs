@@ -115,6 +115,7 @@ mod key_sets;
 mod line;
 pub mod many;
 mod memory;
+pub mod page_vec;
 pub mod params;
 pub mod range_filter;
 pub mod ribbon;
@@ -134,6 +135,7 @@ pub use filter::{Filter, FilterFull, FilterStats, InsertFilter, KeyFilter, Remov
 pub use filter_block::{Expected, FilterKind};
 pub use hash::{HASH_VERSION, Xxh3, key_hash};
 pub use line::{LINE_BYTES, PROBES_MAX};
+pub use page_vec::PageVec;
 pub use range_filter::RangeFilter;
 pub use ribbon::Ribbon;
 pub use saved::Saved;

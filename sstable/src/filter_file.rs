@@ -11,7 +11,7 @@
 
 use std::{io, sync::Arc};
 
-use sievedb_filter::{Expected, FilterArena, RangeFilter, TableFilter, filter_block};
+use sievedb_filter::{Expected, FilterArena, PageVec, RangeFilter, TableFilter, filter_block};
 use sievedb_format::{Annotation, FileHeader, FileKind, file_header::HEADER_BYTES};
 
 use crate::{
@@ -56,7 +56,7 @@ fn write_block(
     sink: &mut impl TableSink,
     identity: &TableIdentity,
     file_id: u64,
-    encode: impl FnOnce(Expected) -> Vec<u8>,
+    encode: impl FnOnce(Expected) -> PageVec<u8>,
 ) -> io::Result<FilterPlace> {
     let TableIdentity { store_id, hash_seed, salt, .. } = *identity;
     sink.append(&FileHeader::new(FileKind::Filter, store_id, file_id).encode())?;

@@ -1,7 +1,8 @@
 //! What the filters of a table that is being written are built over.
 
 use sievedb_filter::{
-    RangeFilter, TableFilter, key_hash,
+    PageVec, RangeFilter, TableFilter, key_hash,
+    page_vec::SystemPages,
     range_filter::{POINTS_MAX, PointCollector},
 };
 
@@ -17,7 +18,7 @@ pub struct FilterKeys {
     hash_seed: u64,
     salt: u64,
     /// Hashes of the user keys, unless there is to be no filter.
-    points: Option<Vec<u64>>,
+    points: Option<PageVec<u64>>,
     /// Of the prefixes, unless there is to be no filter.
     prefixes: Option<Prefixes>,
     /// What a range filter knows of the user keys, unless there is to be none.
@@ -42,7 +43,7 @@ struct Prefixes {
     extractor: PrefixExtractor,
     hash_seed: u64,
     last: Vec<u8>,
-    hashes: Vec<u64>,
+    hashes: PageVec<u64>,
 }
 
 impl FilterKeys {
@@ -54,13 +55,13 @@ impl FilterKeys {
             hash_seed: extractor.hash_seed(hash_seed),
             extractor: extractor.clone(),
             last: Vec::new(),
-            hashes: Vec::new(),
+            hashes: PageVec::new_in(SystemPages),
         });
         Self {
             options: options.clone(),
             hash_seed,
             salt,
-            points: (options.filter_bits_per_key > 0.0).then(Vec::new),
+            points: (options.filter_bits_per_key > 0.0).then(|| PageVec::new_in(SystemPages)),
             prefixes: prefixes.filter(|_| options.prefix_filter_bits_per_key > 0.0),
             ranges: (options.range_filter_bits_per_key > 0.0).then(PointCollector::new),
         }
@@ -82,7 +83,7 @@ impl FilterKeys {
     /// Bits that the filters will take, about.
     pub(crate) fn filter_bits(&self) -> f64 {
         let options = &self.options;
-        let points = self.points.as_ref().map_or(0, Vec::len) as f64;
+        let points = self.points.as_ref().map_or(0, PageVec::len) as f64;
         let prefixes = self.prefixes.as_ref().map_or(0, |prefixes| prefixes.hashes.len()) as f64;
         let ranges = self.ranges.as_ref().map_or(0, PointCollector::len) as f64;
         points * options.filter_bits_per_key
@@ -127,7 +128,7 @@ impl FilterKeys {
 
 /// Adds a hash. The array grows by an eighth, not by as much again: it may be most of what a table that
 /// is being written takes.
-fn push(hashes: &mut Vec<u64>, hash: u64) {
+fn push(hashes: &mut PageVec<u64>, hash: u64) {
     if hashes.len() == hashes.capacity() {
         hashes.reserve_exact((hashes.len() / 8).max(1 << 10));
     }

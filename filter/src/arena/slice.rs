@@ -1,16 +1,18 @@
 //! The array that a filter owns, in an arena or on the heap.
 
-use alloc::boxed::Box;
 use core::{
     fmt,
     mem::{self, MaybeUninit},
     ops::{Deref, DerefMut},
-    ptr::{self, NonNull},
+    ptr::NonNull,
     slice,
 };
 
 use super::{FilterArena, PIECE_BYTES};
-use crate::huge_pages;
+use crate::{
+    huge_pages,
+    page_vec::{PageVec, SystemPages},
+};
 
 /// As a `Box<[T]>`, with its elements in an arena. A question finds them as fast: by pointer and length.
 ///
@@ -81,9 +83,10 @@ impl<T> Filling<T> {
         let arena = arena.clone();
         let bytes = len.checked_mul(size_of::<T>()).expect("an array is shorter than the memory");
         let first = arena.take(bytes).map(NonNull::cast).unwrap_or_else(|| {
-            let mut room = Box::<[T]>::new_uninit_slice(len);
-            huge_pages::ask(&mut room);
-            NonNull::from(Box::leak(room)).cast()
+            let mut room = PageVec::<MaybeUninit<T>>::with_capacity_in(len, SystemPages);
+            huge_pages::ask(room.spare_capacity_mut());
+            let (first, ..) = room.into_raw_parts_with_alloc();
+            NonNull::new(first).expect("not null").cast()
         });
         Self { piece: Slice { first, len, arena }, written: 0 }
     }
@@ -123,10 +126,9 @@ impl<T> Drop for Slice<T> {
         if self.arena.give_back(self.first.cast(), self.len * size_of::<T>()) {
             return;
         }
-        let room =
-            ptr::slice_from_raw_parts_mut(self.first.cast::<MaybeUninit<T>>().as_ptr(), self.len);
-        // SAFETY: what is in no chunk was a box: `Filling::new` has leaked it.
-        drop(unsafe { Box::from_raw(room) });
+        let first = self.first.cast::<MaybeUninit<T>>().as_ptr();
+        // SAFETY: what is in no chunk was a vector: `Filling::new` has taken it apart.
+        drop(unsafe { PageVec::from_raw_parts_in(first, 0, self.len, SystemPages) });
     }
 }
 

@@ -15,7 +15,10 @@ use alloc::vec::Vec;
 use super::place::{ATTEMPTS, Hasher, SATURATED};
 use super::print::Print;
 use super::shape::{ARITY, Shape};
-use crate::arena::{FilterArena, Slice};
+use crate::{
+    arena::{FilterArena, Slice},
+    page_vec::{self, PageVec, SystemPages},
+};
 
 /// More keys than this are put in the order of their first slots, so that their sums are in the cache.
 const IN_CACHE: usize = 65_536;
@@ -76,13 +79,13 @@ fn distinct(hashes: &[u64]) -> impl Iterator<Item = u64> + Clone {
 }
 
 /// The mixed hashes of `keys` keys, roughly in the order of their first slots.
-fn ordered(hasher: &Hasher, hashes: &[u64], keys: usize) -> Vec<u64> {
+fn ordered(hasher: &Hasher, hashes: &[u64], keys: usize) -> PageVec<u64> {
     /// The high bits of a mixed hash that it is ordered by.
     const CHUNK_BITS: u32 = 9;
 
     let mixed = distinct(hashes).map(|hash| hasher.mix(hash));
     if keys <= IN_CACHE {
-        let mut ordered = Vec::with_capacity(keys);
+        let mut ordered = PageVec::with_capacity_in(keys, SystemPages);
         ordered.extend(mixed);
         return ordered;
     }
@@ -93,7 +96,7 @@ fn ordered(hasher: &Hasher, hashes: &[u64], keys: usize) -> Vec<u64> {
     for place in &mut places {
         (*place, total) = (total, total + *place);
     }
-    let mut ordered = vec![0; keys];
+    let mut ordered = page_vec::zeros(keys);
     for mixed in mixed {
         let place = &mut places[chunk(mixed)];
         ordered[*place] = mixed;
@@ -104,20 +107,20 @@ fn ordered(hasher: &Hasher, hashes: &[u64], keys: usize) -> Vec<u64> {
 
 /// Mixed hashes in the order in which they came to stand alone, and the rank of the slot of each.
 struct Peeled {
-    mixed: Vec<u64>,
-    ranks: Vec<u8>,
+    mixed: PageVec<u64>,
+    ranks: PageVec<u8>,
 }
 
 /// Peels all keys. Returns `None` if this seed fails, and once `is_cancelled`.
 fn peel(
     hasher: &Hasher,
-    mut mixed: Vec<u64>,
+    mut mixed: PageVec<u64>,
     slots: usize,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Option<Peeled> {
     let keys = mixed.len();
-    let mut sums = vec![0_u64; slots];
-    let mut counts = vec![0_u8; slots];
+    let mut sums = page_vec::zeros::<u64>(slots);
+    let mut counts = page_vec::zeros::<u8>(slots);
     let mut is_overfull = false;
     for &mixed in &mixed {
         let (places, _) = hasher.places(mixed);
@@ -131,7 +134,7 @@ fn peel(
         return None; // 64 keys share a slot: hashes as good as random never do.
     }
 
-    let mut ranks = vec![0; keys];
+    let mut ranks = page_vec::zeros(keys);
     let mut peeled = 0;
     // Slots that had one key when they were put here, and those that their keys left with one. A round
     // needs nothing of itself, so that the processor works on several keys at once; and slots are put

@@ -1,8 +1,9 @@
 //! The fingerprint of a key: 8 or 16 bits of its hash.
 
-use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::ops::BitXor;
+
+use crate::page_vec::PageVec;
 
 /// A fingerprint: `u8` or `u16`.
 ///
@@ -15,7 +16,7 @@ pub trait Print: Copy + Debug + Default + Eq + BitXor<Output = Self> + Send + Sy
     fn of(word: u64) -> Self;
 
     /// Appends the stored form of `prints`.
-    fn put_all(prints: &[Self], bytes: &mut Vec<u8>);
+    fn put_all(prints: &[Self], bytes: &mut PageVec<u8>);
 
     /// Of the stored form.
     fn take_all(bytes: &[u8]) -> impl ExactSizeIterator<Item = Self>;
@@ -29,7 +30,7 @@ impl Print for u8 {
         (word >> (u64::BITS - Self::BITS)) as Self
     }
 
-    fn put_all(prints: &[Self], bytes: &mut Vec<u8>) {
+    fn put_all(prints: &[Self], bytes: &mut PageVec<u8>) {
         bytes.extend_from_slice(prints);
     }
 
@@ -46,7 +47,7 @@ impl Print for u16 {
         (word >> (u64::BITS - Self::BITS)) as Self
     }
 
-    fn put_all(prints: &[Self], bytes: &mut Vec<u8>) {
+    fn put_all(prints: &[Self], bytes: &mut PageVec<u8>) {
         bytes.extend(prints.iter().flat_map(|print| print.to_le_bytes()));
     }
 

@@ -9,14 +9,13 @@
 //! | `segments`     | segments in which a key may begin, at least 1; there are two more     |
 //! | `attempt`      | number of the seed, 0 to 63; 64: none was found, and every key is a "maybe" |
 
-use alloc::vec::Vec;
-
 use super::BinaryFuse;
 use super::place::SATURATED;
 use super::print::Print;
 use super::shape::Shape;
 use crate::arena::Slice;
 use crate::decode_error::DecodeError;
+use crate::page_vec::{PageVec, SystemPages};
 
 /// What the payload needs to be read, but for the number of its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +62,8 @@ impl<P: Print> BinaryFuse<P> {
         Header { print_bits: P::BITS, shape: self.shape, attempt: self.attempt }
     }
 
-    pub(crate) fn to_payload(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.memory_bytes());
+    pub(crate) fn to_payload(&self) -> PageVec<u8> {
+        let mut bytes = PageVec::with_capacity_in(self.memory_bytes(), SystemPages);
         P::put_all(&self.slots, &mut bytes);
         bytes
     }

@@ -35,8 +35,6 @@
 //! Trailers are short. Of a thousand to a million keys: blocked Bloom 15 to 16 bytes, ribbon of one
 //! group 19 to 25, binary fuse 18 to 20, range 30 to 35.
 
-use alloc::vec::Vec;
-
 mod describe;
 mod kind;
 mod loading;
@@ -51,6 +49,7 @@ pub use trailer::{TRAILER_BYTES_MAX, Trailer};
 
 use crate::arena::FilterArena;
 use crate::decode_error::DecodeError;
+use crate::page_vec::{PageVec, SystemPages};
 use crate::range_filter::RangeFilter;
 use crate::ribbon::COLUMNS_MAX;
 use crate::table_filter::TableFilter;
@@ -72,11 +71,12 @@ pub struct Expected {
 
 /// The bytes of `filter`, for the table that will expect `expected`.
 #[must_use]
-pub fn encode(filter: &TableFilter, expected: Expected) -> Vec<u8> {
+pub fn encode(filter: &TableFilter, expected: Expected) -> PageVec<u8> {
     let (mut bytes, parameters) = match filter {
         TableFilter::BlockedBloom(filter) => {
-            let lines = filter.lines().iter().flat_map(|line| line.to_bytes());
-            (lines.collect(), Parameters::BlockedBloom { probes: filter.probes() })
+            let mut bytes = PageVec::with_capacity_in(filter.memory_bytes(), SystemPages);
+            bytes.extend(filter.lines().iter().flat_map(|line| line.to_bytes()));
+            (bytes, Parameters::BlockedBloom { probes: filter.probes() })
         }
         TableFilter::Ribbon(filter) => (filter.to_payload(), Parameters::Ribbon(filter.header())),
         TableFilter::BinaryFuse8(filter) => {
@@ -93,7 +93,7 @@ pub fn encode(filter: &TableFilter, expected: Expected) -> Vec<u8> {
 
 /// The bytes of a range filter, for the table that will expect `expected`.
 #[must_use]
-pub fn encode_range(filter: &RangeFilter, expected: Expected) -> Vec<u8> {
+pub fn encode_range(filter: &RangeFilter, expected: Expected) -> PageVec<u8> {
     let mut bytes = filter.to_payload();
     let trailer = Trailer::of(filter.key_count(), Parameters::Range(filter.header()), &bytes);
     bytes.extend_from_slice(&trailer.to_bytes(expected));

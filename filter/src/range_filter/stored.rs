@@ -15,8 +15,6 @@
 //!
 //! `key_count` of the trailer is the number of different points.
 
-use alloc::vec::Vec;
-
 use super::RangeFilter;
 use super::coder::Coder;
 use super::elias_fano::{EliasFano, words};
@@ -24,6 +22,7 @@ use super::key_points::POINT_BYTES_MAX;
 use super::shape::{POINTS_MAX, Shape, UNIVERSE_MAX};
 use crate::arena::{Filling, FilterArena};
 use crate::decode_error::DecodeError;
+use crate::page_vec::{PageVec, SystemPages};
 
 /// What the payload needs to be read, but for the number of its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,8 +85,10 @@ impl RangeFilter {
         Header { prefix_bytes, point_bytes, codes: codes.len() as u64, shape, seed }
     }
 
-    pub(crate) fn to_payload(&self) -> Vec<u8> {
-        self.codes.words().flat_map(u64::to_le_bytes).collect()
+    pub(crate) fn to_payload(&self) -> PageVec<u8> {
+        let mut bytes = PageVec::new_in(SystemPages);
+        bytes.extend(self.codes.words().flat_map(u64::to_le_bytes));
+        bytes
     }
 }
 

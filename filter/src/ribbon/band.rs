@@ -16,26 +16,36 @@ use super::rows::Rows;
 use super::shape::BLOCK_SLOTS;
 #[cfg(target_arch = "x86_64")]
 use super::window::Window;
+use crate::page_vec::{self, PageVec};
 
 /// Slots behind a layer that its rows can reach, and one: in whole blocks.
 const OVERHANG: usize = WIDTH as usize;
 
 /// Rows of a layer.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Band {
     /// Bit `i` of entry `s` says whether slot `s + i` takes part; bit 0 is set, or all are clear
     /// when no row has slot `s` as its first.
-    pub(crate) coefficients: Vec<u64>,
-    pub(crate) fingerprints: Vec<u32>,
+    pub(crate) coefficients: PageVec<u64>,
+    pub(crate) fingerprints: PageVec<u32>,
     /// Slots that got their row since the last call of [`insert_all`](Self::insert_all) began.
     fresh: Vec<usize>,
+}
+
+/// Of no slots.
+impl Default for Band {
+    fn default() -> Self {
+        let (coefficients, fingerprints) = (page_vec::zeros(0), page_vec::zeros(0));
+        Self { coefficients, fingerprints, fresh: Vec::new() }
+    }
 }
 
 impl Band {
     /// Of `blocks` blocks and as many slots behind them as a row can reach.
     fn new(blocks: u64) -> Self {
         let slots = (blocks * BLOCK_SLOTS) as usize + OVERHANG; // Not many more than keys.
-        Self { coefficients: vec![0; slots], fingerprints: vec![0; slots], fresh: Vec::new() }
+        let (coefficients, fingerprints) = (page_vec::zeros(slots), page_vec::zeros(slots));
+        Self { coefficients, fingerprints, fresh: Vec::new() }
     }
 
     /// Blocks of a finished layer.

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::row::{Source, TurnedRow};
+use crate::page_vec::{self, PageVec};
 
 /// The radix pass makes chunks of so many starts at least: their keys fit the first caches.
 const CHUNK_STARTS_LOG2_MIN: u32 = 12;
@@ -13,7 +14,7 @@ const CHUNKS_MAX: u64 = 1024;
 /// Hashes of a layer, chunk by chunk of its starts.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    hashes: Vec<u64>,
+    hashes: PageVec<u64>,
     /// Where each chunk ends.
     ends: Vec<usize>,
     source: Source,
@@ -36,7 +37,7 @@ impl Chunks {
         for end in &mut ends {
             (*end, total) = (total, total + *end);
         }
-        let mut ordered = vec![0; total];
+        let mut ordered = page_vec::zeros(total);
         for_each_distinct(hashes, |hash| {
             let place = &mut ends[chunk(hash)];
             ordered[*place] = hash;

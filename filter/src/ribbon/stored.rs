@@ -29,6 +29,7 @@ use core::ops::Range;
 use super::Ribbon;
 use super::shape::{COLUMNS_MAX, GROUP_COLUMNS, LAYERS_MAX, Shape};
 use crate::decode_error::DecodeError;
+use crate::page_vec::{PageVec, SystemPages};
 
 /// Groups start at multiples of so many bytes.
 const GROUP_ALIGNMENT: u64 = 64;
@@ -169,9 +170,9 @@ impl Ribbon {
         }
     }
 
-    pub(crate) fn to_payload(&self) -> Vec<u8> {
+    pub(crate) fn to_payload(&self) -> PageVec<u8> {
         let layout = self.header().layout();
-        let mut bytes = Vec::with_capacity(layout.end as usize); // Hardly more than in memory.
+        let mut bytes = PageVec::with_capacity_in(layout.end as usize, SystemPages); // Hardly more than in memory.
         for (group, &start) in self.groups.iter().zip(&layout.starts) {
             bytes.resize(start as usize, 0);
             let words = group.shape.words() as usize; // They are in memory.

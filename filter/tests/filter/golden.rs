@@ -86,7 +86,7 @@ fn point_filter(
     let bytes = filter_block::encode(&built, expected);
     let read = TableFilter::decode(&bytes, expected).expect("what was just written can be read");
     assert!(hashes.iter().all(|&hash| read.may_contain_hash(hash)));
-    bytes
+    bytes.to_vec()
 }
 
 /// The salt is the seed of its hash.
@@ -101,5 +101,5 @@ fn range_filter(keys: &[String], bits_per_key: f64, expected: Expected) -> Vec<u
     for key in keys.iter().map(|key| key.as_bytes()) {
         assert!(read.may_contain_keys(key, Bound::Included(key), Bound::Included(key)));
     }
-    bytes
+    bytes.to_vec()
 }

@@ -31,13 +31,13 @@ fn good_blocks() -> Vec<(String, Vec<u8>)> {
     let block = |(kind, keys, bits_per_key): (FilterKind, usize, f64)| {
         let hashes = Random(keys as u64).many(keys);
         let filter = TableFilter::build(kind, &hashes, bits_per_key).expect("a known kind");
-        (format!("{kind:?}, {keys} keys"), filter_block::encode(&filter, EXPECTED))
+        (format!("{kind:?}, {keys} keys"), filter_block::encode(&filter, EXPECTED).to_vec())
     };
     let range = |(points, bits_per_key): (usize, f64)| {
         let mut random = Random(points as u64).many(points);
         random.sort_unstable();
         let filter = RangeFilter::build(Points::new(random), bits_per_key, 7);
-        (format!("Range, {points} points"), filter_block::encode_range(&filter, EXPECTED))
+        (format!("Range, {points} points"), filter_block::encode_range(&filter, EXPECTED).to_vec())
     };
     let ranges = [(0, 10.0), (1, 40.0), (90, 4.0), (300, 12.7)];
     cases.map(block).into_iter().chain(ranges.map(range)).collect()

@@ -7,7 +7,7 @@ use crate::random::{Random, seed};
 const EXPECTED: Expected = Expected { hash_seed: 0x5eed, salt: 0x5a17 };
 
 fn encode(filter: Ribbon) -> Vec<u8> {
-    filter_block::encode(&filter.into(), EXPECTED)
+    filter_block::encode(&filter.into(), EXPECTED).to_vec()
 }
 
 /// A million keys under each of twenty seeds: rare faults do not show in small sets. `SIEVE_LONG=1`

@@ -70,7 +70,7 @@ pub(super) fn forge(fs: &MemoryFs, path: &Path, forged: Forged) {
             let block = filter_block::encode(&filter, identity);
             with_seal(fs, path, identity, |old| {
                 assert_eq!(old.len(), block.len(), "a filter of as many keys");
-                *old = block;
+                *old = block.to_vec();
             });
         }
     }
