@@ -11,8 +11,8 @@ const ENTRIES: u64 = 1 << 17;
 
 fn insert(memtable: &Memtable, index: u64) {
     let key = key(index);
-    let value = Bytes::copy_from_slice(&value(index));
-    memtable.insert(key_hash(&key, 0), &key, Trailer::new(index + 1, Kind::Put), value);
+    let trailer = Trailer::new(index + 1, Kind::Put);
+    memtable.insert(key_hash(&key, 0), &key, trailer, &value(index));
 }
 
 fn filled(entries: u64) -> Memtable {

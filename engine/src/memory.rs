@@ -34,8 +34,7 @@ pub(crate) enum MemoryUse {
     Filters,
     /// Top indexes and properties of tables. The limit is the block cache's: it gives way to them.
     Indexes,
-    /// What must be known of keyspaces and tables besides, and buffers that are always there. The limit is
-    /// what no part has: beyond it the block cache gives way.
+    /// What must be known of keyspaces and tables besides, and buffers that are always there.
     Bookkeeping,
     /// Tables that are being written: buffers, and hashes for the filter to come.
     Writing,
@@ -58,6 +57,20 @@ impl MemoryUse {
 /// Above this number of memtables, each is small: a search costs little more than a probe of its
 /// filter, and all filters together would take an eighth of the limit of memtables.
 const MANY_MEMTABLES: u64 = 64;
+
+/// What an allocator holds beside the bytes that it was asked for: 3 to 5 MiB with glibc and three
+/// threads, for any budget. The 8 MiB that a process may take beyond the budget are for its program,
+/// too.
+const ALLOCATOR_BYTES: u64 = 3 << 20;
+
+/// Of a small pool at most one part in so many is for the allocator.
+const ALLOCATOR_SHARE: u64 = 12;
+
+/// Returns the bytes of a pool that are left to the allocator.
+pub(crate) const fn allocator_bytes(pool_bytes: u64) -> u64 {
+    let share = pool_bytes / ALLOCATOR_SHARE;
+    if share < ALLOCATOR_BYTES { share } else { ALLOCATOR_BYTES }
+}
 
 /// A memtable is small if it takes at most 1/64 of the limit of memtables.
 const SMALL_SHARE: u64 = 64;
@@ -82,6 +95,10 @@ pub(crate) struct MemoryAccount {
     /// Signed: of an addition and a subtraction at once, the second may be counted first.
     bytes: [AtomicI64; MemoryUse::COUNT],
     limits: [AtomicU64; MemoryUse::COUNT],
+    /// The most bytes that all uses and the block cache may take together.
+    pool_bytes: AtomicU64,
+    /// Bytes of memtables beyond which the block cache has to give way.
+    memtable_bytes_fitted: AtomicU64,
     /// Memtables that something was placed in.
     memtables_begun: AtomicU64,
     /// Frees large memory in place of readers, in a store with workers.
@@ -96,6 +113,8 @@ impl Default for MemoryAccount {
         Self {
             bytes: std::array::from_fn(|_| AtomicI64::new(0)),
             limits: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
+            pool_bytes: AtomicU64::new(u64::MAX),
+            memtable_bytes_fitted: AtomicU64::new(0),
             memtables_begun: AtomicU64::new(0),
             freer: OnceLock::new(),
             freeze_put_off_to: AtomicU64::new(0),
@@ -126,8 +145,13 @@ impl MemoryAccount {
         self.set_limit(MemoryUse::Memtables, parts.memtables);
         self.set_limit(MemoryUse::FrozenMemtables, parts.memtables);
         self.set_limit(MemoryUse::Indexes, parts.block_cache);
-        self.set_limit(MemoryUse::Bookkeeping, parts.spare);
         self.set_limit(MemoryUse::Writing, parts.writing);
+        self.pool_bytes.store(parts.pool, Relaxed);
+    }
+
+    /// Returns the most bytes that all uses and the block cache may take together.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        self.pool_bytes.load(Relaxed)
     }
 
     /// Bytes of active and frozen memtables, of all keyspaces.
@@ -135,13 +159,27 @@ impl MemoryAccount {
         self.bytes(MemoryUse::Memtables) + self.bytes(MemoryUse::FrozenMemtables)
     }
 
-    /// What comes before the blocks of the cache in their common part: indexes, and what no spare bytes are left
-    /// for, of bookkeeping and of what those who write tables take beyond their own part.
-    pub(crate) fn before_cache_bytes(&self) -> u64 {
-        let writing = self.bytes(MemoryUse::Writing);
-        let beyond = writing.saturating_sub(self.limit(MemoryUse::Writing));
-        let others = self.bytes(MemoryUse::Bookkeeping) + beyond;
-        self.bytes(MemoryUse::Indexes) + others.saturating_sub(self.limit(MemoryUse::Bookkeeping))
+    /// Returns what the block cache may take of its ceiling and of the pool while the filters take
+    /// `filter_bytes` bytes in all.
+    pub(crate) fn cache_bytes_left(&self, filter_bytes: u64) -> u64 {
+        const OTHERS: [MemoryUse; 3] =
+            [MemoryUse::PinnedMemtables, MemoryUse::Bookkeeping, MemoryUse::Writing];
+        let indexes = self.bytes(MemoryUse::Indexes);
+        let others: u64 = OTHERS.into_iter().map(|what| self.bytes(what)).sum();
+        let pool = self.pool_bytes();
+        let all = self.memtable_bytes() + others + indexes + filter_bytes + allocator_bytes(pool);
+        let ceiling = self.limit(MemoryUse::Indexes).saturating_sub(indexes);
+        pool.saturating_sub(all).min(ceiling)
+    }
+
+    /// Memtables may grow to `bytes` before the block cache has to give way.
+    pub(crate) fn set_memtable_bytes_fitted(&self, bytes: u64) {
+        self.memtable_bytes_fitted.store(bytes, Relaxed);
+    }
+
+    /// Returns whether memtables have grown so far that the block cache has to give way.
+    pub(crate) fn is_fit_due(&self) -> bool {
+        self.memtable_bytes() > self.memtable_bytes_fitted.load(Relaxed)
     }
 
     /// A worker that took `from` bytes for writing takes `to`.

@@ -1,16 +1,17 @@
-//! How one figure is divided over what a store keeps in memory. Pure.
+//! How one figure bounds what a store keeps in memory. Pure.
 //!
-//! | part        | share | bounds                                                                  |
-//! |-------------|-------|-------------------------------------------------------------------------|
-//! | memtables   | 1/4   | active and frozen memtables of all keyspaces                            |
-//! | filters     | 1/4   | filters of tables                                                       |
-//! | writing     | 1/8   | buffers of flushes and compactions, divided over the workers            |
-//! | block cache | rest  | data blocks and index partitions, and what comes first: the indexes of tables, bookkeeping, and what those who write must have beyond their part |
+//! The figure is one pool. Memtables, filters, indexes, buffers of workers and bookkeeping take what
+//! they use; the block cache has all the rest at any moment. Three of them have ceilings:
 //!
-//! A part that is set by hand is as large as it was set. If the budget is set too, the block cache has
-//! what is left, at least 1/16 of the budget: less is refused, unless the block cache is set by hand; then
-//! bookkeeping has what it leaves, and else takes it from the cache. If the budget is not set, the other parts are those of the default:
-//! together they are more or less than that.
+//! | part      | ceiling | what counts                                          |
+//! |-----------|---------|------------------------------------------------------|
+//! | memtables | 1/4     | active and frozen memtables of all keyspaces         |
+//! | filters   | 1/4     | filters of tables                                    |
+//! | writing   | 1/8     | buffers of flushes and compactions, of all workers   |
+//!
+//! A part that is set by hand has that ceiling; a block cache that is set by hand has one, too. If
+//! the budget is also set, the ceilings must leave 1/16 of it, or the block cache that is set. If it
+//! is not set, the pool is the sum of the ceilings, and without bound for a block cache that is set.
 
 use crate::{Error, Result, default_budget::DefaultBudget, text};
 
@@ -41,17 +42,16 @@ pub(crate) struct MemoryBudget {
     pub(crate) block_cache_bytes: Option<u64>,
 }
 
-/// The parts of a budget, in bytes. Their sum is at most the budget, if that was set.
+/// The pool of a budget and the ceilings of those who take from it, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryParts {
     pub(crate) memtables: u64,
     pub(crate) filters: u64,
     pub(crate) writing: u64,
-    /// With the indexes.
+    /// With the indexes of tables. The whole pool, if it is not set by hand.
     pub(crate) block_cache: u64,
-    /// What no part has, for a block cache that was set by hand: bookkeeping, and what those who write must have
-    /// beyond their part, take it before the block cache gives way to them.
-    pub(crate) spare: u64,
+    /// For all together; `u64::MAX` if only the block cache was set.
+    pub(crate) pool: u64,
 }
 
 impl MemoryBudget {
@@ -122,27 +122,18 @@ impl MemoryBudget {
         let filters = part(self.filter_bytes_max, bytes / 4);
         let writing = bytes / 8;
         let of_others = memtables + filters + writing;
-        let (block_cache, spare) = if self.bytes.is_none() {
-            let spare = if self.block_cache_bytes.is_some() { u64::MAX } else { 0 };
-            (part(self.block_cache_bytes, bytes - (bytes / 4 + bytes / 4 + writing)), spare)
-        } else {
-            let block_cache_min = part(self.block_cache_bytes, bytes / BLOCK_CACHE_IN_BUDGET);
-            if bytes < of_others + block_cache_min {
-                let what = "beside the parts that were set, a memory_budget";
-                return too_small(what, bytes, self.least(), self.least_parts());
-            }
-            let block_cache = part(self.block_cache_bytes, bytes - of_others);
-            (block_cache, bytes - of_others - block_cache)
+        let pool = match (self.bytes, self.block_cache_bytes) {
+            (Some(bytes), _) => bytes,
+            (None, Some(_)) => u64::MAX,
+            (None, None) => of_others + (bytes - (bytes / 4 + bytes / 4 + writing)),
         };
-        Ok(MemoryParts { memtables, filters, writing, block_cache, spare })
-    }
-}
-
-impl MemoryParts {
-    /// Returns the bytes of all parts, with what no part has; `u64::MAX` if that is unbounded.
-    pub(crate) fn pool(self) -> u64 {
-        let parts = self.memtables + self.filters + self.writing + self.block_cache;
-        parts.saturating_add(self.spare)
+        let block_cache_min = part(self.block_cache_bytes, bytes / BLOCK_CACHE_IN_BUDGET);
+        if pool < of_others + block_cache_min {
+            let what = "beside the parts that were set, a memory_budget";
+            return too_small(what, bytes, self.least(), self.least_parts());
+        }
+        let block_cache = part(self.block_cache_bytes, pool);
+        Ok(MemoryParts { memtables, filters, writing, block_cache, pool })
     }
 }
 
@@ -151,6 +142,7 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+    const UNBOUNDED: u64 = u64::MAX;
 
     fn budget(bytes: u64) -> MemoryBudget {
         MemoryBudget { bytes: Some(bytes), ..MemoryBudget::default() }
@@ -161,29 +153,29 @@ mod tests {
         let all = budget(256 * MIB);
         let unset = MemoryBudget::default();
         let cases = [
-            ("default", unset, [64, 64, 32, 96]),
+            ("default", unset, [64, 64, 32, 256, 256]),
             (
                 "a large cache",
                 MemoryBudget { block_cache_bytes: Some(1024 * MIB), ..unset },
-                [64, 64, 32, 1024],
+                [64, 64, 32, 1024, UNBOUNDED],
             ),
-            ("small", budget(8 * MIB), [2, 2, 1, 3]),
+            ("small", budget(8 * MIB), [2, 2, 1, 8, 8]),
             (
                 "memtables",
                 MemoryBudget { memtable_bytes_max: Some(8 * MIB), ..all },
-                [8, 64, 32, 152],
+                [8, 64, 32, 256, 256],
             ),
-            ("filters", MemoryBudget { filter_bytes_max: Some(0), ..all }, [64, 0, 32, 160]),
-            ("cache", MemoryBudget { block_cache_bytes: Some(0), ..all }, [64, 64, 32, 0]),
+            ("filters", MemoryBudget { filter_bytes_max: Some(0), ..all }, [64, 0, 32, 256, 256]),
+            ("cache", MemoryBudget { block_cache_bytes: Some(0), ..all }, [64, 64, 32, 0, 256]),
             (
                 "all of the cache",
                 MemoryBudget { block_cache_bytes: Some(96 * MIB), ..all },
-                [64, 64, 32, 96],
+                [64, 64, 32, 96, 256],
             ),
             (
                 "memtables that leave the least cache",
                 MemoryBudget { memtable_bytes_max: Some(144 * MIB), ..all },
-                [144, 64, 32, 16],
+                [144, 64, 32, 256, 256],
             ),
             (
                 "memtables that leave no cache, as was asked for",
@@ -192,24 +184,28 @@ mod tests {
                     block_cache_bytes: Some(0),
                     ..all
                 },
-                [160, 64, 32, 0],
+                [160, 64, 32, 0, 256],
             ),
             (
                 "memtables alone",
                 MemoryBudget { memtable_bytes_max: Some(160 * MIB), ..unset },
-                [160, 64, 32, 96],
+                [160, 64, 32, 352, 352],
             ),
             (
                 "small memtables alone",
                 MemoryBudget { memtable_bytes_max: Some(MIB), ..unset },
-                [1, 64, 32, 96],
+                [1, 64, 32, 193, 193],
             ),
             (
                 "filters alone",
                 MemoryBudget { filter_bytes_max: Some(300 * MIB), ..unset },
-                [64, 300, 32, 96],
+                [64, 300, 32, 492, 492],
             ),
-            ("no filters", MemoryBudget { filter_bytes_max: Some(0), ..unset }, [64, 0, 32, 96]),
+            (
+                "no filters",
+                MemoryBudget { filter_bytes_max: Some(0), ..unset },
+                [64, 0, 32, 192, 192],
+            ),
             (
                 "memtables and filters",
                 MemoryBudget {
@@ -217,7 +213,7 @@ mod tests {
                     filter_bytes_max: Some(512 * MIB),
                     ..unset
                 },
-                [1024, 512, 32, 96],
+                [1024, 512, 32, 1664, 1664],
             ),
             (
                 "all parts",
@@ -227,22 +223,16 @@ mod tests {
                     block_cache_bytes: Some(2 * MIB),
                     ..unset
                 },
-                [8, 4, 32, 2],
+                [8, 4, 32, 2, UNBOUNDED],
             ),
         ];
-        for (name, budget, [memtables, filters, writing, block_cache]) in cases {
-            let spare = match budget {
-                MemoryBudget { block_cache_bytes: None, .. } => 0,
-                MemoryBudget { bytes: None, .. } => u64::MAX,
-                // All of 256 MiB.
-                _ => (256 - memtables - filters - writing - block_cache) * MIB,
-            };
+        for (name, budget, [memtables, filters, writing, block_cache, pool]) in cases {
             let want = MemoryParts {
                 memtables: memtables * MIB,
                 filters: filters * MIB,
                 writing: writing * MIB,
                 block_cache: block_cache * MIB,
-                spare,
+                pool: pool.saturating_mul(MIB),
             };
             assert_eq!(budget.divide(2).ok(), Some(want), "{name}");
         }
@@ -339,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_never_exceeded() {
+    fn ceilings_leave_the_block_cache_its_least_part() {
         for mib in 8..300 {
             let odd = mib * 7919;
             for memtables in [None, Some(MIB), Some(mib * MIB / 3)] {
@@ -353,7 +343,10 @@ mod tests {
                             ..MemoryBudget::default()
                         };
                         let parts = budget.divide(2).expect("it fits");
-                        assert!(parts.pool() <= mib * MIB + odd, "{budget:?}: {parts:?}");
+                        assert_eq!(parts.pool, mib * MIB + odd);
+                        let others = parts.memtables + parts.filters + parts.writing;
+                        let cache_min = cache.unwrap_or(parts.pool / BLOCK_CACHE_IN_BUDGET);
+                        assert!(others + cache_min <= parts.pool, "{budget:?}: {parts:?}");
                         assert!(parts.writing >= 2 * WRITING_BYTES_MIN);
                     }
                 }

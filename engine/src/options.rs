@@ -159,8 +159,7 @@ impl Options {
         self
     }
 
-    /// Memory for memtables, filters, indexes, block cache and what flushes and compactions buffer, all
-    /// keyspaces together, in bytes. May be changed while the store is open:
+    /// Memory of all keyspaces together, in bytes. May be changed while the store is open:
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     ///
     /// At least 8 MiB ([`MEMORY_BUDGET_MIN`]), or 4 MiB ([`MEMORY_BUDGET_PER_WORKER_MIN`]) for each worker
@@ -175,21 +174,25 @@ impl Options {
     /// default is 256 MiB ([`FALLBACK_MEMORY_BUDGET`]). The budget and its source are in
     /// [`MemoryStats`](crate::stats::MemoryStats).
     ///
-    /// A quarter of it is for memtables, a quarter for filters, an eighth for buffers, and the rest for
-    /// the block cache. What callers hold, such as values and iterators, and a batch before it is
-    /// committed, comes on top: see [`MemoryStats`](crate::stats::MemoryStats).
+    /// The budget is one pool. Memtables (at most a quarter of it), filters (a quarter), buffers of
+    /// flushes and compactions (an eighth), indexes and bookkeeping take what they use, and the block
+    /// cache has the rest at any moment. It gives way when they grow, and gets back what they release.
+    /// Memtables that nobody writes to for 2 seconds are flushed if they take more than 1/32 of the
+    /// budget and the block cache is full.
+    ///
+    /// Values and blocks that callers hold, and a batch before it is committed, come on top: see
+    /// [`MemoryStats`](crate::stats::MemoryStats).
     ///
     /// The sum is not exceeded as long as entries are at most 1/64 of the budget, and what must be known of tables
     /// and keyspaces ([`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes), some 4 KB for each) leaves
-    /// something of the block cache's part. Longer entries are taken, up to 3/4 of the memtables' part; flushes and
+    /// something for the block cache. Longer entries are taken, up to 3/4 of the memtables' part; flushes and
     /// compactions then have more in memory than the budget allows, one at a time, and
     /// [`writing_bytes`](crate::stats::MemoryStats::writing_bytes) tells how much.
     ///
-    /// The next three set parts by hand. With a budget that was set they have to fit into it, and leave the
-    /// block cache a sixteenth of it, unless that was set too: else opening the store is an
-    /// [`Error::BudgetTooSmall`]. Without one, each part by hand takes the place of that part of the default,
-    /// and the others are as large as ever: `memtable_bytes_max` of 160 MiB alone makes 352 MiB in all
-    /// where the default is 256 MiB.
+    /// The next three set bounds by hand. With a budget that was set they have to leave the block
+    /// cache a sixteenth of it, unless that was set too: else opening the store is an
+    /// [`Error::BudgetTooSmall`]. Without one, each takes the place of that part of the default:
+    /// `memtable_bytes_max` of 160 MiB alone makes a budget of 352 MiB where the default is 256 MiB.
     pub fn memory_budget(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.memory.bytes = bytes.into();
         self
@@ -223,7 +226,8 @@ impl Options {
     /// bytes. Filters are never in it.
     ///
     /// From 0 (every block is read from its file); default what the other parts leave of
-    /// [`memory_budget`](Self::memory_budget), 3/8 of it; less than a sixteenth only if it is set here.
+    /// [`memory_budget`](Self::memory_budget) at any moment. If it is set and no budget is, the other
+    /// parts come on top.
     pub fn block_cache_bytes(mut self, bytes: u64) -> Self {
         self.memory.block_cache_bytes = Some(bytes);
         self

@@ -149,10 +149,10 @@ pub struct IoStats {
 
 /// What is in memory, in bytes, with the limits of [`Options::memory_budget`](crate::Options::memory_budget).
 ///
-/// The parts but `pinned_bytes` and `mapped_bytes` are together at most the budget, if that was set; if only
-/// parts were, at most the sum of their bounds. What is in none of them:
-/// fixed structures of a few megabytes (threads, counters, the manifest, the buffer of the log), and a few
-/// other things that `docs/tuning.md` of the repository lists.
+/// The parts but `mapped_bytes` are together at most the budget, as long as
+/// [`pinned_bytes`](Self::pinned_bytes) holds no blocks. What is in none of them: fixed structures of
+/// a few megabytes (threads, counters, the manifest, the buffer of the log), and a few other things
+/// that `docs/tuning.md` of the repository lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -172,11 +172,10 @@ pub struct MemoryStats {
     pub filter_bytes: u64,
     /// Bound of the filters. They are within it, but for what lookups hold for some seconds or longer when it is cut.
     pub filter_bytes_max: u64,
-    /// Top indexes of tables. They take what they need, out of the block cache's part.
+    /// Top indexes of tables. They take what they need.
     pub index_bytes: u64,
-    /// What must be known of keyspaces and tables besides, their bounds among it, and the buffers of log and
-    /// manifest. They come before the blocks of the cache, too, but in what a block cache that was set by hand leaves
-    /// of the budget.
+    /// What must be known of keyspaces and tables besides, their bounds among it, and the buffers of
+    /// log and manifest.
     pub bookkeeping_bytes: u64,
     /// Tables that are being written, and what is read for that.
     pub writing_bytes: u64,
@@ -185,7 +184,8 @@ pub struct MemoryStats {
     pub writing_bytes_max: u64,
     /// Blocks in the cache.
     pub block_cache_bytes: u64,
-    /// Bound of the block cache, which gives way to the indexes.
+    /// Bound of the block cache: what the other parts leave of the budget at this moment, in steps of
+    /// 1/64 of it and at most 1 MiB.
     pub block_cache_bytes_max: u64,
     /// Resident pages that hold contents of blocks, and those that are kept for the next blocks. These bytes
     /// come from the system, not from the allocator. They are a part of `block_cache_bytes` and

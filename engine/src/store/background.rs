@@ -7,6 +7,7 @@
 
 mod bell;
 mod claim;
+mod idle;
 mod in_vain;
 mod rest;
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -36,6 +37,7 @@ use crate::{
     read::tree::Tree,
     stats::BackgroundStats,
     store::Store,
+    store::background::idle::Idle,
     store::background::rest::Rest,
     store::compact::Ended,
     store::due_trees::DueTrees,
@@ -87,6 +89,7 @@ struct State {
     whole_count: u64,
     filters: FilterJobs,
     rest: Rest,
+    idle: Idle,
     no_space: Option<Error>,
     done: BackgroundStats,
     /// Claims that a panic left behind.
@@ -301,9 +304,15 @@ impl Store {
     /// Does one piece of work. `false` if there was none that could be done.
     fn step(&self) -> bool {
         self.report_refused_barriers();
-        self.unneeded.free();
+        if self.unneeded.free() {
+            self.tables.fit_cache();
+        }
         self.relieve_log();
         self.freeze_skipped();
+        // Who writes is not to wait for what need not be.
+        if self.options.worker_threads > 0 {
+            self.freeze_idle();
+        }
         let Some(job) = self.claim() else { return false };
         self.carry_out(&job)
     }
@@ -333,6 +342,8 @@ impl Store {
                 return worked;
             }
         };
+        // Memtables were flushed, or filters have changed.
+        self.tables.fit_cache();
         self.release(job, outcome)
     }
 
@@ -396,7 +407,5 @@ impl Store {
         if let Err(error) = self.tables.unlink_obsolete() {
             self.poison(error);
         }
-        // Their indexes are gone.
-        self.tables.fit_cache();
     }
 }

@@ -52,6 +52,9 @@ impl Store {
             Err(_) => placed.write.release(),
         }
         let in_flight = placed.publish();
+        if self.tables.memory.is_fit_due() {
+            self.tables.fit_cache();
+        }
         if froze {
             self.background.wake();
         }

@@ -1,12 +1,12 @@
 //! The memory budget at work: memtables of all keyspaces within their part, and changes of the budget.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sievedb_memtable::spare_bytes;
 
 use super::Store;
 use crate::{
-    Error, Result, commit::Write, memory::MemoryUse, memory_budget::MemoryBudget,
+    Error, Result, commit::Write, memory::MemoryUse, memory_budget::MemoryBudget, read::tree::Tree,
     store::filter_jobs::FilterJobs,
 };
 
@@ -95,12 +95,7 @@ impl Store {
             if !memory.is_freeze_due(active, limit) {
                 return froze;
             }
-            let trees = self.trees.read();
-            let begun = trees.values().filter_map(|tree| {
-                let active = &tree.view().active;
-                active.first_sequence()?;
-                Some((active.memtable.memory_bytes(), tree))
-            });
+            let begun = self.begun_memtables().into_iter();
             let Some((bytes, largest)) = begun.max_by_key(|(bytes, _)| *bytes) else {
                 return froze;
             };
@@ -112,6 +107,17 @@ impl Store {
             }
             froze = true;
         }
+    }
+
+    /// Returns the keyspaces whose active memtable has entries, with its bytes.
+    pub(super) fn begun_memtables(&self) -> Vec<(usize, Arc<Tree>)> {
+        let trees = self.trees.read();
+        let begun = trees.values().filter_map(|tree| {
+            let active = &tree.view().active;
+            active.first_sequence()?;
+            Some((active.memtable.memory_bytes(), Arc::clone(tree)))
+        });
+        begun.collect()
     }
 
     /// Waits until memtables have room for `write`. Others may take it before it is placed.
@@ -184,8 +190,6 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         Durability, Options,

@@ -7,7 +7,6 @@ use crate::{
     KeyspaceOptions, QuarantinedTable,
     level_count::LEVELS,
     memory::MemoryUse,
-    memory_budget::MemoryParts,
     read::tree::Tree,
     stats::{KeyspaceStats, LevelShape, MemoryStats, Stats},
     version::Run,
@@ -55,11 +54,9 @@ impl Store {
         let Self { tables, .. } = self;
         let (memory, cache) = (&tables.memory, &tables.cache);
         let (filter_bytes, filter_bytes_max) = tables.filter_bytes_and_max();
-        let budget = *self.memory_budget.lock();
         MemoryStats {
-            // It was divided before.
-            budget_bytes: budget.divide(self.options.worker_threads).map_or(0, MemoryParts::pool),
-            budget_source: Some(budget.source()),
+            budget_bytes: memory.pool_bytes(),
+            budget_source: Some(self.memory_budget.lock().source()),
             memtable_bytes: memory.memtable_bytes(),
             memtable_bytes_max: memory.limit(MemoryUse::Memtables),
             filter_bytes,

@@ -40,10 +40,10 @@ impl UnneededMemory {
         }
     }
 
-    /// Frees all waiting memory.
-    pub(crate) fn free(&self) {
+    /// Frees all waiting memory. Returns whether there was any.
+    pub(crate) fn free(&self) -> bool {
         let waiting = self.waiting.lock().as_mut().map(std::mem::take);
-        drop(waiting);
+        waiting.is_some_and(|waiting| !waiting.is_empty())
     }
 
     /// Frees all waiting memory. From now on the last user of memory frees it.

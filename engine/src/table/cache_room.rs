@@ -1,7 +1,8 @@
-//! What the block cache may take: its part of the budget, less what comes first.
+//! What the block cache may take: what the others leave of the pool.
 
 use std::sync::Arc;
 
+use sievedb_filter::FilterArena;
 use sievedb_sstable::BlockCache;
 
 use crate::{
@@ -9,11 +10,19 @@ use crate::{
     sync::{Condvar, Mutex},
 };
 
+/// The capacity changes by so many bytes at a time, or by 1/64 of the pool if that is less. A writer
+/// evicts so many for itself, some 250 blocks.
+const STEP_BYTES_MAX: u64 = 1 << 20;
+
+/// At least so many steps are in a pool.
+const STEPS_MIN: u64 = 64;
+
 /// The room of the block cache, which gives way to all that must be in memory.
 #[derive(Debug)]
 pub(crate) struct CacheRoom {
     cache: Arc<BlockCache>,
     memory: Arc<MemoryAccount>,
+    filter_arena: FilterArena,
     /// The capacity that was set last. Held while it is computed and set: nobody puts an older one back.
     capacity: Mutex<u64>,
     beyond: Mutex<Beyond>,
@@ -30,29 +39,41 @@ struct Beyond {
 }
 
 impl CacheRoom {
-    /// The room of `cache`, as `memory` leaves it.
-    pub(crate) fn new(cache: Arc<BlockCache>, memory: Arc<MemoryAccount>) -> Self {
+    /// Creates the room of `cache`, as `memory` and the filters in `filter_arena` leave it.
+    pub(crate) fn new(
+        cache: Arc<BlockCache>,
+        memory: Arc<MemoryAccount>,
+        filter_arena: FilterArena,
+    ) -> Self {
         let (capacity, beyond, within) = Default::default();
-        Self { cache, memory, capacity, beyond, within }
+        Self { cache, memory, filter_arena, capacity, beyond, within }
     }
 
-    /// Gives the block cache what the others leave of their common part: they are resident and take
-    /// what they need, which it goes without. To be called when they, or the part, have changed.
+    /// Gives the block cache what the others leave of the pool, in whole steps: they take what they
+    /// need, which it goes without. To be called when they, or the pool, have changed; for memtables
+    /// that grow, when [`is_fit_due`](MemoryAccount::is_fit_due).
+    ///
+    /// The capacity follows from what is used at this moment and nothing else, so it cannot
+    /// oscillate by itself.
     pub(crate) fn fit(&self) {
-        /// Changes of a smaller share are not passed on, but rounded down.
-        const STEPS: u64 = 64;
-
         let mut capacity = self.capacity.lock();
-        let part = self.memory.limit(MemoryUse::Indexes);
-        let left = part.saturating_sub(self.memory.before_cache_bytes());
-        let step = (part / STEPS).max(1);
+        // Before the sum: what memtables grow by meanwhile is noticed.
+        let memtable_bytes = self.memory.memtable_bytes();
+        let filter_bytes =
+            self.filter_arena.stats().bytes as u64 + self.memory.bytes(MemoryUse::Filters);
+        let left = self.memory.cache_bytes_left(filter_bytes);
+        let ceiling = self.memory.limit(MemoryUse::Indexes);
+        let step = (ceiling.min(self.memory.pool_bytes()) / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
         // Where nothing is left it has one step beyond that: with a capacity of 0 it would remember no blocks that it
         // no longer has, even when it has grown again.
-        let fitting = (left / step * step).max(step.min(part));
+        let fitting = (left / step * step).max(step.min(ceiling));
         if fitting != *capacity {
             self.cache.set_capacity_bytes(fitting);
             *capacity = fitting;
         }
+        // While nothing is left there is nothing more to give way.
+        let slack = if left < step { step } else { left - fitting };
+        self.memory.set_memtable_bytes_fitted(memtable_bytes + slack);
     }
 
     /// Whether a worker waits for the one that takes more than its share.
@@ -117,10 +138,8 @@ impl WorkerShare {
             beyond.is_taken = true;
             state.is_beyond = true;
         }
-        let memory = &self.room.memory;
-        memory.change_writing(from, to);
-        // Be it within its share: another worker may have taken some of that, too.
-        if to > from && memory.bytes(MemoryUse::Writing) > memory.limit(MemoryUse::Writing) {
+        self.room.memory.change_writing(from, to);
+        if to > from {
             self.room.fit();
         }
     }
@@ -132,7 +151,6 @@ impl Drop for WorkerShare {
             self.room.beyond.lock().is_taken = false;
             self.room.within.notify_all();
         }
-        // It may have given way to this one within its share.
         self.room.fit();
     }
 }
@@ -175,55 +193,91 @@ mod tests {
     use std::{thread, time::Duration};
 
     use super::*;
+    use crate::memory_budget::MemoryParts;
 
     const MIB: u64 = 1 << 20;
 
-    fn room() -> Arc<CacheRoom> {
+    fn room_of(block_cache: u64) -> Arc<CacheRoom> {
         let memory = Arc::<MemoryAccount>::default();
-        memory.set_limit(MemoryUse::Indexes, 64 * MIB);
-        memory.set_limit(MemoryUse::Writing, 8 * MIB);
-        memory.set_limit(MemoryUse::Bookkeeping, 0);
-        let room = CacheRoom::new(Arc::new(BlockCache::new(64 * MIB)), memory);
+        memory.set_limits(&MemoryParts {
+            memtables: 16 * MIB,
+            filters: 16 * MIB,
+            writing: 8 * MIB,
+            block_cache,
+            pool: 64 * MIB,
+        });
+        let cache = Arc::new(BlockCache::new(64 * MIB));
+        let room = CacheRoom::new(cache, memory, FilterArena::heap());
         room.fit();
         Arc::new(room)
     }
 
-    #[test]
-    fn the_cache_gives_way_to_what_is_beyond_a_share() {
-        let room = room();
-        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "nothing is taken");
-        let share = WorkerShare::new(Arc::clone(&room), 4 * MIB);
-        let other = WorkerShare::new(Arc::clone(&room), 4 * MIB);
-        let _within = other.take(4 * MIB);
-        let mut taken = share.take(4 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "within the part for writing");
-        taken.set(20 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 48 * MIB, "16 beyond");
-        let more = share.take(10 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 38 * MIB, "26 beyond");
-        let index = room.memory.charge(MemoryUse::Bookkeeping, 8 << 20);
-        room.fit();
-        assert_eq!(room.cache.capacity_bytes(), 30 * MIB, "8 of bookkeeping");
-        room.memory.set_limit(MemoryUse::Bookkeeping, 20 * MIB);
-        room.fit();
-        assert_eq!(room.cache.capacity_bytes(), 50 * MIB, "so much is spare");
-        drop((index, taken, more, share));
-        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "all is given back");
+    fn room() -> Arc<CacheRoom> {
+        room_of(64 * MIB)
     }
 
     #[test]
-    fn the_cache_gives_way_to_the_others_within_their_shares() {
+    fn the_cache_has_what_the_others_leave() {
         let room = room();
-        let first = WorkerShare::new(Arc::clone(&room), 4 * MIB);
-        let beyond = first.take(8 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "the second has taken nothing");
-        let second = WorkerShare::new(Arc::clone(&room), 4 * MIB);
-        let within = second.take(4 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 60 * MIB, "what the first has of it");
-        drop((within, second));
-        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "the second has ended");
-        drop((beyond, first));
-        assert_eq!(room.cache.capacity_bytes(), 64 * MIB, "all is given back");
+        assert_eq!(room.cache.capacity_bytes(), 61 * MIB, "nothing is taken");
+        let uses = [
+            MemoryUse::Memtables,
+            MemoryUse::FrozenMemtables,
+            MemoryUse::PinnedMemtables,
+            MemoryUse::Filters,
+            MemoryUse::Indexes,
+            MemoryUse::Bookkeeping,
+        ];
+        let charges = uses.map(|what| {
+            let before = room.cache.capacity_bytes();
+            let charge = room.memory.charge(what, 3 << 20);
+            room.fit();
+            assert_eq!(before - room.cache.capacity_bytes(), 3 * MIB, "{what:?}");
+            charge
+        });
+        let share = WorkerShare::new(Arc::clone(&room), 4 * MIB);
+        let other = WorkerShare::new(Arc::clone(&room), 4 * MIB);
+        let within = other.take(4 * MIB);
+        let mut taken = share.take(4 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 35 * MIB, "workers within their shares");
+        taken.set(20 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 19 * MIB, "16 beyond");
+        let more = share.take(30 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), MIB, "one step at least");
+        drop((charges, taken, more, share, within, other));
+        assert_eq!(room.cache.capacity_bytes(), 61 * MIB, "all is given back");
+    }
+
+    #[test]
+    fn a_cache_that_was_set_has_a_ceiling_with_the_indexes() {
+        let room = room_of(32 * MIB);
+        assert_eq!(room.cache.capacity_bytes(), 32 * MIB);
+        let memtable = room.memory.charge(MemoryUse::Memtables, 16 << 20);
+        let index = room.memory.charge(MemoryUse::Indexes, 2 << 20);
+        room.fit();
+        assert_eq!(room.cache.capacity_bytes(), 30 * MIB, "of what others do not use");
+        let more = room.memory.charge(MemoryUse::Memtables, 24 << 20);
+        room.fit();
+        assert_eq!(room.cache.capacity_bytes(), 19 * MIB, "the pool has no more");
+        drop((memtable, index, more));
+    }
+
+    /// A fit is due before memtables take more than the pool has, and not with every write.
+    #[test]
+    fn memtables_that_grow_ask_for_room_in_steps() {
+        let room = room();
+        let memtable = room.memory.charge(MemoryUse::Memtables, 0);
+        let mut fits = 0;
+        for _ in 0..16 << 10 {
+            memtable.grow(1 << 10);
+            if room.memory.is_fit_due() {
+                room.fit();
+                fits += 1;
+            }
+            let used = room.cache.capacity_bytes() + room.memory.memtable_bytes();
+            assert!(used <= 64 * MIB, "{used}");
+        }
+        assert_eq!(fits, 16);
     }
 
     #[test]

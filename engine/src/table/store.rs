@@ -86,8 +86,11 @@ impl TableStore {
             filter_arena.begin_small();
         }
         let buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);
-        let cache = Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes)));
-        let cache_room = Arc::new(CacheRoom::new(Arc::clone(&cache), Arc::clone(&memory)));
+        // It has as many shards as it needs while the others take their parts.
+        let cache = Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes).div_ceil(2)));
+        let cache_room =
+            CacheRoom::new(Arc::clone(&cache), Arc::clone(&memory), filter_arena.clone());
+        let cache_room = Arc::new(cache_room);
         cache_room.fit();
         let filter_bytes_max = memory.limit(MemoryUse::Filters);
         let store = Self {
@@ -223,7 +226,7 @@ impl TableStore {
         self.fit_cache();
     }
 
-    /// Gives the block cache what others leave of its part: see [`CacheRoom::fit`].
+    /// Gives the block cache what others leave of the pool: see [`CacheRoom::fit`].
     pub(crate) fn fit_cache(&self) {
         self.cache_room.fit();
     }

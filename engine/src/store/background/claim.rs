@@ -19,7 +19,9 @@ impl Store {
         // A read-only store claims nothing, so its pauses would never end.
         let pause_end = state.due.next_pause_end().filter(|_| self.read_only.get().is_none());
         let pause = pause_end.map(|end| end.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
-        [self.residency.wait_max(), state.rest.wait_max(), pause].into_iter().flatten().min()
+        let idle = state.idle.wait_max().filter(|_| self.read_only.get().is_none());
+        let others = [self.residency.wait_max(), state.rest.wait_max(), idle];
+        others.into_iter().chain([pause]).flatten().min()
     }
 
     /// Claims the next piece of work, if there is any that could be done.

@@ -20,18 +20,9 @@ const BUDGET_MIN: u64 = 64 * MIB;
 const BUDGET_MAX: u64 = 1_024 * MIB;
 
 /// Opens a store without options, and compares its budget with the memory of the machine.
-///
-/// The budget is the sum of the bounds in the statistics, and of what the cache gives way to: no
-/// public call returns the budget itself.
 pub(super) fn measure(scale: &Scale) -> Measured {
     let db = Db::open(scale.directory.join("db"))?;
-    let memory = db.stats().memory;
-    let budget = memory.memtable_bytes_max
-        + memory.filter_bytes_max
-        + memory.writing_bytes_max
-        + memory.block_cache_bytes_max
-        + memory.index_bytes
-        + memory.bookkeeping_bytes;
+    let budget = db.stats().memory.budget_bytes;
     let available = available_bytes()?;
     let want = (available / PART_OF_MEMORY).clamp(BUDGET_MIN, BUDGET_MAX);
     let deviation = (budget as f64 / want as f64 - 1.0).abs() * 100.0;

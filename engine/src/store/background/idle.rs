@@ -1,0 +1,197 @@
+//! Memtables that nobody writes to become tables, so that the block cache has their memory.
+//!
+//! The rule: nothing was written for [`QUIET`], active memtables take more than one part in
+//! [`IDLE_SHARE`] of the pool, and the block cache is full. Then the largest are flushed until the
+//! others take less. So a store that is only read from some time on reads from its whole budget,
+//! and one that is written to in bursts flushes at most eight times as often as one that is written
+//! to all the time: a memtable is otherwise frozen at 1/8 of the pool or more.
+
+use std::time::Duration;
+
+use sievedb_format::SequenceNumber;
+
+use crate::{memory::MemoryUse, store::Store};
+
+/// How long nothing must have been written.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Active memtables that take less than one part in so many of the pool stay.
+const IDLE_SHARE: u64 = 32;
+
+/// A smaller memtable, with its filter, stays: its table would cost more than a few blocks in the
+/// cache are worth.
+const MEMTABLE_BYTES_MIN: usize = 128 << 10;
+
+/// The cache is full if less than one part in so many of it is free.
+const FREE_SHARE: u64 = 8;
+
+/// Since when nothing was written.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    /// The visible sequence number at the last look.
+    visible: Option<SequenceNumber>,
+    since: Duration,
+    /// How long workers may wait until something may be due.
+    wait_max: Option<Duration>,
+}
+
+impl Idle {
+    /// Returns how long workers may wait for something to do here.
+    pub(super) fn wait_max(&self) -> Option<Duration> {
+        self.wait_max
+    }
+
+    /// Returns how much longer nothing must be written, at `now` with this visible sequence number.
+    fn left(&mut self, visible: SequenceNumber, now: Duration) -> Duration {
+        if self.visible.replace(visible) != Some(visible) {
+            self.since = now;
+        }
+        QUIET.saturating_sub(now.saturating_sub(self.since))
+    }
+}
+
+impl Store {
+    /// Freezes memtables that nobody writes to, if the block cache could use their memory.
+    pub(super) fn freeze_idle(&self) {
+        let memory = &self.tables.memory;
+        let kept_bytes = memory.pool_bytes() / IDLE_SHARE;
+        let is_excess = || memory.bytes(MemoryUse::Memtables) > kept_bytes;
+        {
+            let mut state = self.background.state.lock();
+            state.idle.wait_max = None;
+            if !is_excess() {
+                return;
+            }
+            let left = state.idle.left(self.publish.visible(), self.options.clock.now());
+            let (cached, room) =
+                (self.tables.cache.memory_bytes(), self.tables.cache.capacity_bytes());
+            let is_full = cached > room - room / FREE_SHARE;
+            state.idle.wait_max = Some(if left.is_zero() { QUIET } else { left });
+            if !left.is_zero() || !is_full || self.check_writable().is_err() {
+                return;
+            }
+        }
+        let _placement = self.placement.lock();
+        let mut begun = self.begun_memtables();
+        begun.sort_unstable_by_key(|(bytes, _)| *bytes);
+        while let Some((bytes, tree)) = begun.pop() {
+            if bytes < MEMTABLE_BYTES_MIN || !is_excess() {
+                return;
+            }
+            tree.freeze();
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Db, Options, clock::ManualClock, fs::MemoryFs};
+
+    const BUDGET: u64 = 16 << 20;
+
+    struct Fixture {
+        db: Db,
+        clock: Arc<ManualClock>,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let clock = Arc::<ManualClock>::default();
+            let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+            let options = options.memory_budget(BUDGET).clock(Arc::clone(&clock) as _);
+            Self { db: options.open("db").unwrap(), clock }
+        }
+
+        fn store(&self) -> &Store {
+            self.db.open_store().store()
+        }
+
+        fn write(&self, keyspace: &str, bytes: usize) {
+            let keyspace = self.db.keyspace(keyspace).unwrap();
+            for number in 0..bytes / 1_000 {
+                keyspace.insert(number.to_be_bytes(), [7; 1_000]).unwrap();
+            }
+        }
+
+        /// Reads more than the cache holds.
+        fn fill_cache(&self) {
+            self.write("read", 20 << 20);
+            let keyspace = self.db.keyspace("read").unwrap();
+            keyspace.flush().unwrap();
+            for number in 0..(20 << 20) / 1_000_usize {
+                keyspace.get(number.to_be_bytes()).unwrap().unwrap();
+            }
+        }
+
+        /// Does what a worker does that looks once. Returns how long it would wait for idle
+        /// memtables.
+        fn look(&self) -> Option<Duration> {
+            self.store().freeze_idle();
+            while self.store().step() {}
+            self.store().background.state.lock().idle.wait_max()
+        }
+
+        fn memtable_bytes(&self) -> u64 {
+            self.db.stats().memory.memtable_bytes
+        }
+    }
+
+    #[test]
+    fn idle_memtables_are_flushed_when_the_cache_is_full() {
+        let fixture = Fixture::new();
+        fixture.fill_cache();
+        fixture.write("one", 1 << 20);
+        fixture.write("two", 300 << 10);
+        let capacity = || fixture.db.stats().memory.block_cache_bytes_max;
+        let before = (fixture.memtable_bytes(), capacity());
+        assert_eq!(fixture.look(), Some(QUIET));
+        fixture.clock.advance(QUIET / 2);
+        assert_eq!(fixture.look(), Some(QUIET / 2), "it is not quiet yet");
+        fixture.db.insert("key", "value").unwrap();
+        fixture.clock.advance(QUIET / 2);
+        assert_eq!(fixture.look(), Some(QUIET), "something was written");
+        assert!(fixture.memtable_bytes() >= before.0);
+        fixture.clock.advance(QUIET);
+        fixture.look();
+        // The large one is flushed; the small one is no longer worth it.
+        assert!(
+            (300 << 10..400 << 10).contains(&fixture.memtable_bytes()),
+            "{}",
+            fixture.memtable_bytes()
+        );
+        assert!(capacity() >= before.1 + (1 << 20), "the cache has the memory");
+        assert_eq!(fixture.look(), None, "no worker wakes for it any more");
+    }
+
+    #[test]
+    fn idle_memtables_stay_while_the_cache_has_room() {
+        let fixture = Fixture::new();
+        fixture.write("one", 1 << 20);
+        let before = fixture.memtable_bytes();
+        assert_eq!(fixture.look(), Some(QUIET));
+        for _ in 0..5 {
+            fixture.clock.advance(QUIET);
+            assert_eq!(fixture.look(), Some(QUIET), "it may become full");
+        }
+        assert_eq!(fixture.memtable_bytes(), before);
+    }
+
+    #[test]
+    fn many_small_memtables_stay() {
+        let fixture = Fixture::new();
+        fixture.fill_cache();
+        for number in 0..40 {
+            fixture.write(&number.to_string(), 30 << 10);
+        }
+        fixture.look();
+        let before = fixture.memtable_bytes();
+        fixture.clock.advance(QUIET);
+        fixture.look();
+        assert_eq!(fixture.memtable_bytes(), before);
+    }
+}
