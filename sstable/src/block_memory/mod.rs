@@ -21,7 +21,7 @@
 //!
 //! # When pages return to the system
 //!
-//! Pages of evicted contents are kept for the next ones, up to 1/128 of the pages that contents have;
+//! Pages of evicted contents are kept for the next ones, up to 1/64 of the pages that contents have;
 //! [`memory_bytes`] charges each content with that share. More are returned in steps of 256 pages,
 //! and no lock is held meanwhile. A cache that is dropped returns no pages: it unmaps its chunks.
 //!
@@ -122,7 +122,7 @@ impl BlockMemory {
         Some(piece)
     }
 
-    /// Returns the bytes that it has from the system: those of contents and at most 1/128 more,
+    /// Returns the bytes that it has from the system: those of contents and at most 1/64 more,
     /// unless the system takes no pages back.
     pub(crate) fn resident_bytes(&self) -> usize {
         let mut pages = self.pages.lock();

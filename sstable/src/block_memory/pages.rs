@@ -9,7 +9,7 @@ use super::{
 };
 
 /// For so many pages that contents have, one free page is kept.
-pub(super) const USED_FOR_KEPT: usize = 128;
+pub(super) const USED_FOR_KEPT: usize = 64;
 
 /// At most so many pages are returned to the system at a time.
 pub(super) const LEAVING_PAGES_MAX: usize = 256;

@@ -1,8 +1,9 @@
 //! Which contents lie in pages, and how pages come and go.
 
-use std::{cell::RefCell, mem, ptr, rc::Rc, thread};
+use std::{cell::RefCell, collections::VecDeque, mem, ptr, rc::Rc, thread};
 
 use bytes::Bytes;
+use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 
 use super::{
     bitmap::CHUNK_PAGES,
@@ -11,6 +12,7 @@ use super::{
     system::calls::{GIVE_BACKS, MAPS, UNMAPS},
     *,
 };
+use crate::{BlockCache, BlockCounts, Table, TableIdentity, TableOptions, TableWriter};
 
 /// Memory without a page, on a system with pages of 4 KiB.
 fn memory() -> Arc<BlockMemory> {
@@ -199,6 +201,28 @@ fn n2_a_dropped_cache_only_unmaps() {
     assert_eq!((memory.resident_bytes(), UNMAPS.with(|calls| calls.counted())), (0, 1));
 }
 
+/// The last table drops the cache, whose blocks lie in slots of its index too.
+#[test]
+fn n2_the_last_table_only_unmaps() {
+    let identity = TableIdentity { store_id: 1, file_id: 2, salt: 3, hash_seed: 4 };
+    let mut writer = TableWriter::new(Vec::new(), identity, TableOptions::new()).unwrap();
+    let keys: Vec<_> = (0..2_000_u32).map(u32::to_be_bytes).collect();
+    for key in &keys {
+        let value: Vec<u8> = (0..1_800).map(|at| at as u8).collect();
+        writer.add(InternalKey::new(key, Trailer::new(5, Kind::Put)), &value).unwrap();
+    }
+    let (bytes, summary) = writer.finish().unwrap();
+    let cache = Arc::new(BlockCache::new(64 << 20));
+    let table = Table::open(Arc::new(Bytes::from(bytes)), identity, summary.bytes, cache).unwrap();
+    for key in &keys {
+        table.get(key, SEQUENCE_MAX, &mut BlockCounts::default()).unwrap().unwrap();
+    }
+    forget_calls();
+    drop(table);
+    assert_eq!(GIVE_BACKS.with(|calls| calls.counted()), 0);
+    assert!(UNMAPS.with(|calls| calls.counted()) > 1);
+}
+
 /// Two chunks of many have room. A search for more pages than any has side by side knows so.
 #[test]
 fn n3_a_search_does_not_walk_full_chunks() {
@@ -259,4 +283,25 @@ fn n6_a_refused_map_is_not_requested_for_each_content() {
     }
     MAPS.with(|calls| calls.refuse(false));
     assert!(copy(&memory, &[7; PAGE_BYTES]).is_some(), "the system has memory again");
+}
+
+/// A full cache: each content that comes drives some out, one of 20 is an index partition of four
+/// pages.
+#[test]
+fn n4_few_kept_pages_spare_most_calls() {
+    const CAPACITY_PAGES: usize = 768;
+    let memory = memory();
+    let (mut held, mut used, mut pages_written) = (VecDeque::new(), 0, 0);
+    for n in 0..20_000_usize {
+        let pages = if n.wrapping_mul(0x9e37_79b9) >> 7 & 0x1f < 2 { 4 } else { 1 };
+        held.push_back((copy(&memory, &vec![7; pages * PAGE_BYTES]), pages));
+        used += pages;
+        pages_written += pages;
+        while used > CAPACITY_PAGES {
+            used -= held.pop_front().map_or(0, |(_, pages)| pages);
+        }
+        assert!(memory.resident_bytes() <= with_kept(used));
+    }
+    let calls = GIVE_BACKS.with(|calls| calls.counted());
+    assert!(calls < pages_written / 20, "{calls} calls for {pages_written} pages");
 }
