@@ -343,15 +343,16 @@ impl Table {
         let content = self.blocks.content_of(handle, stored)?;
         let is_stored = place.contains(&content.as_ptr());
         let is_in_map = is_stored && self.blocks.source().is_mapped();
-        let in_pages = (cache_use == CacheUse::Fill && !is_in_map)
-            .then(|| self.cache.copy_in_pages(&content, role))
-            .flatten();
-        let content = match in_pages {
-            Some(content) => content,
-            None if is_stored && is_part => {
-                self.counted(Bytes::copy_from_slice(&content), cache_use)
-            }
-            None => self.counted(content, cache_use),
+        let content = if cache_use == CacheUse::Fill
+            && !is_in_map
+            && let Some(in_pages) = self.cache.copy_in_pages(&content, role)
+        {
+            drop(content); // Before the block allocates: its memory is in one piece again.
+            in_pages
+        } else if is_stored && is_part {
+            self.counted(Bytes::copy_from_slice(&content), cache_use)
+        } else {
+            self.counted(content, cache_use)
         };
         let block =
             Block::decode(content, role, handle).map_err(ReadError::corrupt(handle.offset))?;
