@@ -130,9 +130,15 @@ impl Db {
     /// # Errors
     ///
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if it is too small, or too small for the parts
-    /// set by hand and a sixteenth for a block cache that was not; nothing is changed then.
+    /// set by hand and a sixteenth for a block cache that was not;
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a store in a
+    /// [pool](crate::MemoryPool), which has the budget. Nothing is changed then.
     pub fn set_memory_budget(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
         let (bytes, store) = (bytes.into(), self.accept()?);
+        if store.options.memory_pool.is_some() {
+            let allowed = "not for a store in a memory_pool; use MemoryPool::set_bytes";
+            return Err(crate::Error::InvalidOption { name: "memory_budget", allowed });
+        }
         // Not under the lock of the budget.
         let default = bytes.is_none().then(|| DefaultBudget::of_machine(&*store.options.fs));
         store.change_memory_budget(|budget| {
@@ -349,7 +355,14 @@ impl Options {
     /// [`create_new`](Self::create_new), [`Error::NewerRelease`](crate::Error::NewerRelease) if a
     /// later release wrote a file of the store, [`Error::Io`](crate::Error::Io).
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Db> {
-        self.memory.find_default(&*self.fs);
+        match &self.memory_pool {
+            Some(pool) => {
+                let bytes = pool.accept()?.bytes();
+                self.memory.default =
+                    DefaultBudget { bytes, source: crate::stats::BudgetSource::Pool };
+            }
+            None => self.memory.find_default(&*self.fs),
+        }
         self.validate()?;
         let open = Arc::new(OpenStore::open(path.as_ref(), self)?);
         let tree = open.store().keyspace(DEFAULT_KEYSPACE, None)?;

@@ -56,12 +56,14 @@ pub enum BudgetSource {
     ControlGroup,
     /// Default for an unknown machine: [`FALLBACK_MEMORY_BUDGET`].
     Fallback,
+    /// A pool that several stores share: [`Options::memory_pool`](crate::Options::memory_pool).
+    Pool,
 }
 
 impl BudgetSource {
     /// All of them. The file `STATS` has their places: the order stays.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Set, Self::PhysicalMemory, Self::ControlGroup, Self::Fallback];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Set, Self::PhysicalMemory, Self::ControlGroup, Self::Fallback, Self::Pool];
 }
 
 impl fmt::Display for BudgetSource {
@@ -71,6 +73,7 @@ impl fmt::Display for BudgetSource {
             Self::PhysicalMemory => "default, from physical memory",
             Self::ControlGroup => "default, from the limit of the control group",
             Self::Fallback => "default, memory of the machine unknown",
+            Self::Pool => "shared by the stores of a memory pool",
         })
     }
 }

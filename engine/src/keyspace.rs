@@ -31,8 +31,9 @@ use crate::{
 /// Keys have 0 bytes to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), values 0 bytes to
 /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX). Keys are ordered byte by byte.
 pub struct Keyspace {
-    open: Handle,
+    /// Before the handle: its memtables are gone when the store leaves its memory pool.
     tree: Arc<Tree>,
+    open: Handle,
     read_options: ReadOptions,
 }
 

@@ -71,6 +71,7 @@ mod log_limits;
 mod manifest;
 mod memory;
 mod memory_budget;
+mod memory_pool;
 pub mod options;
 #[cfg_attr(feature = "planted-bugs", doc(hidden))]
 #[cfg(feature = "planted-bugs")]
@@ -107,6 +108,7 @@ pub use handles::OpenHandles;
 pub use keyspace::Keyspace;
 pub use keyspace_options::{Compression, DEFAULT_KEYSPACE, KeyspaceOptions};
 pub use listener::{Event, EventListener, FilterRebuildReason};
+pub use memory_pool::{MemoryPool, PoolStats};
 pub use options::{Options, ReadMode};
 pub use quarantine::QuarantinedTable;
 pub use range::{Keys, Range};

@@ -4,19 +4,23 @@
 //! filters, indexes, and tables while they are written. So what is in memory is known without a
 //! look at any of them, also for what only a reader still holds. The block cache counts for itself, and so does
 //! the arena of the filters.
-//! The limits are those of [`memory_budget`](crate::memory_budget), and change while a store is open.
+//! The limits are what the [pool](crate::memory_pool) allows, and change while a store is open.
+
+mod in_pool;
 
 use std::{
     fmt::Debug,
     sync::{Arc, OnceLock},
 };
 
-use crate::{
-    memory_budget::MemoryParts,
-    sync::atomic::{
-        AtomicI64, AtomicU64,
-        Ordering::{AcqRel, Relaxed},
-    },
+use sievedb_filter::FilterArena;
+
+use self::in_pool::Allowed;
+pub(crate) use self::in_pool::{Allowance, Uses};
+
+use crate::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU64,
+    Ordering::{AcqRel, Relaxed},
 };
 
 /// What memory is used for.
@@ -58,20 +62,6 @@ impl MemoryUse {
 /// filter, and all filters together would take an eighth of the limit of memtables.
 const MANY_MEMTABLES: u64 = 64;
 
-/// What an allocator holds beside the bytes that it was asked for: 3 to 5 MiB with glibc and three
-/// threads, for any budget. The 8 MiB that a process may take beyond the budget are for its program,
-/// too.
-const ALLOCATOR_BYTES: u64 = 3 << 20;
-
-/// Of a small pool at most one part in so many is for the allocator.
-const ALLOCATOR_SHARE: u64 = 12;
-
-/// Returns the bytes of a pool that are left to the allocator.
-pub(crate) const fn allocator_bytes(pool_bytes: u64) -> u64 {
-    let share = pool_bytes / ALLOCATOR_SHARE;
-    if share < ALLOCATOR_BYTES { share } else { ALLOCATOR_BYTES }
-}
-
 /// A memtable is small if it takes at most 1/64 of the limit of memtables.
 const SMALL_SHARE: u64 = 64;
 
@@ -84,6 +74,9 @@ const fn many_small(limit: u64) -> u64 {
 pub(crate) trait Freer: Debug + Send + Sync {
     /// Takes unneeded memory. Returns it if this thread must free it.
     fn take(&self, unneeded: Unneeded) -> Option<Unneeded>;
+
+    /// Wakes the workers: the pool has changed what the store may take.
+    fn ring(&self);
 }
 
 /// Memory that takes long to free and is no longer used.
@@ -95,10 +88,20 @@ pub(crate) struct MemoryAccount {
     /// Signed: of an addition and a subtraction at once, the second may be counted first.
     bytes: [AtomicI64; MemoryUse::COUNT],
     limits: [AtomicU64; MemoryUse::COUNT],
-    /// The most bytes that all uses and the block cache may take together.
-    pool_bytes: AtomicU64,
+    /// Where the filters of tables lie.
+    filter_arena: FilterArena,
+    /// What the pool allows at this moment.
+    allowed: Allowed,
     /// Bytes of memtables beyond which the block cache has to give way.
     memtable_bytes_fitted: AtomicU64,
+    /// Bytes of filters that are about to be loaded at once.
+    filter_bytes_expected: AtomicU64,
+    /// Bytes of filters that the last plan was made for.
+    filter_bytes_planned: AtomicU64,
+    /// Filters have to give way, or have got more room, since the last plan.
+    filters_are_due: AtomicBool,
+    /// Another store of the pool needs the memory of memtables.
+    is_asked: AtomicBool,
     /// Memtables that something was placed in.
     memtables_begun: AtomicU64,
     /// Frees large memory in place of readers, in a store with workers.
@@ -113,8 +116,13 @@ impl Default for MemoryAccount {
         Self {
             bytes: std::array::from_fn(|_| AtomicI64::new(0)),
             limits: std::array::from_fn(|_| AtomicU64::new(u64::MAX)),
-            pool_bytes: AtomicU64::new(u64::MAX),
+            filter_arena: FilterArena::new(),
+            allowed: Allowed::default(),
             memtable_bytes_fitted: AtomicU64::new(0),
+            filter_bytes_expected: AtomicU64::new(0),
+            filter_bytes_planned: AtomicU64::new(u64::MAX),
+            filters_are_due: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
             memtables_begun: AtomicU64::new(0),
             freer: OnceLock::new(),
             freeze_put_off_to: AtomicU64::new(0),
@@ -139,47 +147,14 @@ impl MemoryAccount {
         self.limits[what as usize].store(bytes_max, Relaxed);
     }
 
-    /// Sets the limits to the parts of a budget, but for that of the filters: it follows when they are
-    /// within it.
-    pub(crate) fn set_limits(&self, parts: &MemoryParts) {
-        self.set_limit(MemoryUse::Memtables, parts.memtables);
-        self.set_limit(MemoryUse::FrozenMemtables, parts.memtables);
-        self.set_limit(MemoryUse::Indexes, parts.block_cache);
-        self.set_limit(MemoryUse::Writing, parts.writing);
-        self.pool_bytes.store(parts.pool, Relaxed);
-    }
-
-    /// Returns the most bytes that all uses and the block cache may take together.
-    pub(crate) fn pool_bytes(&self) -> u64 {
-        self.pool_bytes.load(Relaxed)
+    /// Returns the arena of the filters of tables.
+    pub(crate) fn filter_arena(&self) -> &FilterArena {
+        &self.filter_arena
     }
 
     /// Bytes of active and frozen memtables, of all keyspaces.
     pub(crate) fn memtable_bytes(&self) -> u64 {
         self.bytes(MemoryUse::Memtables) + self.bytes(MemoryUse::FrozenMemtables)
-    }
-
-    /// Returns what the block cache may take of its ceiling and of the pool while the filters take
-    /// `filter_bytes` bytes in all.
-    pub(crate) fn cache_bytes_left(&self, filter_bytes: u64) -> u64 {
-        const OTHERS: [MemoryUse; 3] =
-            [MemoryUse::PinnedMemtables, MemoryUse::Bookkeeping, MemoryUse::Writing];
-        let indexes = self.bytes(MemoryUse::Indexes);
-        let others: u64 = OTHERS.into_iter().map(|what| self.bytes(what)).sum();
-        let pool = self.pool_bytes();
-        let all = self.memtable_bytes() + others + indexes + filter_bytes + allocator_bytes(pool);
-        let ceiling = self.limit(MemoryUse::Indexes).saturating_sub(indexes);
-        pool.saturating_sub(all).min(ceiling)
-    }
-
-    /// Memtables may grow to `bytes` before the block cache has to give way.
-    pub(crate) fn set_memtable_bytes_fitted(&self, bytes: u64) {
-        self.memtable_bytes_fitted.store(bytes, Relaxed);
-    }
-
-    /// Returns whether memtables have grown so far that the block cache has to give way.
-    pub(crate) fn is_fit_due(&self) -> bool {
-        self.memtable_bytes() > self.memtable_bytes_fitted.load(Relaxed)
     }
 
     /// A worker that took `from` bytes for writing takes `to`.

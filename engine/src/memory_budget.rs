@@ -83,6 +83,11 @@ impl MemoryBudget {
         text + "an eighth for writing"
     }
 
+    /// Returns the budget with `bytes` for the whole, if that is the memory of a pool.
+    pub(crate) fn within(self, bytes: Option<u64>) -> Self {
+        Self { bytes: bytes.or(self.bytes), ..self }
+    }
+
     /// Gives memtables, and the whole, as much more as it takes for a write of `bytes` bytes that was too large.
     pub(crate) fn make_room_for(&mut self, bytes: u64) {
         // Three quarters are for writes, of what memtables of other keyspaces leave.

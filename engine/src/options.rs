@@ -13,6 +13,7 @@ use crate::{
     listener::EventListener,
     log_limits::LogLimits,
     memory_budget::MemoryBudget,
+    memory_pool::MemoryPool,
     planted::PlantedBug,
 };
 use sievedb_sstable::PrefixFunction;
@@ -84,6 +85,7 @@ pub struct Options {
     pub(crate) listener: Option<Arc<dyn EventListener>>,
     pub(crate) durability: Durability,
     pub(crate) memory: MemoryBudget,
+    pub(crate) memory_pool: Option<MemoryPool>,
     pub(crate) log: LogLimits,
     pub(crate) open_files_max: usize,
     pub(crate) worker_threads: usize,
@@ -110,6 +112,7 @@ impl Default for Options {
             listener: None,
             durability: Durability::default(),
             memory: MemoryBudget::default(),
+            memory_pool: None,
             log: LogLimits::default(),
             open_files_max: DEFAULT_OPEN_FILES_MAX,
             worker_threads: DEFAULT_WORKER_THREADS,
@@ -195,6 +198,18 @@ impl Options {
     /// `memtable_bytes_max` of 160 MiB alone makes a budget of 352 MiB where the default is 256 MiB.
     pub fn memory_budget(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.memory.bytes = bytes.into();
+        self
+    }
+
+    /// Memory that the store shares with others of this process, in the place of
+    /// [`memory_budget`](Self::memory_budget); default none.
+    ///
+    /// Not together with `memory_budget`, nor with [`block_cache_bytes`](Self::block_cache_bytes):
+    /// opening fails with [`Error::InvalidOption`]. It fails with [`Error::BudgetTooSmall`] if the pool
+    /// is too small for the stores that have joined it and this one. `memtable_bytes_max` and
+    /// `filter_bytes_max` stay bounds of the store.
+    pub fn memory_pool(mut self, pool: &MemoryPool) -> Self {
+        self.memory_pool = Some(pool.clone());
         self
     }
 

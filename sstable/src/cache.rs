@@ -1,6 +1,7 @@
 //! Blocks that many readers share.
 
 use std::{
+    collections::HashSet,
     num::NonZero,
     sync::{
         Arc,
@@ -17,6 +18,7 @@ use crate::{
     block_memory::{self, BlockMemory},
     cache_steps::{CacheSteps, way},
     sync::Mutex,
+    table::Table,
 };
 
 /// A block's key: the table's number in this process, and the block's offset.
@@ -248,6 +250,22 @@ impl BlockCache {
         let (_, block) = self.blocks.remove(&(table, offset))?;
         block.evict();
         Some(block)
+    }
+
+    /// Evicts all blocks of these tables. For tables that are not read any more; of others, blocks
+    /// may enter again at once.
+    ///
+    /// Visits every block of the cache.
+    pub fn remove_blocks_of<'t>(&self, tables: impl IntoIterator<Item = &'t Table>) {
+        let numbers: HashSet<u64> = tables.into_iter().map(Table::number).collect();
+        if numbers.is_empty() {
+            return;
+        }
+        let keys = self.blocks.iter().map(|(key, _)| key);
+        let keys: Vec<_> = keys.filter(|(table, _)| numbers.contains(table)).collect();
+        for (table, offset) in keys {
+            self.remove(table, offset);
+        }
     }
 
     /// Keeps a block.

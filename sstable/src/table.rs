@@ -306,6 +306,11 @@ impl Table {
         }
     }
 
+    /// Returns the number of the table in this process, under which the cache has its blocks.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Takes the block at this place out of the cache, if it is there.
     pub(crate) fn remove_cached(&self, handle: BlockHandle) -> Option<Block> {
         self.cache.remove(self.number, handle.offset)

@@ -17,6 +17,7 @@ mod limits;
 mod listening;
 mod locking;
 mod lookups;
+mod memory_pool;
 mod model;
 mod planted;
 mod power_cuts;

@@ -10,8 +10,9 @@
 //!
 //! Locks are taken in this order, each only while those before it are held or free: keyspace change,
 //! sync turn, log files, manifest, unrecorded changes of keyspaces, placement, background state,
-//! trees, view of a tree, list of retired tables; then, with nothing behind them, queue, snapshots,
-//! obsolete files, bell.
+//! trees, view of a tree, list of retired tables; memory pool, block cache, filter arena; then, with
+//! nothing behind them, queue, snapshots, obsolete files, bell. Stores share a memory pool: under its
+//! lock no lock of a store is taken but the bell's.
 
 mod log_segment;
 mod panic_guard;

@@ -57,7 +57,11 @@ impl Db {
         }
         drop(self);
         match Arc::try_unwrap(open) {
-            Ok(last) => last.end().map_err(|error| CloseError::new(error, None)),
+            Ok(last) => {
+                // Its memtables are gone when the store leaves its memory pool.
+                drop(tree);
+                last.end().map_err(|error| CloseError::new(error, None))
+            }
             Err(open) => {
                 let (path, handles) = (open.store().tables.folder.clone(), open.handles().get());
                 let handle = Handle::new(open, HandleKind::Db);

@@ -17,6 +17,12 @@ impl Options {
         if self.create_new && self.read_only {
             return invalid("create_new", "not together with read_only, which creates nothing");
         }
+        if self.memory_pool.is_some() && self.memory.bytes.is_some() {
+            return invalid("memory_budget", "not together with memory_pool, which has the budget");
+        }
+        if self.memory_pool.is_some() && self.memory.block_cache_bytes.is_some() {
+            return invalid("block_cache_bytes", "not together with memory_pool: stores share one");
+        }
         if self.worker_threads > 64 {
             return invalid("worker_threads", "at most 64");
         }

@@ -182,7 +182,7 @@ pub struct MemoryStats {
     /// Bound of the tables that are being written and of what is read for them. Entries that are long for it take
     /// more, one worker at a time; the block cache then gives way to that.
     pub writing_bytes_max: u64,
-    /// Blocks in the cache.
+    /// Blocks in the cache; those of all stores of a [pool](crate::MemoryPool).
     pub block_cache_bytes: u64,
     /// Bound of the block cache: what the other parts leave of the budget at this moment, in steps of
     /// 1/64 of it and at most 1 MiB.

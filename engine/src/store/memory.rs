@@ -71,7 +71,7 @@ impl Store {
             // A record about keyspaces.
             return Ok(Room::Delay(Duration::ZERO));
         }
-        match room(bytes, memory.memtable_bytes(), memory.limit(MemoryUse::Memtables)) {
+        match room(bytes, memory.memtable_bytes(), memory.memtable_limit_for(bytes)) {
             Room::Never(bytes_max) => Err(Error::WriteTooLarge { bytes, bytes_max }),
             room => Ok(room),
         }
@@ -81,8 +81,18 @@ impl Store {
     /// half is for memtables in flush. While the largest is small, active ones may take 11/16:
     /// flushes of small memtables need little memory. Returns whether any was frozen.
     ///
+    /// In a pool, the store with larger memtables than this one is asked to freeze one, too.
+    ///
     /// The caller holds the placement lock.
     pub(super) fn freeze_largest(&self) -> bool {
+        let froze = self.freeze_own_largest();
+        if froze {
+            self.tables.cache_room.ask_largest();
+        }
+        froze
+    }
+
+    fn freeze_own_largest(&self) -> bool {
         if self.options.read_only {
             // No worker would flush it.
             return false;
@@ -106,6 +116,19 @@ impl Store {
                 return froze;
             }
             froze = true;
+        }
+    }
+
+    /// Freezes the largest memtable, if another store of the pool asked for its memory.
+    pub(super) fn freeze_asked(&self) {
+        if !self.tables.memory.take_asked() || self.check_writable().is_err() {
+            return;
+        }
+        let _placement = self.placement.lock();
+        self.freeze_own_largest();
+        let largest = self.begun_memtables().into_iter().max_by_key(|(bytes, _)| *bytes);
+        if let Some((_, largest)) = largest {
+            largest.freeze();
         }
     }
 
@@ -154,8 +177,9 @@ impl Store {
     /// No flush makes room: what memtables take is what empty ones do.
     fn too_large_beside_empty_memtables(&self, write: &Write) -> Error {
         let memory = &self.tables.memory;
-        let left = memory.limit(MemoryUse::Memtables).saturating_sub(memory.memtable_bytes());
-        Error::WriteTooLarge { bytes: write.charge_bytes(), bytes_max: writable_share(left) }
+        let bytes = write.charge_bytes();
+        let left = memory.memtable_limit_for(bytes).saturating_sub(memory.memtable_bytes());
+        Error::WriteTooLarge { bytes, bytes_max: writable_share(left) }
     }
 
     /// Changes the memory budget. What is too much now goes: blocks of the cache and parts of filters before
@@ -171,10 +195,10 @@ impl Store {
         let mut budget = self.memory_budget.lock();
         let mut changed = *budget;
         change(&mut changed);
-        let parts = changed.divide(self.options.worker_threads)?;
+        let filter_bytes_max = self.tables.cache_room.change(changed)?;
         *budget = changed;
-        self.tables.set_memory_limits(&parts);
-        self.set_filter_bytes_max(parts.filters);
+        self.tables.memory.begin_filter_plan();
+        self.set_filter_bytes_max(filter_bytes_max);
         drop(budget);
         // Filters that were too large to build may not be any more.
         self.background.with_filters(FilterJobs::try_given_up);

@@ -45,7 +45,7 @@ mod filter_need;
 mod filter_rebuild;
 mod flush;
 pub(crate) mod folder;
-mod gate;
+pub(crate) mod gate;
 mod install;
 pub(crate) mod keyspace_set;
 pub(crate) mod keyspace_trees;

@@ -234,6 +234,7 @@ impl OpenStore {
             store.gate.close();
         }
         store.unneeded.end();
+        store.leave_pool();
         store.release_lock();
         *self.ended.lock() = Some(closed.clone());
         self.has_ended.notify_all();
@@ -260,6 +261,20 @@ impl Store {
         // First: a worker whose job is cancelled would claim it again.
         self.background.shut_down();
         self.tables.close();
+    }
+
+    /// Gives the memory of a closed store to the other stores of its pool. Memtables go with the last
+    /// handle.
+    fn leave_pool(&self) {
+        if self.options.memory_pool.is_some() {
+            // Without others the cache goes with the store.
+            let trees: Vec<_> = self.trees.read().values().cloned().collect();
+            let versions: Vec<_> =
+                trees.iter().map(|tree| Arc::clone(&tree.kept_view().version)).collect();
+            let tables = versions.iter().flat_map(|version| version.tables());
+            self.tables.cache.remove_blocks_of(tables.map(|(_, _, live)| &*live.table));
+        }
+        self.tables.cache_room.leave();
     }
 
     /// Writes the end of the log and the last statistics, and unlinks obsolete files.

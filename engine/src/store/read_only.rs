@@ -33,12 +33,12 @@ pub(super) fn take_in(
     open_files: Arc<OpenFiles>,
 ) -> Result<Beginning> {
     let Recovered { kept, mut state, edit, memtables, last_sequence, .. } = recovered;
-    let Recovered { next_file_id, log, memory, mut opening, .. } = recovered;
+    let Recovered { next_file_id, log, room, mut opening, .. } = recovered;
     let loaded = kept.ok_or_else(|| Error::NoStore { path: folder.to_owned() })?;
     let mut stopwatch = Stopwatch::start(&*options.clock);
     let (store_id, hash_seed) = (state.store_id, state.hash_seed);
     let tables =
-        TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);
+        TableStore::new(options, folder, store_id, hash_seed, next_file_id, room, open_files);
     state.apply(&edit).map_err(|source| corrupt_state(folder, source))?;
     let opened = open_tables(options, &tables, folder, &state)?;
     opening.tables = stopwatch.lap();

@@ -27,7 +27,6 @@ use crate::{
     log::Position,
     manifest::load::Loaded,
     manifest::{KeyspaceChanged, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
-    memory::{MemoryAccount, MemoryUse},
     planted::PlantedBug,
     read::view::PlacedMemtable,
     stats::OpeningStats,
@@ -37,6 +36,7 @@ use crate::{
     store::orphans::{unlink_orphans, unlink_unnamed},
     store::residency::Prediction,
     store::rewrite_log::{ReplayedLog, unlink_segment},
+    table::cache_room::CacheRoom,
     table::open_files::OpenFiles,
     table::store::TableStore,
     wal::{
@@ -73,7 +73,7 @@ pub(crate) struct Recovered {
     aborted: Vec<u64>,
     /// The store's files in the folder.
     names: Vec<String>,
-    pub(super) memory: Arc<MemoryAccount>,
+    pub(super) room: Arc<CacheRoom>,
     /// What was cut off, so far.
     pub(super) opening: OpeningStats,
 }
@@ -103,16 +103,13 @@ pub(crate) struct Beginning {
 /// [`Error::NeedsFeature`] if the options of a keyspace ask for more than this build can do.
 pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
     let fs = &*options.fs;
-    let memory = Arc::<MemoryAccount>::default();
-    let parts = options.memory.divide(options.worker_threads)?;
-    memory.set_limits(&parts);
-    memory.set_limit(MemoryUse::Filters, parts.filters);
+    let room = CacheRoom::of(options)?;
     let names = fs.list(folder).map_err(|error| Error::io("list", folder, error))?;
     let files: Vec<_> = names.iter().filter_map(|name| FileName::parse(name)).collect();
     let Some(loaded) = load(fs, folder)? else {
-        return fresh(fs, folder, &files, names.clone(), memory);
+        return fresh(fs, folder, &files, names.clone(), room);
     };
-    let mut log = LogState::new(options, &loaded.state, &memory);
+    let mut log = LogState::new(options, &loaded.state, room.memory());
     for (&id, keyspace) in &loaded.state.keyspaces {
         let KeyspaceState { name, options: encoded, .. } = &**keyspace;
         log.note_options(id, name, encoded, |source| {
@@ -158,7 +155,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
         is_durable,
         aborted,
         names,
-        memory,
+        room,
         opening,
     })
 }
@@ -185,7 +182,7 @@ fn fresh(
     folder: &Path,
     files: &[FileName<'_>],
     names: Vec<String>,
-    memory: Arc<MemoryAccount>,
+    room: Arc<CacheRoom>,
 ) -> Result<Recovered> {
     let random =
         || fs.random_u64().map_err(|error| Error::io("draw random numbers for", folder, error));
@@ -204,7 +201,7 @@ fn fresh(
         is_durable: false,
         aborted: Vec::new(),
         names,
-        memory,
+        room,
         opening: OpeningStats::default(),
     })
 }
@@ -229,11 +226,11 @@ pub(crate) fn take_over(
 ) -> Result<Beginning> {
     let Recovered { kept, mut state, mut edit, memtables, last_sequence, .. } = recovered;
     let Recovered { next_file_id, names, segments, is_durable, aborted, .. } = recovered;
-    let Recovered { memory, mut opening, .. } = recovered;
+    let Recovered { room, mut opening, .. } = recovered;
     let mut stopwatch = Stopwatch::start(&*options.clock);
     let (fs, store_id, hash_seed) = (&*options.fs, state.store_id, state.hash_seed);
     let tables =
-        TableStore::new(options, folder, store_id, hash_seed, next_file_id, memory, open_files);
+        TableStore::new(options, folder, store_id, hash_seed, next_file_id, room, open_files);
     edit.keyspaces_changed.extend(told_options(options, &state, &edit));
     let mut replayed = state.clone();
     replayed.apply(&edit).map_err(|source| corrupt_state(folder, source))?;

@@ -65,6 +65,10 @@ impl Freer for UnneededMemory {
         self.bell.ring();
         None
     }
+
+    fn ring(&self) {
+        self.bell.ring();
+    }
 }
 
 #[cfg(all(test, not(feature = "shuttle")))]

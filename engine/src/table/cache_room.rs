@@ -1,84 +1,95 @@
-//! What the block cache may take: what the others leave of the pool.
+//! The memory of a store in its pool: what the block cache may take, and a worker for what it writes.
 
 use std::sync::Arc;
 
-use sievedb_filter::FilterArena;
 use sievedb_sstable::BlockCache;
 
 use crate::{
+    Options, Result,
     memory::{MemoryAccount, MemoryUse},
-    sync::{Condvar, Mutex},
+    memory_budget::{MemoryBudget, MemoryParts},
+    memory_pool::Pool,
+    sync::Mutex,
 };
 
-/// The capacity changes by so many bytes at a time, or by 1/64 of the pool if that is less. A writer
-/// evicts so many for itself, some 250 blocks.
-const STEP_BYTES_MAX: u64 = 1 << 20;
-
-/// At least so many steps are in a pool.
-const STEPS_MIN: u64 = 64;
-
-/// The room of the block cache, which gives way to all that must be in memory.
+/// The place of a store in its pool, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CacheRoom {
-    cache: Arc<BlockCache>,
+    pool: Arc<Pool>,
     memory: Arc<MemoryAccount>,
-    filter_arena: FilterArena,
-    /// The capacity that was set last. Held while it is computed and set: nobody puts an older one back.
-    capacity: Mutex<u64>,
-    beyond: Mutex<Beyond>,
-    within: Condvar,
-}
-
-/// Who takes more than its share for writing.
-#[derive(Debug, Default)]
-struct Beyond {
-    /// Whether a worker does.
-    is_taken: bool,
-    /// Workers that wait to do so.
-    waiting: usize,
 }
 
 impl CacheRoom {
-    /// Creates the room of `cache`, as `memory` and the filters in `filter_arena` leave it.
-    pub(crate) fn new(
-        cache: Arc<BlockCache>,
-        memory: Arc<MemoryAccount>,
-        filter_arena: FilterArena,
-    ) -> Self {
-        let (capacity, beyond, within) = Default::default();
-        Self { cache, memory, filter_arena, capacity, beyond, within }
-    }
-
-    /// Gives the block cache what the others leave of the pool, in whole steps: they take what they
-    /// need, which it goes without. To be called when they, or the pool, have changed; for memtables
-    /// that grow, when [`is_fit_due`](MemoryAccount::is_fit_due).
+    /// Takes a store with these options into its pool, or into one of its own.
     ///
-    /// The capacity follows from what is used at this moment and nothing else, so it cannot
-    /// oscillate by itself.
-    pub(crate) fn fit(&self) {
-        let mut capacity = self.capacity.lock();
-        // Before the sum: what memtables grow by meanwhile is noticed.
-        let memtable_bytes = self.memory.memtable_bytes();
-        let filter_bytes =
-            self.filter_arena.stats().bytes as u64 + self.memory.bytes(MemoryUse::Filters);
-        let left = self.memory.cache_bytes_left(filter_bytes);
-        let ceiling = self.memory.limit(MemoryUse::Indexes);
-        let step = (ceiling.min(self.memory.pool_bytes()) / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
-        // Where nothing is left it has one step beyond that: with a capacity of 0 it would remember no blocks that it
-        // no longer has, even when it has grown again.
-        let fitting = (left / step * step).max(step.min(ceiling));
-        if fitting != *capacity {
-            self.cache.set_capacity_bytes(fitting);
-            *capacity = fitting;
-        }
-        // While nothing is left there is nothing more to give way.
-        let slack = if left < step { step } else { left - fitting };
-        self.memory.set_memtable_bytes_fitted(memtable_bytes + slack);
+    /// # Errors
+    ///
+    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall);
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an inherited pool.
+    pub(crate) fn of(options: &Options) -> Result<Arc<Self>> {
+        let (budget, workers) = (options.memory, options.worker_threads);
+        let pool = match &options.memory_pool {
+            Some(pool) => Arc::clone(pool.accept()?),
+            None => Arc::new(Pool::new(None, budget.divide(workers)?.block_cache)),
+        };
+        let memory = Arc::<MemoryAccount>::default();
+        let parts = pool.join(&memory, budget, workers, !options.read_only)?;
+        let room = Self { pool, memory };
+        room.memory.begin_filter_plan();
+        room.memory.set_limit(MemoryUse::Filters, room.filter_bytes_max(&budget, &parts));
+        Ok(Arc::new(room))
     }
 
-    /// Whether a worker waits for the one that takes more than its share.
+    /// Returns the account of the store.
+    pub(crate) fn memory(&self) -> &Arc<MemoryAccount> {
+        &self.memory
+    }
+
+    /// Returns the block cache of the pool.
+    pub(crate) fn cache(&self) -> &Arc<BlockCache> {
+        self.pool.cache()
+    }
+
+    /// Changes the budget of the store. Returns the bound of its filters.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall); nothing is changed then.
+    pub(crate) fn change(&self, budget: MemoryBudget) -> Result<u64> {
+        let parts = self.pool.change(&self.memory, budget)?;
+        Ok(self.filter_bytes_max(&budget, &parts))
+    }
+
+    /// Returns the bound that a store has for its filters beside what its pool allows.
+    fn filter_bytes_max(&self, budget: &MemoryBudget, parts: &MemoryParts) -> u64 {
+        let is_shared = self.pool.is_shared();
+        if is_shared { budget.filter_bytes_max.unwrap_or(u64::MAX) } else { parts.filters }
+    }
+
+    /// Gives the block cache what the others leave: see [`Pool::fit`].
+    pub(crate) fn fit(&self) {
+        self.pool.fit();
+    }
+
+    /// Asks the store of the pool that has the largest memtables to freeze one.
+    pub(crate) fn ask_largest(&self) {
+        self.pool.ask_largest(&self.memory);
+    }
+
+    /// Ends the claims of the store, which is closed.
+    pub(crate) fn leave(&self) {
+        self.pool.leave(&self.memory);
+    }
+
+    /// Returns whether a worker waits for the one that takes more than its share.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.beyond.lock().waiting > 0
+        self.pool.is_awaited()
+    }
+}
+
+impl Drop for CacheRoom {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -128,14 +139,7 @@ impl WorkerShare {
         let mut state = self.state.lock();
         state.bytes = state.bytes - from + to;
         if to > from && state.bytes > self.bytes_max && !state.is_beyond {
-            // Whoever is beyond its share waits for nobody, so it ends.
-            let mut beyond = self.room.beyond.lock();
-            beyond.waiting += 1;
-            while beyond.is_taken {
-                self.room.within.wait(&mut beyond);
-            }
-            beyond.waiting -= 1;
-            beyond.is_taken = true;
+            self.room.pool.go_beyond();
             state.is_beyond = true;
         }
         self.room.memory.change_writing(from, to);
@@ -148,8 +152,7 @@ impl WorkerShare {
 impl Drop for WorkerShare {
     fn drop(&mut self) {
         if self.state.lock().is_beyond {
-            self.room.beyond.lock().is_taken = false;
-            self.room.within.notify_all();
+            self.room.pool.end_beyond();
         }
         self.room.fit();
     }
@@ -193,33 +196,26 @@ mod tests {
     use std::{thread, time::Duration};
 
     use super::*;
-    use crate::memory_budget::MemoryParts;
 
     const MIB: u64 = 1 << 20;
 
-    fn room_of(block_cache: u64) -> Arc<CacheRoom> {
-        let memory = Arc::<MemoryAccount>::default();
-        memory.set_limits(&MemoryParts {
-            memtables: 16 * MIB,
-            filters: 16 * MIB,
-            writing: 8 * MIB,
-            block_cache,
-            pool: 64 * MIB,
-        });
-        let cache = Arc::new(BlockCache::new(64 * MIB));
-        let room = CacheRoom::new(cache, memory, FilterArena::heap());
-        room.fit();
-        Arc::new(room)
+    fn room_of(block_cache_bytes: Option<u64>) -> Arc<CacheRoom> {
+        let options = Options::new().memory_budget(64 * MIB);
+        let options = match block_cache_bytes {
+            Some(bytes) => options.block_cache_bytes(bytes),
+            None => options,
+        };
+        CacheRoom::of(&options).expect("a valid budget")
     }
 
     fn room() -> Arc<CacheRoom> {
-        room_of(64 * MIB)
+        room_of(None)
     }
 
     #[test]
     fn the_cache_has_what_the_others_leave() {
         let room = room();
-        assert_eq!(room.cache.capacity_bytes(), 61 * MIB, "nothing is taken");
+        assert_eq!(room.cache().capacity_bytes(), 61 * MIB, "nothing is taken");
         let uses = [
             MemoryUse::Memtables,
             MemoryUse::FrozenMemtables,
@@ -229,36 +225,36 @@ mod tests {
             MemoryUse::Bookkeeping,
         ];
         let charges = uses.map(|what| {
-            let before = room.cache.capacity_bytes();
+            let before = room.cache().capacity_bytes();
             let charge = room.memory.charge(what, 3 << 20);
             room.fit();
-            assert_eq!(before - room.cache.capacity_bytes(), 3 * MIB, "{what:?}");
+            assert_eq!(before - room.cache().capacity_bytes(), 3 * MIB, "{what:?}");
             charge
         });
         let share = WorkerShare::new(Arc::clone(&room), 4 * MIB);
         let other = WorkerShare::new(Arc::clone(&room), 4 * MIB);
         let within = other.take(4 * MIB);
         let mut taken = share.take(4 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 35 * MIB, "workers within their shares");
+        assert_eq!(room.cache().capacity_bytes(), 35 * MIB, "workers within their shares");
         taken.set(20 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 19 * MIB, "16 beyond");
+        assert_eq!(room.cache().capacity_bytes(), 19 * MIB, "16 beyond");
         let more = share.take(30 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), MIB, "one step at least");
+        assert_eq!(room.cache().capacity_bytes(), MIB, "one step at least");
         drop((charges, taken, more, share, within, other));
-        assert_eq!(room.cache.capacity_bytes(), 61 * MIB, "all is given back");
+        assert_eq!(room.cache().capacity_bytes(), 61 * MIB, "all is given back");
     }
 
     #[test]
     fn a_cache_that_was_set_has_a_ceiling_with_the_indexes() {
-        let room = room_of(32 * MIB);
-        assert_eq!(room.cache.capacity_bytes(), 32 * MIB);
+        let room = room_of(Some(16 * MIB));
+        assert_eq!(room.cache().capacity_bytes(), 16 * MIB);
         let memtable = room.memory.charge(MemoryUse::Memtables, 16 << 20);
         let index = room.memory.charge(MemoryUse::Indexes, 2 << 20);
         room.fit();
-        assert_eq!(room.cache.capacity_bytes(), 30 * MIB, "of what others do not use");
-        let more = room.memory.charge(MemoryUse::Memtables, 24 << 20);
+        assert_eq!(room.cache().capacity_bytes(), 14 * MIB, "of what others do not use");
+        let more = room.memory.charge(MemoryUse::Memtables, 34 << 20);
         room.fit();
-        assert_eq!(room.cache.capacity_bytes(), 19 * MIB, "the pool has no more");
+        assert_eq!(room.cache().capacity_bytes(), 9 * MIB, "the pool has no more");
         drop((memtable, index, more));
     }
 
@@ -274,7 +270,7 @@ mod tests {
                 room.fit();
                 fits += 1;
             }
-            let used = room.cache.capacity_bytes() + room.memory.memtable_bytes();
+            let used = room.cache().capacity_bytes() + room.memory.memtable_bytes();
             assert!(used <= 64 * MIB, "{used}");
         }
         assert_eq!(fits, 16);

@@ -74,7 +74,7 @@ impl TableStore {
 
     /// What they have, and the bound of that moment.
     pub(crate) fn filter_bytes_and_max(&self) -> (u64, u64) {
-        let bytes_max = || self.memory.limit(MemoryUse::Filters);
+        let bytes_max = || self.memory.filter_bytes_max();
         let mut before = bytes_max();
         loop {
             let bytes = self.filter_memory().bytes();

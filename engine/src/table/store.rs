@@ -23,7 +23,6 @@ use crate::{
     keyspace_options::KeyspaceOptions,
     listener::EventListener,
     memory::{Charge, MemoryAccount, MemoryUse},
-    memory_budget::MemoryParts,
     stats::Counters,
     table::bookkeeping::BUFFERS_BYTES,
     table::builder::TableBuilder,
@@ -48,7 +47,6 @@ pub(crate) struct TableStore {
     pub(crate) counters: Arc<Counters>,
     pub(crate) obsolete_files: Arc<ObsoleteFiles>,
     pub(crate) memory: Arc<MemoryAccount>,
-    pub(crate) cache_room: Arc<CacheRoom>,
     /// Where the filters of the tables lie.
     pub(crate) filter_arena: FilterArena,
     /// Threads that write tables at the same time.
@@ -58,6 +56,8 @@ pub(crate) struct TableStore {
     /// The store is being closed: tables that are being written are not needed.
     is_closing: Arc<AtomicBool>,
     _buffers: Charge,
+    /// The last field: all charges of the store are gone when it leaves the pool.
+    pub(crate) cache_room: Arc<CacheRoom>,
 }
 
 /// Where a new table goes in its keyspace.
@@ -74,25 +74,21 @@ impl TableStore {
         store_id: u128,
         hash_seed: u64,
         next_file_id: u64,
-        memory: Arc<MemoryAccount>,
+        cache_room: Arc<CacheRoom>,
         open_files: Arc<OpenFiles>,
     ) -> Self {
         let (fs, counters) = (Arc::clone(&options.fs), Arc::<Counters>::default());
         let files =
             TableFiles::new(Arc::clone(&fs), options.read_mode, open_files, Arc::clone(&counters));
-        let filter_arena = FilterArena::new();
+        let (cache, memory) = (Arc::clone(cache_room.cache()), Arc::clone(cache_room.memory()));
+        let filter_arena = memory.filter_arena().clone();
         if options.has_workers() {
             // Whoever opens the store waits for its filters, and no longer than it must.
             filter_arena.begin_small();
         }
         let buffers = memory.charge(MemoryUse::Bookkeeping, BUFFERS_BYTES);
-        // It has as many shards as it needs while the others take their parts.
-        let cache = Arc::new(BlockCache::new(memory.limit(MemoryUse::Indexes).div_ceil(2)));
-        let cache_room =
-            CacheRoom::new(Arc::clone(&cache), Arc::clone(&memory), filter_arena.clone());
-        let cache_room = Arc::new(cache_room);
         cache_room.fit();
-        let filter_bytes_max = memory.limit(MemoryUse::Filters);
+        let filter_bytes_max = memory.filter_bytes_max();
         let store = Self {
             fs,
             folder: folder.to_owned(),
@@ -102,13 +98,13 @@ impl TableStore {
             counters,
             obsolete_files: Arc::default(),
             memory,
-            cache_room,
             filter_arena,
             writers: options.worker_threads.max(1) as u64,
             files,
             next_file_id: AtomicU64::new(next_file_id),
             is_closing: Arc::default(),
             _buffers: buffers,
+            cache_room,
         };
         store.bound_filters(filter_bytes_max);
         store
@@ -218,12 +214,6 @@ impl TableStore {
         let filters = self.open_filters(&end, &meta, &options.prefix_extractor);
         let obsolete_files = Arc::clone(&self.obsolete_files);
         Ok(LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory))
-    }
-
-    /// Sets the limits to the parts of a budget, but for that of the filters.
-    pub(crate) fn set_memory_limits(&self, parts: &MemoryParts) {
-        self.memory.set_limits(parts);
-        self.fit_cache();
     }
 
     /// Gives the block cache what others leave of the pool: see [`CacheRoom::fit`].

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sievedb::{Db, Durability, Error, KeyspaceOptions, Options};
+use sievedb::{Db, Durability, Error, KeyspaceOptions, MemoryPool, Options, PoolStats};
 
 use super::{FOLDER_VARIABLE, other_process};
 
@@ -25,12 +25,13 @@ const DONE: &str = "done";
 
 type Scenario = fn(&Path, usize);
 
-const SCENARIOS: [(&str, Scenario); 5] = [
+const SCENARIOS: [(&str, Scenario); 6] = [
     ("refusing", refusing),
     ("closing", closing),
     ("reading", reading),
     ("daemonising", daemonising),
     ("preforking", preforking),
+    ("pooling", pooling),
 ];
 
 fn options(workers: usize) -> Options {
@@ -221,6 +222,38 @@ fn preforking(folder: &Path, workers: usize) {
     check_keys(folder, 5_000);
 }
 
+/// Calls of a child on an inherited pool are refused, while stores of the parent use it.
+fn pooling(folder: &Path, workers: usize) {
+    let pool = MemoryPool::new(32 << 20);
+    let join = |pool: &MemoryPool, name: &str| {
+        options(workers).memory_pool(pool).open(folder.with_file_name(name))
+    };
+    let db = join(&pool, "first").unwrap();
+    let mut children = Vec::new();
+    for round in 0..8_u32 {
+        thread::scope(|scope| {
+            let keys = round * 1_000..(round + 1) * 1_000;
+            let writing = scope.spawn(|| insert(&db, keys));
+            let inherited = (db.clone(), pool.clone());
+            let child = fork(|| {
+                let (db, pool) = inherited;
+                assert_forked("insert", db.insert("key", "value"));
+                assert_eq!(pool.stats(), PoolStats::default());
+                assert!(matches!(pool.set_bytes(64 << 20), Err(Error::InvalidOption { .. })));
+                let joined = join(&pool, "second");
+                assert!(matches!(joined, Err(Error::InvalidOption { .. })), "{joined:?}");
+                drop((db, pool));
+            });
+            children.push(child);
+            writing.join().unwrap();
+        });
+    }
+    children.into_iter().for_each(wait);
+    assert_eq!(pool.stats().stores, 1);
+    db.close().unwrap();
+    check_keys(&folder.with_file_name("first"), 8_000);
+}
+
 /// Runs in a process of its own.
 #[test]
 fn scenario() {
@@ -273,4 +306,9 @@ fn f1_a_daemon_opens_the_store_again() {
 #[test]
 fn f1_children_of_a_server_do_not_disturb_it() {
     run("preforking");
+}
+
+#[test]
+fn pool_is_refused_in_a_forked_child() {
+    run("pooling");
 }

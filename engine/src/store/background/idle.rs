@@ -1,7 +1,7 @@
 //! Memtables that nobody writes to become tables, so that the block cache has their memory.
 //!
-//! The rule: nothing was written for [`QUIET`], active memtables take more than one part in
-//! [`IDLE_SHARE`] of the pool, and the block cache is full. Then the largest are flushed until the
+//! The rule: nothing was written for [`QUIET`], active memtables take more than 1/32 of the pool,
+//! divided by the number of its stores, and the block cache is full. Then the largest are flushed until the
 //! others take less. So a store that is only read from some time on reads from its whole budget,
 //! and one that is written to in bursts flushes at most eight times as often as one that is written
 //! to all the time: a memtable is otherwise frozen at 1/8 of the pool or more.
@@ -14,9 +14,6 @@ use crate::{memory::MemoryUse, store::Store};
 
 /// How long nothing must have been written.
 const QUIET: Duration = Duration::from_secs(2);
-
-/// Active memtables that take less than one part in so many of the pool stay.
-const IDLE_SHARE: u64 = 32;
 
 /// A smaller memtable, with its filter, stays: its table would cost more than a few blocks in the
 /// cache are worth.
@@ -54,7 +51,7 @@ impl Store {
     /// Freezes memtables that nobody writes to, if the block cache could use their memory.
     pub(super) fn freeze_idle(&self) {
         let memory = &self.tables.memory;
-        let kept_bytes = memory.pool_bytes() / IDLE_SHARE;
+        let kept_bytes = memory.idle_memtable_bytes();
         let is_excess = || memory.bytes(MemoryUse::Memtables) > kept_bytes;
         {
             let mut state = self.background.state.lock();

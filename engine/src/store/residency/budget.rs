@@ -19,8 +19,10 @@ impl Store {
     pub(crate) fn fit_filters(&self) {
         let mut measured = self.residency.lock_change();
         self.residency.is_due.store(false, SeqCst);
+        self.tables.memory.begin_filter_plan();
         let tables = self.filter_tables();
         let goal = self.filter_bytes_goal();
+        self.tables.bound_filters(goal);
         let targets = self.plan_filters(&mut measured, &tables, goal);
         let mut changes = Changes::new(&tables, &self.tables, goal, Patience::Short);
         changes.give_up(&targets);
@@ -35,7 +37,7 @@ impl Store {
 
     /// The same on this thread, until there is nothing left to do.
     pub(crate) fn fit_due_filters(&self) {
-        while self.residency.is_due.load(SeqCst) {
+        while self.residency.is_due.load(SeqCst) || self.tables.memory.filters_are_due() {
             self.fit_filters();
         }
     }
@@ -48,7 +50,8 @@ impl Store {
         for _ in 0..CUT_LOOKS {
             let mut measured = self.residency.change.lock();
             let tables = self.filter_tables();
-            let goal = self.residency.bytes_max.load(SeqCst);
+            let bytes_max = self.residency.bytes_max.load(SeqCst);
+            let goal = bytes_max.min(memory.filter_bytes_allowed());
             self.tables.bound_filters(goal);
             let targets = self.plan_filters(&mut measured, &tables, goal);
             // Until they fit, what was allowed before bounds the copies.
@@ -58,7 +61,7 @@ impl Store {
             changes.give_up(&targets);
             changes.drop_beyond(&targets, goal);
             if self.tables.filter_memory().bytes() <= goal {
-                memory.set_limit(MemoryUse::Filters, goal);
+                memory.set_limit(MemoryUse::Filters, bytes_max);
                 let mut changes = Changes::new(&tables, &self.tables, goal, Patience::Short);
                 changes.load(&targets, LOAD_BYTES_MAX);
                 self.residency.note_stuck(changes.is_stuck);
@@ -87,7 +90,7 @@ impl Store {
             // Not `bytes_max`: another thread may have cut it since.
             let bytes_max = self.residency.bytes_max.load(SeqCst);
             memory.set_limit(MemoryUse::Filters, bytes_max);
-            self.tables.bound_filters(bytes_max);
+            self.tables.bound_filters(memory.filter_bytes_max());
         }
         self.look_at_filters();
     }

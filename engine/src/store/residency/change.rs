@@ -253,6 +253,7 @@ impl<'a> Changes<'a> {
         if let Some(loaded) = filters.loaded(columns) {
             self.bytes_loaded += loaded.memory_bytes() as u64;
             self.replace(target, filters, loaded);
+            self.store.fit_cache();
         }
         if let Some(reason) = filters.damage() {
             let (keyspace, table_id) = (target.keyspace, target.live.meta.id);
@@ -297,21 +298,18 @@ impl<'a> Changes<'a> {
         LiveTable::set_filters(live, new);
     }
 
-    /// What may be added to the filters of the store, in bytes.
-    fn room_of_store(&self) -> u64 {
-        self.store.filter_memory().room(self.bytes_max)
-    }
-
     /// What may be added to the filters of a keyspace, in bytes.
     fn room(&self, keyspace: usize) -> u64 {
-        let of_store = self.room_of_store();
+        // Other stores of the pool load filters, too.
+        let bytes_max = self.bytes_max.min(self.store.memory.filter_bytes_max());
+        let of_store = self.store.filter_memory().room(bytes_max);
         let Held { bytes, bytes_max, .. } = self.keyspaces[keyspace];
         of_store.min(bytes_max.saturating_sub(bytes))
     }
 
     /// The same for a keyspace that may have as many as it had before, if its bound was cut meanwhile.
     fn room_of_before(&self, keyspace: usize) -> u64 {
-        let of_store = self.room_of_store();
+        let of_store = self.store.filter_memory().room(self.bytes_max);
         let Held { bytes, bytes_max, bytes_before, .. } = self.keyspaces[keyspace];
         of_store.min(bytes_max.max(bytes_before).saturating_sub(bytes))
     }

@@ -38,7 +38,6 @@ use self::{
 };
 use crate::{
     listener::{Event, EventListener, tell},
-    memory::MemoryUse,
     store::Store,
     store::filter_jobs::FilterJobs,
     sync::{
@@ -153,7 +152,7 @@ impl Store {
     /// Whether the background job has something to look at.
     pub(crate) fn filters_are_due(&self) -> bool {
         let residency = &self.residency;
-        if residency.is_due.load(SeqCst) {
+        if residency.is_due.load(SeqCst) || self.tables.memory.filters_are_due() {
             return true;
         }
         let Some(wait_max) = residency.wait_max() else { return false };
@@ -206,7 +205,7 @@ impl Store {
 
     /// What is planned for, and never exceeded by what is loaded.
     fn filter_bytes_goal(&self) -> u64 {
-        let limit = self.tables.memory.limit(MemoryUse::Filters);
+        let limit = self.tables.memory.filter_bytes_max();
         self.residency.bytes_max.load(SeqCst).min(limit)
     }
 

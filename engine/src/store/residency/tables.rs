@@ -10,7 +10,6 @@ use super::{
 use crate::{
     filter_policy::FilterPolicy,
     listener::EventListener,
-    memory::MemoryUse,
     read::tree::Tree,
     store::Store,
     store::on_threads::on_threads,
@@ -37,7 +36,7 @@ pub(crate) fn load_filters<'a>(
         KeyspaceTables::new(id, name, policy, tables)
     });
     let tables = FilterTables { keyspaces: keyspaces.collect() };
-    let bytes_max = store.memory.limit(MemoryUse::Filters);
+    let bytes_max = store.memory.filter_bytes_max();
     let measured = MeasuredUse::default();
     let (plan, targets) = tables.plan(store.filter_memory().planned(bytes_max), &measured);
     let mut unreadable = load_at_once(&tables, &targets, store, threads);
@@ -80,8 +79,12 @@ fn load_at_once(
     }
     // Nothing is in the arena yet, so they lie one behind the other: each of them begins in the page where another
     // one ends.
-    let room = store.filter_memory().room(store.memory.limit(MemoryUse::Filters));
+    // Other stores of the pool may open at the same time: counted first, then compared.
+    store.memory.expect_filters(store.filter_memory().bytes() + bytes);
+    store.fit_cache();
+    let room = store.filter_memory().room(store.memory.filter_bytes_max());
     if bytes > room - room / ROUNDING_PART {
+        store.memory.expect_filters(0);
         return Vec::new();
     }
     store.expect_filter(bytes);
@@ -93,6 +96,7 @@ fn load_at_once(
         }
         Ok(filters.damage().map(str::to_owned))
     });
+    store.memory.expect_filters(0);
     let damages = loaded.expect("a filter that cannot be read is no error").into_iter();
     let unreadable = damages.zip(&loads).filter_map(|(reason, (target, _))| {
         let (keyspace, table_id) = (target.keyspace, target.live.meta.id);
@@ -178,7 +182,7 @@ impl Store {
         new: Option<StoredAnew>,
     ) -> Replacement<'a> {
         let change = self.residency.lock_change();
-        let bytes_max = self.tables.memory.limit(MemoryUse::Filters);
+        let bytes_max = self.tables.memory.filter_bytes_max();
         let has_room = |bytes| {
             tree.filter_policy().memory_bytes_max.is_none()
                 && self.tables.has_filter_room(bytes, bytes_max)

@@ -1,0 +1,205 @@
+//! What a store uses of its pool, and what the pool allows it.
+
+use super::{MemoryAccount, MemoryUse};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What an allocator holds beside the bytes that it was asked for: 3 to 5 MiB with glibc and three
+/// threads, for any budget. The 8 MiB that a process may take beyond the budget are for its program,
+/// too.
+const ALLOCATOR_BYTES: u64 = 3 << 20;
+
+/// Of a small pool at most one part in so many is for the allocator.
+const ALLOCATOR_SHARE: u64 = 12;
+
+/// Returns the bytes of a pool that are left to the allocator.
+const fn allocator_bytes(pool_bytes: u64) -> u64 {
+    let share = pool_bytes / ALLOCATOR_SHARE;
+    if share < ALLOCATOR_BYTES { share } else { ALLOCATOR_BYTES }
+}
+
+/// What the pool allows a store at this moment, in bytes; changed by [`MemoryAccount::allow`].
+#[derive(Debug)]
+pub(super) struct Allowed {
+    pool_bytes: AtomicU64,
+    idle_memtable_bytes: AtomicU64,
+    memtable_ceiling: AtomicU64,
+    filter_bytes: AtomicU64,
+}
+
+/// Everything.
+impl Default for Allowed {
+    fn default() -> Self {
+        let unlimited = || AtomicU64::new(u64::MAX);
+        Self {
+            pool_bytes: unlimited(),
+            idle_memtable_bytes: unlimited(),
+            memtable_ceiling: unlimited(),
+            filter_bytes: unlimited(),
+        }
+    }
+}
+
+/// What a pool allows one of its stores, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    /// For everything, of all stores.
+    pub(crate) pool: u64,
+    pub(crate) memtables: u64,
+    /// The most that `memtables` can be.
+    pub(crate) memtable_ceiling: u64,
+    /// Active memtables that an idle store keeps.
+    pub(crate) idle_memtables: u64,
+    pub(crate) filters: u64,
+    pub(crate) writing: u64,
+    /// For the block cache of the pool with all indexes.
+    pub(crate) block_cache: u64,
+}
+
+/// What a store uses, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Uses {
+    /// Active and frozen.
+    pub(crate) memtables: u64,
+    pub(crate) filters: u64,
+    /// `filters`, or those that are about to be loaded at once.
+    pub(crate) filters_expected: u64,
+    pub(crate) indexes: u64,
+    pub(crate) bookkeeping: u64,
+    pub(crate) writing: u64,
+    /// Memtables that only readers have.
+    pub(crate) pinned: u64,
+}
+
+impl Uses {
+    /// Adds what another store uses.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.memtables += other.memtables;
+        self.filters += other.filters;
+        self.filters_expected += other.filters_expected;
+        self.indexes += other.indexes;
+        self.bookkeeping += other.bookkeeping;
+        self.writing += other.writing;
+        self.pinned += other.pinned;
+    }
+
+    /// Returns what the block cache may take of a pool of `pool` bytes, and of its ceiling, which it
+    /// shares with the indexes.
+    pub(crate) fn cache_bytes_left(&self, pool: u64, ceiling: u64) -> u64 {
+        let Self { memtables, filters_expected, indexes, bookkeeping, writing, pinned, .. } = self;
+        let all = memtables + filters_expected + indexes + bookkeeping + writing + pinned;
+        let left = pool.saturating_sub(all + allocator_bytes(pool));
+        left.min(ceiling.saturating_sub(*indexes))
+    }
+}
+
+impl MemoryAccount {
+    /// Returns the most bytes that all uses and the block cache of the pool may take together.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        self.allowed.pool_bytes.load(Relaxed)
+    }
+
+    /// Returns the bytes of active memtables that an idle store keeps.
+    pub(crate) fn idle_memtable_bytes(&self) -> u64 {
+        self.allowed.idle_memtable_bytes.load(Relaxed)
+    }
+
+    /// Returns the limit of memtables for a write of `bytes` bytes. A write that the present limit
+    /// has no room for needs room below the ceiling of the store: twice its size.
+    pub(crate) fn memtable_limit_for(&self, bytes: u64) -> u64 {
+        let limit = self.limit(MemoryUse::Memtables);
+        if bytes <= limit / 2 {
+            return limit;
+        }
+        let ceiling = self.allowed.memtable_ceiling.load(Relaxed);
+        bytes.saturating_mul(2).min(ceiling).max(limit)
+    }
+
+    /// Returns what filters may take: their bound, and what the pool allows.
+    pub(crate) fn filter_bytes_max(&self) -> u64 {
+        self.limit(MemoryUse::Filters).min(self.filter_bytes_allowed())
+    }
+
+    /// Returns what the pool allows filters.
+    pub(crate) fn filter_bytes_allowed(&self) -> u64 {
+        self.allowed.filter_bytes.load(Relaxed)
+    }
+
+    /// Sets what the pool allows, while filters take `filter_bytes` bytes.
+    pub(crate) fn allow(&self, allowed: &Allowance, filter_bytes: u64) {
+        self.set_limit(MemoryUse::Memtables, allowed.memtables);
+        self.set_limit(MemoryUse::Indexes, allowed.block_cache);
+        self.set_limit(MemoryUse::Writing, allowed.writing);
+        let Allowed { pool_bytes, idle_memtable_bytes, memtable_ceiling, filter_bytes: filters } =
+            &self.allowed;
+        pool_bytes.store(allowed.pool, Relaxed);
+        idle_memtable_bytes.store(allowed.idle_memtables, Relaxed);
+        memtable_ceiling.store(allowed.memtable_ceiling, Relaxed);
+        filters.store(allowed.filters, Relaxed);
+        let planned = self.filter_bytes_planned.load(Relaxed);
+        let gives_way = allowed.filters < planned && allowed.filters < filter_bytes;
+        let is_due = gives_way || allowed.filters / 8 > planned / 7;
+        if is_due && !self.filters_are_due.swap(true, Relaxed) {
+            self.ring();
+        }
+    }
+
+    /// Filters are planned for what the pool allows now.
+    pub(crate) fn begin_filter_plan(&self) {
+        self.filters_are_due.store(false, Relaxed);
+        self.filter_bytes_planned.store(self.filter_bytes_allowed(), Relaxed);
+    }
+
+    /// Returns whether the pool allows filters more or less than at their last plan.
+    pub(crate) fn filters_are_due(&self) -> bool {
+        self.filters_are_due.load(Relaxed)
+    }
+
+    /// Filters of `bytes` bytes are about to be loaded at once: the pool counts them from its next
+    /// fit on. 0 when they are loaded.
+    pub(crate) fn expect_filters(&self, bytes: u64) {
+        self.filter_bytes_expected.store(bytes, Relaxed);
+    }
+
+    /// Has the store freeze its largest memtable, for another store of the pool.
+    pub(crate) fn ask(&self) {
+        self.is_asked.store(true, Relaxed);
+        self.ring();
+    }
+
+    /// Returns whether another store [asked](Self::ask) since the last call.
+    pub(crate) fn take_asked(&self) -> bool {
+        self.is_asked.load(Relaxed) && self.is_asked.swap(false, Relaxed)
+    }
+
+    fn ring(&self) {
+        if let Some(freer) = self.freer.get() {
+            freer.ring();
+        }
+    }
+
+    /// Returns what is used now.
+    pub(crate) fn uses(&self) -> Uses {
+        // First: what memtables grow by meanwhile is noticed.
+        let memtables = self.memtable_bytes();
+        let filters = self.filter_arena.stats().bytes as u64 + self.bytes(MemoryUse::Filters);
+        Uses {
+            memtables,
+            filters,
+            filters_expected: filters.max(self.filter_bytes_expected.load(Relaxed)),
+            indexes: self.bytes(MemoryUse::Indexes),
+            bookkeeping: self.bytes(MemoryUse::Bookkeeping),
+            writing: self.bytes(MemoryUse::Writing),
+            pinned: self.bytes(MemoryUse::PinnedMemtables),
+        }
+    }
+
+    /// Memtables may grow to `bytes` before the block cache has to give way.
+    pub(crate) fn set_memtable_bytes_fitted(&self, bytes: u64) {
+        self.memtable_bytes_fitted.store(bytes, Relaxed);
+    }
+
+    /// Returns whether memtables have grown so far that the block cache has to give way.
+    pub(crate) fn is_fit_due(&self) -> bool {
+        self.memtable_bytes() > self.memtable_bytes_fitted.load(Relaxed)
+    }
+}

@@ -1,0 +1,358 @@
+//! The pool itself: its stores, their shared block cache, and what each may take.
+
+use std::sync::{Arc, Weak};
+
+use sievedb_sstable::BlockCache;
+
+use super::{
+    PoolStats,
+    limits::{Claim, Limits},
+};
+use crate::{
+    Error, Result,
+    memory::{Allowance, MemoryAccount, Uses},
+    memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN, MemoryBudget, MemoryParts},
+    sync::{Condvar, Mutex},
+    text,
+};
+
+/// The capacity of the block cache changes by so many bytes at a time, or by 1/64 of the pool if
+/// that is less. A writer evicts so many for itself, some 250 blocks.
+const STEP_BYTES_MAX: u64 = 1 << 20;
+
+/// At least so many steps are in a pool.
+const STEPS_MIN: u64 = 64;
+
+/// All idle stores of a pool together keep one part in so many of it in active memtables.
+const IDLE_SHARE: u64 = 32;
+
+/// The memory of one store, or of several that share it.
+///
+/// Its lock is taken after the locks of a store and before those of the block cache, of filter arenas
+/// and of bells. No lock of a store is taken under it.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    cache: Arc<BlockCache>,
+    state: Mutex<State>,
+    beyond: Mutex<Beyond>,
+    within: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The budget of all stores. `None` in the pool of one store, which has a budget.
+    bytes: Option<u64>,
+    members: Vec<Member>,
+    /// Capacity of the block cache that was set last.
+    capacity: u64,
+}
+
+/// A store of the pool. It stays, without claims, until its last charge is gone.
+#[derive(Debug)]
+struct Member {
+    account: Weak<MemoryAccount>,
+    budget: MemoryBudget,
+    workers: usize,
+    /// It can flush memtables.
+    flushes: bool,
+    parts: MemoryParts,
+    is_open: bool,
+}
+
+/// Who takes more than its share for writing.
+#[derive(Debug, Default)]
+struct Beyond {
+    /// Whether a worker does.
+    is_taken: bool,
+    /// Workers that wait to do so.
+    waiting: usize,
+}
+
+impl Pool {
+    /// Creates a pool of `bytes` bytes; `None` for one store. The block cache is made for
+    /// `cache_bytes`.
+    pub(crate) fn new(bytes: Option<u64>, cache_bytes: u64) -> Self {
+        // It has as many shards as it needs while the others take their parts.
+        let cache = Arc::new(BlockCache::new(cache_bytes.div_ceil(2)));
+        let state = State { bytes, members: Vec::new(), capacity: 0 };
+        let (beyond, within) = Default::default();
+        Self { cache, state: Mutex::new(state), beyond, within }
+    }
+
+    /// Returns the block cache of all stores.
+    pub(crate) fn cache(&self) -> &Arc<BlockCache> {
+        &self.cache
+    }
+
+    /// Returns the budget of all stores; 0 in the pool of one store.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.lock().bytes.unwrap_or(0)
+    }
+
+    /// Returns whether several stores may join.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.state.lock().bytes.is_some()
+    }
+
+    /// Takes a store into the pool. Returns its parts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BudgetTooSmall`]; the pool is as it was then.
+    pub(crate) fn join(
+        &self,
+        account: &Arc<MemoryAccount>,
+        budget: MemoryBudget,
+        workers: usize,
+        flushes: bool,
+    ) -> Result<MemoryParts> {
+        let mut state = self.state.lock();
+        state.check(state.bytes, Some(workers))?;
+        let parts = budget.within(state.bytes).divide(workers)?;
+        let account = Arc::downgrade(account);
+        state.members.push(Member { account, budget, workers, flushes, parts, is_open: true });
+        state.fit(&self.cache);
+        Ok(parts)
+    }
+
+    /// Changes the budget of a store. Returns its parts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BudgetTooSmall`]; the budget is as it was then.
+    pub(crate) fn change(
+        &self,
+        account: &Arc<MemoryAccount>,
+        budget: MemoryBudget,
+    ) -> Result<MemoryParts> {
+        let mut state = self.state.lock();
+        let bytes = state.bytes;
+        let member = state.member(account).ok_or(Error::Closed)?;
+        let parts = budget.within(bytes).divide(member.workers)?;
+        (member.budget, member.parts) = (budget, parts);
+        state.fit(&self.cache);
+        Ok(parts)
+    }
+
+    /// Ends the claims of a store. What is still charged to it counts until it is released.
+    pub(crate) fn leave(&self, account: &Arc<MemoryAccount>) {
+        let mut state = self.state.lock();
+        if let Some(member) = state.member(account) {
+            member.is_open = false;
+        }
+        state.fit(&self.cache);
+    }
+
+    /// Changes the budget of all stores.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BudgetTooSmall`]; the budget is as it was then.
+    pub(super) fn set_bytes(&self, bytes: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        state.check(Some(bytes), None)?;
+        let open = state.members.iter().filter(|member| member.is_open);
+        let parts = open.map(|member| member.budget.within(Some(bytes)).divide(member.workers));
+        let parts = parts.collect::<Result<Vec<_>>>()?;
+        state.bytes = Some(bytes);
+        let open = state.members.iter_mut().filter(|member| member.is_open);
+        for (member, parts) in open.zip(parts) {
+            member.parts = parts;
+        }
+        state.fit(&self.cache);
+        for account in state.members.iter().filter_map(|member| member.account.upgrade()) {
+            // Memtables may exceed their limits now.
+            account.ask();
+        }
+        Ok(())
+    }
+
+    /// Gives the block cache what the stores leave of the pool, in whole steps: they take what they
+    /// need, which it goes without. Sets what each store may take. To be called when uses have
+    /// changed; for memtables that grow, when [`is_fit_due`](MemoryAccount::is_fit_due).
+    ///
+    /// All of it follows from what is used at this moment and nothing else, so it cannot oscillate by
+    /// itself.
+    pub(crate) fn fit(&self) {
+        self.state.lock().fit(&self.cache);
+    }
+
+    /// Asks the store with the largest memtables to freeze one, for the store of `account`: if they
+    /// are above its floor, and larger than those of that store.
+    pub(crate) fn ask_largest(&self, account: &Arc<MemoryAccount>) {
+        let mut state = self.state.lock();
+        if state.members.len() < 2 {
+            return;
+        }
+        let uses = state.uses();
+        let limits = state.limits_of(&uses, Member::memtable_claim);
+        let others = state.members.iter().zip(&uses).filter_map(|(member, (other, uses))| {
+            let floor = limits.floor(member.memtable_claim(uses));
+            let is_over = uses.memtables > floor.max(account.memtable_bytes());
+            let can = member.is_open && member.flushes && is_over && !Arc::ptr_eq(other, account);
+            can.then_some((uses.memtables, other))
+        });
+        if let Some((_, largest)) = others.max_by_key(|(memtables, _)| *memtables) {
+            largest.ask();
+        }
+    }
+
+    /// Returns what all stores use.
+    pub(super) fn stats(&self) -> PoolStats {
+        let mut state = self.state.lock();
+        let uses = sum(&state.uses());
+        PoolStats {
+            budget_bytes: state.bytes.unwrap_or(0),
+            stores: state.open().count() as u64,
+            memtable_bytes: uses.memtables,
+            filter_bytes: uses.filters,
+            index_bytes: uses.indexes,
+            bookkeeping_bytes: uses.bookkeeping,
+            writing_bytes: uses.writing,
+            block_cache_bytes: self.cache.memory_bytes(),
+            block_cache_bytes_max: self.cache.capacity_bytes(),
+            pinned_bytes: uses.pinned + self.cache.pinned_bytes(),
+        }
+    }
+
+    /// Waits until no worker takes more than its share for writing, and does so.
+    pub(crate) fn go_beyond(&self) {
+        // Whoever is beyond its share waits for nobody, so it ends.
+        let mut beyond = self.beyond.lock();
+        beyond.waiting += 1;
+        while beyond.is_taken {
+            self.within.wait(&mut beyond);
+        }
+        beyond.waiting -= 1;
+        beyond.is_taken = true;
+    }
+
+    /// The worker that took more than its share has ended.
+    pub(crate) fn end_beyond(&self) {
+        self.beyond.lock().is_taken = false;
+        self.within.notify_all();
+    }
+
+    /// Returns whether a worker waits for the one that takes more than its share.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.beyond.lock().waiting > 0
+    }
+}
+
+impl State {
+    fn open(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.is_open)
+    }
+
+    fn member(&mut self, account: &Arc<MemoryAccount>) -> Option<&mut Member> {
+        let account = Arc::downgrade(account);
+        self.members.iter_mut().find(|member| member.account.ptr_eq(&account))
+    }
+
+    /// Checks that a shared pool of `bytes` bytes has room for all stores, and for one that joins with
+    /// so many workers.
+    fn check(&self, bytes: Option<u64>, joining: Option<usize>) -> Result<()> {
+        let Some(bytes) = bytes else { return Ok(()) };
+        let least =
+            |workers: usize| MEMORY_BUDGET_MIN.max(workers as u64 * MEMORY_BUDGET_PER_WORKER_MIN);
+        let workers = self.open().map(|member| member.workers).chain(joining);
+        let bytes_min = workers.map(least).sum::<u64>().max(MEMORY_BUDGET_MIN);
+        if bytes >= bytes_min {
+            return Ok(());
+        }
+        let (each, worker) =
+            (text::bytes(MEMORY_BUDGET_MIN), text::bytes(MEMORY_BUDGET_PER_WORKER_MIN));
+        let made_of = format!("{each} for each store, or {worker} for each of its worker_threads");
+        Err(Error::BudgetTooSmall { what: "a memory_pool", bytes, bytes_min, made_of })
+    }
+
+    /// Forgets stores whose last charge is gone. Returns what the others use, in their order.
+    fn uses(&mut self) -> Vec<(Arc<MemoryAccount>, Uses)> {
+        let mut uses = Vec::with_capacity(self.members.len());
+        self.members.retain(|member| {
+            let account = member.account.upgrade();
+            uses.extend(account.map(|account| {
+                let of_account = account.uses();
+                (account, of_account)
+            }));
+            uses.last().is_some_and(|(account, _)| is_of(member, account))
+        });
+        uses
+    }
+
+    fn limits_of(
+        &self,
+        uses: &[(Arc<MemoryAccount>, Uses)],
+        claim: fn(&Member, &Uses) -> Claim,
+    ) -> Limits {
+        let claims = self.members.iter().zip(uses).map(|(member, (_, uses))| claim(member, uses));
+        Limits::new(claims, self.open().count())
+    }
+
+    fn fit(&mut self, cache: &BlockCache) {
+        let uses = self.uses();
+        let Some(first) = self.open().next() else { return };
+        let pool = self.bytes.unwrap_or(first.parts.pool);
+        let ceiling = self.bytes.unwrap_or(first.parts.block_cache);
+        let left = sum(&uses).cache_bytes_left(pool, ceiling);
+        let step = (ceiling.min(pool) / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
+        // Where nothing is left it has one step beyond that: with a capacity of 0 it would remember no
+        // blocks that it no longer has, even when it has grown again.
+        let fitting = (left / step * step).max(step.min(ceiling));
+        if fitting != self.capacity {
+            cache.set_capacity_bytes(fitting);
+            self.capacity = fitting;
+        }
+        // While nothing is left there is nothing more to give way.
+        let slack = if left < step { step } else { left - fitting };
+        let memtables = self.limits_of(&uses, Member::memtable_claim);
+        let filters = self.limits_of(&uses, Member::filter_claim);
+        let stores = self.open().count() as u64;
+        let workers: u64 = self.open().map(Member::writers).sum();
+        for (member, (account, uses)) in self.members.iter().zip(&uses) {
+            if !member.is_open {
+                continue;
+            }
+            let writing = u128::from(member.parts.writing) * u128::from(member.writers());
+            let allowance = Allowance {
+                pool,
+                memtables: memtables.limit(member.memtable_claim(uses)),
+                memtable_ceiling: member.parts.memtables,
+                idle_memtables: pool / IDLE_SHARE / stores,
+                // The filters of one store follow its budget once they are within it.
+                filters: self.bytes.map_or(u64::MAX, |_| filters.limit(member.filter_claim(uses))),
+                writing: (writing / u128::from(workers)) as u64,
+                block_cache: ceiling,
+            };
+            account.allow(&allowance, uses.filters);
+            account.set_memtable_bytes_fitted(uses.memtables + slack / stores);
+        }
+    }
+}
+
+impl Member {
+    /// Threads that write tables at the same time.
+    fn writers(&self) -> u64 {
+        self.workers.max(1) as u64
+    }
+
+    fn memtable_claim(&self, uses: &Uses) -> Claim {
+        let ceiling = if self.is_open { self.parts.memtables } else { 0 };
+        Claim { ceiling, used: uses.memtables }
+    }
+
+    fn filter_claim(&self, uses: &Uses) -> Claim {
+        let ceiling = if self.is_open { self.parts.filters } else { 0 };
+        Claim { ceiling, used: uses.filters_expected }
+    }
+}
+
+fn is_of(member: &Member, account: &Arc<MemoryAccount>) -> bool {
+    std::ptr::eq(member.account.as_ptr(), Arc::as_ptr(account))
+}
+
+fn sum(uses: &[(Arc<MemoryAccount>, Uses)]) -> Uses {
+    let mut sum = Uses::default();
+    uses.iter().for_each(|(_, uses)| sum.add(uses));
+    sum
+}

@@ -1,0 +1,62 @@
+//! Many stores of one pool.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Barrier},
+    thread,
+};
+
+use sievedb::{MemoryPool, Options, fs::MemoryFs};
+
+use super::{MIB, check_sum};
+
+const STORES: u64 = 20;
+const THREADS: u64 = 4;
+
+/// Threads open, write, read and close stores of one pool; each store agrees with a model.
+#[test]
+fn pool_of_many_stores_that_come_and_go() {
+    let pool = MemoryPool::new(8 * MIB * STORES);
+    let barrier = Barrier::new(THREADS as usize);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (pool, barrier) = (&pool, &barrier);
+            scope.spawn(move || {
+                let stores = (thread..STORES).step_by(THREADS as usize);
+                let mut stores: Vec<_> = stores
+                    .map(|store| (store, Arc::new(MemoryFs::new()), BTreeMap::new()))
+                    .collect();
+                for round in 0..3 {
+                    barrier.wait();
+                    let open: Vec<_> =
+                        stores.iter_mut().map(|(store, fs, model)| (*store, fs, model)).collect();
+                    let mut dbs = Vec::new();
+                    for (store, fs, model) in open {
+                        let options = Options::new().fs(Arc::clone(fs) as _).memory_pool(pool);
+                        let workers = (store % 3) as usize;
+                        let db = options.worker_threads(workers).open("db").unwrap();
+                        for key in 0..1_500_u64 {
+                            let key = (key * (store + 7) + round * 500) % 4_000;
+                            let value = vec![(key + round) as u8; 500];
+                            db.insert(key.to_be_bytes(), &value[..]).unwrap();
+                            model.insert(key.to_be_bytes().to_vec(), value);
+                        }
+                        check_sum(pool);
+                        dbs.push((db, model));
+                    }
+                    for (db, model) in dbs {
+                        let found = db.iter().map(|entry| entry.unwrap());
+                        let found: BTreeMap<_, _> =
+                            found.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+                        assert!(found == *model, "{} entries", found.len());
+                        check_sum(pool);
+                        db.close().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let stats = pool.stats();
+    let left = stats.memtable_bytes + stats.filter_bytes + stats.index_bytes + stats.writing_bytes;
+    assert_eq!((stats.stores, left, stats.block_cache_bytes), (0, 0, 0), "{stats:?}");
+}
