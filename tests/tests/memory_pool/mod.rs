@@ -11,7 +11,7 @@ use std::{
 };
 
 use sievedb::{
-    Db, Error, MemoryPool, Options, PoolStats,
+    Db, Durability, Error, FilterPolicy, KeyspaceOptions, MemoryPool, Options, PoolStats,
     clock::ManualClock,
     fs::{Call, Fault, FaultFs, MemoryFs, Times},
     stats::BudgetSource,
@@ -276,4 +276,43 @@ fn pool_serves_read_only_stores() {
     let stats = pool.stats();
     let memtables = [&reader, &other, &writer].map(|db| db.stats().memory.memtable_bytes);
     assert_eq!(stats.memtable_bytes, memtables.iter().sum::<u64>());
+}
+
+/// A store that joins gets a part of the ceiling of filters, which another one had to itself.
+#[test]
+fn pool_filters_of_all_stores_stay_below_their_ceiling() {
+    const CEILING: u64 = 1 << 19;
+    const EDGES: u64 = 64 << 10;
+    let pool = MemoryPool::new(24 * MIB);
+    let fill = || {
+        let policy = FilterPolicy::default().bits_per_key(24.0);
+        let keyspace = KeyspaceOptions::new().filter_policy(policy);
+        let options = options(&pool, 1).keyspace(keyspace).filter_bytes_max(CEILING);
+        let db = options.open("db").unwrap();
+        for group in 0..200_u64 {
+            let mut batch = db.batch();
+            for key in group * 1_000..(group + 1) * 1_000 {
+                batch.insert(&db, key.to_be_bytes(), []).unwrap();
+            }
+            batch.commit(Durability::Memory).unwrap();
+        }
+        db.flush().unwrap();
+        db.wait_for_background().unwrap();
+        db
+    };
+    let first = fill();
+    let filters = |db: &Db| db.stats().memory.filter_bytes;
+    assert!(filters(&first) > CEILING / 8 * 7, "{}", filters(&first));
+    let second = fill();
+    for _ in 0..3 {
+        // What one drops, the other may load.
+        first.wait_for_background().unwrap();
+        second.wait_for_background().unwrap();
+    }
+    let (of_first, of_second) = (filters(&first), filters(&second));
+    assert!(of_first + of_second <= CEILING + EDGES, "{of_first} {of_second}");
+    assert!(of_second > CEILING / 8, "{of_second}");
+    first.close().unwrap();
+    second.wait_for_background().unwrap();
+    assert!(filters(&second) > CEILING / 8 * 7, "{}", filters(&second));
 }
