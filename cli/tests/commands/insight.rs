@@ -121,7 +121,7 @@ fn statistics_name_levels_and_totals() {
     for number in ["filter_probes", "filter_negatives", "false_positives", "reads_saved"] {
         assert_eq!(total[number], 0, "{number}: {stats}");
     }
-    for part in ["lookups", "table_reads", "memory", "background", "open_for"] {
+    for part in ["lookups", "table_reads", "memory", "moves", "background", "open_for"] {
         assert!(stats[part].is_object(), "{part}: {stats}");
     }
     assert_eq!(stats["lookups"]["lookups"], 0, "{stats}");

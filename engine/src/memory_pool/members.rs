@@ -1,6 +1,9 @@
 //! The pool itself: its stores, their shared block cache, and what each may take.
 
-use std::sync::{Arc, Weak};
+use std::{
+    mem,
+    sync::{Arc, Weak},
+};
 
 use sievedb_sstable::BlockCache;
 
@@ -12,6 +15,7 @@ use crate::{
     Error, Result,
     memory::{Allowance, MemoryAccount, Uses},
     memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN, MemoryBudget, MemoryParts},
+    stats::{CacheRivals, MemoryMoves, MoveCounter},
     sync::{Condvar, Mutex},
     text,
 };
@@ -45,6 +49,7 @@ struct State {
     members: Vec<Member>,
     /// Capacity of the block cache that was set last.
     capacity: u64,
+    moves: MoveCounter,
 }
 
 /// A store of the pool. It stays, without claims, until its last charge is gone.
@@ -74,7 +79,8 @@ impl Pool {
     pub(crate) fn new(bytes: Option<u64>, cache_bytes: u64) -> Self {
         // It has as many shards as it needs while the others take their parts.
         let cache = Arc::new(BlockCache::new(cache_bytes.div_ceil(2)));
-        let state = State { bytes, members: Vec::new(), capacity: 0 };
+        let state =
+            State { bytes, members: Vec::new(), capacity: 0, moves: MoveCounter::default() };
         let (beyond, within) = Default::default();
         Self { cache, state: Mutex::new(state), beyond, within }
     }
@@ -197,6 +203,11 @@ impl Pool {
         }
     }
 
+    /// Returns the moves of the block cache so far.
+    pub(crate) fn moves(&self) -> MemoryMoves {
+        self.state.lock().moves.moves()
+    }
+
     /// Returns what all stores use.
     pub(super) fn stats(&self) -> PoolStats {
         let mut state = self.state.lock();
@@ -294,14 +305,16 @@ impl State {
         let Some(first) = self.open().next() else { return };
         let pool = self.bytes.unwrap_or(first.parts.pool);
         let ceiling = self.bytes.unwrap_or(first.parts.block_cache);
-        let left = sum(&uses).cache_bytes_left(pool, ceiling);
+        let sum = sum(&uses);
+        let left = sum.cache_bytes_left(pool, ceiling);
         let step = (ceiling.min(pool) / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
         // Where nothing is left it has one step beyond that: with a capacity of 0 it would remember no
         // blocks that it no longer has, even when it has grown again.
         let fitting = (left / step * step).max(step.min(ceiling));
         if fitting != self.capacity {
             cache.set_capacity_bytes(fitting);
-            self.capacity = fitting;
+            let from = mem::replace(&mut self.capacity, fitting);
+            self.moves.note(from, fitting, rivals(&sum, pool, ceiling));
         }
         // While nothing is left there is nothing more to give way.
         let slack = if left < step { step } else { left - fitting };
@@ -349,6 +362,19 @@ impl Member {
 
 fn is_of(member: &Member, account: &Arc<MemoryAccount>) -> bool {
     std::ptr::eq(member.account.as_ptr(), Arc::as_ptr(account))
+}
+
+/// Returns what decides the capacity of the block cache.
+const fn rivals(uses: &Uses, pool: u64, ceiling: u64) -> CacheRivals {
+    CacheRivals {
+        memtables: uses.memtables + uses.pinned,
+        filters: uses.filters_expected,
+        indexes: uses.indexes,
+        bookkeeping: uses.bookkeeping,
+        writing: uses.writing,
+        pool,
+        ceiling,
+    }
 }
 
 fn sum(uses: &[(Arc<MemoryAccount>, Uses)]) -> Uses {

@@ -12,7 +12,7 @@ use sievedb_sstable::BlockCounts;
 use thread_local::ThreadLocal;
 
 use super::{
-    IoStats, LevelStats, LookupStats, WriteStats,
+    IoStats, LevelStats, LookupStats, MemoryMoves, WriteStats,
     lookup_sample::{LookupSample, Sampled},
 };
 use crate::level_count::LEVELS;
@@ -136,6 +136,15 @@ pub(crate) struct WriteCounters {
     pub(crate) stalled_us: Counter,
 }
 
+/// What one thread did to keep memtables within their limit.
+#[derive(Debug, Default)]
+pub(crate) struct MemtableCounters {
+    pub(crate) idle_flushed: Counter,
+    pub(crate) idle_bytes_flushed: Counter,
+    pub(crate) frozen_at_limit: Counter,
+    pub(crate) room_waits: Counter,
+}
+
 /// The counters of one thread. Larger than a cache line, and allocated for one thread alone.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -152,6 +161,7 @@ pub(crate) struct ThreadCounters {
     pub(crate) read_calls: Counter,
     pub(crate) read_bytes: Counter,
     pub(crate) writes: WriteCounters,
+    pub(crate) memtables: MemtableCounters,
 }
 
 impl ThreadCounters {
@@ -173,6 +183,7 @@ impl ThreadCounters {
             read_calls: Counter::default(),
             read_bytes: Counter::default(),
             writes: WriteCounters::default(),
+            memtables: MemtableCounters::default(),
         }
     }
 }
@@ -243,6 +254,18 @@ impl Counters {
             sum.stalled_us += stalled_us.get();
         }
         sum
+    }
+
+    /// Adds to `moves` what all threads did to keep memtables within their limit.
+    pub(crate) fn add_memtables_to(&self, moves: &mut MemoryMoves) {
+        for MemtableCounters { idle_flushed, idle_bytes_flushed, frozen_at_limit, room_waits } in
+            self.threads.iter().map(|thread| &thread.memtables)
+        {
+            moves.idle_memtables_flushed += idle_flushed.get();
+            moves.idle_memtable_bytes_flushed += idle_bytes_flushed.get();
+            moves.memtables_frozen_at_limit += frozen_at_limit.get();
+            moves.memtable_room_waits += room_waits.get();
+        }
     }
 
     /// The sum over all threads of what was read from table files.

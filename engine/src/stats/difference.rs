@@ -31,8 +31,8 @@ impl Stats {
 
     /// What is counted and belongs to no level, by name.
     pub(super) fn counted_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
-        let Self { lookups, writes, table_reads, background, .. } = self;
-        vec![
+        let Self { lookups, writes, table_reads, background, moves, .. } = self;
+        let mut counted = vec![
             ("lookups", &mut lookups.lookups),
             ("found_in_memtables", &mut lookups.found_in_memtables),
             ("memtable_probes", &mut lookups.memtable_probes),
@@ -52,7 +52,9 @@ impl Stats {
             ("flush_bytes_written", &mut background.flush_bytes_written),
             ("compaction_bytes_read", &mut background.compaction_bytes_read),
             ("compaction_bytes_written", &mut background.compaction_bytes_written),
-        ]
+        ];
+        counted.extend(moves.counted_mut());
+        counted
     }
 
     /// What is held and belongs to no level, by name.
@@ -98,6 +100,7 @@ mod tests {
             let mut stats = Stats { open_for: Duration::from_secs(seconds), ..Stats::default() };
             stats.lookups.lookups = lookups;
             stats.memory.filter_bytes = held;
+            stats.moves.filters.takes = lookups;
             stats.levels = vec![LevelStats {
                 tables: held,
                 filter_negatives: negatives,
@@ -111,6 +114,7 @@ mod tests {
         assert_eq!(difference.open_for, want.open_for);
         assert_eq!(difference.lookups, want.lookups);
         assert_eq!(difference.memory, want.memory);
+        assert_eq!(difference.moves, want.moves);
         assert_eq!(difference.levels, want.levels);
         assert_eq!(difference.total(), want.levels[0]);
     }

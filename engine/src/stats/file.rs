@@ -10,6 +10,7 @@
 //! | `level.N.FIELD`    | a field of [`LevelStats`]                                               |
 //! | `memory.FIELD`     | a field of [`MemoryStats`](super::MemoryStats)                          |
 //! | `memory.budget_source` | the place in [`BudgetSource::ALL`]                                  |
+//! | `moves.FIELD`      | a field of [`MemoryMoves`](super::MemoryMoves), or of one of its parts  |
 //! | `writes.FIELD`     | a field of [`WriteStats`](super::WriteStats)                            |
 //! | others             | the field of [`Stats`] or of one of its parts with this name            |
 

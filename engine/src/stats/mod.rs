@@ -5,6 +5,7 @@ mod difference;
 pub(crate) mod file;
 mod level;
 mod lookup_sample;
+mod memory_moves;
 mod text;
 
 use std::time::Duration;
@@ -13,6 +14,8 @@ pub(crate) use counters::{Counters, LevelCounters, ThreadCounters};
 pub use file::read_stats_file;
 pub use level::{LevelShape, LevelStats};
 pub(crate) use lookup_sample::Sampled;
+pub use memory_moves::{CacheMoves, MemoryMoves};
+pub(crate) use memory_moves::{CacheRivals, MoveCounter};
 
 pub use crate::default_budget::BudgetSource;
 use crate::{KeyspaceOptions, QuarantinedTable};
@@ -37,6 +40,8 @@ pub struct Stats {
     pub table_reads: IoStats,
     /// What is in memory.
     pub memory: MemoryStats,
+    /// Moves of memory between the block cache and the other parts.
+    pub moves: MemoryMoves,
     /// Sorted runs that a lookup of an absent key searches in vain, on average, as the last plan of the
     /// filters predicts; 0 before there is one.
     pub false_positives_planned: f64,

@@ -1,10 +1,11 @@
 //! Statistics as text.
 
+mod memory;
+
 use std::{fmt, time::Duration};
 
 use super::{
-    BackgroundStats, KeyspaceStats, LevelStats, LookupStats, MemoryStats, OpeningStats, Stats,
-    WriteStats,
+    BackgroundStats, KeyspaceStats, LevelStats, LookupStats, OpeningStats, Stats, WriteStats,
 };
 use crate::text::{bytes, counted};
 
@@ -18,7 +19,8 @@ impl fmt::Display for Stats {
             counted(self.log_segments, ["segment", "segments"]),
             bytes(self.log_bytes)
         )?;
-        write!(f, "\nmemory: {}", self.memory)?;
+        writeln!(f)?;
+        self.memory.fmt_with(&self.moves, f)?;
         let delay = self.write_delay_us;
         write!(f, "\nwrites: {}; present delay of each: {delay} us", self.writes)?;
         if self.snapshots > 0 {
@@ -149,28 +151,29 @@ fn percent(rate: f64) -> String {
     format!("{:.4} %", rate * 100.0)
 }
 
-/// Writes rows under the heads of their columns, all flush right, each on a new line.
+/// Writes levels under the heads of their columns.
 fn table(
     f: &mut fmt::Formatter<'_>,
-    rows: &[(String, LevelStats)],
-    columns: &[Column],
+    levels: &[(String, LevelStats)],
+    heads: &[Column],
 ) -> fmt::Result {
-    let cells: Vec<Vec<String>> = columns
-        .iter()
-        .map(|(_, cell)| rows.iter().map(|(_, level)| cell(level)).collect())
-        .collect();
-    let width_of = |((head, _), cells): (&Column, &Vec<String>)| {
-        cells.iter().map(String::len).max().unwrap_or(0).max(head.len())
-    };
-    let widths: Vec<usize> = columns.iter().zip(&cells).map(width_of).collect();
-    write!(f, "\nlevel")?;
-    for ((head, _), width) in columns.iter().zip(&widths) {
-        write!(f, "  {head:>width$}")?;
+    let first = std::iter::once("level".to_owned());
+    let mut rows = vec![first.chain(heads.iter().map(|(head, _)| (*head).to_owned())).collect()];
+    for (name, level) in levels {
+        let first = std::iter::once(name.clone());
+        rows.push(first.chain(heads.iter().map(|(_, cell)| cell(level))).collect());
     }
-    for (at, (name, _)) in rows.iter().enumerate() {
-        write!(f, "\n{name:>5}")?;
-        for (cells, width) in cells.iter().zip(&widths) {
-            write!(f, "  {:>width$}", cells[at])?;
+    columns(f, &rows)
+}
+
+/// Writes rows of cells in columns, all flush right, each row on a new line.
+fn columns(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    let width_of = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width_of).collect();
+    for row in rows {
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let before = if at == 0 { "\n" } else { "  " };
+            write!(f, "{before}{cell:>width$}")?;
         }
     }
     Ok(())
@@ -273,33 +276,6 @@ impl fmt::Display for KeyspaceStats {
             write!(f, "; {frozen}")?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for MemoryStats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(source) = self.budget_source {
-            match self.budget_bytes {
-                u64::MAX => write!(f, "budget: only of parts; ")?,
-                budget => write!(f, "budget {} ({source}); ", bytes(budget))?,
-            }
-        }
-        write!(
-            f,
-            "memtables {} of {}, filters with what is free in their chunks {} of {}, indexes {}, bookkeeping {}, block cache {} of {}, writing {} of {}; \
-             pinned by readers {}",
-            bytes(self.memtable_bytes),
-            bytes(self.memtable_bytes_max),
-            bytes(self.filter_bytes),
-            bytes(self.filter_bytes_max),
-            bytes(self.index_bytes),
-            bytes(self.bookkeeping_bytes),
-            bytes(self.block_cache_bytes),
-            bytes(self.block_cache_bytes_max),
-            bytes(self.writing_bytes),
-            bytes(self.writing_bytes_max),
-            bytes(self.pinned_bytes)
-        )
     }
 }
 

@@ -116,6 +116,7 @@ impl Store {
                 return froze;
             }
             froze = true;
+            self.tables.counters.local().memtables.frozen_at_limit.add(1);
         }
     }
 
@@ -127,8 +128,10 @@ impl Store {
         let _placement = self.placement.lock();
         self.freeze_own_largest();
         let largest = self.begun_memtables().into_iter().max_by_key(|(bytes, _)| *bytes);
-        if let Some((_, largest)) = largest {
-            largest.freeze();
+        if let Some((_, largest)) = largest
+            && largest.freeze()
+        {
+            self.tables.counters.local().memtables.frozen_at_limit.add(1);
         }
     }
 
@@ -149,6 +152,8 @@ impl Store {
     ///
     /// As [`room`](Self::room), and why memtables cannot be flushed.
     pub(super) fn wait_for_room(&self, write: &Write) -> Result<()> {
+        let counters = &self.tables.counters.local().memtables;
+        counters.room_waits.add(1);
         let nothing_is_flushed = || self.tables.memory.bytes(MemoryUse::FrozenMemtables) == 0;
         loop {
             {
@@ -159,6 +164,7 @@ impl Store {
                 if !self.freeze_largest() && nothing_is_flushed() {
                     // A large write waits for the half that is active.
                     let frozen = self.trees.read().values().filter(|tree| tree.freeze()).count();
+                    counters.frozen_at_limit.add(frozen as u64);
                     if frozen == 0 && self.room(write)? == Room::Wait {
                         return Err(self.too_large_beside_empty_memtables(write));
                     }
@@ -244,6 +250,24 @@ mod tests {
         for (name, bytes, used, want) in cases {
             assert_eq!(room(bytes, used, limit), want, "{name}");
         }
+    }
+
+    #[test]
+    fn freezes_at_the_limit_and_waits_for_room_are_counted() {
+        let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+        let db = options.memory_budget(8 << 20).open("db").expect("a new store");
+        db.insert("a", "1").expect("there is room");
+        let counts = |db: &crate::Db| {
+            let moves = db.stats().moves;
+            (moves.memtables_frozen_at_limit, moves.memtable_room_waits)
+        };
+        assert_eq!(counts(&db), (0, 0));
+        // Of a limit of 2 MiB, half is for active memtables.
+        db.insert("b", vec![7; 1_200 << 10]).expect("there is room");
+        assert_eq!(counts(&db), (0, 0));
+        db.insert("c", vec![7; 1_200 << 10]).expect("there is room after a flush");
+        assert_eq!(counts(&db), (1, 1));
+        assert!(db.stats().writes.stalls >= 1);
     }
 
     #[test]

@@ -26,12 +26,14 @@ impl Store {
             levels: (0..LEVELS).map(|level| counters.level(level)).collect(),
             table_reads: counters.table_reads(),
             memory: self.memory_stats(),
+            moves: self.tables.cache_room.moves(),
             background: self.background.done(),
             false_positives_planned: self.residency.false_positives_planned(is_there),
             opening: self.opening,
             read_only: self.why_read_only(),
             ..Stats::default()
         };
+        counters.add_memtables_to(&mut stats.moves);
         let log = if self.options.read_only { self.replayed_log } else { self.log.size() };
         (stats.log_segments, stats.log_bytes) = (log.segments, log.bytes);
         stats.writes.log_syncs = log.syncs;

@@ -9,6 +9,7 @@ use crate::{
     memory::{MemoryAccount, MemoryUse},
     memory_budget::{MemoryBudget, MemoryParts},
     memory_pool::Pool,
+    stats::MemoryMoves,
     sync::Mutex,
 };
 
@@ -69,6 +70,11 @@ impl CacheRoom {
     /// Gives the block cache what the others leave: see [`Pool::fit`].
     pub(crate) fn fit(&self) {
         self.pool.fit();
+    }
+
+    /// Returns how the limit of the block cache changed so far.
+    pub(crate) fn moves(&self) -> MemoryMoves {
+        self.pool.moves()
     }
 
     /// Asks the store of the pool that has the largest memtables to freeze one.
@@ -196,6 +202,7 @@ mod tests {
     use std::{thread, time::Duration};
 
     use super::*;
+    use crate::stats::CacheMoves;
 
     const MIB: u64 = 1 << 20;
 
@@ -242,6 +249,43 @@ mod tests {
         assert_eq!(room.cache().capacity_bytes(), MIB, "one step at least");
         drop((charges, taken, more, share, within, other));
         assert_eq!(room.cache().capacity_bytes(), 61 * MIB, "all is given back");
+    }
+
+    #[test]
+    fn moves_are_counted_for_the_part_that_grew_or_shrank() {
+        let room = room();
+        assert_eq!(room.moves(), MemoryMoves::default(), "the first capacity is no move");
+        let small = room.memory.charge(MemoryUse::Bookkeeping, 100);
+        room.fit();
+        let index = room.memory.charge(MemoryUse::Indexes, 2 << 20);
+        room.fit();
+        let memtable = room.memory.charge(MemoryUse::Memtables, 5 << 20);
+        room.fit();
+        room.fit();
+        memtable.move_to(MemoryUse::FrozenMemtables);
+        room.fit();
+        memtable.move_to(MemoryUse::PinnedMemtables);
+        room.fit();
+        drop(memtable);
+        room.fit();
+        drop(WorkerShare::new(Arc::clone(&room), 4 * MIB).take(4 * MIB));
+        let smaller = Options::new().memory_budget(32 * MIB).memory;
+        room.change(smaller).expect("a valid budget");
+        let moves = room.moves();
+        let once = |taken: u64, returned: u64| CacheMoves {
+            takes: u64::from(taken > 0),
+            bytes_taken: taken * MIB,
+            returns: u64::from(returned > 0),
+            bytes_returned: returned * MIB,
+        };
+        // The 100 bytes cost a whole step, for the part that grew.
+        assert_eq!(moves.bookkeeping, once(1, 0));
+        assert_eq!(moves.indexes, once(2, 0));
+        assert_eq!(moves.memtables, once(5, 5));
+        assert_eq!(moves.writing, once(4, 4));
+        assert_eq!((moves.budget.takes, moves.budget.returns), (1, 0));
+        assert_eq!(moves.filters, CacheMoves::default());
+        drop((small, index));
     }
 
     #[test]

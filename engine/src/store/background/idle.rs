@@ -75,7 +75,11 @@ impl Store {
             if bytes < MEMTABLE_BYTES_MIN || !is_excess() {
                 return;
             }
-            tree.freeze();
+            if tree.freeze() {
+                let counters = &self.tables.counters.local().memtables;
+                counters.idle_flushed.add(1);
+                counters.idle_bytes_flushed.add(bytes as u64);
+            }
         }
     }
 }
@@ -155,6 +159,9 @@ mod tests {
         assert!(fixture.memtable_bytes() >= before.0);
         fixture.clock.advance(QUIET);
         fixture.look();
+        let moves = fixture.db.stats().moves;
+        assert_eq!(moves.idle_memtables_flushed, 1);
+        assert!(moves.idle_memtable_bytes_flushed >= 1 << 20, "{moves:?}");
         // The large one is flushed; the small one is no longer worth it.
         assert!(
             (300 << 10..400 << 10).contains(&fixture.memtable_bytes()),
