@@ -180,7 +180,7 @@ impl Options {
     /// The budget is one pool. Memtables (at most a quarter of it), filters (a quarter), buffers of
     /// flushes and compactions (an eighth), indexes and bookkeeping take what they use, and the block
     /// cache has the rest at any moment. It gives way when they grow, and gets back what they release.
-    /// Memtables that nobody writes to for 2 seconds are flushed if they take more than 1/32 of the
+    /// Memtables that nobody writes to for 2 seconds are flushed if they take more than 1/64 of the
     /// budget and the block cache is full.
     ///
     /// Values and blocks that callers hold, and a batch before it is committed, come on top: see

@@ -28,7 +28,7 @@ const STEP_BYTES_MAX: u64 = 1 << 20;
 const STEPS_MIN: u64 = 64;
 
 /// All idle stores of a pool together keep one part in so many of it in active memtables.
-const IDLE_SHARE: u64 = 32;
+const IDLE_SHARE: u64 = 64;
 
 /// The memory of one store, or of several that share it.
 ///

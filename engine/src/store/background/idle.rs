@@ -1,6 +1,6 @@
 //! Memtables that nobody writes to become tables, so that the block cache has their memory.
 //!
-//! The rule: nothing was written for [`QUIET`], active memtables take more than 1/32 of the pool,
+//! The rule: nothing was written for [`QUIET`], active memtables take more than 1/64 of the pool,
 //! divided by the number of its stores, and the block cache is full. Then the largest are flushed until the
 //! others take less. So a store that is only read from some time on reads from its whole budget,
 //! and one that is written to in bursts flushes at most eight times as often as one that is written
@@ -15,9 +15,8 @@ use crate::{memory::MemoryUse, store::Store};
 /// How long nothing must have been written.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// A smaller memtable, with its filter, stays: its table would cost more than a few blocks in the
-/// cache are worth.
-const MEMTABLE_BYTES_MIN: usize = 128 << 10;
+/// A smaller memtable, with its filter, stays: its table would take an eighth of that for good.
+const MEMTABLE_BYTES_MIN: usize = 32 << 10;
 
 /// The cache is full if less than one part in so many of it is free.
 const FREE_SHARE: u64 = 8;
@@ -147,7 +146,7 @@ mod tests {
         let fixture = Fixture::new();
         fixture.fill_cache();
         fixture.write("one", 1 << 20);
-        fixture.write("two", 300 << 10);
+        fixture.write("two", 200 << 10);
         let capacity = || fixture.db.stats().memory.block_cache_bytes_max;
         let before = (fixture.memtable_bytes(), capacity());
         assert_eq!(fixture.look(), Some(QUIET));
@@ -164,7 +163,7 @@ mod tests {
         assert!(moves.idle_memtable_bytes_flushed >= 1 << 20, "{moves:?}");
         // The large one is flushed; the small one is no longer worth it.
         assert!(
-            (300 << 10..400 << 10).contains(&fixture.memtable_bytes()),
+            (200 << 10..256 << 10).contains(&fixture.memtable_bytes()),
             "{}",
             fixture.memtable_bytes()
         );
@@ -189,13 +188,16 @@ mod tests {
     fn many_small_memtables_stay() {
         let fixture = Fixture::new();
         fixture.fill_cache();
-        for number in 0..40 {
-            fixture.write(&number.to_string(), 30 << 10);
+        for number in 0..70 {
+            fixture.write(&number.to_string(), 10 << 10);
         }
         fixture.look();
-        let before = fixture.memtable_bytes();
+        let begun = || fixture.store().begun_memtables();
+        let is_small = |(bytes, _): &(usize, _)| *bytes < MEMTABLE_BYTES_MIN;
+        let before = begun().iter().filter(|memtable| is_small(memtable)).count();
+        assert!(before > 50, "filters of the first ones are large");
         fixture.clock.advance(QUIET);
         fixture.look();
-        assert_eq!(fixture.memtable_bytes(), before);
+        assert_eq!(begun().len(), before);
     }
 }
