@@ -6,7 +6,7 @@
 //! the arena of the filters.
 //! The limits are what the [pool](crate::memory_pool) allows, and change while a store is open.
 
-mod in_pool;
+pub(crate) mod in_pool;
 
 use std::{
     fmt::Debug,

@@ -12,7 +12,7 @@ const ALLOCATOR_BYTES: u64 = 3 << 20;
 const ALLOCATOR_SHARE: u64 = 12;
 
 /// Returns the bytes of a pool that are left to the allocator.
-const fn allocator_bytes(pool_bytes: u64) -> u64 {
+pub(crate) const fn allocator_bytes(pool_bytes: u64) -> u64 {
     let share = pool_bytes / ALLOCATOR_SHARE;
     if share < ALLOCATOR_BYTES { share } else { ALLOCATOR_BYTES }
 }

@@ -9,6 +9,8 @@ mod bell;
 mod claim;
 mod idle;
 mod in_vain;
+#[cfg(all(test, not(feature = "shuttle")))]
+mod phases;
 mod rest;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
