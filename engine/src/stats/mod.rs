@@ -157,7 +157,7 @@ pub struct IoStats {
 /// The parts but `mapped_bytes` are together at most the budget, as long as
 /// [`pinned_bytes`](Self::pinned_bytes) holds no blocks. What is in none of them: fixed structures of
 /// a few megabytes (threads, counters, the manifest, the buffer of the log), and a few other things
-/// that `docs/tuning.md` of the repository lists.
+/// that `docs/memory.md` of the repository lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
