@@ -77,7 +77,7 @@ pub(super) fn after_keyspaces(scale: &Scale) -> Measured {
 /// reports the shares of the budget.
 fn measure(scale: &Scale, what: &str, prepare: fn(&Db, &mut Data) -> Prepared) -> Measured {
     let mut figures = Vec::new();
-    for &budget_mib in if scale.small { &[32][..] } else { &[64, 256] } {
+    for &budget_mib in if scale.small { &[64][..] } else { &[64, 256] } {
         let budget = budget_mib * MIB;
         let path = scale.directory.join(budget_mib.to_string());
         let db = Options::new().memory_budget(budget).open(path)?;
