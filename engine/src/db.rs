@@ -136,7 +136,7 @@ impl Db {
     pub fn set_memory_budget(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
         let (bytes, store) = (bytes.into(), self.accept()?);
         if store.options.memory_pool.is_some() {
-            let allowed = "not for a store in a memory_pool; use MemoryPool::set_bytes";
+            let allowed = "cannot be set in a memory_pool; use MemoryPool::set_bytes";
             return Err(crate::Error::InvalidOption { name: "memory_budget", allowed });
         }
         // Not under the lock of the budget.

@@ -52,7 +52,8 @@ pub enum BudgetSource {
     Set,
     /// Default: a share of the physical memory.
     PhysicalMemory,
-    /// Default: a share of the limit of a control group (cgroup), which is below the physical memory.
+    /// Default: a share of the memory limit of a control group (cgroup). The physical memory is
+    /// larger or unknown.
     ControlGroup,
     /// Default for an unknown machine: [`FALLBACK_MEMORY_BUDGET`].
     Fallback,

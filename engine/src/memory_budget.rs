@@ -9,9 +9,9 @@
 //! | filters   | 1/4     | filters of tables                                    |
 //! | writing   | 1/8     | buffers of flushes and compactions, of all workers   |
 //!
-//! A part that is set by hand has that ceiling; a block cache that is set by hand has one, too. If
-//! the budget is also set, the ceilings must leave 1/16 of it, or the block cache that is set. If it
-//! is not set, the pool is the sum of the ceilings, and without bound for a block cache that is set.
+//! A limit set by hand replaces the ceiling, also that of the block cache. With a budget, the
+//! ceilings must leave the block cache 1/16 of it, or `block_cache_bytes`. Without a budget, the
+//! pool is the ceilings and 3/8 of the default, or unlimited if `block_cache_bytes` is set.
 
 use crate::{Error, Result, default_budget::DefaultBudget, text};
 
@@ -50,7 +50,7 @@ pub(crate) struct MemoryParts {
     pub(crate) writing: u64,
     /// With the indexes of tables. The whole pool, if it is not set by hand.
     pub(crate) block_cache: u64,
-    /// For all together; `u64::MAX` if only the block cache was set.
+    /// For all parts; `u64::MAX` if `block_cache_bytes` was set and no budget.
     pub(crate) pool: u64,
 }
 

@@ -10,8 +10,9 @@
 //! | filters   | the same of another 1/4                                                         |
 //! | writing   | 1/8, divided over the workers of all stores                                     |
 //!
-//! Limits are set when the pool is fitted: when memtables have grown by a step, which is 1/64 of the
-//! pool or 1 MiB divided by the number of stores, and after each flush, compaction and loaded filter.
+//! Limits are set when the pool is fitted: whenever memtables of a store have grown by a step
+//! divided by the number of stores, while workers take memory, and after each flush, compaction and
+//! loaded filter. A step is 1/64 of the pool, at most 1 MiB.
 //! Stores that grow at the same time can exceed a ceiling by what they take between two fits: a step
 //! and the writes in flight. A write too large for the limit of its store is taken once the store
 //! has flushed its other memtables. The block cache gives way to all of it.
@@ -30,9 +31,9 @@ use crate::{Error, Result, store::gate::Gate};
 ///
 /// Its bytes are one [budget](Options::memory_budget) for all stores that are opened with
 /// [`Options::memory_pool`]. They share one block cache. Memtables of all stores together take at
-/// most a quarter, filters another quarter, and buffers of all workers an eighth. A store may use
-/// what the others leave of its quarters. It always may use `1 / (2 * stores)` of each, for which
-/// others flush memtables, and drop filters.
+/// most a quarter, filters another quarter, and buffers of all workers an eighth. A store uses up
+/// to what the others leave of each quarter. `1 / (2 * stores)` of each quarter is reserved for
+/// each store: other stores flush memtables and drop filters to free it.
 ///
 /// Clones are handles of the same pool. Stores keep it alive. Stores can join and leave at any time.
 ///
@@ -59,10 +60,10 @@ struct Shared {
     pool: Arc<Pool>,
 }
 
-/// What all stores of a [`MemoryPool`] use, in bytes.
+/// Memory use of all stores of a [`MemoryPool`], in bytes.
 ///
-/// The parts but `pinned_bytes` are together at most the budget: see
-/// [`MemoryStats`](crate::stats::MemoryStats), which has the same for one store.
+/// All parts but `pinned_bytes` take at most the budget together.
+/// [`MemoryStats`](crate::stats::MemoryStats) has the figures of one store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -92,23 +93,24 @@ pub struct PoolStats {
 impl MemoryPool {
     /// Creates a pool of `bytes` bytes.
     ///
-    /// Each store takes at least 8 MiB ([`MEMORY_BUDGET_MIN`](crate::options::MEMORY_BUDGET_MIN)), or
-    /// 4 MiB for each of its worker threads if that is more. A store that finds less fails to open with
-    /// [`Error::BudgetTooSmall`].
+    /// The pool requires 8 MiB ([`MEMORY_BUDGET_MIN`](crate::options::MEMORY_BUDGET_MIN)) for each
+    /// store, or 4 MiB for each of its worker threads if that is more. Otherwise opening a store
+    /// fails with [`Error::BudgetTooSmall`].
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let pool = Arc::new(Pool::new(Some(bytes), bytes));
         Self(Arc::new(Shared { gate: Gate::new(), pool }))
     }
 
-    /// Changes the bytes of the pool. The block cache shrinks before the call returns. Workers of the
-    /// stores flush memtables and drop filters that are too much. A store without workers does so at
-    /// its next write.
+    /// Changes the bytes of the pool. The block cache shrinks before the call returns. Workers of
+    /// the stores flush memtables and drop filters that exceed their limits. A store without
+    /// workers does so at its next write.
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`] if that is less than the stores take at least, or too little for
-    /// parts that were set by hand; [`Error::InvalidOption`] in a forked child. Nothing is changed then.
+    /// [`Error::BudgetTooSmall`] if `bytes` is less than the open stores require, or does not leave
+    /// enough beside limits set by hand; [`Error::InvalidOption`] in a forked child. Then nothing
+    /// is changed.
     pub fn set_bytes(&self, bytes: u64) -> Result<()> {
         self.accept()?.set_bytes(bytes)
     }
@@ -128,7 +130,7 @@ impl MemoryPool {
     /// [`Error::InvalidOption`] in a forked child.
     pub(crate) fn accept(&self) -> Result<&Arc<Pool>> {
         if self.0.gate.is_forked() {
-            let allowed = "not inherited from the parent of a forked process; create a new pool";
+            let allowed = "inherited from the parent of a forked process; create a new pool";
             return Err(Error::InvalidOption { name: "memory_pool", allowed });
         }
         Ok(&self.0.pool)

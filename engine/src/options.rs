@@ -173,15 +173,15 @@ impl Options {
     /// The memory of the machine is the physical memory, or the memory limit of a control group
     /// (cgroup) that the process is in, if that is less. It is read at each open, since a limit may
     /// change, and by [`set_memory_budget(None)`](crate::Db::set_memory_budget), from `/proc` and
-    /// `/sys/fs/cgroup`. Elsewhere than on Linux, and where neither can be read, it is unknown, and the
-    /// default is 256 MiB ([`FALLBACK_MEMORY_BUDGET`]). The budget and its source are in
+    /// `/sys/fs/cgroup`. On other systems than Linux, and if neither can be read, the default is
+    /// 256 MiB ([`FALLBACK_MEMORY_BUDGET`]). The budget and its source are in
     /// [`MemoryStats`](crate::stats::MemoryStats).
     ///
     /// The budget is one pool. Memtables (at most a quarter of it), filters (a quarter), buffers of
     /// flushes and compactions (an eighth), indexes and bookkeeping take what they use, and the block
-    /// cache has the rest at any moment. It gives way when they grow, and gets back what they release.
-    /// Memtables that nobody writes to for 2 seconds are flushed if they take more than 1/64 of the
-    /// budget and the block cache is full.
+    /// cache has the rest at any time. It shrinks when they grow, and grows when they shrink.
+    /// After 2 seconds without a write to the store, worker threads flush memtables if these take
+    /// more than 1/64 of the budget and the block cache is nearly full.
     ///
     /// Values and blocks that callers hold, and a batch before it is committed, come on top: see
     /// [`MemoryStats`](crate::stats::MemoryStats).
@@ -201,7 +201,7 @@ impl Options {
         self
     }
 
-    /// Memory that the store shares with others of this process, in the place of
+    /// Memory shared with other stores of this process, instead of
     /// [`memory_budget`](Self::memory_budget); default none.
     ///
     /// Not together with `memory_budget`, nor with [`block_cache_bytes`](Self::block_cache_bytes):

@@ -319,7 +319,7 @@ impl TableCursor {
                 };
                 let counted = |bytes| table.counted(bytes, cache_use);
                 let stored = read_ahead.read(table.blocks(), handle.place(), around, counted)?;
-                // Whoever keeps a value is to keep one block.
+                // A value held by the caller must pin one block only.
                 let is_part = read_ahead.holds(&stored);
                 table.keep_block(handle, stored, is_part, BlockRole::Data, cache_use, counts)?
             }

@@ -168,10 +168,10 @@ pub trait Fs: Debug + Send + Sync {
     /// Reads a text file in which the operating system describes the machine, such as
     /// `/proc/meminfo`. It belongs to no store. Bytes that are not UTF-8 are replaced.
     ///
-    /// The default of [`Options::memory_budget`](crate::Options::memory_budget) comes from these
-    /// files. `NotFound` unless the implementation has them; then it is
-    /// [`FALLBACK_MEMORY_BUDGET`](crate::options::FALLBACK_MEMORY_BUDGET). A file system on top of
-    /// [`RealFs`] passes the call on.
+    /// The default of [`Options::memory_budget`](crate::Options::memory_budget) depends on these
+    /// files. The provided method returns `NotFound`; the default budget is then
+    /// [`FALLBACK_MEMORY_BUDGET`](crate::options::FALLBACK_MEMORY_BUDGET). A file system that wraps
+    /// [`RealFs`] forwards the call.
     fn read_system_file(&self, path: &Path) -> io::Result<String> {
         let _ = path;
         Err(io::ErrorKind::NotFound.into())

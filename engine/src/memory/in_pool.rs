@@ -1,4 +1,4 @@
-//! What a store uses of its pool, and what the pool allows it.
+//! Memory use of a store, and its limits in its pool.
 
 use super::{MemoryAccount, MemoryUse};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,7 +17,7 @@ pub(crate) const fn allocator_bytes(pool_bytes: u64) -> u64 {
     if share < ALLOCATOR_BYTES { share } else { ALLOCATOR_BYTES }
 }
 
-/// What the pool allows a store at this moment, in bytes; changed by [`MemoryAccount::allow`].
+/// Present limits of a store in its pool, in bytes. Set by [`MemoryAccount::allow`].
 #[derive(Debug)]
 pub(super) struct Allowed {
     pool_bytes: AtomicU64,

@@ -13,10 +13,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    memory::{Allowance, MemoryAccount, Uses},
+    memory::{Allowance, MemoryAccount, MemoryUse, Uses},
     memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN, MemoryBudget, MemoryParts},
     stats::{CacheRivals, MemoryMoves, MoveCounter},
-    sync::{Condvar, Mutex},
+    sync::Mutex,
     text,
 };
 
@@ -38,8 +38,6 @@ const IDLE_SHARE: u64 = 64;
 pub(crate) struct Pool {
     cache: Arc<BlockCache>,
     state: Mutex<State>,
-    beyond: Mutex<Beyond>,
-    within: Condvar,
 }
 
 #[derive(Debug)]
@@ -64,15 +62,6 @@ struct Member {
     is_open: bool,
 }
 
-/// Who takes more than its share for writing.
-#[derive(Debug, Default)]
-struct Beyond {
-    /// Whether a worker does.
-    is_taken: bool,
-    /// Workers that wait to do so.
-    waiting: usize,
-}
-
 impl Pool {
     /// Creates a pool of `bytes` bytes; `None` for one store. The block cache is made for
     /// `cache_bytes`.
@@ -81,8 +70,7 @@ impl Pool {
         let cache = Arc::new(BlockCache::new(cache_bytes.div_ceil(2)));
         let state =
             State { bytes, members: Vec::new(), capacity: 0, moves: MoveCounter::default() };
-        let (beyond, within) = Default::default();
-        Self { cache, state: Mutex::new(state), beyond, within }
+        Self { cache, state: Mutex::new(state) }
     }
 
     /// Returns the block cache of all stores.
@@ -167,18 +155,18 @@ impl Pool {
         }
         state.fit(&self.cache);
         for account in state.members.iter().filter_map(|member| member.account.upgrade()) {
-            // Memtables may exceed their limits now.
-            account.ask();
+            if account.memtable_bytes() > account.limit(MemoryUse::Memtables) {
+                account.ask();
+            }
         }
         Ok(())
     }
 
-    /// Gives the block cache what the stores leave of the pool, in whole steps: they take what they
-    /// need, which it goes without. Sets what each store may take. To be called when uses have
-    /// changed; for memtables that grow, when [`is_fit_due`](MemoryAccount::is_fit_due).
+    /// Sets the capacity of the block cache to what the stores leave of the pool, in whole steps,
+    /// and the limits of each store. The caller calls it after a change of memory use; for growing
+    /// memtables, when [`is_fit_due`](MemoryAccount::is_fit_due).
     ///
-    /// All of it follows from what is used at this moment and nothing else, so it cannot oscillate by
-    /// itself.
+    /// The result depends only on the present memory use, so it cannot oscillate by itself.
     pub(crate) fn fit(&self) {
         self.state.lock().fit(&self.cache);
     }
@@ -212,9 +200,12 @@ impl Pool {
     pub(super) fn stats(&self) -> PoolStats {
         let mut state = self.state.lock();
         let uses = sum(&state.uses());
+        let (bytes, stores) = (state.bytes.unwrap_or(0), state.open().count() as u64);
+        // The cache looks at each of its blocks.
+        drop(state);
         PoolStats {
-            budget_bytes: state.bytes.unwrap_or(0),
-            stores: state.open().count() as u64,
+            budget_bytes: bytes,
+            stores,
             memtable_bytes: uses.memtables,
             filter_bytes: uses.filters,
             index_bytes: uses.indexes,
@@ -224,29 +215,6 @@ impl Pool {
             block_cache_bytes_max: self.cache.capacity_bytes(),
             pinned_bytes: uses.pinned + self.cache.pinned_bytes(),
         }
-    }
-
-    /// Waits until no worker takes more than its share for writing, and does so.
-    pub(crate) fn go_beyond(&self) {
-        // Whoever is beyond its share waits for nobody, so it ends.
-        let mut beyond = self.beyond.lock();
-        beyond.waiting += 1;
-        while beyond.is_taken {
-            self.within.wait(&mut beyond);
-        }
-        beyond.waiting -= 1;
-        beyond.is_taken = true;
-    }
-
-    /// The worker that took more than its share has ended.
-    pub(crate) fn end_beyond(&self) {
-        self.beyond.lock().is_taken = false;
-        self.within.notify_all();
-    }
-
-    /// Returns whether a worker waits for the one that takes more than its share.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.beyond.lock().waiting > 0
     }
 }
 

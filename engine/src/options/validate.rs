@@ -18,10 +18,10 @@ impl Options {
             return invalid("create_new", "not together with read_only, which creates nothing");
         }
         if self.memory_pool.is_some() && self.memory.bytes.is_some() {
-            return invalid("memory_budget", "not together with memory_pool, which has the budget");
+            return invalid("memory_budget", "cannot be combined with memory_pool");
         }
         if self.memory_pool.is_some() && self.memory.block_cache_bytes.is_some() {
-            return invalid("block_cache_bytes", "not together with memory_pool: stores share one");
+            return invalid("block_cache_bytes", "cannot be combined with memory_pool");
         }
         if self.worker_threads > 64 {
             return invalid("worker_threads", "at most 64");

@@ -1,12 +1,12 @@
 //! Moves of memory between the block cache and the other parts of a budget.
 
-/// Moves of memory between the block cache and the other parts of the budget, since the store was
-/// opened, and what was done to keep memtables within their limit.
+/// Moves of memory between the block cache and the other parts of the budget since the store was
+/// opened, and counters of memtables at their limit.
 ///
-/// The block cache has what the other parts leave. Its limit changes in steps of 1/64 of the budget
-/// and at most 1 MiB. Each change is counted for the part that grew, or shrank, the most since the
-/// change before. In a [`MemoryPool`](crate::MemoryPool), the moves of the cache are those of all its
-/// stores.
+/// The limit of the block cache is what the other parts leave, in steps of 1/64 of the budget and
+/// at most 1 MiB. Each change is counted for the part that grew, or shrank, the most since the
+/// previous change. In a [`MemoryPool`](crate::MemoryPool), each [`CacheMoves`] is that of all
+/// stores since the pool was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

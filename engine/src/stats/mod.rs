@@ -154,17 +154,16 @@ pub struct IoStats {
 
 /// What is in memory, in bytes, with the limits of [`Options::memory_budget`](crate::Options::memory_budget).
 ///
-/// The parts but `mapped_bytes` are together at most the budget, as long as
-/// [`pinned_bytes`](Self::pinned_bytes) holds no blocks. What is in none of them: fixed structures of
-/// a few megabytes (threads, counters, the manifest, the buffer of the log), and a few other things
-/// that `docs/memory.md` of the repository lists.
+/// Memtables, filters, indexes, bookkeeping, writing and block cache together take at most the
+/// budget. Not included: fixed structures of a few megabytes (threads, counters), and what
+/// `docs/memory.md` of the repository lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// The budget: what all parts may take together. If parts were set and no budget, the sum of
-    /// their bounds; [`u64::MAX`] if [`block_cache_bytes`](crate::Options::block_cache_bytes) was set
-    /// and no budget.
+    /// Limit of all parts together. If limits of parts were set and no budget, the default with
+    /// these limits in place of its own. [`u64::MAX`] if no budget was set, but
+    /// [`block_cache_bytes`](crate::Options::block_cache_bytes) was.
     pub budget_bytes: u64,
     /// Source of the budget. If parts were set and no budget, the source of the default that the
     /// other parts are shares of. `None` if not known: in a file `STATS` of another release.
@@ -198,9 +197,9 @@ pub struct MemoryStats {
     /// Linux, and with pages of another size than 4 KiB. If the kernel takes no page back (`mlockall`), all
     /// pages that were mapped for blocks.
     pub block_page_bytes: u64,
-    /// What only callers still hold, by iterators, values and writes that wait: memtables that were
-    /// flushed since, batches that were in such ones, blocks that are not in the cache, and what iterators
-    /// have read ahead. Beyond the budget.
+    /// Memory that only callers hold, by values and iterators: flushed memtables, blocks that are
+    /// not in the cache, and read-ahead of iterators. The memtables are part of the budget: the
+    /// block cache shrinks by them. The rest is beyond the budget.
     pub pinned_bytes: u64,
     /// Length of the table files that are mapped, with [`ReadMode::Map`](crate::ReadMode::Map). Beyond the
     /// budget: which of their pages are in memory is the operating system's choice, and it takes them

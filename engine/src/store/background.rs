@@ -312,7 +312,7 @@ impl Store {
         self.relieve_log();
         self.freeze_skipped();
         self.freeze_asked();
-        // Who writes is not to wait for what need not be.
+        // Without workers this thread is a writer, which must not wait for optional work.
         if self.options.worker_threads > 0 {
             self.freeze_idle();
         }

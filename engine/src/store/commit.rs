@@ -43,7 +43,7 @@ impl Store {
         {
             self.log.write(self)?;
         }
-        let Some((placed, froze)) = self.place(write, durability, condition)? else {
+        let Some((placed, mut wakes)) = self.place(write, durability, condition)? else {
             return Ok(None);
         };
         let logged = self.make_durable(&placed, durability);
@@ -54,8 +54,10 @@ impl Store {
         let in_flight = placed.publish();
         if self.tables.memory.is_fit_due() {
             self.tables.fit_cache();
+            // A worker looks when nobody writes any more.
+            wakes |= self.has_idle_excess();
         }
-        if froze {
+        if wakes {
             self.background.wake();
         }
         if let Err(error) = logged {

@@ -10,7 +10,7 @@ use crate::{
     memory_budget::{MemoryBudget, MemoryParts},
     memory_pool::Pool,
     stats::MemoryMoves,
-    sync::Mutex,
+    sync::{Condvar, Mutex},
 };
 
 /// The place of a store in its pool, until it is dropped.
@@ -18,6 +18,16 @@ use crate::{
 pub(crate) struct CacheRoom {
     pool: Arc<Pool>,
     memory: Arc<MemoryAccount>,
+    beyond: Mutex<Beyond>,
+    within: Condvar,
+}
+
+/// The worker of the store that takes more than its share for writing.
+#[derive(Debug, Default)]
+struct Beyond {
+    is_taken: bool,
+    /// Workers that wait to do so.
+    waiting: usize,
 }
 
 impl CacheRoom {
@@ -35,7 +45,8 @@ impl CacheRoom {
         };
         let memory = Arc::<MemoryAccount>::default();
         let parts = pool.join(&memory, budget, workers, !options.read_only)?;
-        let room = Self { pool, memory };
+        let (beyond, within) = Default::default();
+        let room = Self { pool, memory, beyond, within };
         room.memory.begin_filter_plan();
         room.memory.set_limit(MemoryUse::Filters, room.filter_bytes_max(&budget, &parts));
         Ok(Arc::new(room))
@@ -89,7 +100,26 @@ impl CacheRoom {
 
     /// Returns whether a worker waits for the one that takes more than its share.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.pool.is_awaited()
+        self.beyond.lock().waiting > 0
+    }
+
+    /// Waits until no other worker of the store takes more than its share. Workers of other stores
+    /// may: a store must not wait for the files, or the listener, of another.
+    fn go_beyond(&self) {
+        // The worker beyond its share waits for no other worker, so it ends.
+        let mut beyond = self.beyond.lock();
+        beyond.waiting += 1;
+        while beyond.is_taken {
+            self.within.wait(&mut beyond);
+        }
+        beyond.waiting -= 1;
+        beyond.is_taken = true;
+    }
+
+    /// The worker that took more than its share has ended.
+    fn end_beyond(&self) {
+        self.beyond.lock().is_taken = false;
+        self.within.notify_all();
     }
 }
 
@@ -145,7 +175,7 @@ impl WorkerShare {
         let mut state = self.state.lock();
         state.bytes = state.bytes - from + to;
         if to > from && state.bytes > self.bytes_max && !state.is_beyond {
-            self.room.pool.go_beyond();
+            self.room.go_beyond();
             state.is_beyond = true;
         }
         self.room.memory.change_writing(from, to);
@@ -158,7 +188,7 @@ impl WorkerShare {
 impl Drop for WorkerShare {
     fn drop(&mut self) {
         if self.state.lock().is_beyond {
-            self.room.pool.end_beyond();
+            self.room.end_beyond();
         }
         self.room.fit();
     }

@@ -74,15 +74,17 @@ fn hold(budget: usize, entries: u64, entries_of_table_min: u64, resident_of_tabl
     check("merged and read", sampled);
 }
 
+/// Merges of many runs in level 0 write tables of 6,300 to 8,100 entries with the least budget.
+///
 /// With its two workers the least budget holds 12 times as many bytes, and 48 times in the long form.
 #[test]
 fn the_least_budget_holds_much_data() {
     let _turn = turn();
     if std::env::var_os("SIEVE_LONG").is_none() {
-        return hold(8 * MIB, 870_000, 7_000, 8_000);
+        return hold(8 * MIB, 870_000, 6_000, 8_000);
     }
     let cases = [
-        (8, 7_000, 8_000),
+        (8, 6_000, 8_000),
         (12, 13_000, 9_000),
         (16, 18_000, 10_000),
         (24, 27_000, 12_000),

@@ -237,7 +237,7 @@ fn pool_parts_set_by_hand_are_bounds_of_a_store() {
     db.set_filter_bytes_max(None).unwrap();
     assert_eq!(db.stats().memory.filter_bytes_max, 16 * MIB);
     let other = open(&pool, 0);
-    // 1/8 of its own floor is the small store's.
+    // The other 2 MiB are the floor of the small store.
     assert_eq!(other.stats().memory.memtable_bytes_max, 14 * MIB);
 }
 

@@ -40,7 +40,7 @@ impl MemoryStats {
         if takes + returns > 0 {
             write!(
                 f,
-                "\nchanges of the budget: {} less ({takes}), {} more ({returns}) for the block cache",
+                "\nbudget changes: block cache shrank by {} ({takes}), grew by {} ({returns})",
                 bytes(bytes_taken),
                 bytes(bytes_returned)
             )?;
@@ -55,7 +55,7 @@ impl MemoryStats {
         )?;
         write!(
             f,
-            "\nbeyond the budget: pinned by readers {}, mapped files {}",
+            "\npinned by readers: {}; mapped files: {}",
             bytes(self.pinned_bytes),
             bytes(self.mapped_bytes)
         )
@@ -182,11 +182,11 @@ block cache  200.0 MiB     78.1 %  207.0 MiB  1.2 GiB (1240)    1.3 GiB (1284)
 free          11.3 MiB      4.4 %          -               -                 -
 total used   244.7 MiB     95.6 %  256.0 MiB               -                 -
 idle memtables flushed: 3 (24.0 MiB); memtables frozen at the limit: 7; waits for memtables: 1
-beyond the budget: pinned by readers 1.0 MiB, mapped files 0 B";
+pinned by readers: 1.0 MiB; mapped files: 0 B";
         assert_eq!(text(memory, moves), want);
         moves.budget = moved(3, 1);
         let with_changes = text(memory, moves);
-        let line = "changes of the budget: 3.0 MiB less (3), 1.0 MiB more (1) for the block cache";
+        let line = "budget changes: block cache shrank by 3.0 MiB (3), grew by 1.0 MiB (1)";
         assert!(with_changes.lines().any(|of| of == line), "{with_changes}");
     }
 

@@ -1,10 +1,11 @@
-//! Memtables that nobody writes to become tables, so that the block cache has their memory.
+//! Flushes memtables of an idle store to enlarge the block cache.
 //!
-//! The rule: nothing was written for [`QUIET`], active memtables take more than 1/64 of the pool,
-//! divided by the number of its stores, and the block cache is full. Then the largest are flushed until the
-//! others take less. So a store that is only read from some time on reads from its whole budget,
-//! and one that is written to in bursts flushes at most eight times as often as one that is written
-//! to all the time: a memtable is otherwise frozen at 1/8 of the pool or more.
+//! Conditions: nothing was written to the store for [`QUIET`], active memtables take more than 1/64
+//! of the pool divided by the number of its stores, and the block cache is 7/8 full. The largest
+//! memtables are flushed until the others take less. Only workers flush idle memtables.
+//!
+//! With the default limits and a pool of one store, bursts of writes cause at most eight times the
+//! flushes of constant writes: other memtables are frozen at 1/8 of the pool at the latest.
 
 use std::time::Duration;
 
@@ -47,11 +48,15 @@ impl Idle {
 }
 
 impl Store {
-    /// Freezes memtables that nobody writes to, if the block cache could use their memory.
-    pub(super) fn freeze_idle(&self) {
+    /// Returns whether active memtables take more than they may keep while nobody writes to them.
+    pub(in crate::store) fn has_idle_excess(&self) -> bool {
         let memory = &self.tables.memory;
-        let kept_bytes = memory.idle_memtable_bytes();
-        let is_excess = || memory.bytes(MemoryUse::Memtables) > kept_bytes;
+        memory.bytes(MemoryUse::Memtables) > memory.idle_memtable_bytes()
+    }
+
+    /// Freezes idle memtables if the block cache is full.
+    pub(super) fn freeze_idle(&self) {
+        let is_excess = || self.has_idle_excess();
         {
             let mut state = self.background.state.lock();
             state.idle.wait_max = None;

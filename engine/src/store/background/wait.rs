@@ -1,7 +1,12 @@
 //! Waiting for background work.
 
+use std::time::Duration;
+
 use super::whole::WholeRequests;
 use crate::{Error, Result, store::Store};
+
+/// How long a thread of a store without workers waits before it looks for work again.
+const INLINE_LOOKS: Duration = Duration::from_millis(10);
 
 impl Store {
     /// Waits until `done` returns `true`, as a result of background work. `done` gets the keyspaces
@@ -54,7 +59,15 @@ impl Store {
             if let Some(error) = state.no_space.as_ref().or(state.filters.why_put_off()) {
                 return Err(error.clone());
             }
-            self.background.progress.wait(&mut state);
+            if self.options.worker_threads == 0 {
+                // Another store of the pool may have caused work since, which only this thread does.
+                self.background.progress.wait_for(&mut state, INLINE_LOOKS);
+                drop(state);
+                self.run_inline();
+                state = self.background.state.lock();
+            } else {
+                self.background.progress.wait(&mut state);
+            }
         }
         drop(state);
         self.unneeded.free();
