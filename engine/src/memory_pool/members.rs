@@ -284,8 +284,11 @@ impl State {
             let from = mem::replace(&mut self.capacity, fitting);
             self.moves.note(from, fitting, rivals(&sum, pool, ceiling));
         }
-        // While nothing is left there is nothing more to give way.
-        let slack = if left < step { step } else { left - fitting };
+        // Memtables may take what the ceiling of the cache leaves, too. While nothing is left there is
+        // nothing more to give way.
+        let pool_left = sum.cache_bytes_left(pool, u64::MAX);
+        let slack = if pool_left < step { step } else { pool_left - fitting };
+        let slack = slack.min(STEP_BYTES_MAX);
         let memtables = self.limits_of(&uses, Member::memtable_claim);
         let filters = self.limits_of(&uses, Member::filter_claim);
         let stores = self.open().count() as u64;
