@@ -166,9 +166,14 @@ impl MemoryAccount {
         self.ring();
     }
 
+    /// Returns whether another store asked for memory.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked.load(Relaxed)
+    }
+
     /// Returns whether another store [asked](Self::ask) since the last call.
     pub(crate) fn take_asked(&self) -> bool {
-        self.is_asked.load(Relaxed) && self.is_asked.swap(false, Relaxed)
+        self.is_asked.swap(false, Relaxed)
     }
 
     fn ring(&self) {

@@ -122,10 +122,13 @@ impl Store {
 
     /// Freezes the largest memtable, if another store of the pool asked for its memory.
     pub(super) fn freeze_asked(&self) {
-        if !self.tables.memory.take_asked() || self.check_writable().is_err() {
+        if !self.tables.memory.is_asked() || self.check_writable().is_err() {
             return;
         }
         let _placement = self.placement.lock();
+        if !self.tables.memory.take_asked() {
+            return;
+        }
         self.freeze_own_largest();
         let largest = self.begun_memtables().into_iter().max_by_key(|(bytes, _)| *bytes);
         if let Some((_, largest)) = largest

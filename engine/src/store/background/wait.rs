@@ -43,6 +43,9 @@ impl Store {
         // A lookup may have held a filter for so long that the job let its room be.
         self.filters_have_room();
         self.background.retry();
+        self.freeze_asked();
+        // A worker that was asked before has frozen its memtable then.
+        drop(self.placement.lock());
         self.run_inline();
         if self.options.read_only {
             return Ok(());
