@@ -42,7 +42,7 @@ impl QuarantinedTable {
         Some(Self {
             keyspace: keyspace.to_owned(),
             table_id: live.meta.id,
-            path: live.path.clone(),
+            path: live.path.to_path_buf(),
             level,
             bytes: live.meta.bytes,
             reason,

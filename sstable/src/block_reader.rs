@@ -36,6 +36,11 @@ impl BlockReader {
         &*self.source
     }
 
+    /// Returns the same, to be shared.
+    pub(crate) fn shared_source(&self) -> &Arc<dyn TableSource> {
+        &self.source
+    }
+
     /// Reads through `source` from now on.
     pub(crate) fn set_source(&mut self, source: Arc<dyn TableSource>) {
         self.source = source;

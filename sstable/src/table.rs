@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_format::{
-    Corruption, FileHeader, FileKind, InternalKey, SequenceNumber, Trailer,
+    Corruption, FileHeader, FileKind, InternalKey, SequenceNumber, TableBounds, Trailer,
     file_header::HEADER_BYTES,
     range_tombstone::{RangeTombstoneSource, RangeTombstones},
 };
@@ -109,6 +109,19 @@ impl Table {
     #[must_use]
     pub fn properties(&self) -> &TableProperties {
         &self.properties
+    }
+
+    /// Returns the file of the table.
+    #[must_use]
+    pub fn source(&self) -> &Arc<dyn TableSource> {
+        self.blocks.shared_source()
+    }
+
+    /// Shares the memory of the bounds with `bounds`, if they are equal.
+    pub fn share_bounds(&mut self, bounds: &TableBounds) {
+        if self.properties.bounds == *bounds {
+            self.properties.bounds = bounds.clone();
+        }
     }
 
     /// The range tombstones.

@@ -263,7 +263,7 @@ pub(crate) fn check_kind(live: &LiveTable, trailer: Trailer) -> Result<()> {
         Kind::Put | Kind::Tombstone => Ok(()),
         kind => {
             let source = Corruption::Unsupported { what: "kind of an entry", value: kind as u64 };
-            Err(Error::corrupt(&live.path, 0, source))
+            Err(Error::corrupt(&*live.path, 0, source))
         }
     }
 }

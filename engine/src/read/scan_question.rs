@@ -124,7 +124,7 @@ impl<'a> ScanQuestion<'a> {
     fn may_have_range(self, live: &LiveTable, counters: &LevelCounters) -> bool {
         let Some(bounds) = self.range.filter(|_| self.reaches_beyond(live)) else { return true };
         let ((lower, upper), smallest) = (bounds.as_slices(), &live.meta.bounds.smallest);
-        match &**live.scan_filters().range {
+        match live.scan_filters().range() {
             FilterState::NotResident | FilterState::None => true,
             FilterState::Unusable(_) => {
                 counters.range_unusable.add(1);

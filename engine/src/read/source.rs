@@ -315,7 +315,7 @@ impl Cursor for LiveTableCursor {
     }
 
     fn path(&self) -> PathBuf {
-        self.live.path.clone()
+        self.live.path.to_path_buf()
     }
 }
 

@@ -62,7 +62,7 @@ impl Store {
         if entries != expected {
             let source =
                 Corruption::Mismatch { what: "entries of the table", expected, found: entries };
-            return Err(Error::corrupt(&live.path, 0, source));
+            return Err(Error::corrupt(&*live.path, 0, source));
         }
         drop((cursor, buffers));
         let is_closing = || self.tables.is_closing();

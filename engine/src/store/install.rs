@@ -118,7 +118,7 @@ impl Store {
             },
         );
         if edited.is_err() {
-            let paths = opened.iter().map(|live| live.path.clone());
+            let paths = opened.iter().map(|live| live.path.to_path_buf());
             self.uncertain_files.lock().extend(paths);
         }
         drop(opened);

@@ -96,5 +96,5 @@ fn input_of(tree: &Tree, compaction: &Compaction, error: &Error) -> Option<Arc<L
     let version = tree.kept_view().version;
     let is_input = |live: &LiveTable| compaction.tables().any(|id| id == live.meta.id);
     let mut tables = version.tables().map(|(_, _, live)| live);
-    tables.find(|live| live.path == *path && is_input(live)).cloned()
+    tables.find(|live| *live.path == *path && is_input(live)).cloned()
 }

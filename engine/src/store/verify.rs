@@ -87,7 +87,7 @@ impl Store {
                     continue;
                 };
                 let mut found = verifier.report.problems[problems..].iter();
-                if found.any(|problem| problem.path == live.path) || is_cancelled() {
+                if found.any(|problem| *problem.path == *live.path) || is_cancelled() {
                     verifier.report.quarantined.push(quarantined);
                 } else {
                     live.quarantine.lift();

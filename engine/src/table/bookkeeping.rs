@@ -4,10 +4,7 @@ use std::path::Path;
 
 use sievedb_filter::filter_block::PIECE_BYTES;
 
-use super::{
-    ChargedFilter, FilterPlace, LiveTable, ScanFilters, TableFilters, TableMeta,
-    scan_filters::ScanFilterTable,
-};
+use super::{ChargedFilter, LiveTable, PrefixFilterPlace, ScanFilters, TableFilters, TableMeta};
 use crate::log::BUFFER_BYTES_MAX;
 
 /// Buffers of the log, of the segment that follows it, and of the manifest, and the piece of a filter that is on
@@ -37,20 +34,17 @@ const IN_CHOICES_BYTES: usize = 2 * (size_of::<TableMeta>() + 2 * size_of::<usiz
 /// The table's file: its path, the list of open files, and what is kept of the file's end.
 const FILE_BYTES: usize = 256;
 
-/// A filter in its file, and its words there: of the point filter, and of those for scans.
-const STORED_BYTES: usize = 256;
+/// A filter in its file.
+const STORED_BYTES: usize = 192;
 
 /// Filters are changed by new ones beside the old ones.
 const FILTER_SETS: usize = 2;
 
-/// Bytes of what is known of a table, apart from bounds and path.
+/// Bytes of what is known of a table, apart from bounds, path and filters for scans.
 const TABLE_BYTES: usize = COUNTS_BYTES * 8
     + size_of::<LiveTable>()
     + size_of::<TableMeta>()
-    + size_of::<ScanFilterTable>()
-    + FILTER_SETS
-        * (size_of::<TableFilters>() + size_of::<ScanFilters>() + 2 * size_of::<ChargedFilter>())
-    + 2 * size_of::<FilterPlace>()
+    + FILTER_SETS * size_of::<TableFilters>()
     + IN_MANIFEST_BYTES
     + VIEWS * IN_VIEW_BYTES
     + IN_CHOICES_BYTES
@@ -58,11 +52,18 @@ const TABLE_BYTES: usize = COUNTS_BYTES * 8
     + STORED_BYTES
     + ENCODED_BYTES;
 
+/// Bytes of a table's filters for scans besides their memory, if it has any.
+const SCAN_FILTERS_BYTES: usize = FILTER_SETS
+    * (size_of::<ScanFilters>() + 2 * size_of::<ChargedFilter>() + COUNTS_BYTES * 3)
+    + 2 * (size_of::<PrefixFilterPlace>() + STORED_BYTES);
+
 /// Bytes of what is known of a table with these bounds, apart from its index and its filters: what stays, and
 /// what is made of all tables at a time.
 pub(super) fn table_bytes(meta: &TableMeta, path: &Path) -> usize {
     // As they are known, and encoded for a new manifest.
     let bounds = 2 * meta.bounds.memory_bytes();
     let extractor = meta.prefix_filter.as_ref().map_or(0, |prefix| 4 * prefix.extractor.len());
-    TABLE_BYTES + bounds + extractor + 2 * path.as_os_str().len()
+    let has_scan_filters = meta.prefix_filter.is_some() || meta.range_filter.is_some();
+    let scan_filters = if has_scan_filters { SCAN_FILTERS_BYTES } else { 0 };
+    TABLE_BYTES + bounds + extractor + scan_filters + 2 * path.as_os_str().len()
 }

@@ -3,7 +3,7 @@
 use std::{
     io,
     ops::Range,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -25,11 +25,17 @@ use crate::{
 /// Opens table files, and keeps those used most recently open.
 #[derive(Debug)]
 pub(crate) struct TableFiles {
+    shared: Arc<Shared>,
+}
+
+/// Shared by all open table files.
+#[derive(Debug)]
+struct Shared {
     fs: Arc<dyn Fs>,
     mode: ReadMode,
     open: Arc<OpenFiles>,
     counters: Arc<Counters>,
-    mapped_bytes: Arc<AtomicU64>,
+    mapped_bytes: AtomicU64,
 }
 
 impl TableFiles {
@@ -39,7 +45,8 @@ impl TableFiles {
         open: Arc<OpenFiles>,
         counters: Arc<Counters>,
     ) -> Self {
-        Self { fs, mode, open, counters, mapped_bytes: Arc::default() }
+        let shared = Shared { fs, mode, open, counters, mapped_bytes: AtomicU64::new(0) };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Reads by position and keeps one file open: for those who look at one file after the other.
@@ -53,33 +60,37 @@ impl TableFiles {
     ///
     /// [`Error::Corrupt`] if it is missing: the manifest names it. [`Error::Io`] if it cannot be opened or, in
     /// [`ReadMode::Map`], mapped.
-    pub(crate) fn source(&self, id: u64, path: PathBuf) -> Result<Arc<dyn TableSource>> {
-        let opened = open(&*self.fs, self.mode, &path);
+    pub(crate) fn source(
+        &self,
+        id: u64,
+        path: impl Into<Arc<Path>>,
+    ) -> Result<Arc<dyn TableSource>> {
+        let path = path.into();
+        let Shared { ref fs, mode, .. } = *self.shared;
+        let opened = open(&**fs, mode, &path);
         let file = opened.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                Error::corrupt(&path, 0, Corruption::Missing { what: "table" })
+                Error::corrupt(&*path, 0, Corruption::Missing { what: "table" })
             }
-            _ => Error::io("open", &path, error),
+            _ => Error::io("open", &*path, error),
         })?;
-        let bytes = file.len().map_err(|error| Error::io("measure", &path, error))?;
-        let mapped = match self.mode {
-            ReadMode::Map => Some(file.map().map_err(|error| Error::io("map", &path, error))?),
+        let bytes = file.len().map_err(|error| Error::io("measure", &*path, error))?;
+        let mapped = match mode {
+            ReadMode::Map => Some(file.map().map_err(|error| Error::io("map", &*path, error))?),
             ReadMode::Pread | ReadMode::Direct => None,
         };
-        let (fs, open) = (Arc::clone(&self.fs), Arc::clone(&self.open));
-        let (mode, counters) = (self.mode, Arc::clone(&self.counters));
-        let table = TableFile { fs, mode, id, path, bytes, open, counters };
+        let table = TableFile { shared: Arc::clone(&self.shared), id, path, bytes };
         let Some(bytes) = mapped else {
-            table.open.insert(id, file);
+            self.shared.open.insert(id, file);
             return Ok(Arc::new(table));
         };
-        self.mapped_bytes.fetch_add(bytes.len() as u64, Relaxed);
-        Ok(Arc::new(MappedTable { bytes, table, mapped_bytes: Arc::clone(&self.mapped_bytes) }))
+        self.shared.mapped_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        Ok(Arc::new(MappedTable { bytes, table }))
     }
 
     /// Length of all files that are mapped.
     pub(crate) fn mapped_bytes(&self) -> u64 {
-        self.mapped_bytes.load(Relaxed)
+        self.shared.mapped_bytes.load(Relaxed)
     }
 }
 
@@ -104,9 +115,9 @@ impl TableFiles {
     ///
     /// What the operating system says.
     pub(crate) fn source_once(&self, path: &Path) -> io::Result<Arc<dyn TableSource>> {
-        let file = self.fs.open(path)?;
+        let file = self.shared.fs.open(path)?;
         let bytes = file.len()?;
-        Ok(Arc::new(OpenFile { file, bytes, counters: Arc::clone(&self.counters) }))
+        Ok(Arc::new(OpenFile { file, bytes, counters: Arc::clone(&self.shared.counters) }))
     }
 }
 
@@ -134,18 +145,16 @@ impl TableSource for OpenFile {
 /// A table file read by position.
 #[derive(Debug)]
 struct TableFile {
-    fs: Arc<dyn Fs>,
-    mode: ReadMode,
+    shared: Arc<Shared>,
     id: u64,
-    path: PathBuf,
+    path: Arc<Path>,
     bytes: u64,
-    open: Arc<OpenFiles>,
-    counters: Arc<Counters>,
 }
 
 impl TableFile {
     fn file(&self) -> io::Result<Arc<dyn ReadFile>> {
-        self.open.get(self.id, || open(&*self.fs, self.mode, &self.path))
+        let Shared { fs, mode, open: files, .. } = &*self.shared;
+        files.get(self.id, || open(&**fs, *mode, &self.path))
     }
 }
 
@@ -158,7 +167,7 @@ impl TableSource for TableFile {
         let file = self.file()?;
         let mut buffer = vec![0; bytes];
         file.read_at(&mut buffer, offset)?;
-        count_read(&self.counters, bytes);
+        count_read(&self.shared.counters, bytes);
         Ok(buffer.into())
     }
 
@@ -173,7 +182,7 @@ impl TableSource for TableFile {
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        self.open.remove(self.id);
+        self.shared.open.remove(self.id);
     }
 }
 
@@ -183,7 +192,6 @@ struct MappedTable {
     bytes: Bytes,
     /// For hints: pages that it fetches are those of the map.
     table: TableFile,
-    mapped_bytes: Arc<AtomicU64>,
 }
 
 impl TableSource for MappedTable {
@@ -197,7 +205,7 @@ impl TableSource for MappedTable {
 
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes> {
         let found = TableSource::read_at(&self.bytes, offset, bytes)?;
-        count_read(&self.table.counters, bytes);
+        count_read(&self.table.shared.counters, bytes);
         Ok(found)
     }
 
@@ -208,7 +216,7 @@ impl TableSource for MappedTable {
 
 impl Drop for MappedTable {
     fn drop(&mut self) {
-        self.mapped_bytes.fetch_sub(self.bytes.len() as u64, Relaxed);
+        self.table.shared.mapped_bytes.fetch_sub(self.bytes.len() as u64, Relaxed);
     }
 }
 

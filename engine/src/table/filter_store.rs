@@ -14,8 +14,8 @@ use crate::{
     file_name::FileName,
     prefix_extractor::NamedExtractor,
     table::{
-        FilterPlace, LiveTable, NewPlace, PrefixFilterPlace, ScanFilters, TableFilters, TableMeta,
-        scan_filters::{FoundFile, ScanFilterTable, StoredWhole},
+        FilterPlace, LiveTable, NewPlace, PrefixFilterPlace, TableFilters, TableMeta,
+        scan_filters::{FoundFile, StoredWhole},
         store::TableStore,
         unfinished::{FileSink, Unfinished},
     },
@@ -60,28 +60,20 @@ impl StoredAnew {
 }
 
 impl TableStore {
-    /// The filters of a table, none of which is in memory yet. That for prefixes only if it was built with
-    /// `extractor`: stored prefixes are of use to the extractor that found them, and to no other.
-    pub(super) fn open_filters(
-        &self,
-        end: &TableEnd,
-        meta: &Arc<TableMeta>,
-        extractor: &NamedExtractor,
-    ) -> (TableFilters, ScanFilters) {
-        let source = end.source();
+    /// Returns the point filter of a table, which is not in memory yet.
+    pub(super) fn open_point_filter(&self, end: &TableEnd, meta: &TableMeta) -> TableFilters {
+        let point = meta.filter.map(|place| self.open_filter(end, meta, place)).transpose();
+        TableFilters::point_not_resident(meta.filter, point, &self.memory)
+    }
+
+    /// Finds the filters of a new table that scans ask. None of them is in memory yet. That for prefixes only if it
+    /// was built with `extractor`: stored prefixes are of use to the extractor that found them, and to
+    /// no other.
+    pub(super) fn find_scan_filters(&self, live: &LiveTable, extractor: &NamedExtractor) {
+        let (meta, source) = (&live.meta, live.table.source());
         let prefix = self.prefix_file(source, meta, meta.prefix_filter.as_ref(), extractor);
         let range = meta.range_filter.map(|place| self.scan_file(source, meta, place, None));
-        let of_table = ScanFilterTable {
-            meta: Arc::clone(meta),
-            source: Arc::clone(source),
-            arena: self.filter_arena.clone(),
-            memory: Arc::clone(&self.memory),
-        };
-        let point = meta.filter.map(|place| self.open_filter(end, meta, place)).transpose();
-        (
-            TableFilters::point_not_resident(meta.filter, point, &self.memory),
-            ScanFilters::not_resident(of_table, prefix, range),
-        )
+        live.add_scan_filters(prefix, range);
     }
 
     /// The point filter of the table `meta` at `place`, in a file of its own. Reads its trailer.
@@ -157,10 +149,10 @@ impl TableStore {
     pub(crate) fn fit_extractor(&self, live: &LiveTable, extractor: &NamedExtractor) {
         let filters = live.scan_filters();
         let place = filters.prefix_place.clone();
-        let found = self.prefix_file(filters.source(), &live.meta, place.as_deref(), extractor);
+        let found = self.prefix_file(live.table.source(), &live.meta, place.as_deref(), extractor);
         let wanted = extractor.present().filter(|_| found.is_some());
         if !filters.is_for(wanted.map(|extractor| extractor.hash_seed(self.hash_seed))) {
-            live.set_scan_filters(filters.with_prefix_file(place, found));
+            live.set_scan_filters(filters.with_prefix_file(live, place, found));
         }
     }
 
@@ -219,7 +211,7 @@ impl TableStore {
         place: NewPlace,
         prefix_seed: u64,
     ) -> Result<Option<StoredAnew>, FilterUnusable> {
-        let (meta, source) = (&live.meta, Arc::clone(live.scan_filters().source()));
+        let (meta, source) = (&live.meta, Arc::clone(live.table.source()));
         Ok(match place {
             NewPlace::Point(Some(place)) => {
                 let stored = self.open_filter_file(meta, place)?;

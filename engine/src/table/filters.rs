@@ -66,6 +66,13 @@ impl ChargedFilter<RangeFilter> {
     }
 }
 
+impl<F> ChargedFilter<F> {
+    /// Returns the account that the filter is charged to.
+    pub(super) fn account(&self) -> &Arc<MemoryAccount> {
+        self.charge.account()
+    }
+}
+
 impl<F> Deref for ChargedFilter<F> {
     type Target = FilterState<F>;
 
@@ -95,7 +102,7 @@ impl TableFilters {
 
     /// The same with another point filter in memory.
     fn with_point(&self, point: FilterState) -> Self {
-        let point = ChargedFilter::new(point, self.point.charge.account());
+        let point = ChargedFilter::new(point, self.point.account());
         Self { point, place: self.place, stored: self.stored.clone() }
     }
 

@@ -9,13 +9,16 @@ use std::{
     },
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_sstable::{ReadError, Table};
 
 use super::{
-    FilterPlace, FilterRole, ScanFilters, TableFilters, TableMeta, bookkeeping::table_bytes,
-    obsolete::ObsoleteFiles, quarantine::Quarantine, scan_filters::Wanted,
+    FilterPlace, FilterRole, ScanFilters, TableFilters, TableMeta,
+    bookkeeping::table_bytes,
+    obsolete::ObsoleteFiles,
+    quarantine::Quarantine,
+    scan_filters::{FoundFile, PresentScanFilters, Wanted},
 };
 use crate::{
     Error,
@@ -30,9 +33,11 @@ pub(crate) struct LiveTable {
     /// What the manifest knows; `level` and `run` are as they were when the table was opened.
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) table: Arc<Table>,
-    pub(crate) path: PathBuf,
+    /// Shared with the open file.
+    pub(crate) path: Arc<Path>,
     filters: ArcSwap<TableFilters>,
-    scan_filters: ArcSwap<ScanFilters>,
+    /// `None` if the table has no filter that scans ask.
+    scan_filters: ArcSwapOption<ScanFilters>,
     /// Tombstones that scans stepped over.
     skipped: AtomicU64,
     /// Quarantine of the table, if a compaction could not read it.
@@ -47,8 +52,8 @@ impl LiveTable {
     pub(crate) fn new(
         meta: Arc<TableMeta>,
         table: Table,
-        (filters, scan_filters): (TableFilters, ScanFilters),
-        path: PathBuf,
+        filters: TableFilters,
+        path: Arc<Path>,
         obsolete_files: Arc<ObsoleteFiles>,
         memory: &Arc<MemoryAccount>,
     ) -> Self {
@@ -60,7 +65,7 @@ impl LiveTable {
             table: Arc::new(table),
             path,
             filters: ArcSwap::from_pointee(filters),
-            scan_filters: ArcSwap::from_pointee(scan_filters),
+            scan_filters: ArcSwapOption::empty(),
             skipped: AtomicU64::new(0),
             quarantine: Quarantine::default(),
             obsolete,
@@ -96,13 +101,28 @@ impl LiveTable {
     }
 
     /// The filters that scans ask, at present.
-    pub(crate) fn scan_filters(&self) -> Arc<ScanFilters> {
-        self.scan_filters.load_full()
+    pub(crate) fn scan_filters(&self) -> PresentScanFilters {
+        PresentScanFilters(self.scan_filters.load_full())
+    }
+
+    /// Adds the filters for scans that the metadata names, right after [`new`](Self::new). None of
+    /// them is in memory yet.
+    pub(super) fn add_scan_filters(&self, prefix: FoundFile, range: FoundFile) {
+        self.store_scan_filters(ScanFilters::not_resident(self, prefix, range));
+    }
+
+    fn store_scan_filters(&self, filters: ScanFilters) {
+        self.scan_filters.store((!filters.is_none()).then(|| Arc::new(filters)));
+    }
+
+    /// Returns the account of the store.
+    pub(super) fn memory(&self) -> &Arc<MemoryAccount> {
+        self._index.account()
     }
 
     /// Puts other filters in place for the scans from now on.
     pub(crate) fn set_scan_filters(&self, filters: ScanFilters) {
-        self.scan_filters.store(Arc::new(filters));
+        self.store_scan_filters(filters);
         self.keep_no_filters_if_obsolete();
     }
 
@@ -121,7 +141,7 @@ impl LiveTable {
         self.filters.store(Arc::new(self.filters().dropped()));
         let none = Wanted { prefix: false, range: false };
         if let Some(without) = self.scan_filters().without_unwanted(none) {
-            self.scan_filters.store(Arc::new(without));
+            self.store_scan_filters(without);
         }
     }
 
@@ -204,7 +224,7 @@ impl Drop for LiveTable {
                     self.obsolete_files.push(path);
                 }
             }
-            self.obsolete_files.push(std::mem::take(&mut self.path));
+            self.obsolete_files.push(self.path.to_path_buf());
         }
     }
 }

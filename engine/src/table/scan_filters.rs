@@ -2,28 +2,42 @@
 //!
 //! They are apart from the point filter: no view holds them, so they come and go without a new one.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 use sievedb_filter::{FilterArena, RangeFilter, TableFilter};
 use sievedb_sstable::{FilterPlace, FilterState, FilterUnusable, TableIdentity, TableSource};
 
-use crate::{
-    memory::MemoryAccount,
-    table::{
-        ChargedFilter, PrefixFilterPlace, TableMeta,
-        filters::{reason, with_cause},
-    },
+use crate::table::{
+    ChargedFilter, LiveTable, PrefixFilterPlace, TableMeta,
+    filters::{reason, with_cause},
+};
+
+/// Prefix filter of a table that has none.
+static NO_PREFIX: FilterState = FilterState::None;
+/// Range filter of a table that has none.
+static NO_RANGE: FilterState<RangeFilter> = FilterState::None;
+/// Filters of a table that has none for scans.
+static NO_FILTERS: ScanFilters = ScanFilters {
+    prefix: None,
+    range: None,
+    prefix_place: None,
+    range_place: None,
+    prefix_file: None,
+    range_file: None,
 };
 
 /// The filters of a table that scans ask. Never changed: others take their place, and these are freed
 /// when the last scan that asks them is done.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ScanFilters {
     /// Knows the prefix of every user key that has one, by the extractor with the seed of
-    /// `prefix_file`: ask [`prefix_of`](Self::prefix_of).
-    prefix: Arc<ChargedFilter>,
-    /// Answers for ranges of user keys.
-    pub(crate) range: Arc<ChargedFilter<RangeFilter>>,
+    /// `prefix_file`: ask [`prefix_of`](Self::prefix_of). `None` is [`FilterState::None`].
+    prefix: Option<Arc<ChargedFilter>>,
+    /// Answers for ranges of user keys. `None` is [`FilterState::None`].
+    range: Option<Arc<ChargedFilter<RangeFilter>>>,
     /// Where the prefix filter lies, whatever its extractor is; `None` if there is none.
     pub(crate) prefix_place: Option<Arc<PrefixFilterPlace>>,
     /// Where the range filter lies; `None` if there is none.
@@ -33,17 +47,18 @@ pub(crate) struct ScanFilters {
     prefix_file: Option<Arc<StoredWhole>>,
     /// `None` if there is no range filter, or it cannot be read.
     range_file: Option<Arc<StoredWhole>>,
-    of_table: Arc<ScanFilterTable>,
 }
 
-/// The table that filters belong to, and where they have their memory.
+/// The present filters of a table that scans probe. Takes no memory for a table without such filters.
 #[derive(Debug)]
-pub(crate) struct ScanFilterTable {
-    pub(crate) meta: Arc<TableMeta>,
-    /// The table's file.
-    pub(crate) source: Arc<dyn TableSource>,
-    pub(crate) arena: FilterArena,
-    pub(crate) memory: Arc<MemoryAccount>,
+pub(crate) struct PresentScanFilters(pub(super) Option<Arc<ScanFilters>>);
+
+impl Deref for PresentScanFilters {
+    type Target = ScanFilters;
+
+    fn deref(&self) -> &ScanFilters {
+        self.0.as_deref().unwrap_or(&NO_FILTERS)
+    }
 }
 
 /// A filter in a file, which is read whole or not at all.
@@ -136,47 +151,54 @@ impl StoredWhole {
 }
 
 impl ScanFilters {
-    /// Those that the meta data of the table names. None of them is in memory yet.
-    pub(crate) fn not_resident(
-        of_table: ScanFilterTable,
-        prefix: FoundFile,
-        range: FoundFile,
-    ) -> Self {
-        let (meta, memory) = (Arc::clone(&of_table.meta), Arc::clone(&of_table.memory));
-        let none = Self {
-            prefix: Arc::new(ChargedFilter::new(FilterState::None, &memory)),
-            range: Arc::new(ChargedFilter::of_ranges(FilterState::None, &memory)),
-            prefix_place: None,
-            range_place: None,
-            prefix_file: None,
-            range_file: None,
-            of_table: Arc::new(of_table),
-        };
-        let prefix_place = meta.prefix_filter.clone().map(Arc::new);
-        none.with_prefix_file(prefix_place, prefix).with_range_file(meta.range_filter, range)
+    /// Returns the filters that the metadata of `live` names. None of them is in memory yet.
+    pub(crate) fn not_resident(live: &LiveTable, prefix: FoundFile, range: FoundFile) -> Self {
+        let place = live.meta.prefix_filter.clone().map(Arc::new);
+        let filters = Self::default().with_prefix_file(live, place, prefix);
+        filters.with_range_file(live, live.meta.range_filter, range)
     }
 
     /// The same with the prefix filter at `place`, which is not in memory yet. `found` is `None` if the
     /// extractor of the keyspace is another one.
     pub(crate) fn with_prefix_file(
         &self,
+        live: &LiveTable,
         place: Option<Arc<PrefixFilterPlace>>,
         found: FoundFile,
     ) -> Self {
-        let (file, state) = not_resident(found);
-        let prefix = ChargedFilter::new(state, &self.of_table.memory);
-        Self { prefix_place: place, prefix_file: file, ..self.with(Some(prefix), None) }
+        let (prefix_file, state) = not_resident(found);
+        let prefix = state.map(|state| Arc::new(ChargedFilter::new(state, live.memory())));
+        Self { prefix, prefix_place: place, prefix_file, ..self.copy() }
     }
 
     /// The same with the range filter at `place`, which is not in memory yet.
     pub(crate) fn with_range_file(
         &self,
+        live: &LiveTable,
         place: Option<crate::table::FilterPlace>,
         found: FoundFile,
     ) -> Self {
-        let (file, state) = not_resident(found);
-        let range = ChargedFilter::of_ranges(state, &self.of_table.memory);
-        Self { range_place: place, range_file: file, ..self.with(None, Some(range)) }
+        let (range_file, state) = not_resident(found);
+        let range = state.map(|state| Arc::new(ChargedFilter::of_ranges(state, live.memory())));
+        Self { range, range_place: place, range_file, ..self.copy() }
+    }
+
+    /// Returns whether the table has no such filter.
+    pub(super) fn is_none(&self) -> bool {
+        let Self { prefix, range, prefix_place, range_place, prefix_file, range_file } = self;
+        let has_prefix = prefix.is_some() || prefix_place.is_some() || prefix_file.is_some();
+        let has_range = range.is_some() || range_place.is_some() || range_file.is_some();
+        !has_prefix && !has_range
+    }
+
+    /// Returns the prefix filter, whatever its extractor is.
+    fn prefix(&self) -> &FilterState {
+        self.prefix.as_deref().map_or(&NO_PREFIX, |prefix| prefix)
+    }
+
+    /// Returns the range filter.
+    pub(crate) fn range(&self) -> &FilterState<RangeFilter> {
+        self.range.as_deref().map_or(&NO_RANGE, |range| range)
     }
 
     /// The prefix filter, for an extractor whose hashes have this seed: to any other one this filter would
@@ -184,7 +206,7 @@ impl ScanFilters {
     pub(crate) fn prefix_of(&self, hash_seed: u64) -> PrefixAnswer<'_> {
         let is_other =
             self.prefix_file.as_ref().is_some_and(|it| it.identity.hash_seed != hash_seed);
-        match &**self.prefix {
+        match self.prefix() {
             FilterState::Resident(_) | FilterState::NotResident if is_other => {
                 PrefixAnswer::Unusable
             }
@@ -205,22 +227,21 @@ impl ScanFilters {
 
     /// Whether the prefix filter is in memory.
     pub(crate) fn has_prefix(&self) -> bool {
-        self.prefix.resident().is_some()
-    }
-
-    /// The table's file.
-    pub(crate) fn source(&self) -> &Arc<dyn TableSource> {
-        &self.of_table.source
+        self.prefix().resident().is_some()
     }
 
     /// The same without those that are not wanted; `None` if none of these is in memory.
     pub(crate) fn without_unwanted(&self, wanted: Wanted) -> Option<Self> {
-        let drops_prefix = !wanted.prefix && self.prefix.resident().is_some();
-        let drops_range = !wanted.range && self.range.resident_range().is_some();
-        let memory = &self.of_table.memory;
-        let prefix = drops_prefix.then(|| ChargedFilter::new(FilterState::NotResident, memory));
-        let range = drops_range.then(|| ChargedFilter::of_ranges(FilterState::NotResident, memory));
-        (drops_prefix || drops_range).then(|| self.with(prefix, range))
+        let is_prefix_unwanted =
+            |it: &&Arc<ChargedFilter>| !wanted.prefix && it.resident().is_some();
+        let is_range_unwanted =
+            |it: &&Arc<ChargedFilter<_>>| !wanted.range && it.resident_range().is_some();
+        let prefix = self.prefix.as_ref().filter(is_prefix_unwanted);
+        let prefix = prefix.map(|it| ChargedFilter::new(FilterState::NotResident, it.account()));
+        let range = self.range.as_ref().filter(is_range_unwanted);
+        let range =
+            range.map(|it| ChargedFilter::of_ranges(FilterState::NotResident, it.account()));
+        (prefix.is_some() || range.is_some()).then(|| self.with(prefix, range))
     }
 
     /// The same with those that are wanted, read from their files if `has_room` says so of their bytes,
@@ -228,6 +249,7 @@ impl ScanFilters {
     /// is not read again.
     pub(crate) fn loaded(
         &self,
+        live: &LiveTable,
         wanted: Wanted,
         mut has_room: impl FnMut(u64) -> bool,
     ) -> (Option<Self>, bool) {
@@ -237,12 +259,13 @@ impl ScanFilters {
             is_all &= fits;
             fits
         };
-        let ScanFilterTable { meta, arena, memory, .. } = &*self.of_table;
+        let memory = live.memory();
+        let arena = memory.filter_arena();
         let prefix = self.absent_prefix().filter(|_| wanted.prefix).filter(|it| may_load(it));
         let prefix = prefix.map(|file| ChargedFilter::new(file.load_prefix(arena), memory));
         let range = self.absent_range().filter(|_| wanted.range).filter(|it| may_load(it));
         let range =
-            range.map(|file| ChargedFilter::of_ranges(file.load_range(meta, arena), memory));
+            range.map(|file| ChargedFilter::of_ranges(file.load_range(&live.meta, arena), memory));
         let is_changed = prefix.is_some() || range.is_some();
         (is_changed.then(|| self.with(prefix, range)), is_all)
     }
@@ -252,24 +275,34 @@ impl ScanFilters {
         prefix: Option<ChargedFilter>,
         range: Option<ChargedFilter<RangeFilter>>,
     ) -> Self {
+        let present = self.copy();
         Self {
-            prefix: prefix.map_or_else(|| Arc::clone(&self.prefix), Arc::new),
-            range: range.map_or_else(|| Arc::clone(&self.range), Arc::new),
-            prefix_place: self.prefix_place.clone(),
-            range_place: self.range_place,
-            prefix_file: self.prefix_file.clone(),
-            range_file: self.range_file.clone(),
-            of_table: Arc::clone(&self.of_table),
+            prefix: prefix.map(Arc::new).or(present.prefix),
+            range: range.map(Arc::new).or(present.range),
+            ..present
+        }
+    }
+
+    /// Returns the same filters, which are shared.
+    fn copy(&self) -> Self {
+        let Self { prefix, range, prefix_place, range_place, prefix_file, range_file } = self;
+        Self {
+            prefix: prefix.clone(),
+            range: range.clone(),
+            prefix_place: prefix_place.clone(),
+            range_place: *range_place,
+            prefix_file: prefix_file.clone(),
+            range_file: range_file.clone(),
         }
     }
 
     fn absent_prefix(&self) -> Option<&StoredWhole> {
-        let is_absent = matches!(**self.prefix, FilterState::NotResident);
+        let is_absent = matches!(self.prefix(), FilterState::NotResident);
         self.prefix_file.as_deref().filter(|_| is_absent)
     }
 
     fn absent_range(&self) -> Option<&StoredWhole> {
-        let is_absent = matches!(**self.range, FilterState::NotResident);
+        let is_absent = matches!(self.range(), FilterState::NotResident);
         self.range_file.as_deref().filter(|_| is_absent)
     }
 
@@ -282,33 +315,33 @@ impl ScanFilters {
     /// be used.
     pub(crate) fn prefix_bytes(&self) -> u64 {
         let stored = self.absent_prefix().map(StoredWhole::bytes);
-        stored.unwrap_or(self.prefix.memory_bytes() as u64)
+        stored.unwrap_or(self.prefix().memory_bytes() as u64)
     }
 
     /// The same for the range filter.
     pub(crate) fn range_bytes(&self) -> u64 {
         let stored = self.absent_range().map(StoredWhole::bytes);
-        stored.unwrap_or(self.range.range_memory_bytes() as u64)
+        stored.unwrap_or(self.range().range_memory_bytes() as u64)
     }
 
     /// Bytes of memory that they take now.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.prefix.memory_bytes() + self.range.range_memory_bytes()
+        self.prefix().memory_bytes() + self.range().range_memory_bytes()
     }
 
     /// Why one of them cannot be used.
     pub(crate) fn unusable(&self) -> Option<String> {
-        reason(&self.prefix).or(reason(&self.range)).map(with_cause)
+        reason(self.prefix()).or(reason(self.range())).map(with_cause)
     }
 
     /// Whether there is a prefix filter, of the present extractor, that cannot be used.
     pub(crate) fn is_prefix_unusable(&self) -> bool {
-        reason(&self.prefix).is_some()
+        reason(self.prefix()).is_some()
     }
 
     /// Whether there is a range filter that cannot be used.
     pub(crate) fn is_range_unusable(&self) -> bool {
-        reason(&self.range).is_some()
+        reason(self.range()).is_some()
     }
 }
 
@@ -322,10 +355,12 @@ pub(crate) enum PrefixAnswer<'a> {
     None,
 }
 
-fn not_resident<F>(found: FoundFile) -> (Option<Arc<StoredWhole>>, FilterState<F>) {
+/// Returns the file and the state of a filter that is not in memory yet. Both are `None` if there is
+/// no filter.
+fn not_resident<F>(found: FoundFile) -> (Option<Arc<StoredWhole>>, Option<FilterState<F>>) {
     match found {
-        Some(Ok(file)) => (Some(Arc::new(file)), FilterState::NotResident),
-        Some(Err(reason)) => (None, FilterState::Unusable(reason)),
-        None => (None, FilterState::None),
+        Some(Ok(file)) => (Some(Arc::new(file)), Some(FilterState::NotResident)),
+        Some(Err(reason)) => (None, Some(FilterState::Unusable(reason))),
+        None => (None, None),
     }
 }

@@ -202,18 +202,21 @@ impl TableStore {
         options: &KeyspaceOptions,
         meta: Arc<TableMeta>,
     ) -> Result<LiveTable> {
-        let path = FileName::Table(meta.id).path(&self.folder);
-        let source = self.files.source(meta.id, path.clone())?;
+        let path: Arc<Path> = FileName::Table(meta.id).path(&self.folder).into();
+        let source = self.files.source(meta.id, Arc::clone(&path))?;
         let identity = self.identity(&meta);
         let cache = Arc::clone(&self.cache);
         let end = TableEnd::read(source, end_bytes(&meta)).map_err(ReadError::Io);
         let end = Arc::new(end.map_err(|error| table_error(&path, error))?);
-        let table = Table::open_with_end(&end, identity, meta.bytes, cache)
+        let mut table = Table::open_with_end(&end, identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
-        check_kinds(table.properties()).map_err(|source| Error::corrupt(&path, 0, source))?;
-        let filters = self.open_filters(&end, &meta, &options.prefix_extractor);
+        table.share_bounds(&meta.bounds);
+        check_kinds(table.properties()).map_err(|source| Error::corrupt(&*path, 0, source))?;
+        let filter = self.open_point_filter(&end, &meta);
         let obsolete_files = Arc::clone(&self.obsolete_files);
-        Ok(LiveTable::new(meta, table, filters, path, obsolete_files, &self.memory))
+        let live = LiveTable::new(meta, table, filter, path, obsolete_files, &self.memory);
+        self.find_scan_filters(&live, &options.prefix_extractor);
+        Ok(live)
     }
 
     /// Gives the block cache what others leave of the pool: see [`CacheRoom::fit`].

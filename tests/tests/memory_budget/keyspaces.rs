@@ -35,6 +35,41 @@ fn idle_keyspaces_cost_little() {
     assert!(keyspaces.iter().all(|keyspace| keyspace.contains_key("key").unwrap()));
 }
 
+/// A small live table takes little memory beside its filter and its blocks, and less than is charged.
+#[test]
+fn n3_a_small_live_table_takes_little_memory() {
+    const KEYSPACES: usize = 500;
+    const TABLE_BYTES_MAX: usize = 2_300;
+
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new().memory_budget(64 << 20).worker_threads(0);
+    let db = options.open(folder.path()).unwrap();
+    let keyspaces: Vec<Keyspace> =
+        (0..KEYSPACES).map(|number| db.keyspace(&format!("{number}")).unwrap()).collect();
+    let charged = || {
+        let memory = db.stats().memory;
+        (memory.index_bytes + memory.bookkeeping_bytes) as usize
+    };
+    // The second table of each keyspace counts: what the first flush leaves behind is there before.
+    let flush_all = || {
+        for keyspace in &keyspaces {
+            for number in 0..100_u64 {
+                keyspace.insert(number.to_be_bytes(), [7; 50]).unwrap();
+            }
+            keyspace.flush().unwrap();
+        }
+        (live_bytes(), charged())
+    };
+    let (first, second) = (flush_all(), flush_all());
+    assert_eq!(db.stats().levels[0].tables as usize, 2 * KEYSPACES);
+    let allocated = (second.0 - first.0) / KEYSPACES;
+    let charged = (second.1 - first.1) / KEYSPACES;
+    println!("{allocated} bytes for a live table, {charged} charged");
+    assert!(allocated <= TABLE_BYTES_MAX, "{allocated} bytes for a live table");
+    assert!(charged >= allocated, "{charged} bytes charged, {allocated} allocated");
+}
+
 /// Small writes to many keyspaces fit memtables: hardly any keyspace has to be flushed.
 #[test]
 fn n13_small_writes_to_many_keyspaces_need_few_flushes() {

@@ -266,7 +266,7 @@ impl<'a> Changes<'a> {
     fn load_scan_filters(&mut self, target: &Target) {
         let filters = target.live.scan_filters();
         let mut asked_bytes = 0;
-        let (loaded, is_all) = filters.loaded(target.wanted, |bytes| {
+        let (loaded, is_all) = filters.loaded(&target.live, target.wanted, |bytes| {
             // Those of one table come together.
             let has_room = self.make_room(target.keyspace, asked_bytes + bytes, Self::room);
             asked_bytes += if has_room { bytes } else { 0 };

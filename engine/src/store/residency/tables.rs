@@ -197,16 +197,16 @@ impl Store {
             }
             (FilterRole::Point, _) => NewFilters::Point(Box::new(filters.without_point())),
             (_, Some(StoredAnew::Prefix(place, stored))) => NewFilters::OfScans(
-                scan_filters.with_prefix_file(Some(Arc::new(place)), Some(Ok(stored))),
+                scan_filters.with_prefix_file(live, Some(Arc::new(place)), Some(Ok(stored))),
             ),
-            (_, Some(StoredAnew::Range(place, stored))) => {
-                NewFilters::OfScans(scan_filters.with_range_file(Some(place), Some(Ok(stored))))
-            }
+            (_, Some(StoredAnew::Range(place, stored))) => NewFilters::OfScans(
+                scan_filters.with_range_file(live, Some(place), Some(Ok(stored))),
+            ),
             (FilterRole::Prefix, None) => {
-                NewFilters::OfScans(scan_filters.with_prefix_file(None, None))
+                NewFilters::OfScans(scan_filters.with_prefix_file(live, None, None))
             }
             (FilterRole::Range, None) => {
-                NewFilters::OfScans(scan_filters.with_range_file(None, None))
+                NewFilters::OfScans(scan_filters.with_range_file(live, None, None))
             }
         };
         let filters = match rebuilt {
@@ -214,7 +214,7 @@ impl Store {
                 // What was not in memory before waits for the job.
                 let wanted =
                     Wanted { prefix: role == FilterRole::Prefix, range: role == FilterRole::Range };
-                let (loaded, _) = rebuilt.loaded(wanted, has_room);
+                let (loaded, _) = rebuilt.loaded(live, wanted, has_room);
                 NewFilters::OfScans(loaded.unwrap_or(rebuilt))
             }
             point @ NewFilters::Point(_) => point,
