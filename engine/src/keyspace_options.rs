@@ -28,7 +28,7 @@ pub const DEFAULT_TABLE_BYTES: u64 = 64 << 20;
 /// Default of [`KeyspaceOptions::base_level_bytes`].
 pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
 /// Default of [`KeyspaceOptions::block_bytes`].
-pub const DEFAULT_BLOCK_BYTES: usize = 3840;
+pub const DEFAULT_BLOCK_BYTES: usize = 4096;
 
 /// Allowed [`KeyspaceOptions::memtable_bytes`].
 const MEMTABLE_BYTES: RangeInclusive<usize> = 4 << 10..=16 << 30;
@@ -123,7 +123,7 @@ impl KeyspaceOptions {
     ///
     /// Small blocks read less for a point lookup; large ones compress better and shrink the index.
     ///
-    /// From 1 KiB to 1 MiB; default 3.75 KiB ([`DEFAULT_BLOCK_BYTES`]). Affects new tables only.
+    /// From 1 KiB to 1 MiB; default 4 KiB ([`DEFAULT_BLOCK_BYTES`]). Affects new tables only.
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
         self

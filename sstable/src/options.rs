@@ -7,9 +7,8 @@ use sievedb_format::Corruption;
 
 use crate::{block::zstd, prefix_extractor::PrefixExtractor, properties::COMPRESSION_ZSTD};
 
-/// Default of [`TableOptions::block_bytes`], in bytes: 3.75 KiB, which with what the cache keeps beside the
-/// content are 4 KiB of memory.
-pub const DEFAULT_BLOCK_BYTES: usize = 3840;
+/// Default of [`TableOptions::block_bytes`], in bytes: 4 KiB, a page. A cached block then fills its page.
+pub const DEFAULT_BLOCK_BYTES: usize = 4096;
 /// Default of [`TableOptions::filter_bits_per_key`]: about 1 % of false positives.
 pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
 /// Default of [`TableOptions::index_partition_bytes`]: 16 KiB.

@@ -266,7 +266,7 @@ fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
         "table_bytes": 64 << 20,
         "base_level_bytes": 128 << 20,
         "filter_policy": {"kind": "Auto", "bits_per_key": 7.0, "memory_bytes_max": null},
-        "block_bytes": 3840,
+        "block_bytes": 4096,
         "compression": {"kind": "None"},
         "bottommost_compression": null,
         "prefix_extractor": "separator:0x3a",

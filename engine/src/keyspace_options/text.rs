@@ -89,8 +89,7 @@ mod tests {
     #[test]
     fn options_read_as_words() {
         let new = KeyspaceOptions::new;
-        let sizes =
-            "memtables of 32 MiB, tables of 64 MiB, base level of 128 MiB, blocks of 3840 B";
+        let sizes = "memtables of 32 MiB, tables of 64 MiB, base level of 128 MiB, blocks of 4 KiB";
         let policy = FilterPolicy::new(FilterPolicyKind::Bloom).bits_per_key(7.5);
         let zstd = |dictionary_bytes| Compression::Zstd { level: 9, dictionary_bytes };
         let cases = [

@@ -22,13 +22,12 @@ pub(crate) enum BlockRole {
 pub(super) struct Content {
     bytes: Bytes,
     layout: Layout,
-    role: BlockRole,
 }
 
 impl Content {
     /// Content without entries.
-    pub(super) fn empty(role: BlockRole) -> Self {
-        Self { bytes: Bytes::new(), layout: Layout::EMPTY, role }
+    pub(super) fn empty() -> Self {
+        Self { bytes: Bytes::new(), layout: Layout::EMPTY }
     }
 
     /// Checks the bytes of a block, and collects what a search in them starts with.
@@ -71,12 +70,7 @@ impl Content {
         if rest > 0 {
             return Err(Corruption::Trailing { what: "block", bytes: rest as u64 });
         }
-        Ok((Self { bytes, layout, role }, search.finish()))
-    }
-
-    /// What the entries are.
-    pub(super) fn role(&self) -> BlockRole {
-        self.role
+        Ok((Self { bytes, layout }, search.finish()))
     }
 
     /// All bytes.

@@ -130,7 +130,7 @@ impl Block {
     /// A block without entries.
     pub(crate) fn empty(role: BlockRole) -> Self {
         let nowhere = BlockHandle { offset: 0, bytes: 0 };
-        Self::new(Content::empty(role), Search::default(), nowhere)
+        Self::new(Content::empty(), Search::builder(b"", 0, role).finish(), nowhere)
     }
 
     /// Checks the content of the block that lies at `handle`; nothing later fails.
@@ -148,7 +148,7 @@ impl Block {
     }
 
     fn new(content: Content, search: Search, handle: BlockHandle) -> Self {
-        let below = if content.role() == BlockRole::Index { content.entries() } else { 0 };
+        let below = if search.role() == BlockRole::Index { content.entries() } else { 0 };
         let slots = (0..below).map(|_| Slot::default()).collect();
         let residence = Residence::default();
         Self(Arc::new(BlockInner { search, content, residence, handle, slots }))
@@ -173,7 +173,7 @@ impl Block {
 impl BlockInner {
     /// What the entries are.
     pub(crate) fn role(&self) -> BlockRole {
-        self.content().role()
+        self.search.role()
     }
 
     /// The checked content.

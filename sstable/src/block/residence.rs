@@ -115,7 +115,7 @@ enum Home {
     #[default]
     None,
     /// In the slot of this number, too.
-    Slot(Weak<BlockInner>, usize),
+    Slot(Weak<BlockInner>, u32),
     /// Not even by the cache, and never again.
     Evicted,
 }
@@ -149,9 +149,10 @@ pub(super) fn place(block: &Arc<BlockInner>, index: &Arc<BlockInner>, at: usize)
         // The index itself was evicted and read again, and its old slots may still be in use; or it is
         // damaged and has the block twice.
         Home::Slot(before, number) => {
-            let is_same = |before: &Arc<_>| *number == at && Arc::ptr_eq(before, index);
+            let number = *number as usize;
+            let is_same = |before: &Arc<_>| number == at && Arc::ptr_eq(before, index);
             if let Some(before) = before.upgrade().filter(|before| !is_same(before)) {
-                before.slot(*number).clear(block);
+                before.slot(number).clear(block);
             }
         }
         Home::None => {}
@@ -161,7 +162,8 @@ pub(super) fn place(block: &Arc<BlockInner>, index: &Arc<BlockInner>, at: usize)
         place.store(first, Relaxed);
     }
     slot.block.store(Some(Arc::clone(block)));
-    *home = Home::Slot(Arc::downgrade(index), at);
+    // An index has fewer than 2^32 entries.
+    *home = Home::Slot(Arc::downgrade(index), at as u32);
 }
 
 /// Takes `block` out of its slot for good: the cache has given it up.
@@ -170,6 +172,6 @@ pub(super) fn evict(block: &Arc<BlockInner>) {
     if let Home::Slot(index, at) = home
         && let Some(index) = index.upgrade()
     {
-        index.slot(at).clear(block);
+        index.slot(at as usize).clear(block);
     }
 }

@@ -20,8 +20,11 @@ use std::ops::Range;
 
 use super::{BlockRole, word_of};
 
-/// Prefixes up to this length lie beside the rest.
-const PREFIX_BYTES_MAX: usize = 31;
+/// Prefixes up to this length lie beside the rest. Each block in the cache has room for one.
+const PREFIX_BYTES_MAX: usize = 21;
+
+/// Stands for the length of a longer prefix.
+const PREFIX_IS_LONG: u8 = u8::MAX;
 
 /// Entries of a data block for each head: 2 bytes of memory for each entry, and a seek compares two or
 /// three entries that lie side by side. A lookup asks tags.
@@ -42,8 +45,16 @@ const TAGS: usize = size_of::<u64>();
 /// A one in each byte.
 const ONES: u64 = u64::MAX / 0xff;
 
+/// Returns how many entries there are for each head.
+const fn head_interval(role: BlockRole) -> usize {
+    match role {
+        BlockRole::Data => DATA_HEAD_INTERVAL,
+        BlockRole::Index => 1,
+    }
+}
+
 /// Parts of a block's keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Search {
     /// Tiers of heads, the one of all heads last, then tags from the lowest byte of a word to the highest.
     words: Box<[u64]>,
@@ -51,21 +62,19 @@ pub(super) struct Search {
     /// Where the tags start.
     tags_at: u32,
     /// Tiers above the heads.
-    tiers: u32,
-    head_interval: u32,
-    prefix_bytes: u32,
+    tiers: u8,
+    role: BlockRole,
+    /// Length of the prefix, or [`PREFIX_IS_LONG`].
+    prefix_bytes: u8,
     prefix: [u8; PREFIX_BYTES_MAX],
 }
 
 impl Search {
     /// For a block of so many entries whose user keys all begin with `prefix`.
     pub(super) fn builder(prefix: &[u8], entries: usize, role: BlockRole) -> SearchBuilder {
-        let (head_interval, tagged) = match role {
-            BlockRole::Index => (1, 0),
-            BlockRole::Data if entries > TAGGED_ENTRIES_MAX => (DATA_HEAD_INTERVAL, 0),
-            BlockRole::Data => (DATA_HEAD_INTERVAL, entries),
-        };
-        let heads = entries.div_ceil(head_interval);
+        let is_tagged = role == BlockRole::Data && entries <= TAGGED_ENTRIES_MAX;
+        let tagged = if is_tagged { entries } else { 0 };
+        let heads = entries.div_ceil(head_interval(role));
         let (mut tiers, mut tags_at, mut top) = (0, heads, heads);
         while top > TOP_TIER_HEADS_MAX {
             top /= TIER_RATIO;
@@ -77,20 +86,26 @@ impl Search {
             heads: heads as u32,     // At most as many as entries.
             tags_at: tags_at as u32, // Of which each has more than two bytes.
             tiers,
-            head_interval: head_interval as u32,
-            prefix_bytes: prefix.len() as u32,
+            role,
+            prefix_bytes: PREFIX_IS_LONG,
             prefix: [0; _],
         };
         if let Some(copy) = search.prefix.get_mut(..prefix.len()) {
             copy.copy_from_slice(prefix);
+            search.prefix_bytes = prefix.len() as u8;
         }
         SearchBuilder { search, pushed: 0 }
+    }
+
+    /// Returns what the entries are.
+    pub(super) fn role(&self) -> BlockRole {
+        self.role
     }
 
     /// The prefix, unless it is long.
     #[inline]
     pub(super) fn prefix(&self) -> Option<&[u8]> {
-        self.prefix.get(..self.prefix_bytes as usize)
+        self.prefix.get(..self.prefix_bytes.into())
     }
 
     /// Whether [`tagged`](Self::tagged) finds all entries.
@@ -129,7 +144,7 @@ impl Search {
             Some(first) if *first == word => behind.partition_point(|head| *head == word),
             _ => 0,
         };
-        let interval = self.head_interval as usize;
+        let interval = head_interval(self.role);
         let start = below.checked_sub(1).map_or(0, |last| last * interval + 1);
         start..((below + equal) * interval).min(entries)
     }
@@ -148,7 +163,7 @@ impl Search {
     fn heads_below(&self, word: u64) -> usize {
         let (mut tier_at, mut below) = (0, 0);
         for tier in (0..=self.tiers).rev() {
-            let heads = self.heads as usize >> (TIER_RATIO.ilog2() * tier);
+            let heads = self.heads as usize >> (TIER_RATIO.ilog2() * u32::from(tier));
             let looked_at = if tier == self.tiers { heads } else { TIER_RATIO.min(heads - below) };
             let some = &self.words[tier_at + below..][..looked_at];
             // Without a branch that nobody could foresee.
@@ -184,7 +199,7 @@ impl SearchBuilder {
     #[inline]
     pub(super) fn push(&mut self, suffix: &[u8], word: u64) {
         let Self { search, pushed: index } = self;
-        let interval = search.head_interval as usize;
+        let interval = head_interval(search.role);
         if index.is_multiple_of(interval) {
             let heads_at = search.heads_at();
             search.words[heads_at + *index / interval] = word;

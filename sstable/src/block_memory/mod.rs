@@ -21,9 +21,9 @@
 //!
 //! # When pages return to the system
 //!
-//! Pages of evicted contents are kept for the next ones, up to 1/64 of the pages that contents have;
-//! [`memory_bytes`] charges each content with that share. More are returned in steps of 256 pages,
-//! and no lock is held meanwhile. A cache that is dropped returns no pages: it unmaps its chunks.
+//! Pages of evicted contents are kept for the next ones, up to 1/64 of the pages that contents have
+//! and at most 1 MiB. No content is charged for them. More are returned in steps of 256 pages, and no
+//! lock is held meanwhile. A cache that is dropped returns no pages: it unmaps its chunks.
 //!
 //! A system that locks memory (`mlockall`) takes no page back. Then the pages of evicted contents
 //! stay resident until their chunk is unmapped, and are reused. If the system refuses a map, contents
@@ -59,7 +59,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 
 use chunks::Leaving;
-use pages::{Pages, Run, USED_FOR_KEPT};
+use pages::{Pages, Run};
 use system::PAGE_BYTES;
 
 use crate::block::BlockRole;
@@ -122,8 +122,8 @@ impl BlockMemory {
         Some(piece)
     }
 
-    /// Returns the bytes that it has from the system: those of contents and at most 1/64 more,
-    /// unless the system takes no pages back.
+    /// Returns the bytes that it has from the system: those of contents, and at most 1/64 and 1 MiB
+    /// more, unless the system takes no pages back.
     pub(crate) fn resident_bytes(&self) -> usize {
         let mut pages = self.pages.lock();
         self.put_back_dropped(&mut pages);
@@ -187,11 +187,10 @@ impl fmt::Debug for BlockMemory {
     }
 }
 
-/// Returns how many bytes of memory a content of `bytes` bytes takes, with its share of the pages
-/// that are kept.
+/// Returns how many bytes of memory a content of `bytes` bytes takes.
 pub(crate) fn memory_bytes(bytes: usize, role: BlockRole) -> usize {
     match pages_of(bytes, role) {
-        Some(pages) if system::has_pages() => pages * (PAGE_BYTES + PAGE_BYTES / USED_FOR_KEPT),
+        Some(pages) if system::has_pages() => pages * PAGE_BYTES,
         _ => bytes + HEAP_BYTES,
     }
 }

@@ -9,10 +9,19 @@ use super::{
 };
 
 /// For so many pages that contents have, one free page is kept.
-pub(super) const USED_FOR_KEPT: usize = 64;
+const USED_FOR_KEPT: usize = 64;
+
+/// At most so many free pages are kept: 1 MiB.
+const KEPT_PAGES_MAX: usize = 256;
 
 /// At most so many pages are returned to the system at a time.
 pub(super) const LEAVING_PAGES_MAX: usize = 256;
+
+/// Returns how many free pages may be kept while contents have `used` pages.
+pub(super) const fn kept_pages_max(used: usize) -> usize {
+    let share = used / USED_FOR_KEPT;
+    if share < KEPT_PAGES_MAX { share } else { KEPT_PAGES_MAX }
+}
 
 /// Pages side by side that one content has.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +127,7 @@ impl Pages {
     /// Takes up to [`LEAVING_PAGES_MAX`] of the kept pages if they are too many: of long runs first,
     /// as they take the fewest calls, and of each length those that were kept longest.
     pub(super) fn take_surplus(&mut self) -> Vec<Leaving> {
-        let kept_max = if self.phase == Phase::Closed { 0 } else { self.used / USED_FOR_KEPT };
+        let kept_max = if self.phase == Phase::Closed { 0 } else { kept_pages_max(self.used) };
         let mut runs = Vec::new();
         if self.kept_pages <= kept_max {
             return Vec::new();

@@ -8,7 +8,7 @@ use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 use super::{
     bitmap::CHUNK_PAGES,
     chunks::RUNS_WITHOUT_MAP,
-    pages::LEAVING_PAGES_MAX,
+    pages::{LEAVING_PAGES_MAX, kept_pages_max},
     system::calls::{GIVE_BACKS, MAPS, UNMAPS},
     *,
 };
@@ -37,7 +37,7 @@ fn single_pages(memory: &Arc<BlockMemory>, count: usize) -> Vec<Bytes> {
 
 /// Pages that are kept at most beside `used` ones.
 fn with_kept(used: usize) -> usize {
-    (used + used / USED_FOR_KEPT) * PAGE_BYTES
+    (used + kept_pages_max(used)) * PAGE_BYTES
 }
 
 #[test]
