@@ -55,7 +55,8 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// For each figure the median; of an even number the lower middle. There must be one.
+    /// For each figure the median; of an even number the lower middle. Of peaks the largest: what
+    /// must never be exceeded. There must be one.
     pub(crate) fn median(rounds: &[Self]) -> Self {
         let of = |figure: fn(&Self) -> f64| median(rounds.iter().map(figure).collect());
         let names: BTreeSet<&String> = rounds.iter().flat_map(|round| round.more.keys()).collect();
@@ -78,7 +79,7 @@ impl Figures {
             write_bytes: of(|f| f.write_bytes),
             device_write_bytes: of(|f| f.device_write_bytes),
             total_bytes: of(|f| f.total_bytes),
-            memory_peak_bytes: of(|f| f.memory_peak_bytes),
+            memory_peak_bytes: rounds.iter().map(|f| f.memory_peak_bytes).fold(0.0, f64::max),
             memory_bytes: of(|f| f.memory_bytes),
             memory_anonymous_bytes: of(|f| f.memory_anonymous_bytes),
             space_bytes: of(|f| f.space_bytes),
@@ -126,8 +127,9 @@ pub(crate) mod tests {
         let one = Figures { cpu_ns: 9.0, more: more(3.0), ..all(1.0) };
         let two = Figures { cpu_ns: 8.0, ..all(3.0) };
         let three = Figures { cpu_ns: 1.0, more: more(4.0), ..all(2.0) };
-        let want = Figures { cpu_ns: 8.0, more: more(3.0), ..all(2.0) };
+        let want = Figures { cpu_ns: 8.0, memory_peak_bytes: 3.0, more: more(3.0), ..all(2.0) };
         assert_eq!(Figures::median(&[one, two, three]), want);
-        assert_eq!(Figures::median(&[all(1.0), all(2.0)]), all(1.0));
+        let want = Figures { memory_peak_bytes: 2.0, ..all(1.0) };
+        assert_eq!(Figures::median(&[all(1.0), all(2.0)]), want);
     }
 }

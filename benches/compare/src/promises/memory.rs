@@ -1,6 +1,6 @@
 //! Promises at the same total memory for each engine.
 
-use super::{Promise, Rows, Unit, at_most, named, quotient};
+use super::{Promise, Rows, Topic, Unit, at_most, named, quotient};
 use crate::{
     case::{Case, Fit, Workload},
     report::{Median, RESIDENT_ALLOWANCE_BYTES},
@@ -73,7 +73,7 @@ pub(super) fn look(rows: Rows<'_>) -> Vec<Promise> {
         Unit::Ratio(1),
         over_total.map(|bytes| bytes / 1_048_576.0),
     ));
-    promises
+    promises.into_iter().map(|promise| Promise { topic: Topic::Memory, ..promise }).collect()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What a run of promises measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Topic {
     /// SieveDB beside the other engines, with everything in memory.
     Engines,
@@ -71,6 +71,7 @@ const TOMBSTONES_LEFT_MAX: f64 = 10_000.0;
 /// A promise, and what a run says of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Promise {
+    pub(crate) topic: Topic,
     pub(crate) promise: String,
     /// The bound, in words.
     pub(crate) asked: String,
@@ -108,6 +109,7 @@ impl Unit {
 /// A promise with an upper bound.
 fn at_most(promise: &str, bound: f64, unit: Unit, measured: Option<f64>) -> Promise {
     Promise {
+        topic: Topic::Engines,
         promise: promise.to_owned(),
         asked: format!("at most {}", unit.text(bound)),
         bound,
@@ -117,12 +119,20 @@ fn at_most(promise: &str, bound: f64, unit: Unit, measured: Option<f64>) -> Prom
     }
 }
 
-/// Looks at what the medians say, where `tombstones` keys were removed before the scan over them.
-pub(crate) fn look(medians: &[Median], tombstones: u64) -> Vec<Promise> {
+/// Looks at what the medians say of `topic`, or of all topics, where `tombstones` keys were removed
+/// before the scan over them.
+pub(crate) fn look(topic: Option<Topic>, medians: &[Median], tombstones: u64) -> Vec<Promise> {
+    let mut promises = look_at_all(medians, tombstones);
+    promises.retain(|promise| topic.is_none_or(|topic| promise.topic == topic));
+    promises
+}
+
+fn look_at_all(medians: &[Median], tombstones: u64) -> Vec<Promise> {
     let rows = Rows(medians);
     let cached = Case::cached;
     let (lsm, lmdb) = (["rocksdb", "fjall"], ["lmdb"]);
     let at_least = |promise: &str, bound: f64, measured: Option<f64>| Promise {
+        topic: Topic::Engines,
         promise: promise.to_owned(),
         asked: format!("at least {bound}"),
         bound,
@@ -249,9 +259,11 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The promises of which the run tells something; nothing if there is none.
-pub(crate) fn table(promises: &[Promise]) -> String {
-    let told: Vec<&Promise> = promises.iter().filter(|one| one.holds.is_some()).collect();
+/// The promises: with a topic all, else those of which the run tells something; nothing if there is
+/// none.
+pub(crate) fn table(topic: Option<Topic>, promises: &[Promise]) -> String {
+    let is_told = |one: &&Promise| topic.is_some() || one.holds.is_some();
+    let told: Vec<&Promise> = promises.iter().filter(is_told).collect();
     if told.is_empty() {
         return String::new();
     }
@@ -260,7 +272,7 @@ pub(crate) fn table(promises: &[Promise]) -> String {
     head(&mut text, &heads, 1..3);
     for Promise { promise, asked, measured, holds, .. } in told {
         let holds = if *holds == Some(true) { "yes" } else { "**no**" };
-        let measured = measured.clone().unwrap_or_default();
+        let measured = measured.clone().unwrap_or_else(|| "not measured".to_owned());
         line(&mut text, &[promise.clone(), asked.clone(), measured, holds.to_owned()]);
     }
     text
@@ -276,9 +288,12 @@ mod tests {
 
     #[test]
     fn a_run_tells_what_it_has_measured() {
-        let promises = look(&[], TOMBSTONES_ASKED);
+        let promises = look(None, &[], TOMBSTONES_ASKED);
         assert!(promises.iter().all(|one| one.holds.is_none()), "{promises:?}");
-        assert_eq!(table(&promises), "");
+        assert_eq!(table(None, &promises), "");
+        let of_memory = look(Some(Topic::Memory), &[], TOMBSTONES_ASKED);
+        assert!(of_memory.len() < promises.len());
+        assert!(table(Some(Topic::Memory), &of_memory).contains("not measured"));
     }
 
     #[test]
@@ -299,7 +314,7 @@ mod tests {
                     measurement(contestant, case, 0, figures)
                 }));
             }
-            let promises = look(&medians(&measurements), TOMBSTONES_ASKED);
+            let promises = look(None, &medians(&measurements), TOMBSTONES_ASKED);
             for Promise { promise, measured, holds, .. } in &promises {
                 let what = format!("{promise}, {factor}: {measured:?}");
                 if promise.starts_with("Hit, over fjall") && named("fjall").is_some() {
@@ -309,7 +324,8 @@ mod tests {
                     assert_ne!(*holds, Some(false), "{what}");
                 }
             }
-            let lines = table(&promises).lines().filter(|line| line.starts_with("| ")).count();
+            let lines =
+                table(None, &promises).lines().filter(|line| line.starts_with("| ")).count();
             assert!(lines > 5, "{factor}");
         }
     }

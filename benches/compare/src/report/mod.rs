@@ -11,7 +11,7 @@ use crate::{
     contestant::Contestant,
     figures::{Figures, Measurement},
     machine::Machine,
-    promises::{self, Promise},
+    promises::{self, Promise, Topic},
     settings::{Settings, data_bytes},
 };
 
@@ -21,6 +21,9 @@ pub(crate) struct Report {
     pub(crate) command: String,
     pub(crate) machine: Machine,
     pub(crate) settings: Settings,
+    /// What the run was to show, if it was one of promises.
+    #[serde(default)]
+    pub(crate) topic: Option<Topic>,
     /// What has failed, in words.
     pub(crate) failures: Vec<String>,
     pub(crate) promises: Vec<Promise>,
@@ -110,13 +113,14 @@ impl Report {
         measurements: Vec<Measurement>,
     ) -> Self {
         let (failures, promises, medians) = Default::default();
-        Self { command, machine, settings, failures, promises, medians, measurements }
+        let topic = None;
+        Self { command, machine, settings, topic, failures, promises, medians, measurements }
     }
 
     /// Takes the medians of what was measured, and looks at the promises.
     pub(crate) fn conclude(&mut self) {
         self.medians = medians(&self.measurements);
-        self.promises = promises::look(&self.medians, self.settings.tombstones);
+        self.promises = promises::look(self.topic, &self.medians, self.settings.tombstones);
     }
 
     /// The cases that were measured, in order, each with its medians.
@@ -130,7 +134,7 @@ impl Report {
         for failure in &self.failures {
             text.push_str(&format!("\n**Failed:** {failure}\n"));
         }
-        text.push_str(&promises::table(&self.promises));
+        text.push_str(&promises::table(self.topic, &self.promises));
         text.push_str(&self.ratios());
         for rows in self.cases() {
             text.push_str(&table::table(rows));

@@ -62,7 +62,7 @@ use crate::{
 const WARM_UP_SHARE: u64 = 4;
 
 /// Filling a cache may take so many times as long as what is measured.
-const FILL_SECONDS_SHARE: f64 = 10.0;
+const FILL_SECONDS_SHARE: f64 = 30.0;
 
 /// Name of the figure: data blocks that the engine asked its cache for, per operation.
 pub(crate) const DATA_BLOCK_REQUESTS: &str = "data_block_requests";
