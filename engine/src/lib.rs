@@ -84,6 +84,7 @@ mod range;
 mod read;
 mod read_options;
 mod repair;
+mod resolve;
 mod snapshot;
 pub mod stats;
 mod store;

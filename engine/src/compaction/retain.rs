@@ -35,11 +35,12 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, SequenceNumber, Trailer};
+use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
 
 use crate::{
-    Result,
-    iter::cursor::{Cursor, has_value, out_of_order},
+    Error, Result,
+    iter::cursor::{Cursor, out_of_order},
+    resolve::ReadPoint,
 };
 
 /// The entries of a cursor that some reader may need, in order and in one pass.
@@ -159,11 +160,15 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
             }
             self.stripe = Some(stripe);
             if newer != Some(stripe) {
-                let put = has_value(key.trailer.kind(), || self.cursor.path())?;
-                let asks = stripe == 0 && (self.settles || !put);
+                let newest_reader = self.snapshots.get(stripe).copied().unwrap_or(SEQUENCE_MAX);
+                // An input with range tombstones is refused before the merge.
+                let has_value = ReadPoint::new(newest_reader).has_value(key.trailer, || 0);
+                let has_value = has_value
+                    .map_err(|refused| Error::corrupt(self.cursor.path(), 0, refused.into()))?;
+                let asks = stripe == 0 && (self.settles || !has_value);
                 let is_oldest = asks && (self.is_bottom)(&self.user_key);
-                self.is_settled = put && is_oldest;
-                if put || !is_oldest {
+                self.is_settled = has_value && is_oldest;
+                if has_value || !is_oldest {
                     self.is_positioned = true;
                     break;
                 }

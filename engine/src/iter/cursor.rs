@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use sievedb_format::{Corruption, InternalKey, Kind};
+use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::TableCursor;
 
 use crate::{Error, Result};
@@ -97,23 +97,6 @@ pub(crate) trait Cursor {
     /// The file that holds the current entry, for error messages; the folder of the store for an
     /// entry in memory. Only when positioned.
     fn path(&self) -> PathBuf;
-}
-
-/// Whether a version of `kind` gives its key a value.
-///
-/// # Errors
-///
-/// [`Error::Corrupt`] with [`Corruption::Unsupported`] for a kind that this release reserves but
-/// cannot apply: to skip it would answer with an older value. `path` names the file it stands in.
-pub(crate) fn has_value(kind: Kind, path: impl FnOnce() -> PathBuf) -> Result<bool> {
-    match kind {
-        Kind::Put => Ok(true),
-        Kind::Tombstone => Ok(false),
-        Kind::Merge | Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => {
-            let source = Corruption::Unsupported { what: "kind of an entry", value: kind as u64 };
-            Err(Error::corrupt(path(), 0, source))
-        }
-    }
 }
 
 /// What a cursor met that steps back where it must step on.

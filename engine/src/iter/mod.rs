@@ -6,7 +6,7 @@
 //! | [`run`]       | how the tables of one sorted run become one source                   |
 //! | [`merge`]     | how many sources become one                                          |
 //! | [`interruptible`] | how a compaction gives way                                       |
-//! | [`visible`]   | which version of a key a reader sees                                 |
+//! | [`visible`]   | which entries a reader sees; [`resolve`](crate::resolve) decides     |
 //! | [`bounds`]    | which keys a range holds                                             |
 //! | [`range`]     | the double-ended iterator a user holds                               |
 //!

@@ -1,4 +1,4 @@
-//! Which version of a key a reader sees.
+//! Walks over the entries that a reader sees.
 
 use std::{cmp::Ordering, mem, ops::Bound, sync::Arc};
 
@@ -7,9 +7,12 @@ use sievedb_format::{InternalKey, RangeTombstoneSource, SEQUENCE_MAX, SequenceNu
 
 use super::{
     bounds::{is_above, is_below},
-    cursor::{Cursor, has_value, out_of_order},
+    cursor::{Cursor, out_of_order},
 };
-use crate::Result;
+use crate::{
+    Error, Result,
+    resolve::{self, ReadPoint, Unsupported},
+};
 
 /// Steps over versions of one key before a search takes their place. A step costs tens of
 /// nanoseconds and a search in a store of ten sources some microseconds.
@@ -34,26 +37,26 @@ impl RangeTombstoneSources {
         self.0.is_empty()
     }
 
-    /// Whether a range tombstone that a reader at `at` sees is newer than the version of `user_key`
-    /// written at `sequence`.
-    fn cover(&self, user_key: &[u8], sequence: SequenceNumber, at: SequenceNumber) -> bool {
+    /// Returns the sequence number of the newest range tombstone that covers `user_key` and that a
+    /// reader at `at` sees; 0 if there is none.
+    fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> SequenceNumber {
         let newest = |source: &Arc<dyn RangeTombstoneSource>| source.newest_cover(user_key, at);
-        self.0.iter().filter_map(newest).any(|cover| cover > sequence)
+        self.0.iter().filter_map(newest).max().unwrap_or(0)
     }
 }
 
 /// The entries that a reader at one sequence number sees, one per user key.
 ///
-/// Of the versions of a key the newest at or below that number counts; the key is skipped if there is
-/// none, if that one is a tombstone, or if a range tombstone covers it. Every search and step takes
-/// a limit where it ends, so that it does not read on over keys that are hidden or out of range.
+/// Finds the newest version of each key at or below that number, and skips the key if there is none or
+/// if [`resolve`] says that it has no value. Every search and step takes a limit where it ends,
+/// so that it does not read on over keys that are hidden or out of range.
 ///
 /// Like a [`Cursor`] it is unpositioned at first, behind either end and after an error.
 #[derive(Debug)]
 pub(crate) struct VisibleCursor<C> {
     cursor: C,
     /// The reader's place in the history.
-    sequence: SequenceNumber,
+    at: ReadPoint,
     range_tombstones: RangeTombstoneSources,
     state: State,
     /// In state `Passed` the current key; else what a search needs.
@@ -95,8 +98,8 @@ impl<C: Cursor> VisibleCursor<C> {
         range_tombstones: RangeTombstoneSources,
     ) -> Self {
         let (user_key, value) = (Vec::new(), Bytes::new());
-        let state = State::Unpositioned;
-        Self { cursor, sequence, range_tombstones, state, user_key, value }
+        let (at, state) = (ReadPoint::new(sequence), State::Unpositioned);
+        Self { cursor, at, range_tombstones, state, user_key, value }
     }
 
     /// Moves to the first entry between `start` and `end`.
@@ -108,7 +111,7 @@ impl<C: Cursor> VisibleCursor<C> {
     pub(crate) fn seek(&mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<()> {
         self.state = State::Unpositioned;
         match start {
-            Bound::Included(key) => self.cursor.seek(InternalKey::seek(key, self.sequence))?,
+            Bound::Included(key) => self.cursor.seek(InternalKey::seek(key, self.at.sequence))?,
             Bound::Excluded(key) => self.cursor.seek(InternalKey::new(key, Trailer::OLDEST))?,
             Bound::Unbounded => self.cursor.seek_to_first()?,
         }
@@ -268,7 +271,7 @@ impl<C: Cursor> VisibleCursor<C> {
             if !repeated && !is_below(key.user_key, end) {
                 break;
             }
-            let too_new = key.trailer.sequence() > self.sequence;
+            let too_new = key.trailer.sequence() > self.at.sequence;
             if repeated && (too_new || looked == Looked::Decided) {
                 steps += 1;
                 if steps < STEPS_MAX {
@@ -282,14 +285,12 @@ impl<C: Cursor> VisibleCursor<C> {
             }
             steps = 0;
             if !too_new {
-                match self.put_sequence(key.trailer)? {
-                    Some(sequence) if !self.is_current_covered(sequence) => {
-                        self.state = State::Forward;
-                        break;
-                    }
-                    Some(_) => {}
-                    None => self.cursor.note_tombstone(),
+                let trailer = key.trailer;
+                if self.has_value(trailer)? {
+                    self.state = State::Forward;
+                    break;
                 }
+                self.note_tombstone(trailer);
             }
             looked = if too_new { Looked::TooNew } else { Looked::Decided };
             self.cursor.next()?;
@@ -305,7 +306,7 @@ impl<C: Cursor> VisibleCursor<C> {
         let is_decided = looked == Looked::Decided;
         self.cursor.seek(match is_decided {
             true => InternalKey::new(&self.user_key, Trailer::OLDEST),
-            false => InternalKey::seek(&self.user_key, self.sequence),
+            false => InternalKey::seek(&self.user_key, self.at.sequence),
         })?;
         // In a table that is out of order, the search might lead back for ever.
         let found = self.cursor.key().map(|key| key.user_key.cmp(&self.user_key));
@@ -325,7 +326,7 @@ impl<C: Cursor> VisibleCursor<C> {
                 break;
             }
             let trailer = key.trailer;
-            if trailer.sequence() > self.sequence || !self.cursor.follows_other_key() {
+            if trailer.sequence() > self.at.sequence || !self.cursor.follows_other_key() {
                 self.copy_key();
                 if self.take_newest()? {
                     self.state = State::Passed;
@@ -334,14 +335,11 @@ impl<C: Cursor> VisibleCursor<C> {
                 self.pass_too_new()?;
                 continue;
             }
-            match self.put_sequence(trailer)? {
-                Some(sequence) if !self.is_current_covered(sequence) => {
-                    self.state = State::Backward;
-                    break;
-                }
-                Some(_) => {}
-                None => self.cursor.note_tombstone(),
+            if self.has_value(trailer)? {
+                self.state = State::Backward;
+                break;
             }
+            self.note_tombstone(trailer);
             self.cursor.prev()?;
         }
         Ok(())
@@ -350,27 +348,28 @@ impl<C: Cursor> VisibleCursor<C> {
     /// Goes down over the versions of `user_key` that the reader may see, and keeps the value of the
     /// newest. Returns whether it is visible.
     fn take_newest(&mut self) -> Result<bool> {
-        let mut newest = Ok(None);
+        let mut newest = Ok(false);
         let mut steps = 0;
         while let Some(key) = self.cursor.key()
             && key.user_key == self.user_key
-            && key.trailer.sequence() <= self.sequence
+            && key.trailer.sequence() <= self.at.sequence
         {
             // A kind that cannot be applied does no harm below a newer version, so its error waits.
-            newest = self.put_sequence(key.trailer);
+            let trailer = key.trailer;
+            newest = self.has_value(trailer);
             match newest {
-                Ok(Some(_)) => self.value = self.cursor.value(),
-                Ok(None) => self.cursor.note_tombstone(),
+                Ok(true) => self.value = self.cursor.value(),
+                Ok(false) => self.note_tombstone(trailer),
                 Err(_) => {}
             }
             steps += 1;
             if steps == STEPS_MAX {
-                self.cursor.seek(InternalKey::seek(&self.user_key, self.sequence))?;
+                self.cursor.seek(InternalKey::seek(&self.user_key, self.at.sequence))?;
             } else {
                 self.cursor.prev()?;
             }
         }
-        Ok(newest?.is_some_and(|sequence| !self.is_covered(&self.user_key, sequence)))
+        newest
     }
 
     /// Copies the key under the cursor into `user_key`.
@@ -380,23 +379,31 @@ impl<C: Cursor> VisibleCursor<C> {
         self.user_key.extend_from_slice(key.user_key);
     }
 
-    /// The sequence number of the version under `cursor`, with this trailer, if it gives its key a value.
+    /// Returns whether the version under the cursor, with this trailer, gives its key a value.
     #[inline]
-    fn put_sequence(&self, trailer: Trailer) -> Result<Option<SequenceNumber>> {
-        let put = has_value(trailer.kind(), || self.cursor.path())?;
-        Ok(put.then_some(trailer.sequence()))
+    fn has_value(&self, trailer: Trailer) -> Result<bool> {
+        let cover = || if self.range_tombstones.is_empty() { 0 } else { self.newest_cover() };
+        self.at.has_value(trailer, cover).map_err(|refused| self.refused(refused))
     }
 
-    /// Whether a range tombstone takes away the version under the cursor, written at `sequence`.
-    #[inline]
-    fn is_current_covered(&self, sequence: SequenceNumber) -> bool {
-        !self.range_tombstones.is_empty()
-            && self.cursor.key().is_some_and(|key| self.is_covered(key.user_key, sequence))
+    /// Returns the newest range tombstone that covers the key under the cursor; 0 if there is none.
+    #[cold]
+    fn newest_cover(&self) -> SequenceNumber {
+        let key = self.cursor.key().expect("the cursor stands at the version");
+        self.range_tombstones.newest_cover(key.user_key, self.at.sequence)
     }
 
-    /// Whether a range tombstone takes away the version of `user_key` written at `sequence`.
-    fn is_covered(&self, user_key: &[u8], sequence: SequenceNumber) -> bool {
-        self.range_tombstones.cover(user_key, sequence, self.sequence)
+    #[cold]
+    fn refused(&self, refused: Unsupported) -> Error {
+        Error::corrupt(self.cursor.path(), 0, refused.into())
+    }
+
+    /// Counts the version under the cursor, with this trailer, if it is a tombstone.
+    #[inline]
+    fn note_tombstone(&mut self, trailer: Trailer) {
+        if resolve::is_tombstone(trailer) {
+            self.cursor.note_tombstone();
+        }
     }
 }
 

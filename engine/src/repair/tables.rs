@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use sievedb_filter::{FilterArena, TableFilter, hash::key_hash};
-use sievedb_format::{Corruption, InternalKey, Kind};
+use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
     BlockCache, CursorOptions, FilterState, ReadError, RescannedCursor, RescannedTable, Table,
     TableCursor, TableProblem, TableSource, rescan::Gap,
@@ -23,6 +23,7 @@ use super::{
 use crate::{
     Error, Result,
     file_name::FileName,
+    resolve::ReadPoint,
     store::verify_table::all_keys,
     table::{TableMeta, files::TableFiles, store::check_kinds, table_error},
 };
@@ -233,14 +234,11 @@ impl Repair<'_> {
         value: &[u8],
         is_older: bool,
     ) -> Result<()> {
-        let value = match trailer.kind() {
-            Kind::Put => Some(value),
-            Kind::Tombstone => None,
-            kind => {
-                let (what, value) = ("kind of an entry", kind as u64);
-                let source = Corruption::Unsupported { what, value };
+        let value = match ReadPoint::LATEST.has_value(trailer, || 0) {
+            Ok(has_value) => has_value.then_some(value),
+            Err(refused) => {
                 let key = Bound::Included(Bytes::copy_from_slice(user_key));
-                let error = Error::corrupt(path, 0, source);
+                let error = Error::corrupt(path, 0, refused.into());
                 self.found.error_of_keys(&error, Some((key.clone(), key)));
                 return Ok(());
             }

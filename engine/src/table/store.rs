@@ -23,6 +23,7 @@ use crate::{
     keyspace_options::KeyspaceOptions,
     listener::EventListener,
     memory::{Charge, MemoryAccount, MemoryUse},
+    resolve,
     stats::Counters,
     table::bookkeeping::BUFFERS_BYTES,
     table::builder::TableBuilder,
@@ -276,12 +277,8 @@ impl TableStore {
     }
 }
 
-/// Refuses a table with entries that lookups could read and compactions could not.
+/// Refuses a table with entries of a kind that this release cannot apply.
 pub(crate) fn check_kinds(properties: &TableProperties) -> Result<(), Corruption> {
-    let known = [Kind::Put, Kind::Tombstone];
-    let mut others = Kind::ALL.into_iter().filter(|kind| !known.contains(kind));
-    let other = others.find(|&kind| properties.count(kind) > 0);
-    other.map_or(Ok(()), |kind| {
-        Err(Corruption::Unsupported { what: "kind of an entry", value: kind as u64 })
-    })
+    let mut present = Kind::ALL.into_iter().filter(|&kind| properties.count(kind) > 0);
+    present.try_for_each(resolve::check_kind).map_err(Corruption::from)
 }

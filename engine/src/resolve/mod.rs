@@ -1,0 +1,186 @@
+//! Decides what a key is: the one place that says which version of a key a reader sees.
+//!
+//! A caller passes the versions of a key one by one, newest first, from any source.
+//! [`ReadPoint::resolve`] returns a [`Verdict`] on each: the key has a value, the key is deleted, or
+//! older versions are needed. Reading the value is a separate step, because it can fail.
+//!
+//! | version                                | verdict                                       |
+//! |----------------------------------------|-----------------------------------------------|
+//! | newer than the reader                  | more needed: the version is invisible         |
+//! | older than a range tombstone of the key | deleted                                      |
+//! | put                                    | value, stored inline                          |
+//! | tombstone, range tombstone             | deleted                                       |
+//! | merge operand                          | more needed: the value below the operand      |
+//! | blob reference                         | value, stored in a blob file                  |
+//! | put with expiry                        | value until its expiry, deleted from then on  |
+//!
+//! | caller                  | uses                                                             |
+//! |-------------------------|------------------------------------------------------------------|
+//! //! | scans, merges, repair   | [`ReadPoint::has_value`], which refuses what they cannot read    |
+//! | opening a table         | [`check_kind`]                                                   |
+//!
+//! This release writes puts and tombstones only. The other kinds have verdicts, and each step that
+//! is missing for them returns [`Unsupported`] instead of a wrong answer.
+//!
+//! Nothing here does I/O, takes a lock or allocates.
+
+#[cfg(test)]
+mod tests;
+
+use sievedb_format::{Corruption, Kind, SEQUENCE_MAX, SequenceNumber, Trailer};
+
+/// The point in history and in time at which a reader reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadPoint {
+    /// Newer versions are invisible.
+    pub(crate) sequence: SequenceNumber,
+    /// Store clock, in milliseconds. 0 outside of tests: no stored version has an expiry.
+    clock_ms: u64,
+}
+
+/// A version of a key: what its trailer and, later, its value say about visibility.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Version {
+    sequence: SequenceNumber,
+    kind: Kind,
+    /// For a put with expiry: the first time of the store clock without the value, in milliseconds.
+    expiry_ms: u64,
+}
+
+/// What a version says about its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The key has the value of this version.
+    Value(Stored),
+    /// The key has no value.
+    Deleted,
+    /// Older versions decide.
+    MoreNeeded(Needed),
+}
+
+/// Place of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// Beside the key.
+    Inline,
+    /// In a blob file, which the entry names.
+    Blob,
+}
+
+/// Why older versions are needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needed {
+    /// The version is newer than the reader, and says nothing.
+    Invisible,
+    /// The version is a merge operand, which applies to the value below it.
+    Operand,
+}
+
+impl ReadPoint {
+    /// Sees every version.
+    pub(crate) const LATEST: Self = Self::new(SEQUENCE_MAX);
+
+    /// Returns the read point of a reader at `sequence`.
+    #[inline]
+    pub(crate) const fn new(sequence: SequenceNumber) -> Self {
+        Self { sequence, clock_ms: 0 }
+    }
+
+    /// Returns what `version` says about its key.
+    ///
+    /// `cover` returns the sequence number of the newest range tombstone that covers the key and that
+    /// the reader sees; 0 if there is none. It is called at most once, and not for a tombstone.
+    #[inline]
+    pub(crate) fn resolve(
+        self,
+        version: Version,
+        cover: impl FnOnce() -> SequenceNumber,
+    ) -> Verdict {
+        let Version { sequence, kind, expiry_ms } = version;
+        if sequence > self.sequence {
+            return Verdict::MoreNeeded(Needed::Invisible);
+        }
+        let verdict = match kind {
+            Kind::Put => Verdict::Value(Stored::Inline),
+            Kind::BlobReference => Verdict::Value(Stored::Blob),
+            Kind::PutWithExpiry if self.clock_ms < expiry_ms => Verdict::Value(Stored::Inline),
+            Kind::Merge => Verdict::MoreNeeded(Needed::Operand),
+            Kind::Tombstone | Kind::RangeTombstone | Kind::PutWithExpiry => {
+                return Verdict::Deleted;
+            }
+        };
+        if cover() > sequence { Verdict::Deleted } else { verdict }
+    }
+
+    /// Returns whether the version with this trailer gives its key a value, stored inline. `cover` as
+    /// in [`resolve`](Self::resolve).
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`] if the answer needs what this release does not have: a merge operator, blob
+    /// files, or an expiry.
+    #[inline]
+    pub(crate) fn has_value(
+        self,
+        trailer: Trailer,
+        cover: impl FnOnce() -> SequenceNumber,
+    ) -> Result<bool, Unsupported> {
+        match self.resolve(Version::decode(trailer)?, cover) {
+            Verdict::Value(Stored::Inline) => Ok(true),
+            Verdict::Deleted | Verdict::MoreNeeded(Needed::Invisible) => Ok(false),
+            Verdict::Value(Stored::Blob) | Verdict::MoreNeeded(Needed::Operand) => {
+                Err(Unsupported(trailer.kind()))
+            }
+        }
+    }
+}
+
+impl Version {
+    /// Decodes the version with this trailer.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`] for kinds without a stored form among points: a put with expiry and a range
+    /// tombstone.
+    #[inline]
+    pub(crate) fn decode(trailer: Trailer) -> Result<Self, Unsupported> {
+        let (sequence, kind) = (trailer.sequence(), trailer.kind());
+        match kind {
+            Kind::Put | Kind::Tombstone | Kind::Merge | Kind::BlobReference => {
+                Ok(Self { sequence, kind, expiry_ms: u64::MAX })
+            }
+            Kind::PutWithExpiry | Kind::RangeTombstone => Err(Unsupported(kind)),
+        }
+    }
+}
+
+/// Returns whether the version with this trailer is a tombstone of its key alone.
+#[inline]
+pub(crate) fn is_tombstone(trailer: Trailer) -> bool {
+    trailer.kind() == Kind::Tombstone
+}
+
+/// Refuses entries of a kind that this release cannot apply, range tombstones included.
+///
+/// # Errors
+///
+/// [`Unsupported`].
+pub(crate) fn check_kind(kind: Kind) -> Result<(), Unsupported> {
+    match kind {
+        Kind::Put | Kind::Tombstone => Ok(()),
+        Kind::Merge | Kind::BlobReference | Kind::PutWithExpiry | Kind::RangeTombstone => {
+            Err(Unsupported(kind))
+        }
+    }
+}
+
+/// An entry of a kind that this release cannot apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unsupported(Kind);
+
+impl From<Unsupported> for Corruption {
+    #[cold]
+    fn from(Unsupported(kind): Unsupported) -> Self {
+        Self::Unsupported { what: "kind of an entry", value: kind as u64 }
+    }
+}
