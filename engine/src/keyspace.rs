@@ -133,10 +133,7 @@ impl Keyspace {
         let store = self.open.store();
         let counters = store.tables.counters.local();
         let lookup = self.lookup(key, key_hash(key, store.hash_seed), sequence);
-        if view.has_range_tombstones() {
-            return Ok(lookup.find::<Bytes>(view, counters)?.map(|value| take(&value)));
-        }
-        Ok(lookup.find_before(view, counters, &mut Taker::new(take))?.flatten())
+        lookup.find_before(view, counters, &mut Taker::new(take))
     }
 
     pub(crate) fn lookup<'k>(

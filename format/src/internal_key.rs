@@ -103,6 +103,14 @@ impl Trailer {
         Self(sequence << 8 | 0xff)
     }
 
+    /// Returns a bound that sorts behind this version and before all older ones.
+    ///
+    /// For comparison only: it has no [`kind`](Self::kind). That of [`OLDEST`](Self::OLDEST) is itself.
+    #[must_use]
+    pub const fn older(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
     /// Position of the write in the history.
     #[must_use]
     pub const fn sequence(self) -> SequenceNumber {
@@ -176,6 +184,18 @@ mod tests {
         for pair in sorted.array_windows::<2>() {
             assert!(pair[0] < pair[1], "{pair:?}");
         }
+    }
+
+    #[test]
+    fn older_sorts_between_a_version_and_the_next() {
+        for kind in Kind::ALL {
+            let version = Trailer::new(5, kind);
+            assert!(version.older() < version, "{kind:?}");
+            for older in Kind::ALL {
+                assert!(version.older() > Trailer::new(4, older), "{kind:?} above {older:?}");
+            }
+        }
+        assert_eq!(Trailer::OLDEST.older(), Trailer::OLDEST);
     }
 
     #[test]

@@ -145,20 +145,23 @@ impl Memtable {
     /// Does not probe the filter. Copies the value; writes no shared memory.
     #[must_use]
     pub fn get(&self, user_key: &[u8], sequence: SequenceNumber) -> Option<(Trailer, Bytes)> {
-        self.get_with(user_key, sequence, |trailer, value| (trailer, Bytes::copy_from_slice(value)))
+        let target = InternalKey::seek(user_key, sequence);
+        self.get_with(target, |trailer, value| (trailer, Bytes::copy_from_slice(value)))
     }
 
-    /// What `take` makes of the newest version of `user_key` at `sequence` or below, as
-    /// [`get`](Self::get) finds it.
+    /// Returns what `take` makes of the newest version of the target's user key at or behind
+    /// `target`.
+    ///
+    /// Finds any version: [`InternalKey::seek`] is the target for the newest one that a reader sees, and
+    /// [`Trailer::older`] of a version leads to the next older one.
     pub fn get_with<T>(
         &self,
-        user_key: &[u8],
-        sequence: SequenceNumber,
+        target: InternalKey<'_>,
         take: impl FnOnce(Trailer, &[u8]) -> T,
     ) -> Option<T> {
-        let node = self.list.at_or_behind(InternalKey::seek(user_key, sequence))?;
+        let node = self.list.at_or_behind(target)?;
         let found = node.key();
-        (found.user_key == user_key).then(|| take(found.trailer, node.value()))
+        (found.user_key == target.user_key).then(|| take(found.trailer, node.value()))
     }
 
     /// Number of entries: each version of a key is one. Approximate while others insert.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use sievedb_filter::key_hash;
-use sievedb_format::{Kind, SEQUENCE_MAX, Trailer};
+use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 use sievedb_memtable::{Memtable, spare_bytes};
 
 /// Counts what each thread allocates, so that tests beside each other do not disturb.
@@ -103,7 +103,8 @@ fn lookups_allocate_nothing() {
     present[..8].copy_from_slice(&0x9e37_79b9_7f4a_7c15_u64.to_be_bytes());
     let before = ALLOCATIONS.get();
     let absent = memtable.get(&[0xff; 40], SEQUENCE_MAX);
-    let found = memtable.get_with(&present, SEQUENCE_MAX, |_, value| value == [7; 100]);
+    let target = InternalKey::seek(&present, SEQUENCE_MAX);
+    let found = memtable.get_with(target, |_, value| value == [7; 100]);
     let denied = (0..100).filter(|&hash| !memtable.may_contain_hash(hash)).count();
     let after = ALLOCATIONS.get();
 

@@ -157,26 +157,27 @@ impl Table {
         sequence: SequenceNumber,
         counts: &mut BlockCounts,
     ) -> Result<Option<(Trailer, Bytes)>, ReadError> {
-        self.get_with(user_key, sequence, CacheUse::Fill, counts, |trailer, value| {
-            (trailer, value.to_bytes())
-        })
+        let target = InternalKey::seek(user_key, sequence);
+        self.get_with(target, CacheUse::Fill, counts, |trailer, value| (trailer, value.to_bytes()))
     }
 
-    /// What `take` makes of the newest version of `user_key` at or below `sequence`, as
-    /// [`get`](Self::get) finds it. Writes no reference count for the value.
+    /// Returns what `take` makes of the newest version of the target's user key at or behind
+    /// `target`. Writes no reference count for the value.
+    ///
+    /// Finds any version: [`InternalKey::seek`] is the target for the newest one that a reader sees, and
+    /// [`Trailer::older`] of a version leads to the next older one. Costs the same as
+    /// [`get`](Self::get) for each.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get).
     pub fn get_with<T>(
         &self,
-        user_key: &[u8],
-        sequence: SequenceNumber,
+        target: InternalKey<'_>,
         cache_use: CacheUse,
         blocks: &mut impl BlockWatch,
         take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
     ) -> Result<Option<T>, ReadError> {
-        let target = InternalKey::seek(user_key, sequence);
         let Some(at) = self.top_index.position(target) else { return Ok(None) };
         if !self.has_partitions() {
             let block =

@@ -5,7 +5,7 @@
 //! with its first key is read in. There is then as much in the cache as before, and nothing else was
 //! driven out.
 
-use sievedb_format::SEQUENCE_MAX;
+use sievedb_format::{InternalKey, SEQUENCE_MAX};
 
 use crate::{
     block::{Block, BlockRole},
@@ -51,6 +51,7 @@ impl Table {
     /// [`ReadError`] if a block cannot be read or is damaged.
     pub fn warm_up(&self, user_key: &[u8]) -> Result<(), ReadError> {
         let mut counts = BlockCounts::default();
-        self.get_with(user_key, SEQUENCE_MAX, CacheUse::Fill, &mut counts, |_, _| ()).map(drop)
+        let target = InternalKey::seek(user_key, SEQUENCE_MAX);
+        self.get_with(target, CacheUse::Fill, &mut counts, |_, _| ()).map(drop)
     }
 }

@@ -76,7 +76,7 @@ impl Keyspace {
         }
         self.tree.check()?;
         let sequence = store.publish.visible();
-        Ok(self.lookup(key, hash, sequence).find_in_memtables(&view, store.tables.counters.local()))
+        self.lookup(key, hash, sequence).find_in_memtables(&view, store.tables.counters.local())
     }
 }
 

@@ -1,7 +1,40 @@
-//! What a lookup returns of the value that it found.
+//! What a lookup returns of the version that it found.
 
 use bytes::Bytes;
+use sievedb_format::{SequenceNumber, Trailer};
 use sievedb_sstable::FoundValue;
+
+use crate::resolve::{ReadPoint, Stored, Verdict, Version};
+
+/// What the newest visible version says about its key.
+#[derive(Debug)]
+pub(crate) enum Found<A> {
+    /// The key has a value.
+    Value(A),
+    /// The key has no value.
+    Deleted,
+    /// The version alone does not give the value: see [`older`](super::older).
+    MoreNeeded,
+}
+
+impl<A> Found<A> {
+    /// Resolves the key for a reader at `sequence` by the version with this trailer. `cover` as in
+    /// [`ReadPoint::resolve`]; `answer` reads a value that is stored inline.
+    #[inline]
+    pub(crate) fn resolve(
+        sequence: SequenceNumber,
+        trailer: Trailer,
+        cover: impl FnOnce() -> SequenceNumber,
+        answer: impl FnOnce() -> A,
+    ) -> Self {
+        let Ok(version) = Version::decode(trailer) else { return Self::MoreNeeded };
+        match ReadPoint::new(sequence).resolve(version, cover) {
+            Verdict::Value(Stored::Inline) => Self::Value(answer()),
+            Verdict::Deleted => Self::Deleted,
+            Verdict::Value(Stored::Blob) | Verdict::MoreNeeded(_) => Self::MoreNeeded,
+        }
+    }
+}
 
 /// What a lookup returns of the value that it found.
 pub(crate) trait Answer: Sized {

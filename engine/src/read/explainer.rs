@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use sievedb_filter::FilterKind;
-use sievedb_format::{Kind, Trailer};
+use sievedb_format::Trailer;
 use sievedb_sstable::{BlockCounts, BlockRequest, BlockWatch, FilterState, FoundValue};
 
 use crate::{
@@ -12,28 +12,14 @@ use crate::{
         BlockStep, ExplainedAnswer, Explanation, FilterStep, FilterVerdict, FoundVersion,
         LookupCost, MemtableStep, TableStep,
     },
-    read::answer::Answer,
     read::lookup::Lookup,
     read::view::ReadView,
     read::witness::{Candidate, CountBlocks, Witness},
+    resolve,
     stats::ThreadCounters,
     table::TableFilters,
     table::filters::with_cause,
 };
-
-/// Of a value its length.
-#[derive(Debug, Clone, Copy)]
-struct ValueBytes(u64);
-
-impl Answer for ValueBytes {
-    fn of_memtable(value: &[u8]) -> Self {
-        Self(value.len() as u64)
-    }
-
-    fn of_block(value: &FoundValue<'_>) -> Self {
-        Self(value.len() as u64)
-    }
-}
 
 /// Remembers the blocks that a table was asked for.
 #[derive(Debug, Default)]
@@ -71,26 +57,24 @@ struct Scribe {
     cost: LookupCost,
 }
 
-impl Witness<ValueBytes> for Scribe {
+/// Answers with the length of the value, in bytes.
+impl Witness<u64> for Scribe {
     type Blocks = BlockSteps;
 
-    fn of_memtable(&mut self, _: Trailer, value: &[u8]) -> ValueBytes {
-        ValueBytes::of_memtable(value)
+    fn of_memtable(&mut self, value: &[u8]) -> u64 {
+        value.len() as u64
     }
 
-    fn of_block(&mut self, _: Trailer, value: &FoundValue<'_>) -> ValueBytes {
-        ValueBytes::of_block(value)
+    fn of_block(&mut self, value: &FoundValue<'_>) -> u64 {
+        value.len() as u64
     }
 
-    fn memtable(
-        &mut self,
-        number: usize,
-        may_contain: bool,
-        found: Option<&(Trailer, ValueBytes)>,
-    ) {
-        let step = &mut self.memtables[number];
-        step.may_contain = Some(may_contain);
-        step.found = found.map(version);
+    fn memtable(&mut self, number: usize, may_contain: bool) {
+        self.memtables[number].may_contain = Some(may_contain);
+    }
+
+    fn found_in_memtable(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
+        self.memtables[number].found = Some(version(trailer, value_bytes));
     }
 
     fn candidates(&mut self, candidates: &[Candidate<'_>]) {
@@ -108,14 +92,12 @@ impl Witness<ValueBytes> for Scribe {
         self.cost.tables_searched += u64::from(may_contain);
     }
 
-    fn searched(
-        &mut self,
-        number: usize,
-        blocks: BlockSteps,
-        found: Option<&(Trailer, ValueBytes)>,
-    ) {
+    fn found_in_table(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
+        self.tables[number].found = Some(version(trailer, value_bytes));
+    }
+
+    fn searched(&mut self, number: usize, blocks: BlockSteps) {
         self.blocks(number, blocks);
-        self.tables[number].found = found.map(version);
     }
 
     fn failed(&mut self, number: usize, blocks: BlockSteps, error: &Error) {
@@ -169,7 +151,7 @@ impl Lookup<'_> {
         let is_found = memtables.iter().any(|step| found(step.found))
             || tables.iter().any(|step| found(step.found));
         let answer = match value {
-            Some(ValueBytes(value_bytes)) => ExplainedAnswer::Present { value_bytes },
+            Some(value_bytes) => ExplainedAnswer::Present { value_bytes },
             None if has_failed => ExplainedAnswer::Unknown,
             None if is_found => ExplainedAnswer::Removed,
             None => ExplainedAnswer::Absent,
@@ -189,12 +171,11 @@ impl Lookup<'_> {
     }
 }
 
-fn version((trailer, ValueBytes(bytes)): &(Trailer, ValueBytes)) -> FoundVersion {
-    let is_tombstone = trailer.kind() == Kind::Tombstone;
+fn version(trailer: Trailer, value_bytes: usize) -> FoundVersion {
     FoundVersion {
         sequence: trailer.sequence(),
-        is_tombstone,
-        value_bytes: if is_tombstone { 0 } else { *bytes },
+        is_tombstone: resolve::is_tombstone(trailer),
+        value_bytes: value_bytes as u64,
     }
 }
 

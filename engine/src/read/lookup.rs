@@ -6,17 +6,18 @@
 //! in each run, and an absent one waits for memory once.
 
 use sievedb_filter::many::{self, Asked};
-use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
+use sievedb_format::{InternalKey, SequenceNumber};
 use sievedb_sstable::{CacheUse, FilterState};
 use smallvec::SmallVec;
 
 use crate::{
-    Error, Result,
-    read::answer::Answer,
+    Result,
+    read::answer::{Answer, Found},
     read::view::{KeptView, ReadView},
     read::witness::{Candidate, CountBlocks as _, Nobody, Witness},
+    resolve::older::NoMergeOperator,
     stats::{LevelCounters, ThreadCounters},
-    table::{LiveTable, TableFilters},
+    table::TableFilters,
 };
 
 /// Candidate tables that fit on the stack: level 0 rarely has more, each deeper level has one.
@@ -63,14 +64,20 @@ impl Lookup<'_> {
         // After a flush there is none, and to find that out once more takes 40 instructions.
         let in_memtables =
             if has_memtables { self.in_memtables(view, counters, witness) } else { None };
-        let version = if let Some(found) = in_memtables {
+        let found = if let Some(found) = in_memtables {
             counters.found_in_memtables.add(1);
             Some(found)
         } else {
-            self.in_tables(asked, &candidates, counters, witness)?
+            self.in_tables(asked, view, &candidates, counters, witness)?
         };
-        let Some((trailer, answer)) = version else { return Ok(None) };
-        Ok(shows(view, self.key, self.sequence, trailer).then_some(answer))
+        match found {
+            Some(Found::Value(answer)) => Ok(Some(answer)),
+            None | Some(Found::Deleted) => Ok(None),
+            Some(Found::MoreNeeded) => {
+                let value = self.find_older(view, counters, &NoMergeOperator)?;
+                Ok(value.map(|value| witness.of_memtable(&value)))
+            }
+        }
     }
 
     /// As [`find`](Self::find), for a key that the tables of the view do not have.
@@ -78,11 +85,15 @@ impl Lookup<'_> {
         self,
         view: &KeptView,
         counters: &ThreadCounters,
-    ) -> Option<A> {
+    ) -> Result<Option<A>> {
         counters.lookups.add(1);
-        let (trailer, answer) = self.in_memtables(view, counters, &mut Nobody)?;
+        let Some(found) = self.in_memtables(view, counters, &mut Nobody) else { return Ok(None) };
         counters.found_in_memtables.add(1);
-        shows(view, self.key, self.sequence, trailer).then_some(answer)
+        match found {
+            Found::Value(answer) => Ok(Some(answer)),
+            Found::Deleted => Ok(None),
+            Found::MoreNeeded => self.answer_by_older(view, counters),
+        }
     }
 
     /// Whether the key may have a value, as far as memory tells: `false` is certain.
@@ -93,11 +104,9 @@ impl Lookup<'_> {
         let has_memtables = self.prefetch_memtables(view);
         self.collect(asked, view, &mut candidates);
         self.sample(view, &candidates, counters);
-        if has_memtables
-            && let Some((trailer, ())) = self.in_memtables::<()>(view, counters, &mut Nobody)
-        {
+        if has_memtables && let Some(found) = self.in_memtables::<()>(view, counters, &mut Nobody) {
             counters.found_in_memtables.add(1);
-            return trailer.kind() == Kind::Put;
+            return !matches!(found, Found::Deleted);
         }
         // Nobody looks whether a positive is true: what filters say here is not counted, or the measured
         // rate would be that of negatives alone.
@@ -107,23 +116,27 @@ impl Lookup<'_> {
         })
     }
 
-    /// The newest version of the key in a memtable, if one has any.
+    /// What the newest version of the key in a memtable says, if there is one.
     fn in_memtables<A>(
         self,
         view: &KeptView,
         counters: &ThreadCounters,
         witness: &mut impl Witness<A>,
-    ) -> Option<(Trailer, A)> {
+    ) -> Option<Found<A>> {
+        let target = InternalKey::seek(self.key, self.sequence);
         for (number, memtable) in view.memtables_at(self.sequence).enumerate() {
             if !memtable.may_contain_hash(self.hash) {
                 counters.memtable_negatives.add(1);
-                witness.memtable(number, false, None);
+                witness.memtable(number, false);
                 continue;
             }
             counters.memtable_positives.add(1);
-            let take = |trailer, value: &[u8]| (trailer, witness.of_memtable(trailer, value));
-            let found = memtable.get_with(self.key, self.sequence, take);
-            witness.memtable(number, true, found.as_ref());
+            witness.memtable(number, true);
+            let found = memtable.get_with(target, |trailer, value| {
+                witness.found_in_memtable(number, trailer, value.len());
+                let cover = || view.newest_cover(self.key, self.sequence);
+                Found::resolve(self.sequence, trailer, cover, || witness.of_memtable(value))
+            });
             if found.is_some() {
                 return found;
             }
@@ -167,16 +180,17 @@ impl Lookup<'_> {
     fn in_tables<A>(
         self,
         asked: Asked,
+        view: &KeptView,
         candidates: &[Candidate<'_>],
         counters: &ThreadCounters,
         witness: &mut impl Witness<A>,
-    ) -> Result<Option<(Trailer, A)>> {
+    ) -> Result<Option<Found<A>>> {
         for (number, candidate) in candidates.iter().enumerate() {
             let counters = &counters.levels[usize::from(candidate.run.level)];
             let passes = passes(candidate.filters, asked, counters);
             witness.filter(number, passes);
             if passes {
-                let found = self.in_table(number, candidate, counters, witness)?;
+                let found = self.in_table(view, number, candidate, counters, witness)?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -189,20 +203,20 @@ impl Lookup<'_> {
     #[inline(never)]
     fn in_table<A, W: Witness<A>>(
         self,
+        view: &KeptView,
         number: usize,
         candidate: &Candidate<'_>,
         counters: &LevelCounters,
         witness: &mut W,
-    ) -> Result<Option<(Trailer, A)>> {
+    ) -> Result<Option<Found<A>>> {
         let live = &*candidate.run.tables()[candidate.index];
         let mut blocks = W::Blocks::default();
-        let found = live.table.get_with(
-            self.key,
-            self.sequence,
-            self.cache_use,
-            &mut blocks,
-            |trailer, value| (trailer, witness.of_block(trailer, &value)),
-        );
+        let target = InternalKey::seek(self.key, self.sequence);
+        let found = live.table.get_with(target, self.cache_use, &mut blocks, |trailer, value| {
+            witness.found_in_table(number, trailer, value.len());
+            let cover = || view.newest_cover(self.key, self.sequence);
+            Found::resolve(self.sequence, trailer, cover, || witness.of_block(&value))
+        });
         counters.add_blocks(blocks.counts());
         let found = match found {
             Ok(found) => found,
@@ -214,25 +228,9 @@ impl Lookup<'_> {
         };
         let is_found = u64::from(found.is_some());
         counters.add_searches(is_found, 1 - is_found, candidate.filters.point.expected_fpr);
-        witness.searched(number, blocks, found.as_ref());
-        if let Some((trailer, _)) = &found {
-            check_kind(live, *trailer)?;
-        }
+        witness.searched(number, blocks);
         Ok(found)
     }
-}
-
-/// Whether a reader at `sequence` sees a value in the newest version of `key`.
-pub(crate) fn shows(
-    view: &KeptView,
-    key: &[u8],
-    sequence: SequenceNumber,
-    newest: Trailer,
-) -> bool {
-    if view.has_range_tombstones() && view.newest_cover(key, sequence) > newest.sequence() {
-        return false;
-    }
-    newest.kind() == Kind::Put
 }
 
 #[inline]
@@ -254,16 +252,5 @@ fn passes(filters: &TableFilters, asked: Asked, counters: &LevelCounters) -> boo
             true
         }
         FilterState::None => true,
-    }
-}
-
-/// Refuses what this release cannot apply, instead of a wrong answer.
-pub(crate) fn check_kind(live: &LiveTable, trailer: Trailer) -> Result<()> {
-    match trailer.kind() {
-        Kind::Put | Kind::Tombstone => Ok(()),
-        kind => {
-            let source = Corruption::Unsupported { what: "kind of an entry", value: kind as u64 };
-            Err(Error::corrupt(&*live.path, 0, source))
-        }
     }
 }

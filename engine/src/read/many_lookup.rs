@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use sievedb_filter::key_hash;
 use sievedb_filter::many::{self, Asked};
-use sievedb_format::SequenceNumber;
+use sievedb_format::{InternalKey, SequenceNumber};
 use sievedb_sstable::{BlockCounts, CacheUse, FilterState};
 
 use crate::{
     Result,
-    read::answer::Answer,
+    read::answer::{Answer, Found},
     read::filter_set::FilterSet,
     read::key_order::{KeyOrder, doubling_partition_point},
-    read::lookup::{check_kind, shows},
+    read::lookup::Lookup,
     read::many::ManyReader,
     read::view::KeptView,
     stats::{LevelCounters, ThreadCounters},
@@ -47,6 +47,8 @@ pub(crate) struct ManyLookup<'v> {
     pub(crate) cache_use: CacheUse,
     pub(crate) hash_seed: u64,
     pub(crate) counters: &'v ThreadCounters,
+    /// Whether the view has range tombstones. One that is written later is newer than the reader.
+    has_ranges: bool,
     buffers: Buffers,
 }
 
@@ -65,6 +67,8 @@ struct Buffers {
     groups: Vec<Group>,
     /// Those of a table that passed its filter, by their places in `open`.
     passed: Vec<u16>,
+    /// Those that their newest version does not decide, by their places in the chunk.
+    more_needed: Vec<usize>,
     order: KeyOrder,
 }
 
@@ -86,7 +90,8 @@ impl<'v> ManyLookup<'v> {
     pub(crate) fn new(reader: &ManyReader<'v>) -> Self {
         let ManyReader { tree, view, sequence, cache_use, hash_seed, counters } = *reader;
         let (keyspace_id, buffers) = (tree.id, Buffers::default());
-        Self { keyspace_id, view, sequence, cache_use, hash_seed, counters, buffers }
+        let has_ranges = view.has_range_tombstones();
+        Self { keyspace_id, view, sequence, cache_use, hash_seed, counters, has_ranges, buffers }
     }
 
     /// Puts into `answers`, all `None` now, what each of `keys` has. At most [`CHUNK_KEYS`] keys.
@@ -99,22 +104,17 @@ impl<'v> ManyLookup<'v> {
         self.counters.lookups.add(keys.len() as u64);
         let mut chunk = Chunk { keys, answers };
         self.in_memtables(&mut chunk);
-        let version = &self.view.version;
-        if self.buffers.open.is_empty() || version.runs().is_empty() {
-            return Ok(());
-        }
-        let Buffers { open, hashes, order, .. } = &mut self.buffers;
-        order.sort(keys, open, hashes);
-        for (run, filters) in version.runs().iter().zip(filters.runs()) {
-            self.in_run(run, filters, &mut chunk)?;
+        self.in_tables(filters, &mut chunk)?;
+        if !self.buffers.more_needed.is_empty() {
+            self.in_older(&mut chunk)?;
         }
         Ok(())
     }
 
     /// Answers what memtables can, and leaves the rest open.
     fn in_memtables<A: Answer>(&mut self, chunk: &mut Chunk<'_, '_, A>) {
-        let (sequence, counters) = (self.sequence, self.counters);
-        let Buffers { open, hashes, .. } = &mut self.buffers;
+        let Self { view, sequence, counters, has_ranges, .. } = *self;
+        let Buffers { open, hashes, more_needed, .. } = &mut self.buffers;
         hashes.clear();
         hashes.extend(chunk.keys.iter().map(|key| key_hash(key, self.hash_seed)));
         for (key, &hash) in chunk.keys.iter().zip(&*hashes) {
@@ -138,11 +138,21 @@ impl<'v> ManyLookup<'v> {
                 if memtable.may_contain_hash(hash) {
                     positives += 1;
                     let key = chunk.keys[usize::from(place)];
-                    let take = |trailer, value: &[u8]| (trailer, A::of_memtable(value));
-                    if let Some((trailer, answer)) = memtable.get_with(key, sequence, take) {
+                    let target = InternalKey::seek(key, sequence);
+                    let found = memtable.get_with(target, |trailer, value| {
+                        let cover =
+                            || if has_ranges { view.newest_cover(key, sequence) } else { 0 };
+                        Found::resolve(sequence, trailer, cover, || A::of_memtable(value))
+                    });
+                    if let Some(found) = found {
                         counters.found_in_memtables.add(1);
-                        let shown = shows(self.view, key, sequence, trailer);
-                        chunk.answers[usize::from(place)] = shown.then_some(answer);
+                        match found {
+                            Found::Value(answer) => {
+                                chunk.answers[usize::from(place)] = Some(answer);
+                            }
+                            Found::Deleted => {}
+                            Found::MoreNeeded => more_needed.push(usize::from(place)),
+                        }
                         continue;
                     }
                 }
@@ -154,6 +164,36 @@ impl<'v> ManyLookup<'v> {
             open.truncate(kept);
             hashes.truncate(kept);
         }
+    }
+
+    /// Answers what the tables can, and leaves the rest open.
+    fn in_tables<A: Answer>(
+        &mut self,
+        filters: &FilterSet,
+        chunk: &mut Chunk<'_, '_, A>,
+    ) -> Result<()> {
+        let version = &self.view.version;
+        if self.buffers.open.is_empty() || version.runs().is_empty() {
+            return Ok(());
+        }
+        let Buffers { open, hashes, order, .. } = &mut self.buffers;
+        order.sort(chunk.keys, open, hashes);
+        for (run, filters) in version.runs().iter().zip(filters.runs()) {
+            self.in_run(run, filters, chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Answers the keys that need older versions.
+    #[cold]
+    fn in_older<A: Answer>(&mut self, chunk: &mut Chunk<'_, '_, A>) -> Result<()> {
+        let Self { view, sequence, cache_use, hash_seed, counters, .. } = *self;
+        for place in self.buffers.more_needed.drain(..) {
+            let key = chunk.keys[place];
+            let lookup = Lookup { key, hash: key_hash(key, hash_seed), sequence, cache_use };
+            chunk.answers[place] = lookup.answer_by_older(view, counters)?;
+        }
+        Ok(())
     }
 
     /// Answers what the tables of a run can, and leaves the rest open.
@@ -185,8 +225,8 @@ impl<'v> ManyLookup<'v> {
         counters: &LevelCounters,
         chunk: &mut Chunk<'_, '_, A>,
     ) -> Result<bool> {
-        let (view, sequence, cache_use) = (self.view, self.sequence, self.cache_use);
-        let Buffers { open, maybe, found, groups, passed, .. } = &mut self.buffers;
+        let Self { view, sequence, cache_use, has_ranges, .. } = *self;
+        let Buffers { open, maybe, found, groups, passed, more_needed, .. } = &mut self.buffers;
         let Group { table, first, end } = groups[group];
         passed.clear();
         // Places in `open`, which has fewer than 2^16.
@@ -198,7 +238,7 @@ impl<'v> ManyLookup<'v> {
         let place_of = |at: u16| usize::from(open[usize::from(at)]);
         let keys = passed.iter().map(|&at| chunk.keys[place_of(at)]);
         let mut blocks = BlockCounts::default();
-        let (mut count, mut checked) = (0, Ok(()));
+        let mut count = 0;
         let read = live.table.get_many_with(
             &keys,
             sequence,
@@ -208,11 +248,12 @@ impl<'v> ManyLookup<'v> {
                 let (at, place) = (usize::from(passed[n]), place_of(passed[n]));
                 count += 1;
                 found[at] = true;
-                if checked.is_ok() {
-                    checked = check_kind(live, trailer);
-                }
-                if shows(view, chunk.keys[place], sequence, trailer) {
-                    chunk.answers[place] = Some(A::of_block(&value));
+                let key = chunk.keys[place];
+                let cover = || if has_ranges { view.newest_cover(key, sequence) } else { 0 };
+                match Found::resolve(sequence, trailer, cover, || A::of_block(&value)) {
+                    Found::Value(answer) => chunk.answers[place] = Some(answer),
+                    Found::Deleted => {}
+                    Found::MoreNeeded => more_needed.push(place),
                 }
             },
         );
@@ -220,7 +261,6 @@ impl<'v> ManyLookup<'v> {
         let in_vain = if read.is_ok() { passed.len() as u64 - count } else { 0 };
         counters.add_searches(count, in_vain, filters[table].point.expected_fpr);
         read.map_err(|error| live.error(error))?;
-        checked?;
         Ok(count > 0)
     }
 }

@@ -8,6 +8,7 @@
 //! | [`view_cell`]     | how lookups borrow the present view, and how it is replaced      |
 //! | [`filter_set`]    | the filters of all its tables, side by side                      |
 //! | [`lookup`]        | the way of a point lookup: memtables, filters, tables            |
+//! | [`older`]         | the value of a key that its newest version does not decide       |
 //! | [`witness`], [`explainer`] | who sees what a lookup does, and one who tells it       |
 //! | [`scan_question`] | what a scan asks the filters of tables                           |
 //! | [`many`]          | many of them by one call, and [`many_lookup`] a chunk of them    |
@@ -27,6 +28,7 @@ pub(crate) mod lookup;
 pub(crate) mod many;
 mod many_lookup;
 mod memtable_source;
+mod older;
 pub(crate) mod scan_question;
 pub(crate) mod skipped;
 pub(crate) mod snapshot_list;

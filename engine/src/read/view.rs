@@ -206,7 +206,13 @@ impl KeptView {
     }
 
     /// The newest range tombstone at or below `sequence` that covers `key`; 0 if there is none.
+    #[inline]
     pub(crate) fn newest_cover(&self, key: &[u8], sequence: SequenceNumber) -> SequenceNumber {
+        if self.has_range_tombstones() { self.search_cover(key, sequence) } else { 0 }
+    }
+
+    #[cold]
+    fn search_cover(&self, key: &[u8], sequence: SequenceNumber) -> SequenceNumber {
         let in_memtables = self
             .memtables()
             .map(|memtable| memtable.range_tombstones().newest_cover(key, sequence));

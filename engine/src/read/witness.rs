@@ -1,6 +1,6 @@
 //! Who sees what a lookup does.
 
-use sievedb_format::{Kind, Trailer};
+use sievedb_format::Trailer;
 use sievedb_sstable::{BlockCounts, BlockWatch, FoundValue};
 
 use crate::{Error, read::answer::Answer, table::TableFilters, version::Run};
@@ -30,24 +30,48 @@ impl CountBlocks for BlockCounts {
 pub(crate) trait Witness<A> {
     type Blocks: CountBlocks;
 
-    /// What the lookup answers if it finds this value in a memtable. It may be one that is not seen: a
-    /// tombstone, or under a range tombstone.
-    fn of_memtable(&mut self, trailer: Trailer, value: &[u8]) -> A;
+    /// Returns the answer for the value of the key, which lies in a memtable or was merged. This or
+    /// [`of_block`](Self::of_block) is called at most once.
+    fn of_memtable(&mut self, value: &[u8]) -> A;
 
-    /// The same of a value in a block.
-    fn of_block(&mut self, trailer: Trailer, value: &FoundValue<'_>) -> A;
+    /// Returns the answer for the value of the key, which lies in a block.
+    fn of_block(&mut self, value: &FoundValue<'_>) -> A;
 
-    /// What the filter of memtable `number` said, counted from the newest, and what the memtable then had.
-    fn memtable(&mut self, number: usize, may_contain: bool, found: Option<&(Trailer, A)>);
+    /// Records the verdict of the filter of memtable `number`, counted from the newest.
+    #[inline]
+    fn memtable(&mut self, number: usize, may_contain: bool) {
+        let _ = (number, may_contain);
+    }
 
-    /// The tables that may hold the key, the newest first.
-    fn candidates(&mut self, candidates: &[Candidate<'_>]);
+    /// Records the newest visible version in memtable `number`, and the length of its value.
+    #[inline]
+    fn found_in_memtable(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
+        let _ = (number, trailer, value_bytes);
+    }
 
-    /// What the filter of candidate `number` said; `true` also if there was none to ask.
-    fn filter(&mut self, number: usize, may_contain: bool);
+    /// Records the tables that may hold the key, the newest first.
+    #[inline]
+    fn candidates(&mut self, candidates: &[Candidate<'_>]) {
+        let _ = candidates;
+    }
 
-    /// What candidate `number` had.
-    fn searched(&mut self, number: usize, blocks: Self::Blocks, found: Option<&(Trailer, A)>);
+    /// Records the verdict of the filter of candidate `number`; `true` also without a filter.
+    #[inline]
+    fn filter(&mut self, number: usize, may_contain: bool) {
+        let _ = (number, may_contain);
+    }
+
+    /// Records the newest visible version in candidate `number`, and the length of its value.
+    #[inline]
+    fn found_in_table(&mut self, number: usize, trailer: Trailer, value_bytes: usize) {
+        let _ = (number, trailer, value_bytes);
+    }
+
+    /// Records the blocks that the search of candidate `number` used.
+    #[inline]
+    fn searched(&mut self, number: usize, blocks: Self::Blocks) {
+        let _ = (number, blocks);
+    }
 
     /// Records that the search of candidate `number` failed.
     #[inline]
@@ -64,70 +88,46 @@ impl<A: Answer> Witness<A> for Nobody {
     type Blocks = BlockCounts;
 
     #[inline]
-    fn of_memtable(&mut self, _: Trailer, value: &[u8]) -> A {
+    fn of_memtable(&mut self, value: &[u8]) -> A {
         A::of_memtable(value)
     }
 
     #[inline]
-    fn of_block(&mut self, _: Trailer, value: &FoundValue<'_>) -> A {
+    fn of_block(&mut self, value: &FoundValue<'_>) -> A {
         A::of_block(value)
     }
-
-    #[inline]
-    fn memtable(&mut self, _: usize, _: bool, _: Option<&(Trailer, A)>) {}
-
-    #[inline]
-    fn candidates(&mut self, _: &[Candidate<'_>]) {}
-
-    #[inline]
-    fn filter(&mut self, _: usize, _: bool) {}
-
-    #[inline]
-    fn searched(&mut self, _: usize, _: BlockCounts, _: Option<&(Trailer, A)>) {}
 }
 
-/// Nobody looks, but the caller at the value where it lies.
+/// Passes the value to a closure where it lies.
 #[derive(Debug)]
 pub(crate) struct Taker<F>(Option<F>);
 
 impl<F> Taker<F> {
-    /// Calls `take` at most once. Only for views without range tombstones: whether one covers the value is
-    /// known too late.
+    /// Calls `take` with the value of the key, if it has one.
     pub(crate) fn new(take: F) -> Self {
         Self(Some(take))
     }
 
-    fn take<T>(&mut self, trailer: Trailer, value: &[u8]) -> Option<T>
+    #[inline]
+    fn take<T>(&mut self, value: &[u8]) -> T
     where
         F: FnOnce(&[u8]) -> T,
     {
-        let take = self.0.take().filter(|_| trailer.kind() == Kind::Put)?;
-        Some(take(value))
+        let take = self.0.take().expect("a lookup answers once");
+        take(value)
     }
 }
 
-impl<T, F: FnOnce(&[u8]) -> T> Witness<Option<T>> for Taker<F> {
+impl<T, F: FnOnce(&[u8]) -> T> Witness<T> for Taker<F> {
     type Blocks = BlockCounts;
 
     #[inline]
-    fn of_memtable(&mut self, trailer: Trailer, value: &[u8]) -> Option<T> {
-        self.take(trailer, value)
+    fn of_memtable(&mut self, value: &[u8]) -> T {
+        self.take(value)
     }
 
     #[inline]
-    fn of_block(&mut self, trailer: Trailer, value: &FoundValue<'_>) -> Option<T> {
-        self.take(trailer, value.as_slice())
+    fn of_block(&mut self, value: &FoundValue<'_>) -> T {
+        self.take(value.as_slice())
     }
-
-    #[inline]
-    fn memtable(&mut self, _: usize, _: bool, _: Option<&(Trailer, Option<T>)>) {}
-
-    #[inline]
-    fn candidates(&mut self, _: &[Candidate<'_>]) {}
-
-    #[inline]
-    fn filter(&mut self, _: usize, _: bool) {}
-
-    #[inline]
-    fn searched(&mut self, _: usize, _: BlockCounts, _: Option<&(Trailer, Option<T>)>) {}
 }

@@ -7,7 +7,7 @@
 //! | version                                | verdict                                       |
 //! |----------------------------------------|-----------------------------------------------|
 //! | newer than the reader                  | more needed: the version is invisible         |
-//! | older than a range tombstone of the key | deleted                                      |
+//! | older than a range tombstone on the key | deleted                                      |
 //! | put                                    | value, stored inline                          |
 //! | tombstone, range tombstone             | deleted                                       |
 //! | merge operand                          | more needed: the value below the operand      |
@@ -16,16 +16,18 @@
 //!
 //! | caller                  | uses                                                             |
 //! |-------------------------|------------------------------------------------------------------|
-//! //! | scans, merges, repair   | [`ReadPoint::has_value`], which refuses what they cannot read    |
+//! | point lookups           | [`ReadPoint::resolve`]; [`older`] if more is needed              |
+//! | scans, merges, repair   | [`ReadPoint::has_value`], which refuses what they cannot read    |
 //! | opening a table         | [`check_kind`]                                                   |
 //!
 //! This release writes puts and tombstones only. The other kinds have verdicts, and each step that
 //! is missing for them returns [`Unsupported`] instead of a wrong answer.
 //!
-//! Nothing here does I/O, takes a lock or allocates.
+//! Nothing here does I/O or takes a lock. Only [`older`] allocates, for merge operands.
 
+pub(crate) mod older;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use sievedb_format::{Corruption, Kind, SEQUENCE_MAX, SequenceNumber, Trailer};
 

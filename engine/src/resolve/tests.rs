@@ -1,8 +1,14 @@
 //! Cases of [`resolve`](super): every kind, snapshot, range tombstone and expiry.
 
-use sievedb_format::{Kind, SequenceNumber, Trailer};
+use std::convert::Infallible;
 
-use super::{Needed, ReadPoint, Stored, Unsupported, Verdict, Version, check_kind};
+use bytes::Bytes;
+use sievedb_format::{Corruption, Kind, SequenceNumber, Trailer};
+
+use super::{
+    Needed, ReadPoint, Stored, Unsupported, Verdict, Version, check_kind,
+    older::{MergeOperator, NoMergeOperator, Resolved},
+};
 
 /// Sequence number of the version in the table of cases.
 const SEQUENCE: SequenceNumber = 5;
@@ -92,4 +98,95 @@ fn what_this_release_cannot_apply_is_refused_by_kind() {
     assert_eq!(below(Kind::Merge, 4), Ok(false), "invisible");
     let covered = ReadPoint::LATEST.has_value(Trailer::new(5, Kind::BlobReference), || 6);
     assert_eq!(covered, Ok(false), "covered");
+}
+
+/// A merge operator that joins operands with commas.
+pub(crate) struct Append;
+
+impl MergeOperator for Append {
+    fn merge<'o>(
+        &self,
+        base: Option<&'o [u8]>,
+        operands: impl Iterator<Item = &'o [u8]>,
+    ) -> Result<Bytes, Corruption> {
+        let parts: Vec<&[u8]> = base.into_iter().chain(operands).collect();
+        Ok(parts.join(&b',').into())
+    }
+}
+
+/// Resolves versions written as `"9+ 5v 3x"`, newest first, letters as in [`CASES`]. The stored
+/// value of a version is its sequence number.
+fn resolve_all(versions: &str, at: SequenceNumber, cover: SequenceNumber) -> (Resolved, usize) {
+    let parse = |word: &str| {
+        let (sequence, letter) = word.split_at(word.len() - 1);
+        let kind = match letter {
+            "v" => Kind::Put,
+            "x" => Kind::Tombstone,
+            "+" => Kind::Merge,
+            "b" => Kind::BlobReference,
+            letter => panic!("{letter}"),
+        };
+        Trailer::new(sequence.parse().unwrap(), kind)
+    };
+    let versions: Vec<_> = versions.split_whitespace().map(parse).collect();
+    let mut reads = 0;
+    let resolved = Resolved::read(ReadPoint::new(at), cover, |target| -> Result<_, Infallible> {
+        reads += 1;
+        Ok(versions.iter().find(|&&trailer| trailer <= target).map(|&trailer| {
+            let stored = Bytes::from(trailer.sequence().to_string());
+            (trailer, Version::decode(trailer).unwrap(), stored)
+        }))
+    });
+    (resolved.unwrap(), reads)
+}
+
+#[test]
+fn older_versions_are_read_until_the_key_is_resolved() {
+    // Name, versions, value; sequence numbers of reader and range tombstone; versions read.
+    let cases: [([&str; 3], [SequenceNumber; 2], usize); 12] = [
+        (["no version", "", ""], [9, 0], 1),
+        (["a value", "5v 3v", "5"], [9, 0], 1),
+        (["a tombstone", "5x 3v", ""], [9, 0], 1),
+        (["a value below newer versions", "8v 7x 5v", "5"], [5, 0], 1),
+        (["operands on a value", "8+ 7+ 5v 3v", "5,7,8"], [9, 0], 3),
+        (["operands on nothing", "8+ 7+", "7,8"], [9, 0], 3),
+        (["operands on a tombstone", "8+ 7x 5v", "8"], [9, 0], 2),
+        (["an older snapshot", "8+ 7+ 5v", "5,7"], [7, 0], 2),
+        (["before all operands", "8+ 7+ 5v", "5"], [6, 0], 1),
+        (["a range tombstone below an operand", "8+ 7+ 5v", "7,8"], [9, 6], 3),
+        (["a range tombstone over an operand", "8+ 6+ 5v", "8"], [9, 7], 2),
+        (["a range tombstone over all", "8+ 5v", ""], [9, 9], 1),
+    ];
+    for ([name, versions, want], [at, cover], want_reads) in cases {
+        let (resolved, reads) = resolve_all(versions, at, cover);
+        let value = resolved.into_value(&Append).unwrap();
+        assert_eq!(value.unwrap_or_default(), want, "{name}");
+        assert_eq!(reads, want_reads, "{name}");
+    }
+}
+
+#[test]
+fn a_missing_step_is_refused_and_not_skipped() {
+    let refused = |kind| Err(Corruption::Unsupported { what: "kind of an entry", value: kind });
+    let cases = [
+        ("an operand without an operator", "8+ 5v", refused(3)),
+        ("a blob", "5b", refused(4)),
+        ("a blob below an operand", "8+ 5b", refused(4)),
+        ("neither", "5v", Ok(Some(Bytes::from("5")))),
+    ];
+    for (name, versions, want) in cases {
+        assert_eq!(resolve_all(versions, 9, 0).0.into_value(&NoMergeOperator), want, "{name}");
+    }
+}
+
+#[test]
+fn an_error_of_a_source_is_no_end_of_the_versions() {
+    let mut left = 2;
+    let resolved = Resolved::read(ReadPoint::LATEST, 0, |target| {
+        left -= 1;
+        let trailer = Trailer::new(target.sequence().min(9) - 1, Kind::Merge);
+        let version = Version::decode(trailer).unwrap();
+        if left == 0 { Err("failed") } else { Ok(Some((trailer, version, Bytes::new()))) }
+    });
+    assert_eq!(resolved.err(), Some("failed"));
 }

@@ -22,6 +22,13 @@ impl Model {
         (found == user_key).then(|| (*trailer, value.clone()))
     }
 
+    /// Returns the versions of a key at `sequence` or below, newest first.
+    fn versions(&self, user_key: &[u8], sequence: SequenceNumber) -> Vec<(Trailer, Bytes)> {
+        let from = (user_key.to_vec(), Reverse(Trailer::seek(sequence)));
+        let of_key = self.0.range(from..).take_while(|((key, _), _)| key == user_key);
+        of_key.map(|((_, Reverse(trailer)), value)| (*trailer, value.clone())).collect()
+    }
+
     fn first(&self, from: Bound<ModelKey>) -> Option<ModelKey> {
         self.0.range((from, Bound::Unbounded)).next().map(|(key, _)| key.clone())
     }
@@ -100,6 +107,14 @@ proptest! {
                 prop_assert!(memtable.may_contain_hash(key_hash(&user_key, SEED)));
             }
             prop_assert_eq!(memtable.get(&user_key, sequence), want);
+
+            let (mut older, mut target) = (Vec::new(), Trailer::seek(sequence));
+            let take = |trailer, value: &[u8]| (trailer, Bytes::copy_from_slice(value));
+            while let Some(version) = memtable.get_with(InternalKey::new(&user_key, target), take) {
+                target = version.0.older();
+                older.push(version);
+            }
+            prop_assert_eq!(older, model.versions(&user_key, sequence));
         }
 
         let mut cursor = Arc::clone(&memtable).cursor();

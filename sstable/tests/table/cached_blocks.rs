@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb_format::SEQUENCE_MAX;
+use sievedb_format::{InternalKey, SEQUENCE_MAX};
 use sievedb_sstable::{BlockCache, BlockCounts, CacheUse, Compression, Table, TableOptions};
 
 use crate::{
@@ -104,8 +104,8 @@ fn reads_past_the_cache_keep_nothing() {
     let table = open(&built, &cache);
     let read = |entry: &Entry| {
         let mut counts = BlockCounts::default();
-        let key = &entry.user_key;
-        let value = table.get_with(key, SEQUENCE_MAX, CacheUse::Bypass, &mut counts, |_, value| {
+        let target = InternalKey::seek(&entry.user_key, SEQUENCE_MAX);
+        let value = table.get_with(target, CacheUse::Bypass, &mut counts, |_, value| {
             assert_eq!(value.as_slice(), entry.value);
         });
         assert_eq!(value.unwrap(), Some(()));

@@ -85,6 +85,27 @@ fn check_get(table: &Table, entries: &[Entry], user_key: &[u8], sequence: u64) {
     assert!(counts.index_block_requests <= 1, "{counts:?}");
 }
 
+/// Walks from version to version of a key, newest first.
+fn check_versions(table: &Table, entries: &[Entry], user_key: &[u8], sequence: u64) {
+    let of_key = |entry: &&Entry| entry.user_key == user_key;
+    let mut want =
+        entries.iter().filter(|entry| of_key(entry) && entry.trailer.sequence() <= sequence);
+    let mut target = InternalKey::seek(user_key, sequence);
+    loop {
+        let mut counts = BlockCounts::default();
+        let take = |trailer: Trailer, value: FoundValue<'_>| {
+            let entry = want.next().expect("the model has the version");
+            assert_eq!((trailer, value.as_slice()), (entry.trailer, &*entry.value));
+            trailer
+        };
+        let found = table.get_with(target, CacheUse::Fill, &mut counts, take).unwrap();
+        assert!(counts.data_block_requests <= 1, "{counts:?}");
+        let Some(trailer) = found else { break };
+        target = InternalKey::new(user_key, trailer.older());
+    }
+    assert_eq!(want.next(), None);
+}
+
 /// All keys at once, with those that are not there.
 fn check_get_many(table: &Table, entries: &[Entry], absent: &[(Vec<u8>, u64)], sequence: u64) {
     let own = entries.iter().map(|entry| &entry.user_key);
@@ -302,6 +323,12 @@ proptest! {
         let table = built.open();
         let filter = built.filter();
         check_summary(&built, &table, &entries);
+        for versions in entries.chunk_by(|a, b| a.user_key == b.user_key) {
+            let middle = versions[versions.len() / 2].trailer.sequence();
+            for sequence in [SEQUENCE_MAX, middle] {
+                check_versions(&table, &entries, &versions[0].user_key, sequence);
+            }
+        }
         for entry in &entries {
             let sequence = entry.trailer.sequence();
             for sequence in [sequence - 1, sequence, sequence + 1, SEQUENCE_MAX] {

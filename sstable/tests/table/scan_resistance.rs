@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::SEQUENCE_MAX;
+use sievedb_format::{InternalKey, SEQUENCE_MAX};
 use sievedb_sstable::{
     BlockCache, BlockRequest, BlockWatch, CacheUse, Compression, Table, TableOptions,
 };
@@ -115,9 +115,8 @@ fn store() -> Store {
     let mut last = None;
     for (at, entry) in entries.iter().enumerate() {
         let mut watch = Watch::default();
-        table
-            .get_with(&entry.user_key, SEQUENCE_MAX, CacheUse::Bypass, &mut watch, |_, _| ())
-            .unwrap();
+        let target = InternalKey::seek(&entry.user_key, SEQUENCE_MAX);
+        table.get_with(target, CacheUse::Bypass, &mut watch, |_, _| ()).unwrap();
         let block = watch.requests.pop();
         if block != last {
             first_of_block.push(at);
@@ -131,11 +130,10 @@ impl Store {
     /// Looks an entry up; returns what was read.
     fn get(&self, at: usize, lru: &mut Lru) -> Read {
         let mut watch = Watch::default();
-        let key = &self.entries[at].user_key;
-        let found =
-            self.table.get_with(key, SEQUENCE_MAX, CacheUse::Fill, &mut watch, |_, value| {
-                assert_eq!(value.as_slice(), self.entries[at].value);
-            });
+        let target = InternalKey::seek(&self.entries[at].user_key, SEQUENCE_MAX);
+        let found = self.table.get_with(target, CacheUse::Fill, &mut watch, |_, value| {
+            assert_eq!(value.as_slice(), self.entries[at].value);
+        });
         assert_eq!(found.unwrap(), Some(()));
         Read { cache: watch.read, lru: lru.ask(&watch.requests) }
     }

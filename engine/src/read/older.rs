@@ -1,0 +1,265 @@
+//! Lookups of keys whose newest visible version does not decide: reads older versions too.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use sievedb_filter::many::{self, Asked};
+use sievedb_format::{InternalKey, Trailer};
+use sievedb_memtable::Memtable;
+use sievedb_sstable::{BlockCounts, FilterState, FoundValue};
+
+use crate::{
+    Error, Result,
+    read::{answer::Answer, lookup::Lookup, view::KeptView},
+    resolve::{
+        ReadPoint, Version,
+        older::{MergeOperator, NoMergeOperator, Resolved},
+    },
+    stats::{LevelCounters, ThreadCounters},
+    table::LiveTable,
+};
+
+/// A memtable or a table that may have versions of the key.
+#[derive(Debug, Clone, Copy)]
+enum Source<'v> {
+    Memtable(&'v Memtable),
+    Table(&'v LiveTable, &'v LevelCounters),
+}
+
+impl Source<'_> {
+    /// Returns the file for error messages.
+    fn path(&self) -> &Path {
+        match self {
+            Self::Memtable(_) => Path::new("memtable"),
+            Self::Table(live, _) => &live.path,
+        }
+    }
+}
+
+impl Lookup<'_> {
+    /// As [`find_older`](Self::find_older), without a merge operator.
+    #[cold]
+    pub(crate) fn answer_by_older<A: Answer>(
+        self,
+        view: &KeptView,
+        counters: &ThreadCounters,
+    ) -> Result<Option<A>> {
+        let value = self.find_older(view, counters, &NoMergeOperator)?;
+        Ok(value.map(|value| A::of_memtable(&value)))
+    }
+
+    /// Returns the value of the key after its versions were read, newest first, as far as needed.
+    ///
+    /// Starts again with the newest one: only keys with merge operands come here.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading; [`Error::Corrupt`] with [`Unsupported`](sievedb_format::Corruption::Unsupported)
+    /// if the value needs what this release does not have.
+    #[cold]
+    pub(crate) fn find_older(
+        self,
+        view: &KeptView,
+        counters: &ThreadCounters,
+        operator: &impl MergeOperator,
+    ) -> Result<Option<Bytes>> {
+        let memtables = view.memtables_at(self.sequence).map(|memtable| Source::Memtable(memtable));
+        let tables = view.version.runs().iter().filter_map(|run| {
+            Some(Source::Table(run.find(self.key)?, &counters.levels[usize::from(run.level)]))
+        });
+        let mut sources =
+            memtables.chain(tables).filter(|source| self.may_be_in(source)).peekable();
+        let mut newest = None;
+        let next = |target| -> Result<_> {
+            while let Some(&source) = sources.peek() {
+                if let Some((trailer, stored)) = self.version_in(source, target)? {
+                    newest.get_or_insert(source);
+                    let version = Version::decode(trailer)
+                        .map_err(|refused| Error::corrupt(source.path(), 0, refused.into()))?;
+                    return Ok(Some((trailer, version, stored)));
+                }
+                sources.next();
+            }
+            Ok(None)
+        };
+        let cover = view.newest_cover(self.key, self.sequence);
+        let resolved = Resolved::read(ReadPoint::new(self.sequence), cover, next)?;
+        resolved.into_value(operator).map_err(|source| {
+            let path = newest.as_ref().map_or(Path::new("memtable"), Source::path);
+            Error::corrupt(path, 0, source)
+        })
+    }
+
+    fn may_be_in(&self, source: &Source<'_>) -> bool {
+        match source {
+            Source::Memtable(memtable) => memtable.may_contain_hash(self.hash),
+            Source::Table(live, _) => match &*live.filters().point {
+                FilterState::Resident(filter) => many::may_contain(filter, Asked::new(self.hash)),
+                FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
+            },
+        }
+    }
+
+    /// Returns the newest version of the key in `source` at or behind `target`.
+    fn version_in(&self, source: Source<'_>, target: Trailer) -> Result<Option<(Trailer, Bytes)>> {
+        let target = InternalKey::new(self.key, target);
+        match source {
+            Source::Memtable(memtable) => Ok(memtable
+                .get_with(target, |trailer, value| (trailer, Bytes::copy_from_slice(value)))),
+            Source::Table(live, counters) => {
+                let mut blocks = BlockCounts::default();
+                let take = |trailer, value: FoundValue<'_>| (trailer, value.to_bytes());
+                let found = live.table.get_with(target, self.cache_use, &mut blocks, take);
+                counters.add_blocks(blocks);
+                found.map_err(|error| live.error(error))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sievedb_filter::key_hash;
+    use sievedb_format::{Corruption, Kind, SequenceNumber};
+
+    use super::*;
+    use crate::{Db, KeyspaceOptions, Options, fs::MemoryFs, resolve::tests::Append};
+
+    fn open() -> Db {
+        let keyspace = KeyspaceOptions::new().table_bytes(4 << 10);
+        let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
+        options.keyspace(keyspace).open("db").expect("a new store")
+    }
+
+    fn lookup<'k>(db: &Db, key: &'k [u8], sequence: SequenceNumber) -> Lookup<'k> {
+        db.lookup(key, key_hash(key, db.store().hash_seed), sequence)
+    }
+
+    fn find_older(db: &Db, key: &[u8], sequence: SequenceNumber) -> Option<Bytes> {
+        let counters = ThreadCounters::aside();
+        let found = lookup(db, key, sequence).find_older(&db.tree().view(), &counters, &Append);
+        found.expect("the versions can be read")
+    }
+
+    #[test]
+    fn older_versions_answer_as_the_newest_one_does() {
+        let db = open();
+        let counters = ThreadCounters::aside();
+        let (mut snapshots, mut seen, mut compared) = (Vec::new(), 0, 0);
+        for round in 0_u32..40 {
+            for key in 0_u32..6 {
+                let mixed = (round * 7 + key * 13) % 5;
+                match mixed {
+                    0 => db.remove(key.to_be_bytes()).unwrap(),
+                    1 | 2 => db.insert(key.to_be_bytes(), format!("{round} {key}")).unwrap(),
+                    _ => {}
+                }
+            }
+            snapshots.extend((round % 3 == 0).then(|| db.snapshot()));
+            match round % 10 {
+                3 | 6 => db.flush().unwrap(),
+                9 => db.compact().unwrap(),
+                _ => {}
+            }
+            let view = db.tree().view();
+            for sequence in 0..=db.store().publish.visible() {
+                for key in (0_u32..7).map(u32::to_be_bytes) {
+                    let want = lookup(&db, &key, sequence).find(&view, &counters).unwrap();
+                    assert_eq!(find_older(&db, &key, sequence), want, "{key:?} at {sequence}");
+                    seen += u32::from(want.is_some());
+                    compared += 1;
+                }
+            }
+        }
+        assert!(seen > compared / 10 && seen < compared, "{seen} of {compared}");
+    }
+
+    /// A store whose table has a value of `counter` and a tombstone of `removed`; sequence numbers up to
+    /// 9 are visible.
+    fn with_table() -> Db {
+        let db = open();
+        db.insert("counter", "base").unwrap();
+        db.insert("removed", "gone").unwrap();
+        let snapshot = db.snapshot();
+        db.remove("removed").unwrap();
+        db.flush().unwrap();
+        drop(snapshot);
+        for _ in 0..5 {
+            db.insert("other", "").unwrap();
+        }
+        assert_eq!(db.store().publish.visible(), 9, "the first number created the keyspace");
+        db
+    }
+
+    /// Adds a merge operand to the active memtable, as no write of this release does.
+    fn add_operand(db: &Db, key: &[u8], sequence: SequenceNumber, operand: &str) {
+        let view = db.tree().view();
+        view.active.place(sequence, sequence);
+        let hash = key_hash(key, db.store().hash_seed);
+        let trailer = Trailer::new(sequence, Kind::Merge);
+        view.active.memtable.insert(hash, key, trailer, operand.as_bytes());
+    }
+
+    #[test]
+    fn operands_in_memtables_apply_to_the_value_in_a_table() {
+        let db = with_table();
+        for key in [&b"counter"[..], b"removed", b"new"] {
+            add_operand(&db, key, 5, "five");
+            add_operand(&db, key, 6, "six");
+        }
+        assert!(db.tree().freeze());
+        for key in [&b"counter"[..], b"removed", b"new"] {
+            add_operand(&db, key, 8, "eight");
+        }
+        let cases: [(&str, SequenceNumber, Option<&str>); 11] = [
+            ("counter", 9, Some("base,five,six,eight")),
+            ("counter", 7, Some("base,five,six")),
+            ("counter", 5, Some("base,five")),
+            ("counter", 4, Some("base")),
+            ("counter", 0, None),
+            ("removed", 9, Some("five,six,eight")),
+            ("removed", 4, None),
+            ("removed", 3, Some("gone")),
+            ("new", 9, Some("five,six,eight")),
+            ("new", 4, None),
+            ("absent", 9, None),
+        ];
+        for (key, sequence, want) in cases {
+            let found = find_older(&db, key.as_bytes(), sequence);
+            assert_eq!(found.as_deref(), want.map(str::as_bytes), "{key} at {sequence}");
+        }
+    }
+
+    #[test]
+    fn every_lookup_refuses_an_operand_and_none_skips_it() {
+        let db = with_table();
+        add_operand(&db, b"counter", 9, "nine");
+        let view = db.tree().view();
+        let in_memtables = lookup(&db, b"counter", 9)
+            .find_in_memtables::<Bytes>(&view, &ThreadCounters::aside())
+            .map(drop);
+        let calls = [
+            ("get", db.get("counter").map(drop)),
+            ("get_with", db.get_with("counter", <[u8]>::len).map(drop)),
+            ("contains_key", db.contains_key("counter").map(drop)),
+            ("get_many", db.get_many(["counter", "other"]).map(drop)),
+            ("contains_many", db.contains_many(["other", "counter"]).map(drop)),
+            ("explain", db.explain("counter").map(drop)),
+            ("insert_if_absent", db.insert_if_absent("counter", "").map(drop)),
+            ("in memtables", in_memtables),
+        ];
+        let want = Corruption::Unsupported { what: "kind of an entry", value: Kind::Merge as u64 };
+        for (name, result) in calls {
+            match result {
+                Err(Error::Corrupt { source, path, .. }) => {
+                    assert_eq!((source, path), (want.clone(), "memtable".into()), "{name}");
+                }
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+        assert!(db.may_contain("counter"), "false would be certain");
+        assert_eq!(db.get("other").unwrap().as_deref(), Some(&b""[..]), "others are read");
+    }
+}
