@@ -5,7 +5,7 @@ mod walk;
 use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
-use sievedb_format::{Corruption, InternalKey, Kind};
+use sievedb_format::{Corruption, InternalKey};
 
 use crate::{
     block::{Block, BlockCursor, BlockRole},
@@ -63,9 +63,8 @@ impl TableCursor {
             read_ahead = read_ahead.at_once();
         }
         let properties = table.properties();
-        let points = properties.entries() - properties.count(Kind::RangeTombstone);
         Self {
-            has_versions: properties.user_keys != points,
+            has_versions: properties.user_keys != properties.points(),
             table,
             options,
             counts: BlockCounts::default(),

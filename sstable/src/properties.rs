@@ -185,6 +185,12 @@ impl TableProperties {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
+    /// Returns the number of entries of all kinds but range tombstones: those that cursors walk over.
+    #[must_use]
+    pub fn points(&self) -> u64 {
+        self.entries().saturating_sub(self.count(Kind::RangeTombstone))
+    }
+
     /// Number of entries that delete, range tombstones included.
     #[must_use]
     pub fn tombstones(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sievedb_format::{Corruption, Kind};
+use sievedb_format::Corruption;
 use sievedb_sstable::{FilterKeys, Table, TableOptions};
 
 use crate::{
@@ -58,7 +58,7 @@ impl Store {
         }
         // A filter over some of the keys would hide the others.
         let properties = live.table.properties();
-        let expected = properties.entries() - properties.count(Kind::RangeTombstone);
+        let expected = properties.points();
         if entries != expected {
             let source =
                 Corruption::Mismatch { what: "entries of the table", expected, found: entries };
