@@ -104,6 +104,8 @@ pub(crate) struct MemoryAccount {
     is_asked: AtomicBool,
     /// Memtables that something was placed in.
     memtables_begun: AtomicU64,
+    /// Tables that are open for readers.
+    live_tables: AtomicU64,
     /// Frees large memory in place of readers, in a store with workers.
     freer: OnceLock<Arc<dyn Freer>>,
     /// Bytes of active memtables up to which none is frozen, as of the last check.
@@ -124,6 +126,7 @@ impl Default for MemoryAccount {
             filters_are_due: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
             memtables_begun: AtomicU64::new(0),
+            live_tables: AtomicU64::new(0),
             freer: OnceLock::new(),
             freeze_put_off_to: AtomicU64::new(0),
         }
@@ -196,6 +199,21 @@ impl MemoryAccount {
     /// Counts down a memtable that had an entry.
     pub(crate) fn end_memtable(&self) {
         self.memtables_begun.fetch_sub(1, Relaxed);
+    }
+
+    /// Returns the number of live tables.
+    pub(crate) fn live_tables(&self) -> u64 {
+        self.live_tables.load(Relaxed)
+    }
+
+    /// Counts a table that becomes live.
+    pub(crate) fn begin_table(&self) {
+        self.live_tables.fetch_add(1, Relaxed);
+    }
+
+    /// Counts down a table that was live.
+    pub(crate) fn end_table(&self) {
+        self.live_tables.fetch_sub(1, Relaxed);
     }
 
     /// Lets `freer` free what is [unneeded](Self::free).

@@ -58,6 +58,8 @@ pub(crate) enum Reason {
     SkippedTombstones,
     /// The store rests, and level 0 costs little to bring down.
     Quiet,
+    /// The store has too many tables for its memory.
+    Tables,
     /// Someone asked for this range of keys.
     Range,
 }

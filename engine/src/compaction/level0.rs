@@ -100,7 +100,7 @@ impl<'a> Picker<'a> {
         let base_level = self.levels.targets(self.options).base_level;
         if self.levels.goes_down(&group, base_level, self.options) {
             let down = self.bring_down_level0(Reason::Level0, group.clone());
-            return down.or_else(|| self.merge_in_level0(group));
+            return down.or_else(|| self.merge_due(group));
         }
         let quarantined = group.iter().filter(|table| self.levels.is_quarantined(table));
         if let Some(&oldest) = quarantined.min_by_key(|table| table.run) {
@@ -114,7 +114,12 @@ impl<'a> Picker<'a> {
                 return self.bring_down_level0(Reason::Level0, older);
             }
         }
-        self.merge_in_level0(group)
+        self.merge_due(group)
+    }
+
+    /// Merges runs of a group of a level 0 that is due and stays there.
+    fn merge_due(&self, group: Run<'a>) -> Option<Compaction> {
+        self.merge_in_level0(Reason::Level0, group, |runs| self.options.runs_to_merge(runs))
     }
 
     /// A compaction of a group of overlapping tables of level 0 into the base level.
@@ -127,17 +132,22 @@ impl<'a> Picker<'a> {
         self.with_overlap(reason, 0, group, self.levels.targets(self.options).base_level)
     }
 
-    /// Makes one run of adjacent runs of a group that stays in level 0.
-    fn merge_in_level0(&self, mut group: Run<'a>) -> Option<Compaction> {
+    /// Makes one run of adjacent runs of a group that stays in level 0. `count` returns how many of
+    /// some runs, newest first.
+    pub(super) fn merge_in_level0(
+        &self,
+        reason: Reason,
+        mut group: Run<'a>,
+        count: impl Fn(&[&[&TableMeta]]) -> Option<usize>,
+    ) -> Option<Compaction> {
         // Stable: a run stays in key order.
         group.sort_by_key(|table| u64::MAX - table.run);
         let runs: Vec<&[&TableMeta]> = group.chunk_by(|a, b| a.run == b.run).collect();
         let stays = |run: &&[&TableMeta]| {
             run.iter().any(|table| self.levels.is_busy(table) || self.levels.is_quarantined(table))
         };
-        let merged =
-            runs.split(stays).find_map(|free| free.get(..self.options.runs_to_merge(free)?));
-        self.compaction(Reason::Level0, vec![(0, merged?.concat())], 0)
+        let merged = runs.split(stays).find_map(|free| free.get(..count(free)?));
+        self.compaction(reason, vec![(0, merged?.concat())], 0)
     }
 }
 

@@ -27,7 +27,10 @@ use std::{collections::HashSet, fmt};
 use sievedb_format::TableBounds;
 
 use super::choice::Compaction;
-use crate::{keyspace_options::KeyspaceOptions, table::TableMeta};
+use crate::{
+    keyspace_options::{DEFAULT_TABLE_BYTES, KeyspaceOptions},
+    table::TableMeta,
+};
 
 /// The deepest level of a keyspace.
 pub(crate) const LAST_LEVEL: u8 = 6;
@@ -45,18 +48,29 @@ pub(crate) struct LevelOptions {
     pub(crate) base_level_bytes_max: u64,
     /// How many times larger a level is than the one above it. At least 2; default 10.
     pub(crate) fan_out: u64,
+    /// Target size of a table, in bytes. At least 1; default [`DEFAULT_TABLE_BYTES`].
+    pub(crate) table_bytes: u64,
 }
 
 impl Default for LevelOptions {
     fn default() -> Self {
-        Self { level0_runs: 4, base_level_bytes_max: 256 << 20, fan_out: 10 }
+        Self {
+            level0_runs: 4,
+            base_level_bytes_max: 256 << 20,
+            fan_out: 10,
+            table_bytes: DEFAULT_TABLE_BYTES,
+        }
     }
 }
 
 impl LevelOptions {
     /// When a level of a keyspace is due.
     pub(crate) fn of(options: &KeyspaceOptions) -> Self {
-        Self { base_level_bytes_max: options.base_level_bytes, ..Self::default() }
+        Self {
+            base_level_bytes_max: options.base_level_bytes,
+            table_bytes: options.table_bytes,
+            ..Self::default()
+        }
     }
 }
 

@@ -7,12 +7,14 @@
 //! | [`picker`]  | which tables to compact next                                         |
 //! | [`skipped`] | which because scans step over their tombstones                       |
 //! | [`quiet`]   | which because the store rests                                        |
+//! | [`crowded`] | which because the store has too many tables for its memory           |
 //! | [`choice`]  | what is chosen, and what may run beside it                           |
 //! | [`bottom`]  | whether an older table may still hold a key                          |
 //! | [`retain`]  | which versions a flush or a compaction keeps                         |
 
 pub(crate) mod bottom;
 pub(crate) mod choice;
+pub(crate) mod crowded;
 mod level0;
 pub(crate) mod levels;
 pub(crate) mod picker;

@@ -7,6 +7,7 @@
 
 mod bell;
 mod claim;
+mod crowded;
 mod idle;
 mod in_vain;
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -31,6 +32,7 @@ use whole::WholeRequests;
 use sievedb_format::SequenceNumber;
 
 pub(crate) use self::bell::Bell;
+pub(super) use self::crowded::ByPrice;
 use crate::{
     Error, Result,
     clock::{Clock, SystemClock},
@@ -62,6 +64,8 @@ pub(crate) struct Background {
     freezes_skipped: AtomicBool,
     /// What the oldest snapshot has to reach for a compaction to be due, and 1; 0 if none waits for that.
     awaited_snapshot: AtomicU64,
+    /// Tables take too much memory, and merges make them fewer.
+    merges_tables: AtomicBool,
     /// There may be work.
     bell: Arc<Bell>,
     /// There may be room again on a full disk.
@@ -81,6 +85,8 @@ struct State {
     shut_down: bool,
     /// Keyspaces whose memtables are being flushed.
     flushing: BTreeSet<u64>,
+    /// A flush was claimed: a merge of a crowded store goes before the next one.
+    merge_turn: bool,
     /// Whether filters are brought to their plan.
     fitting: bool,
     /// Compactions under way, with the id of their keyspace.

@@ -10,6 +10,7 @@ use crate::{
     compaction::{
         bottom::DeeperLevels,
         choice::{Compaction, Reason},
+        crowded::Price,
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         retain::RetainStream,
@@ -109,6 +110,16 @@ impl Store {
     /// Chooses a compaction of `tree` that is done while the store rests, if nothing is under way.
     pub(crate) fn choose_quiet(&self, tree: &Tree) -> Option<Compaction> {
         self.with_picker(tree, &[], None, |picker| picker.pick_quiet())
+    }
+
+    /// Chooses the cheapest merge of `tree` that makes its tables fewer, beside those `running` in it.
+    pub(crate) fn choose_crowded(
+        &self,
+        tree: &Tree,
+        running: &[Compaction],
+        rewrite_max: u64,
+    ) -> Option<(Price, Compaction)> {
+        self.with_picker(tree, running, None, |picker| picker.pick_crowded(rewrite_max))
     }
 
     /// Calls `ask` with a picker for the present version of `tree` and the compactions `running` in

@@ -8,6 +8,8 @@ use std::{
 
 use sievedb_format::SequenceNumber;
 
+use super::background::ByPrice;
+
 /// The ids of keyspaces that are to be looked at, ascending.
 #[derive(Debug, Default)]
 pub(super) struct DueTrees {
@@ -17,6 +19,8 @@ pub(super) struct DueTrees {
     pub(super) compact: TreeIds,
     /// May have a compaction that a store at rest does.
     pub(super) quiet: TreeIds,
+    /// May have a merge that makes the tables fewer.
+    pub(super) crowded: ByPrice,
     /// Have none due, and may have one as soon as the oldest snapshot has this number, or is gone.
     behind_snapshot: BTreeMap<u64, SequenceNumber>,
     /// The smallest of these numbers, or less.
@@ -35,6 +39,7 @@ impl DueTrees {
         self.flush.add(changed.iter().copied());
         self.compact.add(changed.iter().copied());
         self.quiet.add(changed.iter().copied());
+        self.crowded.note(changed.iter().copied());
         if self.is_freed(oldest_snapshot) {
             let is_free = |awaited| oldest_snapshot.is_none_or(|oldest| awaited <= oldest);
             let freed = self.behind_snapshot.extract_if(.., |_, awaited| is_free(*awaited));
@@ -78,6 +83,7 @@ impl DueTrees {
         for (_, id) in ended {
             self.compact.add([id]);
             self.quiet.add([id]);
+            self.crowded.note([id]);
         }
     }
 

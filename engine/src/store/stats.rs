@@ -48,7 +48,8 @@ impl Store {
             // So far the sum over the runs.
             level.filter_fpr_expected /= (level.runs as f64).max(1.0);
         }
-        stats.write_delay_us = trees.iter().map(Tree::write_delay_us).max().unwrap_or(0);
+        let of_trees = trees.iter().map(Tree::write_delay_us).max().unwrap_or(0);
+        stats.write_delay_us = of_trees.max(self.tables_delay().as_micros() as u64);
         stats
     }
 

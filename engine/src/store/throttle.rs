@@ -110,6 +110,10 @@ impl Store {
             // Placing waits, where nobody can take the room away again.
             Room::Wait | Room::Never(_) => {}
         }
+        match self.tables_delay() {
+            Duration::ZERO => {}
+            delay => self.stall(|| self.options.clock.sleep(delay)),
+        }
         for target in &write.targets {
             match pressure(target.tree.debt()) {
                 Pressure::Delay(Duration::ZERO) => {}

@@ -58,6 +58,7 @@ impl LiveTable {
         memory: &Arc<MemoryAccount>,
     ) -> Self {
         let obsolete = AtomicBool::new(false);
+        memory.begin_table();
         let index = memory.charge(MemoryUse::Indexes, table.memory_bytes());
         let bookkeeping = memory.charge(MemoryUse::Bookkeeping, table_bytes(&meta, &path));
         Self {
@@ -217,6 +218,7 @@ pub(crate) fn table_error(path: &Path, error: ReadError) -> Error {
 
 impl Drop for LiveTable {
     fn drop(&mut self) {
+        self.memory().end_table();
         if *self.obsolete.get_mut() {
             // The last reader may be a lookup: it must not pay for the unlink.
             for role in [FilterRole::Point, FilterRole::Prefix, FilterRole::Range] {

@@ -4,7 +4,7 @@
 
 use std::{fs, sync::Arc};
 
-use sievedb::{Durability, Keyspace, Options, fs::MemoryFs};
+use sievedb::{Db, Durability, Keyspace, Options, fs::MemoryFs};
 
 use crate::{
     MIB,
@@ -68,6 +68,85 @@ fn n3_a_small_live_table_takes_little_memory() {
     println!("{allocated} bytes for a live table, {charged} charged");
     assert!(allocated <= TABLE_BYTES_MAX, "{allocated} bytes for a live table");
     assert!(charged >= allocated, "{charged} bytes charged, {allocated} allocated");
+}
+
+/// Writes a small table into each keyspace, `rounds` times. Returns the bytes that compactions wrote
+/// for each byte that flushes wrote.
+fn flush_in_turn(db: &Db, keyspaces: &[Keyspace], rounds: std::ops::Range<u64>) -> f64 {
+    for round in rounds {
+        for keyspace in keyspaces {
+            for number in 0..20_u64 {
+                let key = (round + number * 1_000).to_be_bytes();
+                keyspace.insert(key, round.to_be_bytes()).unwrap();
+            }
+            keyspace.flush().unwrap();
+        }
+    }
+    let done = db.stats().background;
+    done.compaction_bytes_written as f64 / done.flush_bytes_written as f64
+}
+
+fn open_keyspaces(budget: usize, count: usize) -> (Db, Vec<Keyspace>) {
+    let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+    let db = options.memory_budget(budget as u64).open("db").unwrap();
+    let keyspaces = (0..count).map(|number| db.keyspace(&format!("{number}")).unwrap()).collect();
+    (db, keyspaces)
+}
+
+fn tables(db: &Db) -> usize {
+    db.stats().levels.iter().map(|level| level.tables as usize).sum()
+}
+
+/// 8 MiB are ample for 256 tables. Small tables of more keyspaces are merged, and rewriting stays
+/// cheap.
+#[test]
+fn n3_small_tables_are_merged_while_they_take_too_much_memory() {
+    const KEYSPACES: usize = 200;
+    const ROUNDS: u64 = 12;
+
+    let _turn = turn();
+    let (db, keyspaces) = open_keyspaces(8 * MIB, KEYSPACES);
+    let (mut most, mut rewritten) = (0, 0.0);
+    for round in 0..ROUNDS {
+        rewritten = flush_in_turn(&db, &keyspaces, round..round + 1);
+        most = most.max(tables(&db));
+    }
+    println!("{most} tables, {rewritten:.2} bytes rewritten for each flushed");
+    assert!(most <= 2 * 256, "{most} tables");
+    assert!(rewritten < 4.0, "{rewritten} bytes rewritten for each flushed");
+    for keyspace in &keyspaces {
+        assert_eq!(keyspace.iter().count() as u64, 20 * ROUNDS);
+    }
+}
+
+/// A store that is crowded by its keyspaces alone has nothing to merge in the end. It comes to rest
+/// and delays no write.
+#[test]
+fn n3_a_store_that_stays_crowded_comes_to_rest() {
+    const KEYSPACES: usize = 900;
+
+    let _turn = turn();
+    let (db, keyspaces) = open_keyspaces(8 * MIB, KEYSPACES);
+    let rewritten = flush_in_turn(&db, &keyspaces, 0..3);
+    println!("{} tables, {rewritten:.2} bytes rewritten for each flushed", tables(&db));
+    assert!((KEYSPACES..KEYSPACES * 5 / 4).contains(&tables(&db)), "{} tables", tables(&db));
+    db.wait_for_background().unwrap();
+    let before = db.stats();
+    assert_eq!(before.write_delay_us, 0);
+    keyspaces[0].insert("key", "value").unwrap();
+    db.wait_for_background().unwrap();
+    let after = db.stats();
+    assert_eq!(after.background.compactions, before.background.compactions);
+    assert_eq!(after.writes.stalls, before.writes.stalls);
+}
+
+/// A store with memory for its tables merges none early.
+#[test]
+fn n3_a_store_that_is_not_crowded_merges_nothing_early() {
+    let _turn = turn();
+    let (db, keyspaces) = open_keyspaces(64 * MIB, 200);
+    flush_in_turn(&db, &keyspaces, 0..3);
+    assert_eq!((tables(&db), db.stats().background.compactions), (600, 0));
 }
 
 /// Small writes to many keyspaces fit memtables: hardly any keyspace has to be flushed.

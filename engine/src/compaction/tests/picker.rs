@@ -5,6 +5,7 @@
 //! | `levels`                         | a line per run, see below  | bytes, target, score per level |
 //! | `pick [start]`                   |                            | the choice, or `none`          |
 //! | `quiet [start]`                  |                            | the same while the store rests |
+//! | `crowded n [start]`              |                            | with n times the share of tables |
 //! | `range from..to [start]`         |                            | the choice, `wait` or `done`   |
 //! | `flush table`                    |                            | as `levels`; a run is added    |
 //! | `finish n`                       |                            | the n-th running one is gone   |
@@ -25,6 +26,7 @@ use crate::{
     compaction::{
         bottom::DeeperLevels,
         choice::Compaction,
+        crowded::rewrite_max,
         levels::{LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         skipped::Skipped,
@@ -140,6 +142,14 @@ impl Story {
             Some("quiet") => {
                 let choice = self.picker(|picker| picker.pick_quiet());
                 self.answer(choice, words.next() == Some("start"), "none")
+            }
+            Some("crowded") => {
+                let times = words.next().map(number).expect("how many times");
+                let choice = self.picker(|picker| picker.pick_crowded(rewrite_max(times, 1)));
+                let price = choice.as_ref().map(|(price, _)| format!(", {price:?}"));
+                let start = words.next() == Some("start");
+                let answer = self.answer(choice.map(|(_, choice)| choice), start, "none");
+                format!("{}{}\n", answer.trim_end(), price.unwrap_or_default())
             }
             Some("range") => {
                 let range = bounds(words.next().expect("a range"));

@@ -11,6 +11,7 @@ use crate::{
     compaction::{
         bottom::DeeperLevels,
         choice::Compaction,
+        crowded::{REWRITE_MAX, rewrite_max},
         levels::{LAST_LEVEL, LevelOptions, Levels},
         picker::{Picker, RangeChoice},
         skipped::Skipped,
@@ -34,6 +35,8 @@ enum Event {
     Pick,
     /// The same, while the store rests.
     Quiet,
+    /// The same in a store that has so many times its share of tables.
+    Crowded(u64),
     /// The same for a range of keys.
     Range(u8, u8),
     /// One that runs is done.
@@ -54,6 +57,7 @@ fn any_event(quarantines: u32) -> impl Strategy<Value = Event> {
         6 => (writes, any::<bool>()).prop_map(|(writes, split)| Event::Flush { writes, split }),
         6 => Just(Event::Pick),
         3 => Just(Event::Quiet),
+        3 => (1..6_u64).prop_map(Event::Crowded),
         1 => (key.clone(), key).prop_map(|(from, to)| Event::Range(from, to)),
         5 => any_index().prop_map(Event::Finish),
         1 => any_index().prop_map(Event::GiveUp),
@@ -85,7 +89,12 @@ struct Store {
 impl Store {
     fn new(oldest_snapshot: Option<SequenceNumber>, recompresses: bool) -> Self {
         Self {
-            options: LevelOptions { level0_runs: 2, base_level_bytes_max: 4, fan_out: 3 },
+            options: LevelOptions {
+                level0_runs: 2,
+                base_level_bytes_max: 4,
+                fan_out: 3,
+                table_bytes: 3,
+            },
             oldest_snapshot,
             tables: BTreeMap::new(),
             recompresses,
@@ -236,6 +245,11 @@ fn no_choice_brings_an_older_version_to_light() {
                 Event::Flush { writes, split } => store.flush(&writes, split),
                 Event::Pick => drop(store.start(|picker| picker.pick())),
                 Event::Quiet => drop(store.start(|picker| picker.pick_quiet())),
+                Event::Crowded(times) => {
+                    let rewrite_max = rewrite_max(times, 1);
+                    store
+                        .start(|picker| picker.pick_crowded(rewrite_max).map(|(_, choice)| choice));
+                }
                 Event::Range(from, to) => {
                     let range = KeyBounds::new(&([from]..=[to]));
                     store.start(|picker| match picker.pick_range(&range) {
@@ -265,7 +279,10 @@ fn no_choice_brings_an_older_version_to_light() {
 /// Carries out what the picker chooses until it chooses nothing.
 fn rest(store: &mut Store) -> Result<(), TestCaseError> {
     let mut steps = 0;
-    while store.start(|picker| picker.pick().or_else(|| picker.pick_quiet())) {
+    let crowded = |picker: &Picker<'_>| picker.pick_crowded(REWRITE_MAX).map(|(_, choice)| choice);
+    while store
+        .start(|picker| picker.pick().or_else(|| crowded(picker)).or_else(|| picker.pick_quiet()))
+    {
         store.finish(0);
         store.check()?;
         steps += 1;

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
-use super::{Background, Job, State, WholeRequest, rest::WAIT_MIN};
+use super::{
+    Background, Job, State, WholeRequest, crowded::MERGE_BYTES_BEFORE_FLUSH, rest::WAIT_MIN,
+};
 use crate::{read::tree::Tree, store::Store, store::compact::Chosen};
 
 impl Background {
@@ -35,13 +37,20 @@ impl Store {
             return Some(Job::Unlink);
         }
         self.note_changes(&mut state);
+        if mem::take(&mut state.merge_turn)
+            && let Some(merge) = self.claim_crowded(&mut state, MERGE_BYTES_BEFORE_FLUSH)
+        {
+            return Some(merge);
+        }
         if let Some(tree) = self.claim_flush(&mut state) {
+            state.merge_turn = true;
             return Some(Job::Flush(tree));
         }
         let mut job = self.claim_compaction(&mut state);
         while self.awaits_no_longer(&mut state) && job.is_none() {
             job = self.claim_compaction(&mut state);
         }
+        job = job.or_else(|| self.claim_crowded(&mut state, u64::MAX));
         if job.is_none() && state.flushing.is_empty() && state.running.is_empty() {
             // Nothing is put off any more.
             state.no_space = None;
@@ -155,6 +164,7 @@ impl Store {
             && state.whole.is_empty()
             && !self.has_flush_or_compaction(state)
             && !(self.awaits_no_longer(state) && self.has_flush_or_compaction(state))
+            && !self.has_crowded(state)
             && !state.fitting
             && !self.filters_are_due()
             && (!self.options.background_rewrites

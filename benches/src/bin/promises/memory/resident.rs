@@ -115,5 +115,15 @@ pub(super) fn keyspaces<const BUDGET_MIB: u64>(scale: &Scale) -> Measured {
     for _ in 0..data.entries / 10 {
         data.read_one(&keyspaces, &mut random)?;
     }
-    Ok(vec![peak(BUDGET_MIB, "1,000 keyspaces")?])
+    let stats = db.stats();
+    let (done, writes) = (stats.background, stats.writes);
+    let rewritten = done.compaction_bytes_written as f64 / done.flush_bytes_written as f64;
+    let tables: u64 = stats.levels.iter().map(|level| level.tables).sum();
+    let named = |what: &str| format!("{what} at {BUDGET_MIB} MiB, 1,000 keyspaces");
+    Ok(vec![
+        peak(BUDGET_MIB, "1,000 keyspaces")?,
+        Figure::new(named("bytes compacted for each byte flushed"), "bytes", rewritten),
+        Figure::new(named("live tables"), "tables", tables as f64),
+        Figure::new(named("writes delayed"), "s", writes.stalled_us as f64 / 1e6),
+    ])
 }

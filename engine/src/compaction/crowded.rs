@@ -1,0 +1,125 @@
+//! Which runs to merge because the store has too many tables for its memory.
+//!
+//! Each live table takes some KiB of memory besides its filter. A store with many keyspaces and a
+//! small budget would spend most of it on tables: each flush writes a small table for its keyspace,
+//! and a level 0 that is not due keeps it. So the newest runs of a group of level 0 are merged early,
+//! down to the base level or else within level 0, if that rewrites few bytes: the oldest run (or the
+//! base level) has at most `rewrite_max` times the bytes of the newer ones. [`rewrite_max`] grows with
+//! the number of tables, from none in a store that is not crowded to [`REWRITE_MAX`].
+//!
+//! **Cost.** Each merge rewrites at most `1 + rewrite_max` bytes for each byte of the newer runs, and
+//! makes the older one larger by at least `1 / rewrite_max`. So the bytes rewritten to fill a level are
+//! at most `1 + rewrite_max` times its size.
+//!
+//! **End.** Each merge makes level 0 smaller, or leaves fewer runs in it. One run above nothing is not
+//! merged. So a store in which only flushes stop comes to rest, also if it stays crowded.
+
+use super::{
+    choice::{Compaction, Reason},
+    levels::{Run, bytes},
+    picker::Picker,
+};
+use crate::table::TableMeta;
+
+/// Largest number of bytes rewritten for each byte of newer runs.
+pub(crate) const REWRITE_MAX: u64 = 8;
+
+/// Returns how many bytes may be rewritten for each byte of newer runs in a store with `tables` live
+/// tables, of which `ample` take their share of the memory. 0 if it is not crowded: below `ample`
+/// tables. Doubles with each `ample` tables more, up to [`REWRITE_MAX`]. Pure.
+pub(crate) fn rewrite_max(tables: u64, ample: u64) -> u64 {
+    match tables / ample.max(1) {
+        0 => 0,
+        times => 1_u64 << (times - 1).min(REWRITE_MAX.ilog2().into()),
+    }
+}
+
+/// Cost of a merge: those with a small price come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Price {
+    /// Least [`rewrite_max`] that permits the merge.
+    pub(crate) rewrite_max: u64,
+    /// Bytes rewritten for each table less.
+    pub(crate) bytes_per_table: u64,
+}
+
+impl<'a> Picker<'a> {
+    /// Chooses the merge with the smallest price, at most with this `rewrite_max`; `None` if no merge
+    /// makes the tables fewer. [`pick`](Self::pick) comes first.
+    pub(crate) fn pick_crowded(&self, rewrite_max: u64) -> Option<(Price, Compaction)> {
+        let groups = self.levels.level0_groups();
+        let mut permitted = 1;
+        while permitted <= rewrite_max {
+            let priced = groups.iter().filter_map(|group| {
+                let merge = self.merge_crowded(group, permitted)?;
+                let fewer = self.tables_fewer(&merge)?;
+                let bytes_per_table = merge.input_bytes / fewer;
+                Some((Price { rewrite_max: permitted, bytes_per_table }, merge))
+            });
+            // Of equals the one with the smallest key.
+            let cheapest = priced.min_by_key(|&(price, _)| price);
+            if cheapest.is_some() {
+                return cheapest;
+            }
+            permitted *= 2;
+        }
+        None
+    }
+
+    /// The merge of a group of level 0 into the base level, or else of its newest runs.
+    fn merge_crowded(&self, group: &Run<'a>, rewrite_max: u64) -> Option<Compaction> {
+        let down = self.bring_down_level0(Reason::Tables, group.clone());
+        let down = down.filter(|merge| {
+            // In the base level, or else the oldest run.
+            let oldest = match merge.input_bytes.saturating_sub(bytes(group)) {
+                0 => {
+                    let run = group.iter().map(|table| table.run).min();
+                    bytes(group.iter().filter(|table| Some(table.run) == run))
+                }
+                below => below,
+            };
+            let newer = merge.input_bytes.saturating_sub(oldest);
+            oldest <= newer.saturating_mul(rewrite_max) && self.tables_fewer(merge).is_some()
+        });
+        down.or_else(|| {
+            let count = |runs: &[&[&TableMeta]]| runs_to_merge(runs, rewrite_max);
+            self.merge_in_level0(Reason::Tables, group.clone(), count)
+        })
+    }
+
+    /// How many tables fewer there are after `merge`, about; `None` if not fewer.
+    fn tables_fewer(&self, merge: &Compaction) -> Option<u64> {
+        let outputs = merge.input_bytes.div_ceil(self.options.table_bytes).max(1);
+        (merge.tables().count() as u64).checked_sub(outputs).filter(|&fewer| fewer > 0)
+    }
+}
+
+/// How many of `runs`, newest first, become one; `None` if none.
+fn runs_to_merge(runs: &[&[&TableMeta]], rewrite_max: u64) -> Option<usize> {
+    let mut newer = 0_u64;
+    let mut count = None;
+    for (run, before) in runs.iter().zip(0..) {
+        let own = bytes(*run);
+        if before > 0 && own <= newer.saturating_mul(rewrite_max) {
+            count = Some(before + 1);
+        }
+        newer = newer.saturating_add(own);
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_tables_permit_more_rewriting() {
+        let of = |tables| rewrite_max(tables, 100);
+        let cases = [(0, 0), (99, 0), (100, 1), (199, 1), (200, 2), (300, 4), (400, 8), (9_999, 8)];
+        for (tables, want) in cases {
+            assert_eq!(of(tables), want, "{tables} tables");
+        }
+        assert_eq!(rewrite_max(u64::MAX, 0), REWRITE_MAX);
+        assert_eq!(rewrite_max(5, u64::MAX), 0);
+    }
+}

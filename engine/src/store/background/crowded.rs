@@ -1,0 +1,203 @@
+//! Merges small tables while the tables of a store take too much of its memory.
+//!
+//! Each live table counts as [`TABLE_BYTES`]. From 1/8 of the memory budget on, divided by the number
+//! of stores that share a pool, the store is crowded: merges that make the tables fewer are done, the
+//! one with the smallest [price](crate::compaction::crowded::Price) of all keyspaces first. From 3/8 on
+//! writes are delayed as long as there is such a merge, at most by [`DELAY_MAX`] at 3/4.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{Job, State};
+use crate::{
+    compaction::{
+        choice::Compaction,
+        crowded::{Price, REWRITE_MAX, rewrite_max},
+    },
+    memory::MemoryAccount,
+    read::tree::Tree,
+    store::{Store, due_trees::TreeIds},
+    sync::atomic::Ordering::Relaxed,
+};
+
+/// Memory that a live table counts for.
+pub(in crate::store) const TABLE_BYTES: u64 = 4 << 10;
+
+/// The store is crowded if its tables take more than one part in so many of the pool.
+const SHARE: u64 = 8;
+/// Shares from which on writes are delayed.
+const SHARES_SLOW: f64 = 3.0;
+/// Shares with the longest delay.
+const SHARES_MAX: f64 = 6.0;
+/// Longest delay of a write.
+pub(in crate::store) const DELAY_MAX: Duration = Duration::from_millis(2);
+
+/// Largest merge that goes before a flush, in bytes. One merge may follow each flush: otherwise
+/// flushes of a steady writer would let none begin.
+pub(super) const MERGE_BYTES_BEFORE_FLUSH: u64 = 1 << 20;
+
+/// Keyspaces by the price of their next merge.
+#[derive(Debug, Default)]
+pub(in crate::store) struct ByPrice {
+    /// Keyspaces that have changed since their price was determined.
+    changed: TreeIds,
+    prices: BTreeMap<u64, Price>,
+    cheapest: BTreeSet<(Price, u64)>,
+}
+
+impl ByPrice {
+    /// Notes that these keyspaces have changed.
+    pub(in crate::store) fn note(&mut self, changed: impl IntoIterator<Item = u64>) {
+        self.changed.add(changed);
+    }
+
+    /// Determines the prices of all keyspaces that have changed.
+    fn update(&mut self, price_of: impl Fn(u64) -> Option<Price>) {
+        while let Some(id) = self.changed.first_from(0) {
+            self.changed.remove(id);
+            self.set(id, price_of(id));
+        }
+    }
+
+    fn set(&mut self, id: u64, price: Option<Price>) {
+        if let Some(before) = self.prices.remove(&id) {
+            self.cheapest.remove(&(before, id));
+        }
+        if let Some(price) = price {
+            self.prices.insert(id, price);
+            self.cheapest.insert((price, id));
+        }
+    }
+
+    /// Returns the keyspaces with a merge that `rewrite_max` permits, the smallest price first.
+    fn permitted(&self, rewrite_max: u64) -> impl Iterator<Item = u64> {
+        let all = self.cheapest.iter();
+        all.take_while(move |(price, _)| price.rewrite_max <= rewrite_max).map(|&(_, id)| id)
+    }
+}
+
+impl MemoryAccount {
+    /// Returns how many tables take their share of the memory.
+    fn tables_ample(&self) -> u64 {
+        // Of memtables that an idle store keeps, 1/64 of the pool for all stores.
+        self.idle_memtable_bytes().saturating_mul(64 / SHARE) / TABLE_BYTES
+    }
+
+    /// Returns how many bytes may be rewritten to have fewer tables, for each byte of newer runs.
+    fn rewrite_max(&self) -> u64 {
+        rewrite_max(self.live_tables(), self.tables_ample())
+    }
+}
+
+/// Returns the delay of a write while merges make the tables fewer. Pure.
+fn delay(tables: u64, ample: u64) -> Duration {
+    let shares = tables as f64 / ample.max(1) as f64;
+    let part = (shares - SHARES_SLOW) / (SHARES_MAX - SHARES_SLOW);
+    DELAY_MAX.mul_f64(part.clamp(0.0, 1.0))
+}
+
+impl Store {
+    /// Returns the delay of a write because of too many tables.
+    pub(in crate::store) fn tables_delay(&self) -> Duration {
+        if !self.background.merges_tables.load(Relaxed) {
+            return Duration::ZERO;
+        }
+        let memory = &self.tables.memory;
+        delay(memory.live_tables(), memory.tables_ample())
+    }
+
+    /// Claims the cheapest merge that makes the tables of a crowded store fewer, unless it reads more
+    /// than `bytes_max`.
+    pub(super) fn claim_crowded(&self, state: &mut State, bytes_max: u64) -> Option<Job> {
+        let merge = self.cheapest_merge(state);
+        self.background.merges_tables.store(merge.is_some(), Relaxed);
+        let (tree, compaction) = merge.filter(|(_, it)| it.input_bytes <= bytes_max)?;
+        state.running.push((tree.id, compaction.clone()));
+        Some(Job::Compact(tree, compaction))
+    }
+
+    /// Returns whether a merge is due that makes the tables of a crowded store fewer.
+    pub(super) fn has_crowded(&self, state: &mut State) -> bool {
+        self.cheapest_merge(state).is_some()
+    }
+
+    fn cheapest_merge(&self, state: &mut State) -> Option<(Arc<Tree>, Compaction)> {
+        let rewrite_max = self.tables.memory.rewrite_max();
+        if rewrite_max == 0 || !self.options.background_rewrites {
+            return None;
+        }
+        let mut by_price = mem::take(&mut state.due.crowded);
+        by_price.update(|id| {
+            let merge = self.merge_of(state, &*self.tree_of_id(id)?, REWRITE_MAX);
+            merge.map(|(price, _)| price)
+        });
+        let mut dearer = Vec::new();
+        let found = by_price.permitted(rewrite_max).find_map(|id| {
+            let tree = self.tree_of_id(id);
+            let merge = tree.as_ref().and_then(|tree| self.merge_of(state, tree, rewrite_max));
+            if merge.is_none() {
+                dearer.push(id);
+            }
+            Some((tree?, merge?.1))
+        });
+        // A running compaction is in the way, or the keyspace is gone. Its end is a change.
+        dearer.into_iter().for_each(|id| by_price.set(id, None));
+        state.due.crowded = by_price;
+        found
+    }
+
+    /// Returns the cheapest merge of `tree` beside those that are running.
+    fn merge_of(
+        &self,
+        state: &State,
+        tree: &Tree,
+        rewrite_max: u64,
+    ) -> Option<(Price, Compaction)> {
+        // A request for the whole keyspace needs the runs that it saw.
+        if state.whole.contains_key(&tree.id) {
+            return None;
+        }
+        let of_tree = state.running.iter().filter(|(id, _)| *id == tree.id);
+        let running: Vec<_> = of_tree.map(|(_, compaction)| compaction.clone()).collect();
+        self.choose_crowded(tree, &running, rewrite_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_delayed_from_three_shares_on() {
+        for (tables, want) in [(0, 0), (300, 0), (450, 1_000), (600, 2_000), (9_999, 2_000)] {
+            assert_eq!(delay(tables, 100), Duration::from_micros(want), "{tables} tables");
+        }
+        assert_eq!(delay(1_000_000, u64::MAX), Duration::ZERO, "no budget");
+    }
+
+    #[test]
+    fn the_cheapest_merge_of_all_keyspaces_comes_first() {
+        let price = |rewrite_max, bytes_per_table| Price { rewrite_max, bytes_per_table };
+        let mut by_price = ByPrice::default();
+        by_price.note([1, 2, 3, 4]);
+        by_price.update(|id| match id {
+            1 => Some(price(4, 10)),
+            2 => Some(price(1, 500)),
+            3 => Some(price(1, 400)),
+            _ => None,
+        });
+        let permitted = |by_price: &ByPrice, max| by_price.permitted(max).collect::<Vec<_>>();
+        assert_eq!(permitted(&by_price, 8), [3, 2, 1]);
+        assert_eq!(permitted(&by_price, 2), [3, 2]);
+        by_price.note([3, 4]);
+        by_price.update(|id| Some(price(1, if id == 4 { 1 } else { 900 })));
+        assert_eq!(permitted(&by_price, 1), [4, 2, 3]);
+        by_price.set(4, None);
+        by_price.update(|_| panic!("nothing has changed"));
+        assert_eq!(permitted(&by_price, 1), [2, 3]);
+    }
+}
