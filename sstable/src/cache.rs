@@ -17,6 +17,7 @@ use crate::{
     block::{Block, BlockInner, BlockRole},
     block_memory::{self, BlockMemory},
     cache_steps::{CacheSteps, way},
+    ghost_blocks::{GhostBlocks, GhostStats},
     sync::Mutex,
     table::Table,
 };
@@ -25,7 +26,7 @@ use crate::{
 ///
 /// Not the file id: a file that is opened anew, or restored under an old id, must not meet the
 /// blocks of its predecessor.
-type BlockKey = (u64, u64);
+pub(crate) type BlockKey = (u64, u64);
 
 /// Checked, decompressed blocks of all tables of a process, within a bound of bytes.
 ///
@@ -44,6 +45,8 @@ pub struct BlockCache {
     keeps_blocks: AtomicBool,
     /// Bytes of what was read for callers and that somebody has, be it the cache.
     alive_bytes: Arc<AtomicU64>,
+    /// Keys of blocks that it evicted.
+    ghosts: Arc<GhostBlocks>,
 }
 
 /// The content of a block, or what was read ahead, counted as long as anybody has a part of it.
@@ -83,7 +86,9 @@ impl Weighter<BlockKey, Block> for BlockWeight {
 
 /// What happens to a block while it is in the cache.
 #[derive(Debug, Clone)]
-struct BlockLife;
+struct BlockLife {
+    ghosts: Arc<GhostBlocks>,
+}
 
 /// Blocks that the cache has given up, to be let go of when its lock is released.
 #[derive(Debug, Default)]
@@ -107,7 +112,8 @@ impl Lifecycle<BlockKey, Block> for BlockLife {
         false
     }
 
-    fn on_evict(&self, evicted: &mut Evicted, _: BlockKey, block: Block) {
+    fn on_evict(&self, evicted: &mut Evicted, key: BlockKey, block: Block) {
+        self.ghosts.note_evicted(key, || BlockWeight.weight(&key, &block));
         evicted.0.push(block);
     }
 }
@@ -124,7 +130,9 @@ impl BlockCache {
         let capacity_steps = steps.within(bytes);
         let hasher = DefaultHashBuilder::default();
         let options = steps.options(capacity_steps);
-        let blocks = Cache::with_options(options, BlockWeight, hasher, BlockLife);
+        let ghosts = Arc::<GhostBlocks>::default();
+        let life = BlockLife { ghosts: Arc::clone(&ghosts) };
+        let blocks = Cache::with_options(options, BlockWeight, hasher, life);
         let capacity_steps = Mutex::new(capacity_steps);
         Self {
             blocks,
@@ -133,6 +141,7 @@ impl BlockCache {
             memory: BlockMemory::new(),
             keeps_blocks: AtomicBool::new(bytes > 0),
             alive_bytes: Arc::default(),
+            ghosts,
         }
     }
 
@@ -165,6 +174,20 @@ impl BlockCache {
         self.blocks.set_capacity(self.steps.bytes(to));
         *capacity_steps = to;
         self.keeps_blocks.store(to > 0, Relaxed);
+    }
+
+    /// Changes the memory of evicted blocks whose keys are kept in a ghost list, to estimate what a
+    /// cache with so many bytes more would spare. Default 0: nothing is estimated. Empties the list.
+    ///
+    /// The list is a sample of at most 1,024 keys, for any number of bytes.
+    pub fn set_ghost_bytes(&self, bytes: u64) {
+        self.ghosts.set_bytes(bytes);
+    }
+
+    /// Returns what a cache larger by the ghost list would have spared so far.
+    #[must_use]
+    pub fn ghost_stats(&self) -> GhostStats {
+        self.ghosts.stats()
     }
 
     /// Bytes of the blocks that it holds now, with what it takes to find them. Blocks that users pin by their values, and that were
@@ -268,8 +291,9 @@ impl BlockCache {
         }
     }
 
-    /// Keeps a block.
+    /// Keeps a block that was read from its table.
     pub(crate) fn insert(&self, table: u64, offset: u64, block: Block) {
+        self.ghosts.note_read((table, offset), block.handle().bytes);
         self.blocks.insert((table, offset), block);
     }
 }

@@ -60,6 +60,7 @@ pub mod filter_state;
 pub mod footer;
 pub mod found;
 mod get_many;
+mod ghost_blocks;
 mod goal;
 pub mod handle;
 pub mod identity;
@@ -92,6 +93,7 @@ pub use filter_file::{describe_filter_file, write_filter_file, write_range_filte
 pub use filter_keys::{FilterKeys, PrefixFilter};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
 pub use found::FoundTable;
+pub use ghost_blocks::GhostStats;
 pub use identity::TableIdentity;
 pub use options::{
     Compression, DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_WRITE_BUFFER_BYTES, InvalidOption,
