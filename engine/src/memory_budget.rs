@@ -9,6 +9,9 @@
 //! | filters   | 1/4     | filters of tables                                    |
 //! | writing   | 1/8     | buffers of flushes and compactions, of all workers   |
 //!
+//! The ceiling of memtables is lowered, to 1/16 at least, while the block cache spares more: see
+//! [`memory_pool`](crate::memory_pool).
+//!
 //! A limit set by hand replaces the ceiling, also that of the block cache. With a budget, the
 //! ceilings must leave the block cache 1/16 of it, or `block_cache_bytes`. Without a budget, the
 //! pool is the ceilings and 3/8 of the default, or unlimited if `block_cache_bytes` is set.

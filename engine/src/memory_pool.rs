@@ -16,8 +16,12 @@
 //! Stores that grow at the same time can exceed a ceiling by what they take between two fits: a step
 //! and the writes in flight. A write too large for the limit of its store is taken once the store
 //! has flushed its other memtables. The block cache gives way to all of it.
+//!
+//! The ceiling of memtables adapts between 1/16 and 1/4: see [`balance`].
 
+mod balance;
 mod limits;
+mod member;
 mod members;
 
 use std::{mem, sync::Arc};

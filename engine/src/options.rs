@@ -180,6 +180,8 @@ impl Options {
     /// The budget is one pool. Memtables (at most a quarter of it), filters (a quarter), buffers of
     /// flushes and compactions (an eighth), indexes and bookkeeping take what they use, and the block
     /// cache has the rest at any time. It shrinks when they grow, and grows when they shrink.
+    /// The limit of memtables adapts between a sixteenth and a quarter: it is lowered while the block
+    /// cache would spare more I/O with that memory, and restored for write bursts.
     /// After 2 seconds without a write to the store, worker threads flush memtables if these take
     /// more than 1/64 of the budget and the block cache is nearly full.
     ///
@@ -216,7 +218,7 @@ impl Options {
     /// Memory for memtables, active and frozen, of all keyspaces together, in bytes.
     ///
     /// From 512 KiB; default a quarter of [`memory_budget`](Self::memory_budget), which says what becomes of
-    /// the other parts. When active memtables take more than half of it, the largest is frozen; writes are
+    /// the other parts. The default adapts; a limit that was set does not. When active memtables take more than half of it, the largest is frozen; writes are
     /// slowed from 3/4 on, and wait for flushes when it is full.
     pub fn memtable_bytes_max(mut self, bytes: u64) -> Self {
         self.memory.memtable_bytes_max = Some(bytes);

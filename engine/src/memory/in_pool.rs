@@ -1,7 +1,7 @@
 //! Memory use of a store, and its limits in its pool.
 
 use super::{MemoryAccount, MemoryUse};
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// What an allocator holds beside the bytes that it was asked for: 3 to 5 MiB with glibc and three
 /// threads, for any budget. The 8 MiB that a process may take beyond the budget are for its program,
@@ -23,6 +23,7 @@ pub(super) struct Allowed {
     pool_bytes: AtomicU64,
     idle_memtable_bytes: AtomicU64,
     memtable_ceiling: AtomicU64,
+    is_memtable_ceiling_lowered: AtomicBool,
     filter_bytes: AtomicU64,
 }
 
@@ -34,6 +35,7 @@ impl Default for Allowed {
             pool_bytes: unlimited(),
             idle_memtable_bytes: unlimited(),
             memtable_ceiling: unlimited(),
+            is_memtable_ceiling_lowered: AtomicBool::new(false),
             filter_bytes: unlimited(),
         }
     }
@@ -47,6 +49,8 @@ pub(crate) struct Allowance {
     pub(crate) memtables: u64,
     /// The most that `memtables` can be.
     pub(crate) memtable_ceiling: u64,
+    /// At present the ceiling of memtables is lower, for the block cache.
+    pub(crate) is_memtable_ceiling_lowered: bool,
     /// Active memtables that an idle store keeps.
     pub(crate) idle_memtables: u64,
     pub(crate) filters: u64,
@@ -114,6 +118,11 @@ impl MemoryAccount {
         bytes.saturating_mul(2).min(ceiling).max(limit)
     }
 
+    /// Returns whether the ceiling of memtables is lowered for the block cache.
+    pub(crate) fn is_memtable_ceiling_lowered(&self) -> bool {
+        self.allowed.is_memtable_ceiling_lowered.load(Relaxed)
+    }
+
     /// Returns what filters may take: their bound, and what the pool allows.
     pub(crate) fn filter_bytes_max(&self) -> u64 {
         self.limit(MemoryUse::Filters).min(self.filter_bytes_allowed())
@@ -129,11 +138,17 @@ impl MemoryAccount {
         self.set_limit(MemoryUse::Memtables, allowed.memtables);
         self.set_limit(MemoryUse::Indexes, allowed.block_cache);
         self.set_limit(MemoryUse::Writing, allowed.writing);
-        let Allowed { pool_bytes, idle_memtable_bytes, memtable_ceiling, filter_bytes: filters } =
-            &self.allowed;
+        let Allowed {
+            pool_bytes,
+            idle_memtable_bytes,
+            memtable_ceiling,
+            is_memtable_ceiling_lowered,
+            filter_bytes: filters,
+        } = &self.allowed;
         pool_bytes.store(allowed.pool, Relaxed);
         idle_memtable_bytes.store(allowed.idle_memtables, Relaxed);
         memtable_ceiling.store(allowed.memtable_ceiling, Relaxed);
+        is_memtable_ceiling_lowered.store(allowed.is_memtable_ceiling_lowered, Relaxed);
         filters.store(allowed.filters, Relaxed);
         let planned = self.filter_bytes_planned.load(Relaxed);
         let gives_way = allowed.filters < planned && allowed.filters < filter_bytes;

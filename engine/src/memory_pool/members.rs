@@ -1,21 +1,20 @@
 //! The pool itself: its stores, their shared block cache, and what each may take.
 
-use std::{
-    mem,
-    sync::{Arc, Weak},
-};
+use std::{mem, sync::Arc};
 
 use sievedb_sstable::BlockCache;
 
 use super::{
     PoolStats,
+    balance::{Balance, Observed, Reads},
     limits::{Claim, Limits},
+    member::Member,
 };
 use crate::{
     Error, Result,
     memory::{Allowance, MemoryAccount, MemoryUse, Uses},
     memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN, MemoryBudget, MemoryParts},
-    stats::{CacheRivals, MemoryMoves, MoveCounter},
+    stats::{CacheRivals, Counters, MemoryMoves, MoveCounter},
     sync::Mutex,
     text,
 };
@@ -29,6 +28,9 @@ const STEPS_MIN: u64 = 64;
 
 /// All idle stores of a pool together keep one part in so many of it in active memtables.
 const IDLE_SHARE: u64 = 64;
+
+/// The ghost list of the block cache stands for one part in so many of the ceiling of memtables.
+const GHOST_SHARE: u64 = 4;
 
 /// The memory of one store, or of several that share it.
 ///
@@ -48,18 +50,9 @@ struct State {
     /// Capacity of the block cache that was set last.
     capacity: u64,
     moves: MoveCounter,
-}
-
-/// A store of the pool. It stays, without claims, until its last charge is gone.
-#[derive(Debug)]
-struct Member {
-    account: Weak<MemoryAccount>,
-    budget: MemoryBudget,
-    workers: usize,
-    /// It can flush memtables.
-    flushes: bool,
-    parts: MemoryParts,
-    is_open: bool,
+    balance: Balance,
+    /// What the ghost list of the block cache stands for.
+    ghost_bytes: u64,
 }
 
 impl Pool {
@@ -68,8 +61,14 @@ impl Pool {
     pub(crate) fn new(bytes: Option<u64>, cache_bytes: u64) -> Self {
         // It has as many shards as it needs while the others take their parts.
         let cache = Arc::new(BlockCache::new(cache_bytes.div_ceil(2)));
-        let state =
-            State { bytes, members: Vec::new(), capacity: 0, moves: MoveCounter::default() };
+        let state = State {
+            bytes,
+            members: Vec::new(),
+            capacity: 0,
+            moves: MoveCounter::default(),
+            balance: Balance::default(),
+            ghost_bytes: 0,
+        };
         Self { cache, state: Mutex::new(state) }
     }
 
@@ -95,7 +94,7 @@ impl Pool {
     /// [`Error::BudgetTooSmall`]; the pool is as it was then.
     pub(crate) fn join(
         &self,
-        account: &Arc<MemoryAccount>,
+        (account, counters): (&Arc<MemoryAccount>, &Arc<Counters>),
         budget: MemoryBudget,
         workers: usize,
         flushes: bool,
@@ -103,8 +102,7 @@ impl Pool {
         let mut state = self.state.lock();
         state.check(state.bytes, Some(workers))?;
         let parts = budget.within(state.bytes).divide(workers)?;
-        let account = Arc::downgrade(account);
-        state.members.push(Member { account, budget, workers, flushes, parts, is_open: true });
+        state.members.push(Member::new((account, counters), budget, workers, flushes, parts));
         state.fit(&self.cache);
         Ok(parts)
     }
@@ -191,9 +189,48 @@ impl Pool {
         }
     }
 
+    /// A store flushed memtables that took `bytes` bytes.
+    pub(crate) fn note_flush(&self, account: &Arc<MemoryAccount>, bytes: u64) {
+        let mut state = self.state.lock();
+        if state.member(account).is_some_and(|member| member.adapts()) {
+            state.balance.note_flush(bytes);
+        }
+    }
+
+    /// A compaction of a store read and wrote `bytes` bytes. Its tables take `table_bytes` bytes.
+    pub(crate) fn note_merge(&self, account: &Arc<MemoryAccount>, bytes: u64, table_bytes: u64) {
+        let mut state = self.state.lock();
+        if let Some(member) = state.member(account).filter(|member| member.adapts()) {
+            member.table_bytes = table_bytes;
+            state.balance.note_merge(bytes);
+        }
+    }
+
+    /// Restores the nominal ceiling of memtables, for a write that the present one would delay.
+    pub(crate) fn restore_memtables(&self) {
+        let mut state = self.state.lock();
+        state.balance.restore();
+        state.fit(&self.cache);
+    }
+
+    /// Lowers the ceiling of memtables to its minimum, for tests of what follows.
+    #[cfg(all(test, not(feature = "shuttle")))]
+    pub(crate) fn lower_memtables(&self) {
+        let mut state = self.state.lock();
+        state.balance.lower_fully();
+        state.fit(&self.cache);
+    }
+
     /// Returns the moves of the block cache so far.
     pub(crate) fn moves(&self) -> MemoryMoves {
-        self.state.lock().moves.moves()
+        let state = self.state.lock();
+        let ceiling = state.balance.moves();
+        MemoryMoves {
+            memtable_limit_lowered: ceiling.lowered,
+            memtable_limit_raised: ceiling.raised,
+            memtable_limit_restored: ceiling.returned,
+            ..state.moves.moves()
+        }
     }
 
     /// Returns what all stores use.
@@ -221,6 +258,38 @@ impl Pool {
 impl State {
     fn open(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.is_open)
+    }
+
+    /// Sets the present ceilings of memtables, from what was written and read since the last call.
+    fn balance(&mut self, uses: &[(Arc<MemoryAccount>, Uses)], cache: &BlockCache) {
+        let adapting = self.members.iter().zip(uses).filter(|(member, _)| member.adapts());
+        let nominal = adapting.clone().map(|(member, _)| member.parts.memtables).max();
+        let nominal = nominal.unwrap_or(0);
+        let memtables: u64 = adapting.clone().map(|(_, (_, uses))| uses.memtables).sum();
+        let table_bytes = adapting.clone().map(|(member, _)| member.table_bytes).sum();
+        let reads = || {
+            let mut reads = Reads::default();
+            adapting.for_each(|(member, _)| member.add_reads_to(&mut reads));
+            reads
+        };
+        if self.ghost_bytes != nominal / GHOST_SHARE {
+            self.ghost_bytes = nominal / GHOST_SHARE;
+            cache.set_ghost_bytes(self.ghost_bytes);
+        }
+        if self.balance.is_epoch_over(nominal, memtables) {
+            self.balance.end_epoch(&Observed {
+                nominal,
+                spared: cache.ghost_stats(),
+                reads: reads(),
+                ghost_bytes: self.ghost_bytes,
+                table_bytes,
+            });
+        }
+        for member in &mut self.members {
+            let nominal = member.parts.memtables;
+            let adapts = member.adapts();
+            member.memtable_ceiling = if adapts { self.balance.ceiling(nominal) } else { nominal };
+        }
     }
 
     fn member(&mut self, account: &Arc<MemoryAccount>) -> Option<&mut Member> {
@@ -254,7 +323,7 @@ impl State {
                 let of_account = account.uses();
                 (account, of_account)
             }));
-            uses.last().is_some_and(|(account, _)| is_of(member, account))
+            uses.last().is_some_and(|(account, _)| member.is_of(account))
         });
         uses
     }
@@ -270,6 +339,7 @@ impl State {
 
     fn fit(&mut self, cache: &BlockCache) {
         let uses = self.uses();
+        self.balance(&uses, cache);
         let Some(first) = self.open().next() else { return };
         let pool = self.bytes.unwrap_or(first.parts.pool);
         let ceiling = self.bytes.unwrap_or(first.parts.block_cache);
@@ -302,6 +372,7 @@ impl State {
                 pool,
                 memtables: memtables.limit(member.memtable_claim(uses)),
                 memtable_ceiling: member.parts.memtables,
+                is_memtable_ceiling_lowered: member.memtable_ceiling < member.parts.memtables,
                 idle_memtables: pool / IDLE_SHARE / stores,
                 // The filters of one store follow its budget once they are within it.
                 filters: self.bytes.map_or(u64::MAX, |_| filters.limit(member.filter_claim(uses))),
@@ -312,27 +383,6 @@ impl State {
             account.set_memtable_bytes_fitted(uses.memtables + slack / stores);
         }
     }
-}
-
-impl Member {
-    /// Threads that write tables at the same time.
-    fn writers(&self) -> u64 {
-        self.workers.max(1) as u64
-    }
-
-    fn memtable_claim(&self, uses: &Uses) -> Claim {
-        let ceiling = if self.is_open { self.parts.memtables } else { 0 };
-        Claim { ceiling, used: uses.memtables }
-    }
-
-    fn filter_claim(&self, uses: &Uses) -> Claim {
-        let ceiling = if self.is_open { self.parts.filters } else { 0 };
-        Claim { ceiling, used: uses.filters_expected }
-    }
-}
-
-fn is_of(member: &Member, account: &Arc<MemoryAccount>) -> bool {
-    std::ptr::eq(member.account.as_ptr(), Arc::as_ptr(account))
 }
 
 /// Returns what decides the capacity of the block cache.

@@ -34,6 +34,14 @@ pub struct MemoryMoves {
     /// Waits of writes for room in the memtables. [`WriteStats::stalls`](super::WriteStats::stalls)
     /// counts them, too.
     pub memtable_room_waits: u64,
+    /// How often the limit of memtables was lowered by 1/8 of its maximum, because the block cache
+    /// would spare more reads than memtables spare compaction. In a
+    /// [`MemoryPool`](crate::MemoryPool), this and the next two are for all stores.
+    pub memtable_limit_lowered: u64,
+    /// How often the limit of memtables was raised by 1/8 of its maximum.
+    pub memtable_limit_raised: u64,
+    /// How often writes restored the maximum of the limit of memtables.
+    pub memtable_limit_restored: u64,
 }
 
 /// Changes of the limit of the block cache that one part caused.
@@ -143,6 +151,9 @@ impl MemoryMoves {
             ("moves.idle_memtable_bytes_flushed", &mut self.idle_memtable_bytes_flushed),
             ("moves.memtables_frozen_at_limit", &mut self.memtables_frozen_at_limit),
             ("moves.memtable_room_waits", &mut self.memtable_room_waits),
+            ("moves.memtable_limit_lowered", &mut self.memtable_limit_lowered),
+            ("moves.memtable_limit_raised", &mut self.memtable_limit_raised),
+            ("moves.memtable_limit_restored", &mut self.memtable_limit_restored),
         ]);
         counted
     }

@@ -170,7 +170,7 @@ pub struct MemoryStats {
     pub budget_source: Option<BudgetSource>,
     /// Memtables with their filters, active and frozen.
     pub memtable_bytes: u64,
-    /// Bound of the memtables. Not of those of a store that is opened [read-only](crate::Options::read_only).
+    /// Bound of the memtables at present: it [adapts](MemoryMoves::memtable_limit_lowered). Not of those of a store that is opened [read-only](crate::Options::read_only).
     pub memtable_bytes_max: u64,
     /// Filters of tables, with what is free in the chunks that they lie in and was not given back to the system.
     pub filter_bytes: u64,

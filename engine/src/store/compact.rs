@@ -242,9 +242,19 @@ impl Store {
             done.compaction_bytes_read += bytes_read;
             done.compaction_bytes_written += bytes_written;
         });
+        self.tables.cache_room.note_merge(bytes_read + bytes_written, self.table_bytes());
         let keyspace = tree.name.clone();
         self.tell(&Event::Compacted { keyspace, level, bytes_read, bytes_written });
         Ok(Ended::Done)
+    }
+
+    /// Returns the bytes of all tables.
+    fn table_bytes(&self) -> u64 {
+        let of_tree = |tree: &Arc<Tree>| {
+            let view = tree.view();
+            view.version.tables().map(|(_, _, live)| live.meta.bytes).sum::<u64>()
+        };
+        self.trees.read().values().map(of_tree).sum()
     }
 
     /// Makes new tables of the inputs.

@@ -129,6 +129,8 @@ impl Store {
             snapshots,
             is_bottom,
         )?;
+        let memtable_bytes =
+            frozen.iter().map(|frozen| frozen.memtable.memory_bytes() as u64).sum();
         // The view keeps them until the tables take their place.
         drop((frozen, version));
         let bytes = tables.iter().map(|table| table.bytes).sum();
@@ -139,6 +141,7 @@ impl Store {
             done.flushes += 1;
             done.flush_bytes_written += bytes;
         });
+        self.tables.cache_room.note_flush(memtable_bytes);
         self.tell(&Event::Flushed { keyspace: tree.name.clone(), bytes });
         self.drop_old_logs()
     }

@@ -71,7 +71,13 @@ impl Store {
             // A record about keyspaces.
             return Ok(Room::Delay(Duration::ZERO));
         }
-        match room(bytes, memory.memtable_bytes(), memory.memtable_limit_for(bytes)) {
+        let room = || room(bytes, memory.memtable_bytes(), memory.memtable_limit_for(bytes));
+        let mut of_write = room();
+        if of_write != Room::Delay(Duration::ZERO) && memory.is_memtable_ceiling_lowered() {
+            self.tables.cache_room.restore_memtables();
+            of_write = room();
+        }
+        match of_write {
             Room::Never(bytes_max) => Err(Error::WriteTooLarge { bytes, bytes_max }),
             room => Ok(room),
         }
@@ -271,6 +277,41 @@ mod tests {
         db.insert("c", vec![7; 1_200 << 10]).expect("there is room after a flush");
         assert_eq!(counts(&db), (1, 1));
         assert!(db.stats().writes.stalls >= 1);
+    }
+
+    /// No write waits, is delayed or fails because the block cache had the memory.
+    #[cfg(not(feature = "shuttle"))]
+    #[test]
+    fn writes_that_a_lowered_limit_would_delay_restore_it() {
+        let cases = [
+            ("more than the limit", 1, 2 << 20),
+            ("more than is left", 1, 600 << 10),
+            ("a batch", 5, 100 << 10),
+        ];
+        for (name, entries, value_bytes) in cases {
+            let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
+            let db = options.memory_budget(16 << 20).open("db").expect("a new store");
+            let store = db.open_store().store();
+            let limit = || db.stats().memory.memtable_bytes_max;
+            assert_eq!(limit(), 4 << 20);
+            store.tables.cache_room.lower_memtables();
+            let mut numbers = 0_u64..;
+            while store.tables.memory.memtable_bytes() < 450 << 10 {
+                let number = numbers.next().expect("there are more");
+                db.insert(number.to_be_bytes(), vec![7; 20 << 10]).expect("there is room");
+            }
+            assert_eq!(limit(), 1 << 20, "{name}");
+            let mut batch = db.batch();
+            for n in 0_u32..entries {
+                batch.insert(&db, n.to_be_bytes(), vec![7; value_bytes]).expect("not too large");
+            }
+            batch.commit(Durability::OsBuffer).expect("there is room");
+            db.insert("a", "1").expect("there is room");
+            assert_eq!(limit(), 4 << 20, "{name}");
+            let stats = db.stats();
+            assert_eq!(stats.moves.memtable_limit_restored, 1, "{name}");
+            assert_eq!((stats.moves.memtable_room_waits, stats.writes.stalls), (0, 0), "{name}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
     memory::{MemoryAccount, MemoryUse},
     memory_budget::{MemoryBudget, MemoryParts},
     memory_pool::Pool,
-    stats::MemoryMoves,
+    stats::{Counters, MemoryMoves},
     sync::{Condvar, Mutex},
 };
 
@@ -18,6 +18,7 @@ use crate::{
 pub(crate) struct CacheRoom {
     pool: Arc<Pool>,
     memory: Arc<MemoryAccount>,
+    counters: Arc<Counters>,
     beyond: Mutex<Beyond>,
     within: Condvar,
 }
@@ -43,10 +44,10 @@ impl CacheRoom {
             Some(pool) => Arc::clone(pool.accept()?),
             None => Arc::new(Pool::new(None, budget.divide(workers)?.block_cache)),
         };
-        let memory = Arc::<MemoryAccount>::default();
-        let parts = pool.join(&memory, budget, workers, !options.read_only)?;
+        let (memory, counters) = (Arc::<MemoryAccount>::default(), Arc::<Counters>::default());
+        let parts = pool.join((&memory, &counters), budget, workers, !options.read_only)?;
         let (beyond, within) = Default::default();
-        let room = Self { pool, memory, beyond, within };
+        let room = Self { pool, memory, counters, beyond, within };
         room.memory.begin_filter_plan();
         room.memory.set_limit(MemoryUse::Filters, room.filter_bytes_max(&budget, &parts));
         Ok(Arc::new(room))
@@ -55,6 +56,11 @@ impl CacheRoom {
     /// Returns the account of the store.
     pub(crate) fn memory(&self) -> &Arc<MemoryAccount> {
         &self.memory
+    }
+
+    /// Returns the counters of the store.
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     /// Returns the block cache of the pool.
@@ -83,7 +89,28 @@ impl CacheRoom {
         self.pool.fit();
     }
 
-    /// Returns how the limit of the block cache changed so far.
+    /// Memtables that took `bytes` bytes were flushed.
+    pub(crate) fn note_flush(&self, bytes: u64) {
+        self.pool.note_flush(&self.memory, bytes);
+    }
+
+    /// A compaction read and wrote `bytes` bytes. The tables of the store take `table_bytes` bytes.
+    pub(crate) fn note_merge(&self, bytes: u64, table_bytes: u64) {
+        self.pool.note_merge(&self.memory, bytes, table_bytes);
+    }
+
+    /// Restores the nominal ceiling of memtables, for a write that the present one would delay.
+    pub(crate) fn restore_memtables(&self) {
+        self.pool.restore_memtables();
+    }
+
+    /// Lowers the ceiling of memtables to its minimum, for tests of what follows.
+    #[cfg(all(test, not(feature = "shuttle")))]
+    pub(crate) fn lower_memtables(&self) {
+        self.pool.lower_memtables();
+    }
+
+    /// Returns how the limits of the block cache and of memtables changed so far.
     pub(crate) fn moves(&self) -> MemoryMoves {
         self.pool.moves()
     }

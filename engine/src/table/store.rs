@@ -78,7 +78,7 @@ impl TableStore {
         cache_room: Arc<CacheRoom>,
         open_files: Arc<OpenFiles>,
     ) -> Self {
-        let (fs, counters) = (Arc::clone(&options.fs), Arc::<Counters>::default());
+        let (fs, counters) = (Arc::clone(&options.fs), Arc::clone(cache_room.counters()));
         let files =
             TableFiles::new(Arc::clone(&fs), options.read_mode, open_files, Arc::clone(&counters));
         let (cache, memory) = (Arc::clone(cache_room.cache()), Arc::clone(cache_room.memory()));

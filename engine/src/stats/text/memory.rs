@@ -55,6 +55,13 @@ impl MemoryStats {
         )?;
         write!(
             f,
+            "\nlimit of memtables: lowered {}, raised {}, restored by writes {}",
+            moves.memtable_limit_lowered,
+            moves.memtable_limit_raised,
+            moves.memtable_limit_restored
+        )?;
+        write!(
+            f,
             "\npinned by readers: {}; mapped files: {}",
             bytes(self.pinned_bytes),
             bytes(self.mapped_bytes)
@@ -168,6 +175,9 @@ mod tests {
             idle_memtable_bytes_flushed: 24 * MIB,
             memtables_frozen_at_limit: 7,
             memtable_room_waits: 1,
+            memtable_limit_lowered: 6,
+            memtable_limit_raised: 2,
+            memtable_limit_restored: 1,
             ..MemoryMoves::default()
         };
         let want = "\
@@ -182,6 +192,7 @@ block cache  200.0 MiB     78.1 %  207.0 MiB  1.2 GiB (1240)    1.3 GiB (1284)
 free          11.3 MiB      4.4 %          -               -                 -
 total used   244.7 MiB     95.6 %  256.0 MiB               -                 -
 idle memtables flushed: 3 (24.0 MiB); memtables frozen at the limit: 7; waits for memtables: 1
+limit of memtables: lowered 6, raised 2, restored by writes 1
 pinned by readers: 1.0 MiB; mapped files: 0 B";
         assert_eq!(text(memory, moves), want);
         moves.budget = moved(3, 1);

@@ -1,0 +1,89 @@
+//! A store in its pool: what was asked for it, and what it may claim.
+
+use std::{
+    ptr,
+    sync::{Arc, Weak},
+};
+
+use super::{balance::Reads, limits::Claim};
+use crate::{
+    level_count::LEVELS,
+    memory::{MemoryAccount, Uses},
+    memory_budget::{MemoryBudget, MemoryParts},
+    stats::Counters,
+};
+
+/// A store of the pool. It stays, without claims, until its last charge is gone.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) account: Weak<MemoryAccount>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) budget: MemoryBudget,
+    pub(super) workers: usize,
+    /// It can flush memtables.
+    pub(super) flushes: bool,
+    pub(super) parts: MemoryParts,
+    pub(super) is_open: bool,
+    /// Present ceiling of its memtables.
+    pub(super) memtable_ceiling: u64,
+    /// As of its last compaction.
+    pub(super) table_bytes: u64,
+}
+
+impl Member {
+    /// Creates a store that joins, with these parts.
+    pub(super) fn new(
+        (account, counters): (&Arc<MemoryAccount>, &Arc<Counters>),
+        budget: MemoryBudget,
+        workers: usize,
+        flushes: bool,
+        parts: MemoryParts,
+    ) -> Self {
+        Self {
+            account: Arc::downgrade(account),
+            counters: Arc::clone(counters),
+            budget,
+            workers,
+            flushes,
+            parts,
+            is_open: true,
+            memtable_ceiling: parts.memtables,
+            table_bytes: 0,
+        }
+    }
+
+    /// Threads that write tables at the same time.
+    pub(super) fn writers(&self) -> u64 {
+        self.workers.max(1) as u64
+    }
+
+    /// Returns whether the ceiling of its memtables adapts: neither it nor the block cache was set by
+    /// hand.
+    pub(super) fn adapts(&self) -> bool {
+        let MemoryBudget { memtable_bytes_max, block_cache_bytes, .. } = self.budget;
+        self.is_open && self.flushes && memtable_bytes_max.or(block_cache_bytes).is_none()
+    }
+
+    /// Adds what lookups of the store did so far.
+    pub(super) fn add_reads_to(&self, sum: &mut Reads) {
+        let lookups = self.counters.lookups();
+        sum.lookups += lookups.lookups;
+        sum.found += lookups.found_in_memtables;
+        sum.bytes += (0..LEVELS).map(|level| self.counters.level(level).bytes_read).sum::<u64>();
+    }
+
+    pub(super) fn memtable_claim(&self, uses: &Uses) -> Claim {
+        let ceiling = if self.is_open { self.memtable_ceiling } else { 0 };
+        Claim { ceiling, used: uses.memtables }
+    }
+
+    pub(super) fn filter_claim(&self, uses: &Uses) -> Claim {
+        let ceiling = if self.is_open { self.parts.filters } else { 0 };
+        Claim { ceiling, used: uses.filters_expected }
+    }
+
+    /// Returns whether this is the store of `account`.
+    pub(super) fn is_of(&self, account: &Arc<MemoryAccount>) -> bool {
+        ptr::eq(self.account.as_ptr(), Arc::as_ptr(account))
+    }
+}
