@@ -1,7 +1,7 @@
 //! Deletions of whole key ranges.
 //!
-//! A reader asks for them before it looks for points, through [`RangeTombstoneSource`]: a filter
-//! knows only points, so its "no" says nothing of a range.
+//! A reader searches them for each version that it finds, through [`RangeTombstoneSource`], in all
+//! sources: a filter knows only points, so its negative says nothing about a range.
 //!
 //! # Encoded form
 //!

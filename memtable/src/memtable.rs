@@ -176,7 +176,7 @@ impl Memtable {
         self.list.first().is_none() && self.range_tombstones.is_empty()
     }
 
-    /// Range tombstones, which a reader asks before it trusts the filter. None are written yet.
+    /// Returns the range tombstones, which the filter does not cover. None are written yet.
     #[must_use]
     pub fn range_tombstones(&self) -> &dyn RangeTombstoneSource {
         &self.range_tombstones
