@@ -3,18 +3,24 @@
 use super::{MemoryAccount, MemoryUse};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// What an allocator holds beside the bytes that it was asked for: 3 to 5 MiB with glibc and three
-/// threads, for any budget. The 8 MiB that a process may take beyond the budget are for its program,
-/// too.
-const ALLOCATOR_BYTES: u64 = 3 << 20;
+/// Memory that an allocator holds beside the bytes that it was asked for: with glibc and three threads
+/// 3 to 5 MiB at small budgets and 9 MiB at 256 MiB, where workers have larger buffers. The 8 MiB
+/// that a process may take beyond the budget are for its program, too.
+const ALLOCATOR_BYTES_MIN: u64 = 3 << 20;
+
+/// The same for any budget.
+const ALLOCATOR_BYTES_MAX: u64 = 8 << 20;
+
+/// One part in so many of a pool is for the allocator, beside [`ALLOCATOR_BYTES_MIN`].
+const ALLOCATOR_SHARE: u64 = 64;
 
 /// Of a small pool at most one part in so many is for the allocator.
-const ALLOCATOR_SHARE: u64 = 12;
+const ALLOCATOR_SHARE_MAX: u64 = 8;
 
 /// Returns the bytes of a pool that are left to the allocator.
-pub(crate) const fn allocator_bytes(pool_bytes: u64) -> u64 {
-    let share = pool_bytes / ALLOCATOR_SHARE;
-    if share < ALLOCATOR_BYTES { share } else { ALLOCATOR_BYTES }
+pub(crate) fn allocator_bytes(pool_bytes: u64) -> u64 {
+    let bytes = ALLOCATOR_BYTES_MIN + pool_bytes / ALLOCATOR_SHARE;
+    bytes.min(ALLOCATOR_BYTES_MAX).min(pool_bytes / ALLOCATOR_SHARE_MAX)
 }
 
 /// Present limits of a store in its pool, in bytes. Set by [`MemoryAccount::allow`].

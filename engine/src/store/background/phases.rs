@@ -15,7 +15,7 @@ use crate::{
     stats::MemoryStats,
 };
 
-const BUDGET: u64 = 32 << 20;
+const BUDGET: u64 = 64 << 20;
 
 /// Long values, so that filters and indexes of the data are small against the budget.
 const VALUE_BYTES: usize = 4_000;
@@ -24,7 +24,7 @@ const VALUE_BYTES: usize = 4_000;
 const ENTRIES: u64 = entries(BUDGET);
 
 /// Reads of a phase: two for each entry fill the cache, and idle memtables are flushed 2 s later.
-const READS: u64 = 20_000;
+const READS: u64 = 40_000;
 
 const fn entries(budget: u64) -> u64 {
     budget / 4 * 5 / VALUE_BYTES as u64
