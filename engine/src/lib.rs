@@ -126,3 +126,8 @@ pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgre
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 mod readme {}
+
+/// The examples of the quick start, tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/quick-start.md")]
+mod quick_start {}

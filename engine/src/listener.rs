@@ -36,7 +36,7 @@ pub enum Event {
     ///
     /// [`Stats::quarantined`](crate::Stats::quarantined) lists these tables.
     /// [`QuarantinedTable`](crate::QuarantinedTable) says when compactions read them again.
-    /// `docs/tuning.md`, "When a table is damaged", says how to rescue their data.
+    /// `docs/operations.md`, "When a table is damaged", says how to rescue their data.
     TableQuarantined { keyspace: String, table_id: u64, error: Error },
     /// Background work was postponed because the disk is full, no file descriptor is left, or the
     /// system is short of memory.

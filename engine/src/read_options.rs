@@ -46,7 +46,7 @@ impl ReadOptions {
     ///
     /// To save what can be read. **An older value of a key may come to light**, or one that was removed,
     /// because what was newer is lost. A lookup of the same key tells: it fails, unless the filter of the
-    /// damaged table knows that the key is not there. `docs/tuning.md`, "When a table is damaged", has a
+    /// damaged table knows that the key is not there. `docs/operations.md`, "When a table is damaged", has a
     /// program that copies a keyspace so, and `sieve scan --skip-damaged` does the same.
     pub const fn skip_damaged(mut self, skip: bool) -> Self {
         self.skip_damaged = skip;

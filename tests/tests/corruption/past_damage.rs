@@ -1,4 +1,4 @@
-//! How to get past a damaged block: ranges that seek behind it, and the recipe of `docs/tuning.md`.
+//! How to get past a damaged block: ranges that seek behind it, and the recipe of `docs/operations.md`.
 
 use std::{ops::RangeBounds as _, sync::Arc};
 

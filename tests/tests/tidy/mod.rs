@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "a test tells how many cases it ran")]
 #![expect(clippy::disallowed_methods, reason = "it reads the sources, not a store")]
 
+mod docs;
 mod kinds;
 
 use std::{

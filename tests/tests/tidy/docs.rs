@@ -1,0 +1,137 @@
+//! Rules for the documents: the book is complete, links resolve, and the pages stay short.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::root;
+
+/// Returns the names of the files in `docs` that end in `.md`, in order.
+fn names() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name.ends_with(".md"));
+    names.sort();
+    names
+}
+
+/// Returns the lines outside of fenced code, with their numbers from 1.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_code = false;
+    text.lines().zip(1..).filter_map(move |(line, number)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        (!is_code && !is_fence).then_some((number, line))
+    })
+}
+
+/// Returns `line` without its code spans.
+fn without_code(line: &str) -> String {
+    let parts: Vec<_> = line.split('`').collect();
+    parts.iter().step_by(2).copied().collect()
+}
+
+/// Returns the targets of the links and images in `text`.
+fn links(text: &str) -> Vec<String> {
+    let mut links = Vec::new();
+    for (_, line) in prose(text) {
+        let line = without_code(line);
+        for (open, close) in [("](", ')'), ("src=\"", '"'), ("srcset=\"", '"'), ("href=\"", '"')] {
+            let found = line.split(open).skip(1).filter_map(|rest| rest.split(close).next());
+            links.extend(found.map(str::to_owned));
+        }
+        if let Some((_, target)) = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
+            links.push(target.to_owned());
+        }
+    }
+    links
+}
+
+/// Returns the anchor of a heading, as code hosts and mdBook make it.
+fn anchor(heading: &str) -> String {
+    let kept = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let heading: String = heading.to_lowercase().chars().filter(|c| kept(*c)).collect();
+    heading.replace(' ', "-")
+}
+
+/// Returns the anchors that a document has.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut anchors = BTreeSet::new();
+    for (_, line) in prose(text) {
+        if line.starts_with('#') {
+            anchors.insert(anchor(line.trim_start_matches('#').trim()));
+        }
+        let named = line.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        anchors.extend(named.map(str::to_owned));
+    }
+    anchors
+}
+
+/// Returns the links that lead nowhere in `text`, a document in `directory`.
+fn broken_links(directory: &Path, text: &str) -> Vec<String> {
+    let mut broken = links(text);
+    broken.retain(|link| {
+        let (path, wanted) = link.split_once('#').unwrap_or((link, ""));
+        let target = directory.join(path);
+        if link.contains("://") {
+            false
+        } else if path.is_empty() {
+            !anchors(text).contains(wanted)
+        } else if wanted.is_empty() {
+            !target.exists()
+        } else {
+            !fs::read_to_string(target).is_ok_and(|text| anchors(&text).contains(wanted))
+        }
+    });
+    broken
+}
+
+#[test]
+fn the_summary_lists_every_page_once() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let mut listed = links(&summary);
+    listed.sort();
+    let mut pages = names();
+    pages.retain(|name| name != "SUMMARY.md");
+    assert_eq!(listed, pages);
+}
+
+#[test]
+fn links_of_documents_resolve() {
+    let mut documents: Vec<PathBuf> =
+        names().iter().map(|name| root().join("docs").join(name)).collect();
+    let of_root = ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"];
+    documents
+        .extend(of_root.map(|name| root().join(name)).into_iter().filter(|path| path.exists()));
+    let mut count = 0;
+    let mut faults = Vec::new();
+    for path in documents {
+        let text = fs::read_to_string(&path).unwrap();
+        let broken = broken_links(path.parent().unwrap(), &text);
+        faults.extend(broken.iter().map(|link| format!("{}: {link}", path.display())));
+        count += links(&text).len();
+    }
+    assert!(count > 100, "only {count} links were found");
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn a_broken_link_is_found() {
+    let directory = root().join("docs");
+    let cases: [(&str, &str, &[&str]); 8] = [
+        ("a page", "[a](tuning.md)", &[]),
+        ("no page", "a [b](tuning.md) [c](none.md)", &["none.md"]),
+        ("a heading", "[a](#b-c)\n\n## B: `c`", &[]),
+        ("an anchor", "[a](#b)\n<a id=\"b\"></a>", &[]),
+        ("no anchor", "[a](#b)\n\n```sh\n# b\n```", &["#b"]),
+        ("no anchor of another page", "[a](tuning.md#none)", &["tuning.md#none"]),
+        ("an image", "<img src=\"none.svg\">", &["none.svg"]),
+        ("elsewhere, and code", "[a](https://docs.rs/none) `[b](none.md)`", &[]),
+    ];
+    for (name, text, want) in cases {
+        assert_eq!(broken_links(&directory, text), want, "{name}");
+    }
+}
