@@ -8,6 +8,18 @@ use std::{
 
 use super::root;
 
+/// The most words of [`pages`], as `wc -w` counts them.
+const WORDS_MAX: usize = 16_000;
+/// The most terms of the glossary.
+const TERMS_MAX: usize = 60;
+/// The most words of a cell of a table.
+const CELL_WORDS_MAX: usize = 15;
+/// The longest line of prose, in characters.
+const COLUMNS_MAX: usize = 100;
+
+/// Pages with bounds of their own.
+const APART: [&str; 2] = ["benchmarks.md", "memory.md"];
+
 /// Returns the names of the files in `docs` that end in `.md`, in order.
 fn names() -> Vec<String> {
     let entries = fs::read_dir(root().join("docs")).unwrap();
@@ -16,6 +28,17 @@ fn names() -> Vec<String> {
     names.retain(|name| name.ends_with(".md"));
     names.sort();
     names
+}
+
+/// Returns the name and the text of each page that the bounds hold for.
+fn pages() -> Vec<(String, String)> {
+    let mut names = names();
+    names.retain(|name| !APART.contains(&name.as_str()));
+    let read = |name: String| {
+        let text = fs::read_to_string(root().join("docs").join(&name)).unwrap();
+        (name, text)
+    };
+    names.into_iter().map(read).collect()
 }
 
 /// Returns the lines outside of fenced code, with their numbers from 1.
@@ -89,6 +112,31 @@ fn broken_links(directory: &Path, text: &str) -> Vec<String> {
     broken
 }
 
+/// Returns the cells of a row of a table.
+fn cells(row: &str) -> impl Iterator<Item = &str> {
+    row.trim().trim_matches('|').split('|').map(str::trim)
+}
+
+/// Returns the terms that the tables of a glossary define.
+fn terms(text: &str) -> Vec<&str> {
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| term |"));
+    rows.filter_map(|row| cells(row).next()).collect()
+}
+
+/// Returns what is too long in a page.
+fn long_parts(name: &str, text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (number, line) in prose(text) {
+        if line.starts_with('|') {
+            let long = |cell: &&str| cell.split_whitespace().count() > CELL_WORDS_MAX;
+            faults.extend(cells(line).filter(long).map(|cell| format!("{name}:{number}: {cell}")));
+        } else if line.chars().count() > COLUMNS_MAX && !line.contains("](") {
+            faults.push(format!("{name}:{number}: {line}"));
+        }
+    }
+    faults
+}
+
 #[test]
 fn the_summary_lists_every_page_once() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
@@ -134,4 +182,35 @@ fn a_broken_link_is_found() {
     for (name, text, want) in cases {
         assert_eq!(broken_links(&directory, text), want, "{name}");
     }
+}
+
+#[test]
+fn documents_stay_short() {
+    let pages = pages();
+    let words: usize = pages.iter().map(|(_, text)| text.split_whitespace().count()).sum();
+    println!("{words} words in {} pages", pages.len());
+    assert!(words <= WORDS_MAX, "{words} words");
+    let faults: Vec<_> = pages.iter().flat_map(|(name, text)| long_parts(name, text)).collect();
+    assert!(faults.is_empty(), "{faults:#?}");
+    let (_, glossary) = pages.iter().find(|(name, _)| name == "glossary.md").unwrap();
+    let terms = terms(glossary);
+    assert!((40..=TERMS_MAX).contains(&terms.len()), "{} terms", terms.len());
+    assert_eq!(terms.iter().collect::<BTreeSet<_>>().len(), terms.len(), "a term stands twice");
+}
+
+#[test]
+fn a_long_part_is_found() {
+    let long = "word ".repeat(CELL_WORDS_MAX + 1);
+    let line = "w".repeat(COLUMNS_MAX + 1);
+    let cases = [
+        ("short", "| a | b |\nprose".to_owned(), 0),
+        ("a long cell", format!("| a | {long}|\n| {long}| {long}|"), 3),
+        ("a long line", format!("{line}\n\n{line}"), 2),
+        ("code", format!("```\n{line}\n```"), 0),
+        ("a link", format!("[{line}](a.md)"), 0),
+    ];
+    for (name, text, want) in cases {
+        assert_eq!(long_parts("page.md", &text).len(), want, "{name}");
+    }
+    assert_eq!(terms("| term | is |\n|---|---|\n| a b | c |\nd"), ["a b"]);
 }
