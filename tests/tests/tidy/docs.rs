@@ -57,6 +57,12 @@ fn without_code(line: &str) -> String {
     parts.iter().step_by(2).copied().collect()
 }
 
+/// Returns the paths of sources that `text` names in code spans.
+fn paths(text: &str) -> Vec<&str> {
+    let spans = prose(text).flat_map(|(_, line)| line.split('`').skip(1).step_by(2));
+    spans.filter(|span| span.contains('/') && span.ends_with(".rs")).collect()
+}
+
 /// Returns the targets of the links and images in `text`.
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
@@ -167,6 +173,15 @@ fn links_of_documents_resolve() {
 }
 
 #[test]
+fn sources_that_contributors_are_sent_to_exist() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let paths = paths(&text);
+    assert!(paths.len() > 10, "only {paths:?}");
+    let missing: Vec<_> = paths.iter().filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn a_broken_link_is_found() {
     let directory = root().join("docs");
     let cases: [(&str, &str, &[&str]); 8] = [
@@ -182,6 +197,7 @@ fn a_broken_link_is_found() {
     for (name, text, want) in cases {
         assert_eq!(broken_links(&directory, text), want, "{name}");
     }
+    assert_eq!(paths("a `b/c.rs` d `e.rs`\n```\n`f/g.rs`\n```\n`h/`"), ["b/c.rs"]);
 }
 
 #[test]
