@@ -12,8 +12,9 @@
 
 use std::{env, sync::Arc, time::Duration};
 
-use sievedb::{Db, Durability, KeyspaceOptions, Options, Result, fs::MemoryFs};
+use sievedb::{Db, Durability, KeyspaceOptions, Options, Result};
 use sievedb_benches::value;
+use sievedb_doubles::MemoryFs;
 use sievedb_workload::{
     clock::thread_cpu_time,
     random::{Permutation, Random},

@@ -5,11 +5,12 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it found")]
 
 use std::{
-    sync::Arc,
+    error::Error,
     time::{Duration, Instant},
 };
 
-use sievedb::{Db, KeyspaceOptions, Options, PrefixExtractor, Result, fs::MemoryFs};
+use sievedb::{Db, KeyspaceOptions, Options, PrefixExtractor};
+use tempfile::TempDir;
 
 const USERS: u64 = 200_000;
 const EVENTS: u64 = 400_000;
@@ -28,21 +29,22 @@ fn user_of(event: u64) -> u64 {
     (mixed ^ mixed >> 29) % (USERS / 2) * 2
 }
 
-/// A store in memory, with a cache of a tenth of it.
-fn filled(keyspace: KeyspaceOptions) -> Result<Db> {
+/// Returns a store in a temporary directory. Its block cache has a tenth of the store's size.
+fn filled(keyspace: KeyspaceOptions) -> Result<(TempDir, Db), Box<dyn Error>> {
     let keyspace = keyspace.memtable_bytes(8 << 20);
-    let options = Options::new().fs(Arc::new(MemoryFs::new())).block_cache_bytes(4 << 20);
-    let db = options.keyspace(keyspace).open("events")?;
+    let folder = tempfile::tempdir()?;
+    let options = Options::new().block_cache_bytes(4 << 20);
+    let db = options.keyspace(keyspace).open(folder.path())?;
     for event in 0..EVENTS {
         db.insert(key(user_of(event), event), [b'e'; 60])?;
     }
     db.flush()?;
-    Ok(db)
+    Ok((folder, db))
 }
 
 /// Asks for the events of users, and prints what that took.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn report(name: &str, db: &Db, users: impl Iterator<Item = u64>) -> Result<()> {
+fn report(name: &str, db: &Db, users: impl Iterator<Item = u64>) -> Result<(), Box<dyn Error>> {
     let (mut asked, mut events) = (0, 0);
     let before = db.stats().table_reads.calls;
     let mut took = Duration::ZERO;
@@ -61,14 +63,14 @@ fn report(name: &str, db: &Db, users: impl Iterator<Item = u64>) -> Result<()> {
     Ok(())
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
     let eight = PrefixExtractor::FixedLength(8);
     let cases = [
         ("without prefix filters", KeyspaceOptions::new()),
         ("with prefix filters", KeyspaceOptions::new().prefix_extractor(eight)),
     ];
     for (name, keyspace) in cases {
-        let db = filled(keyspace)?;
+        let (_folder, db) = filled(keyspace)?;
         let stats = db.stats();
         let (runs, filters) = (stats.keyspaces[0].runs, stats.memory.filter_bytes >> 10);
         println!("{name}: {runs} sorted runs, {filters} KiB of filters");

@@ -43,6 +43,10 @@
 //! Features, none by default: `zstd` (that compression; needs a C compiler) and `serde` (statistics, and options
 //! of keyspaces, as `Serialize`).
 
+// The test doubles name this crate as any user of it does.
+#[cfg(test)]
+extern crate self as sievedb;
+
 mod barriers;
 mod batch;
 pub mod clock;

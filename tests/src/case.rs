@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use sievedb::fs::Loss;
+use sievedb_doubles::Loss;
 
 /// A power cut: after which operation, and what it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

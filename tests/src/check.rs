@@ -6,10 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use sievedb::{
-    Db, Durability, Options,
-    fs::{Loss, MemoryFs},
-};
+use sievedb::{Db, Durability, Options};
+use sievedb_doubles::{Loss, MemoryFs};
 
 use crate::{
     case::Cut,

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use sievedb::fs::{Loss, MemoryFs};
+use sievedb_doubles::{Loss, MemoryFs};
 
 use crate::{
     case::{Case, Cut},

@@ -2,7 +2,8 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use sievedb::fs::{Fs, MemoryFs, Operation};
+use sievedb::fs::Fs;
+use sievedb_doubles::{MemoryFs, Operation};
 
 use crate::layer::{Layer, Layered};
 

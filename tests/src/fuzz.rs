@@ -9,10 +9,8 @@ mod flip;
 
 use std::{io::ErrorKind, ops::AddAssign, sync::Arc};
 
-use sievedb::{
-    Db, Durability, Error, Options,
-    fs::{Call, Failure, Fault, FaultFs, Fs, Loss, MemoryFs, Times},
-};
+use sievedb::{Db, Durability, Error, Options, fs::Fs};
+use sievedb_doubles::{Call, Failure, Fault, FaultFs, Loss, MemoryFs, Times};
 
 use crate::{
     case::Cut,

@@ -2,7 +2,8 @@
 
 use std::{fmt, io, path::Path, sync::Arc};
 
-use sievedb::fs::{AppendFile, Fs, MemoryFs};
+use sievedb::fs::{AppendFile, Fs};
+use sievedb_doubles::MemoryFs;
 
 use crate::layer::{Layer, Layered};
 

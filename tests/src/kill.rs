@@ -5,10 +5,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Durability,
-    fs::{Fault, FaultFs, Fs, Loss, MemoryFs, Times},
-};
+use sievedb::{Durability, fs::Fs};
+use sievedb_doubles::{Fault, FaultFs, Loss, MemoryFs, Times};
 
 use crate::{
     case::Cut,

@@ -1,11 +1,16 @@
 //! Files: the one door through which the engine touches a disk.
 //!
-//! | implementation | for                                                                        |
-//! |----------------|----------------------------------------------------------------------------|
-//! | [`RealFs`]     | the file system of the machine                                             |
-//! | [`MemoryFs`]   | tests: a disk in memory that can be cut from power after every operation   |
-//! | [`FaultFs`]    | tests: any of the others, with calls that fail on demand                   |
-//! | `ReadOnlyFs`   | stores that are only read: any of the others, less the calls that change it |
+//! A store uses [`RealFs`], the file system of the machine, unless [`Options::fs`] sets another
+//! implementation of [`Fs`]. Uses of another one:
+//!
+//! * a store in memory, or inside another container of files;
+//! * tests of an application: a call that fails, a full disk, a slow sync;
+//! * counters or limits of reads and writes, by wrapping [`RealFs`].
+//!
+//! An implementation must keep the promises below. The store reports every error that it returns,
+//! and treats a failed sync as final.
+//!
+//! [`Options::fs`]: crate::Options::fs
 //!
 //! # What each call makes durable
 //!
@@ -25,8 +30,8 @@
 //!
 //! This is what POSIX promises and no more (`fsync`, `rename`; Linux `fsync(2)`: the entry in the
 //! folder needs an `fsync` of its own). File systems differ in how much more they give: Pillai et
-//! al., "All File Systems Are Not Created Equal", OSDI 2014. Code that is right on [`MemoryFs`]
-//! relies on none of it.
+//! al., "All File Systems Are Not Created Equal", OSDI 2014. The crash tests
+//! of SieveDB rely on none of it.
 //!
 //! # After a failed sync
 //!
@@ -35,20 +40,18 @@
 //! to write (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). Readers
 //! may still see the bytes, from memory. Write them again to another file.
 
-mod crash;
 mod direct;
-mod disk;
-mod disk_file;
-mod fault;
-mod fault_plan;
-mod image;
-mod journal;
-mod memory;
-mod random;
+#[cfg(test)]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "these files are also a crate of their own"
+)]
+#[path = "../../../tests/doubles/src/fs/mod.rs"]
+mod doubles;
 mod read_only;
 mod real;
-#[cfg(test)]
-mod tests;
 
 use std::{
     fmt::Debug,
@@ -60,13 +63,11 @@ use std::{
 
 use bytes::Bytes;
 
-pub use crash::Loss;
-pub use fault::FaultFs;
-pub use fault_plan::{Call, Failure, Fault, InjectedPanic, Times};
-pub use journal::Operation;
-pub use memory::MemoryFs;
 pub(crate) use read_only::ReadOnlyFs;
 pub use real::RealFs;
+
+#[cfg(test)]
+pub(crate) use doubles::*;
 
 /// A file system.
 ///

@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use held::{HeldRange, HeldSnapshot};
-use sievedb::{Db, Durability, Error, Keyspace, Options, fs::MemoryFs, stats::BackgroundStats};
+use sievedb::{Db, Durability, Error, Keyspace, Options, stats::BackgroundStats};
+use sievedb_doubles::MemoryFs;
 
 use crate::{
     history::{History, WORLDS_MAX},

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Durability, Error, FilterPolicy, KeyspaceOptions, Options, fs::MemoryFs, stats::BackgroundStats,
-};
+use sievedb::{Durability, Error, FilterPolicy, KeyspaceOptions, Options, stats::BackgroundStats};
+use sievedb_doubles::MemoryFs;
 
 use super::{Opened, Recorder};
 use crate::{

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Compression, Db, KeyspaceOptions, Options, fs::MemoryFs};
+use sievedb::{Compression, Db, KeyspaceOptions, Options};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::FOLDER;
 
 const LAST_LEVEL: usize = 6;

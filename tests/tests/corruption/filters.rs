@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use sievedb::{
     Error, Event, EventListener, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options,
-    clock::ManualClock, fs::MemoryFs,
+    clock::ManualClock,
 };
+use sievedb_doubles::MemoryFs;
 
 use super::{
     cases::Cases,

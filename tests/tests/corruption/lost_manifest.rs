@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use sievedb::{Db, Durability, Error, KeyspaceOptions, OlderValues, Options, fs::MemoryFs};
+use sievedb::{Db, Durability, Error, KeyspaceOptions, OlderValues, Options};
+use sievedb_doubles::MemoryFs;
 
 use super::{
     repair::{NEW, options, tables},

@@ -8,10 +8,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb::{
-    Event, EventListener, FilterPolicy, Options, ReadMode,
-    fs::{Loss, MemoryFs},
-};
+use sievedb::{Event, EventListener, FilterPolicy, Options, ReadMode};
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::settings::FOLDER;
 
 use super::{

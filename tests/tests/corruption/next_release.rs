@@ -1,11 +1,8 @@
 //! Stores of a later release. This release refuses required features by name and writes nothing; it
 //! skips optional ones.
 
-use sievedb::{
-    Error, Options, ReadMode,
-    VerifyProblemKind::Unreadable,
-    fs::{Fs as _, MemoryFs},
-};
+use sievedb::{Error, Options, ReadMode, VerifyProblemKind::Unreadable, fs::Fs as _};
+use sievedb_doubles::MemoryFs;
 use sievedb_format::Encode;
 
 use super::{

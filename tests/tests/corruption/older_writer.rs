@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, ReadMode, fs::MemoryFs};
+use sievedb::{Db, ReadMode};
+use sievedb_doubles::MemoryFs;
 use sievedb_format::{Decoder, Encode};
 
 use super::{

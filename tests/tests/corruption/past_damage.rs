@@ -5,8 +5,8 @@ use std::{ops::RangeBounds as _, sync::Arc};
 use bytes::Bytes;
 use sievedb::{
     Compression, Db, Error, Keyspace, KeyspaceOptions, Options, ReadOptions, Result, VerifyReport,
-    fs::MemoryFs,
 };
+use sievedb_doubles::MemoryFs;
 
 use super::sample::{FOLDER, disk, files};
 

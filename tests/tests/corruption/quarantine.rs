@@ -7,9 +7,9 @@ use std::{
 
 use sievedb::{
     Compression, Db, Error, Event, EventListener, Keyspace, KeyspaceOptions, Options,
-    clock::ManualClock,
-    fs::{Call, Fault, FaultFs, Fs as _, MemoryFs, Times},
+    clock::ManualClock, fs::Fs as _,
 };
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
 use super::sample::{FOLDER, disk, files};
 

@@ -9,8 +9,8 @@ use std::{
 use sievedb::{
     Event, EventListener,
     clock::{Clock as _, ManualClock},
-    fs::Times,
 };
+use sievedb_doubles::Times;
 
 use super::quarantine::{Failing, KEYS};
 

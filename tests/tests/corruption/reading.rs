@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use sievedb::{Db, Error, Keyspace, ReadMode, Result, fs::MemoryFs};
+use sievedb::{Db, Error, Keyspace, ReadMode, Result};
+use sievedb_doubles::MemoryFs;
 
 use super::sample::{FOLDER, Files, KEYSPACES, Sample, State, disk, open};
 

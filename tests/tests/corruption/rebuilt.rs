@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Durability,
-    fs::{Call, Fault, FaultFs, MemoryFs, Times},
-};
+use sievedb::Durability;
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
 use super::{
     lost_manifest::{Contents, contents, lose, repaired},

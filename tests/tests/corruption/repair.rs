@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use bytes::Bytes;
 use sievedb::{
     Compression, Db, Durability, Error, KeyspaceOptions, OlderValues, Options, RepairReport,
-    Result,
-    fs::{Fs as _, MemoryFs},
+    Result, fs::Fs as _,
 };
+use sievedb_doubles::MemoryFs;
 
 use super::sample::{FOLDER, Files, disk, files};
 

@@ -9,8 +9,9 @@ use std::{
 
 use sievedb::{
     Db, Error, OlderValues, Options, RepairReport, Result,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, ReadFile, RealFs, Times},
+    fs::{Fs, ReadFile, RealFs},
 };
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::layer::{Layer, Layered};
 
 use super::{

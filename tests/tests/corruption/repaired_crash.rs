@@ -5,10 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use sievedb::{
-    Db, Durability, KeyspaceOptions, OlderValues,
-    fs::{Call, Fault, FaultFs, Loss, MemoryFs, Times},
-};
+use sievedb::{Db, Durability, KeyspaceOptions, OlderValues};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 use sievedb_tests::rng::Rng;
 
 use super::{

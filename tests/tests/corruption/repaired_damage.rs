@@ -3,9 +3,8 @@
 use std::{collections::BTreeMap, ops::RangeBounds as _, sync::Arc};
 
 use bytes::Bytes;
-use sievedb::{
-    Compression, Db, Durability, KeyspaceOptions, OlderValues, RepairReport, fs::MemoryFs,
-};
+use sievedb::{Compression, Db, Durability, KeyspaceOptions, OlderValues, RepairReport};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::rng::Rng;
 
 use super::{

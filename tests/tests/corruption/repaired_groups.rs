@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Compression, Db, Durability, KeyspaceOptions,
-    fs::{Call, Fault, FaultFs, Loss, MemoryFs, Times},
-};
+use sievedb::{Compression, Db, Durability, KeyspaceOptions};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 
 use super::{
     lost_manifest::{lose, repaired},

@@ -2,10 +2,8 @@
 
 use std::{ops::Range, sync::Arc};
 
-use sievedb::{
-    Error, OlderValues, Options, ReadMode, VerifyProblem, VerifyProblemKind,
-    fs::{Call, Fault, FaultFs, Times},
-};
+use sievedb::{Error, OlderValues, Options, ReadMode, VerifyProblem, VerifyProblemKind};
+use sievedb_doubles::{Call, Fault, FaultFs, Times};
 use sievedb_format::{Decoder, Kind};
 
 use super::{

@@ -13,8 +13,9 @@ use std::{
 
 use sievedb::{
     Db,
-    fs::{AppendFile, Fs, Loss, MemoryFs},
+    fs::{AppendFile, Fs},
 };
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::layer::{Layer, Layered};
 
 use super::{

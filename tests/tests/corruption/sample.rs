@@ -8,10 +8,9 @@ use std::{
 
 use bytes::Bytes;
 use sievedb::{
-    Db, KeyspaceOptions, Options, PrefixExtractor, ReadMode, Result,
-    clock::ManualClock,
-    fs::{Fs, MemoryFs},
+    Db, KeyspaceOptions, Options, PrefixExtractor, ReadMode, Result, clock::ManualClock, fs::Fs,
 };
+use sievedb_doubles::MemoryFs;
 
 /// The folder of every sample.
 pub(super) const FOLDER: &str = "db";

@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sievedb::{
-    Batch, Db, Durability, FilterPolicy, FilterPolicyKind, Keyspace, ReadMode, fs::MemoryFs,
-};
+use sievedb::{Batch, Db, Durability, FilterPolicy, FilterPolicyKind, Keyspace, ReadMode};
+use sievedb_doubles::MemoryFs;
 
 use super::{
     log_record::records_end,

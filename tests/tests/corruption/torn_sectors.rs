@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, Durability, Error, Options, fs::MemoryFs};
+use sievedb::{Db, Durability, Error, Options};
+use sievedb_doubles::MemoryFs;
 
 use super::{
     log_record::records_end,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sievedb::fs::MemoryFs;
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     case::Case,
     enumerate::{Extent, enumerate, on_two_threads, run_case},

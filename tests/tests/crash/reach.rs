@@ -5,7 +5,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use sievedb::{Event, EventListener, fs::Operation, stats::BackgroundStats};
+use sievedb::{Event, EventListener, stats::BackgroundStats};
+use sievedb_doubles::Operation;
 use sievedb_tests::{enumerate::record, settings::small_options, workload::workload};
 
 #[derive(Debug, Default)]

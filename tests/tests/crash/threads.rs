@@ -6,10 +6,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
-use sievedb::{
-    Db, Durability, Error, Keyspace,
-    fs::{Fs, Loss, MemoryFs},
-};
+use sievedb::{Db, Durability, Error, Keyspace, fs::Fs};
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     check::guarded,
     rng::Rng,

@@ -11,8 +11,9 @@ use std::{
 
 use sievedb::{
     Db, Options,
-    fs::{AppendFile, Fs, MemoryFs},
+    fs::{AppendFile, Fs},
 };
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::layer::{Layer, Layered};
 
 #[path = "../../../engine/examples/keyspaces.rs"]

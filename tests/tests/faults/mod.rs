@@ -3,7 +3,8 @@
 mod panicking;
 mod sweep;
 
-use sievedb::{fs::Times, planted::PlantedBug};
+use sievedb::planted::PlantedBug;
+use sievedb_doubles::Times;
 use sievedb_tests::{
     enumerate::on_two_threads,
     settings::{from_env, report, small_options},

@@ -7,10 +7,8 @@ use std::{
     sync::Arc,
 };
 
-use sievedb::{
-    Db, Durability, Error,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
-};
+use sievedb::{Db, Durability, Error, fs::Fs};
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::settings::{FOLDER, small_options};
 
 /// Checks that the store is read-only because of a panic.

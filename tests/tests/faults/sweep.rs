@@ -2,10 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
-use sievedb::{
-    Durability, Options,
-    fs::{Call, Failure, Fault, FaultFs, Fs, Loss, MemoryFs, Operation, Times},
-};
+use sievedb::{Durability, Options, fs::Fs};
+use sievedb_doubles::{Call, Failure, Fault, FaultFs, Loss, MemoryFs, Operation, Times};
 use sievedb_tests::{
     case::Cut,
     check::guarded,

@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use sievedb::{Event, EventListener, FilterPolicy, PrefixExtractor, fs::MemoryFs};
+use sievedb::{Event, EventListener, FilterPolicy, PrefixExtractor};
+use sievedb_doubles::MemoryFs;
 
 use super::{FOLDER, KEYS, assert_all_readable, filter_bytes, grown, key, options, sum};
 

@@ -6,9 +6,8 @@ use std::sync::{
 };
 use std::{thread, time::Duration};
 
-use sievedb::{
-    Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, fs::MemoryFs,
-};
+use sievedb::{Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::report;
 
 use super::{FOLDER, key};

@@ -13,11 +13,8 @@ mod use_of_tables;
 
 use std::sync::Arc;
 
-use sievedb::{
-    Db, FilterPolicy, KeyspaceOptions, Options,
-    fs::{Fs, MemoryFs},
-    stats::LevelStats,
-};
+use sievedb::{Db, FilterPolicy, KeyspaceOptions, Options, fs::Fs, stats::LevelStats};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, small_options};
 
 /// Keys of a grown store: three levels of tables of some thousand keys each.

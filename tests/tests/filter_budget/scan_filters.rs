@@ -8,10 +8,8 @@ use std::{
     thread,
 };
 
-use sievedb::{
-    Db, FilterPolicy, Options, PrefixExtractor,
-    fs::{Fs, MemoryFs},
-};
+use sievedb::{Db, FilterPolicy, Options, PrefixExtractor, fs::Fs};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{rng::Rng, settings::seed};
 
 use super::{FOLDER, KEYS, fill, filter_bytes, key, keyspace, needless_reads};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{FilterPolicy, fs::MemoryFs};
+use sievedb::FilterPolicy;
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::report;
 
 use super::{KEYS, assert_all_readable, expected_reads, filter_bytes, grown, needless_reads, sum};

@@ -6,7 +6,8 @@ use std::sync::{
 };
 use std::thread;
 
-use sievedb::{FilterPolicy, fs::MemoryFs};
+use sievedb::FilterPolicy;
+use sievedb_doubles::MemoryFs;
 
 use super::{FOLDER, KEYS, assert_all_readable, fill, filter_bytes, grown, options};
 

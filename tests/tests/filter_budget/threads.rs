@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sievedb::{FilterPolicy, fs::MemoryFs};
+use sievedb::FilterPolicy;
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{rng::Rng, settings::seed};
 
 use super::{FOLDER, KEYS, fill, filter_bytes, key, options};

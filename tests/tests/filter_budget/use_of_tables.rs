@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, fs::MemoryFs};
+use sievedb::Db;
+use sievedb_doubles::MemoryFs;
 
 use super::{KEYS, filter_bytes, grown, key, sum};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sievedb::fs::{Call, Fault, FaultFs, Times};
+use sievedb_doubles::{Call, Fault, FaultFs, Times};
 
 use super::{
     fixture::{FOLDER, Listener, bloom, change, check, filled, id, options, paths},
@@ -21,7 +21,7 @@ fn a_table_with_damaged_data_is_given_up() {
     // The first data block lies behind the file header.
     change(&fs, broken, |bytes| bytes[70] ^= 1);
     for workers in [0, 2] {
-        let fs = Arc::new(fs.crash(fs.operations(), &sievedb::fs::Loss::Nothing));
+        let fs = Arc::new(fs.crash(fs.operations(), &sievedb_doubles::Loss::Nothing));
         let listener = Arc::<Listener>::default();
         let options = options(fs.clone(), bloom(), workers);
         let db = options.listener(listener.clone()).open(FOLDER).unwrap();

@@ -7,10 +7,9 @@ use std::{
 
 use sievedb::{
     Db, Event, EventListener, FilterPolicy, FilterPolicyKind, FilterRebuildReason, FilterRole,
-    KeyspaceOptions, Options,
-    clock::SystemClock,
-    fs::{Fs, MemoryFs},
+    KeyspaceOptions, Options, clock::SystemClock, fs::Fs,
 };
+use sievedb_doubles::MemoryFs;
 
 pub(super) const FOLDER: &str = "db";
 /// Keys of the store: each fourth number up to here is absent.

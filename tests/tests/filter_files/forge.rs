@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use sievedb::{
-    PrefixExtractor,
-    fs::{Fs, MemoryFs},
-};
+use sievedb::{PrefixExtractor, fs::Fs};
+use sievedb_doubles::MemoryFs;
 use sievedb_filter::{Expected, FilterKind, TableFilter, filter_block, key_hash};
 use sievedb_format::checksum::crc32;
 

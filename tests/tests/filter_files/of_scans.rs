@@ -7,8 +7,8 @@ use sievedb::{
     FilterRebuildReason::{NoFilter, OffPlan, OtherExtractor, Unusable},
     FilterRole::{self, Prefix, Range},
     KeyspaceOptions, Options, PrefixExtractor,
-    fs::{Loss, MemoryFs},
 };
+use sievedb_doubles::{Loss, MemoryFs};
 
 use super::{
     fixture::{self, FOLDER, KEYS, Listener, change, id, key, paths, read},

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{FilterPolicy, FilterRebuildReason::Unusable, fs::MemoryFs};
+use sievedb::{FilterPolicy, FilterRebuildReason::Unusable};
+use sievedb_doubles::MemoryFs;
 
 use super::{
     fixture::{
@@ -36,7 +37,7 @@ pub(super) fn damage_all(fs: &MemoryFs) -> Vec<u64> {
 /// all filters whole again when the background work is done, for good.
 fn check_rebuilt(fs: &Arc<MemoryFs>, policy: FilterPolicy, damaged: &[u64], what: &str) {
     for workers in [0, 2] {
-        let fs = Arc::new(fs.crash(fs.operations(), &sievedb::fs::Loss::Nothing));
+        let fs = Arc::new(fs.crash(fs.operations(), &sievedb_doubles::Loss::Nothing));
         let listener = Arc::<Listener>::default();
         let open = || options(fs.clone(), policy, workers).listener(listener.clone()).open(FOLDER);
         let db = open().unwrap();
@@ -94,7 +95,7 @@ pub(super) fn with_filter_files() -> Arc<MemoryFs> {
 fn filters_in_files_of_their_own_are_whole_again() {
     let good = with_filter_files();
     for forged in Forged::ALL {
-        let fs = Arc::new(good.crash(good.operations(), &sievedb::fs::Loss::Nothing));
+        let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
         let files = paths(&fs, ".filter");
         for path in &files {
             forge(&fs, path, forged);
@@ -118,12 +119,12 @@ fn every_byte_of_a_filter_file_is_checked() {
     let mut cases = 0;
     // Each byte of header and trailer, and some of those between.
     for at in (0..64).chain((64..bytes - 40).step_by(step)).chain(bytes - 40..bytes) {
-        let fs = Arc::new(good.crash(good.operations(), &sievedb::fs::Loss::Nothing));
+        let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
         change(&fs, path, |bytes| bytes[at] ^= 1 << (at % 8));
         let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
         assert_eq!(db.stats().tables_with_unusable_filters, 1, "byte {at}");
         for cut in [at, bytes + 1] {
-            let fs = Arc::new(good.crash(good.operations(), &sievedb::fs::Loss::Nothing));
+            let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
             change(&fs, path, |bytes| bytes.resize(cut, 0));
             let db = options(fs.clone(), bloom(), 0).open(FOLDER).unwrap();
             // What lies behind the filter is not looked at.
@@ -144,7 +145,7 @@ fn compactions_beside_the_job_leave_no_file_behind() {
     let good = filled(FilterPolicy::default());
     damage_all(&good);
     for round in 0..20 {
-        let fs = Arc::new(good.crash(good.operations(), &sievedb::fs::Loss::Nothing));
+        let fs = Arc::new(good.crash(good.operations(), &sievedb_doubles::Loss::Nothing));
         let db = options(fs.clone(), FilterPolicy::default(), 3).open(FOLDER).unwrap();
         std::thread::sleep(std::time::Duration::from_micros(300 * round));
         db.compact().unwrap();

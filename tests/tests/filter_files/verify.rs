@@ -13,8 +13,9 @@ use sievedb::{
     FilterPolicy, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction,
     VerifyProblemKind::{self, Damaged, FilterUnusable, FilterWrong},
     VerifyReport,
-    fs::{Fs, Loss, MemoryFs},
+    fs::Fs,
 };
+use sievedb_doubles::{Loss, MemoryFs};
 
 use super::{
     fixture::{FOLDER, KEYS, bloom, change, check, filled, options, paths},

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Result, fs::MemoryFs, stats::LevelStats,
-};
+use sievedb::{Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Result, stats::LevelStats};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, report, small_options};
 
 const KEYS: u64 = 120_000;

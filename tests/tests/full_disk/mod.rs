@@ -15,11 +15,9 @@ use std::{
 };
 
 use sievedb::{
-    Durability, Error, Event, EventListener,
-    clock::SystemClock,
-    fs::{Call, Fault, FaultFs, Fs, Loss, MemoryFs, Times},
-    planted::PlantedBug,
+    Durability, Error, Event, EventListener, clock::SystemClock, fs::Fs, planted::PlantedBug,
 };
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 use sievedb_tests::settings::{FOLDER, report, small_keyspace, small_options};
 
 const ENOSPC: i32 = 28;

@@ -4,10 +4,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Durability,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
-};
+use sievedb::{Durability, fs::Fs};
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::settings::{FOLDER, small_options};
 
 use super::ENOSPC;

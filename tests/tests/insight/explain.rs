@@ -5,8 +5,9 @@ use std::{path::Path, sync::Arc};
 use sievedb::{
     Db, Result, Stats,
     explain::{ExplainedAnswer, Explanation, FilterVerdict},
-    fs::{Fs as _, MemoryFs},
+    fs::Fs as _,
 };
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::Rng,
     settings::{FOLDER, seed},

@@ -8,10 +8,8 @@ mod stats_file;
 
 use std::{ops::Range, sync::Arc};
 
-use sievedb::{
-    Db, FilterPolicy, KeyspaceOptions, Options,
-    fs::{Fs, MemoryFs},
-};
+use sievedb::{Db, FilterPolicy, KeyspaceOptions, Options, fs::Fs};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, small_options};
 
 /// Keys of a grown store.

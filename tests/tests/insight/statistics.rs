@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use sievedb::{
     Db, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions,
     clock::ManualClock,
-    fs::MemoryFs,
     stats::{LevelShape, LevelStats, WriteStats},
 };
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, report, small_options};
 
 use super::{KEYS, fill, grown, key};

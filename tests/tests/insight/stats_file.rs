@@ -2,11 +2,8 @@
 
 use std::{path::Path, sync::Arc, thread, time::Duration};
 
-use sievedb::{
-    Db, Stats,
-    fs::{Fs as _, Loss, MemoryFs},
-    stats::read_stats_file,
-};
+use sievedb::{Db, Stats, fs::Fs as _, stats::read_stats_file};
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::settings::FOLDER;
 
 use super::{KEYS, fill, grown, key, options};

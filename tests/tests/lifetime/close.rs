@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use sievedb::{
-    Db, Durability, KeyspaceOptions, Options,
-    clock::ManualClock,
-    fs::{Fs, Loss, MemoryFs},
-};
+use sievedb::{Db, Durability, KeyspaceOptions, Options, clock::ManualClock, fs::Fs};
+use sievedb_doubles::{Loss, MemoryFs};
 
 use super::small_store::{FOLDER, collect, names, open};
 

@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Db, Durability, Error, Options,
-    clock::ManualClock,
-    fs::{Fault, FaultFs, Fs, Loss, MemoryFs, Operation, Times},
-};
+use sievedb::{Db, Durability, Error, Options, clock::ManualClock, fs::Fs};
+use sievedb_doubles::{Fault, FaultFs, Loss, MemoryFs, Operation, Times};
 
 use super::small_store::FOLDER;
 

@@ -4,10 +4,11 @@ use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 
 use sievedb::{
     Db, Options,
-    fs::{Fs, MemoryFs, RealFs},
+    fs::{Fs, RealFs},
     options::{DEFAULT_MEMORY_BUDGET_MAX, DEFAULT_MEMORY_BUDGET_MIN},
     stats::BudgetSource::{self, ControlGroup, Fallback, PhysicalMemory, Set},
 };
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     layer::{Layer, Layered},
     settings::FOLDER,

@@ -2,11 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use sievedb::{
-    Db, Durability, Error, Options,
-    clock::ManualClock,
-    fs::{Call, Fault, FaultFs, Fs, Loss, MemoryFs, Times},
-};
+use sievedb::{Db, Durability, Error, Options, clock::ManualClock, fs::Fs};
+use sievedb_doubles::{Call, Fault, FaultFs, Loss, MemoryFs, Times};
 
 use super::small_store::{FOLDER, open};
 

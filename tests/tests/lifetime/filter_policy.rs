@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, clock::ManualClock, fs::MemoryFs,
-};
+use sievedb::{Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, clock::ManualClock};
+use sievedb_doubles::MemoryFs;
 
 use super::small_store::{FOLDER, flush};
 

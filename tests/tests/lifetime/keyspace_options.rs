@@ -7,10 +7,9 @@ use std::sync::{
 
 use sievedb::{
     Compression, Db, Durability, Error, Event, EventListener, FilterPolicy, FilterPolicyKind,
-    Keyspace, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction,
-    clock::ManualClock,
-    fs::{Loss, MemoryFs},
+    Keyspace, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction, clock::ManualClock,
 };
+use sievedb_doubles::{Loss, MemoryFs};
 
 use super::small_store::FOLDER;
 

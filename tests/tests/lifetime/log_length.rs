@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, Options, clock::ManualClock, fs::MemoryFs};
+use sievedb::{Db, Options, clock::ManualClock};
+use sievedb_doubles::MemoryFs;
 
 use super::small_store::FOLDER;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, fs::MemoryFs};
+use sievedb::Db;
+use sievedb_doubles::MemoryFs;
 
 use super::small_store::{flush, open};
 

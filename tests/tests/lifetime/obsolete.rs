@@ -2,10 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use sievedb::{
-    DEFAULT_KEYSPACE,
-    fs::{Fs, Loss, MemoryFs},
-};
+use sievedb::{DEFAULT_KEYSPACE, fs::Fs};
+use sievedb_doubles::{Loss, MemoryFs};
 
 use super::small_store::{FOLDER, collect, flush, names, open};
 

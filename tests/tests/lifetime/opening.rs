@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Error, KeyspaceOptions, Options,
-    clock::ManualClock,
-    fs::{Fs, Loss, MemoryFs},
-};
+use sievedb::{Error, KeyspaceOptions, Options, clock::ManualClock, fs::Fs};
+use sievedb_doubles::{Loss, MemoryFs};
 
 use super::small_store::{FOLDER, flush, names, open};
 

@@ -10,9 +10,8 @@ use std::{
     time::Duration,
 };
 
-use sievedb::{
-    Db, Durability, Error, Event, EventListener, KeyspaceOptions, Options, fs::MemoryFs,
-};
+use sievedb::{Db, Durability, Error, Event, EventListener, KeyspaceOptions, Options};
+use sievedb_doubles::MemoryFs;
 
 use super::small_store::{FOLDER, names, open};
 

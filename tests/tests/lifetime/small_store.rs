@@ -2,11 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use sievedb::{
-    Db, KeyspaceOptions, Options,
-    clock::ManualClock,
-    fs::{Fs, MemoryFs},
-};
+use sievedb::{Db, KeyspaceOptions, Options, clock::ManualClock, fs::Fs};
+use sievedb_doubles::MemoryFs;
 
 pub(super) const FOLDER: &str = "db";
 

@@ -10,8 +10,9 @@ use std::{
 use bytes::Bytes;
 use sievedb::{
     Options,
-    fs::{Fs, Loss, MemoryFs, ReadFile},
+    fs::{Fs, ReadFile},
 };
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::layer::{Layer, Layered};
 
 use super::small_store::{FOLDER, flush, names, open};

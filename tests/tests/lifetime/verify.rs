@@ -9,8 +9,9 @@ use std::{
 use bytes::Bytes;
 use sievedb::{
     Db, Durability, Options,
-    fs::{AppendFile, FileLock, Fs, MemoryFs, ReadFile},
+    fs::{AppendFile, FileLock, Fs, ReadFile},
 };
+use sievedb_doubles::MemoryFs;
 
 const FOLDER: &str = "db";
 

@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Db, Durability, Options,
-    clock::ManualClock,
-    fs::{Call, Fault, FaultFs, MemoryFs, Times},
-};
+use sievedb::{Db, Durability, Options, clock::ManualClock};
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::{
     handles::HandleFs,
     settings::{FOLDER, report, small_options},

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, Durability, Keyspace, Options, clock::ManualClock, fs::MemoryFs};
+use sievedb::{Db, Durability, Keyspace, Options, clock::ManualClock};
+use sievedb_doubles::MemoryFs;
 
 use crate::corruption::allocation::{count_in, largest_bytes, reset_largest};
 

@@ -11,8 +11,9 @@ use std::{path::Path, sync::Arc};
 
 use sievedb::{
     Db, Durability, Error, KEY_BYTES_MAX, KeyspaceOptions, Options, VALUE_BYTES_MAX,
-    clock::ManualClock, fs::MemoryFs,
+    clock::ManualClock,
 };
+use sievedb_doubles::MemoryFs;
 
 /// Bytes that do not repeat soon, different for each `seed`.
 fn bytes(seed: u8, len: usize) -> Vec<u8> {

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    KeyspaceOptions, Options,
-    fs::{Fs, MemoryFs},
-};
+use sievedb::{KeyspaceOptions, Options, fs::Fs};
+use sievedb_doubles::MemoryFs;
 
 const ENTRIES: u32 = 8_000;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, Durability, Options, fs::MemoryFs};
+use sievedb::{Db, Durability, Options};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{from_env, report};
 
 /// As many entries as the crawl of `.ci/promises faults` has.

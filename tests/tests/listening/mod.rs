@@ -7,11 +7,8 @@ use std::{
     time::Duration,
 };
 
-use sievedb::{
-    Db, Durability, Event, EventListener,
-    clock::SystemClock,
-    fs::{Call, Fault, FaultFs, MemoryFs, Times},
-};
+use sievedb::{Db, Durability, Event, EventListener, clock::SystemClock};
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::settings::{FOLDER, small_options};
 
 const ENOSPC: i32 = 28;

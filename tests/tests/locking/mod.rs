@@ -15,8 +15,9 @@ use std::{
 use sievedb::{
     Db, Durability, Error, Options,
     clock::ManualClock,
-    fs::{Fs, MemoryFs, RealFs},
+    fs::{Fs, RealFs},
 };
+use sievedb_doubles::MemoryFs;
 
 /// Tells the test that is run in another process which store to open.
 const FOLDER_VARIABLE: &str = "SIEVE_LOCKING_FOLDER";

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Db,
-    fs::{Fs, MemoryFs},
-};
+use sievedb::{Db, fs::Fs};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
 
 use crate::corruption::allocation::{count_in, reset_largest};

@@ -8,10 +8,8 @@ use std::{
     thread,
 };
 
-use sievedb::{
-    Compression, KeyspaceOptions, Options,
-    fs::{Fs, MemoryFs},
-};
+use sievedb::{Compression, KeyspaceOptions, Options, fs::Fs};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
 
 const THREADS: usize = 8;

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Compression, Db, Error, FilterPolicy, FilterPolicyKind, Keyspace, Snapshot,
-    fs::{Fs, MemoryFs},
-};
+use sievedb::{Compression, Db, Error, FilterPolicy, FilterPolicyKind, Keyspace, Snapshot, fs::Fs};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::Rng,
     settings::{FOLDER, from_env, seed, small_keyspace, small_options},

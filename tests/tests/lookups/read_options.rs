@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Db, Keyspace, ReadOptions,
-    fs::{Fs, MemoryFs},
-};
+use sievedb::{Db, Keyspace, ReadOptions, fs::Fs};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
 
 const KEYS: u32 = 6_000;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::fs::{Fs, MemoryFs};
+use sievedb::fs::Fs;
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, small_keyspace, small_options};
 
 const KEYS: u32 = 20_000;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, Error, Options, fs::MemoryFs};
+use sievedb::{Db, Error, Options};
+use sievedb_doubles::MemoryFs;
 
 use crate::counting::turn;
 

@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sievedb::{Db, Options, fs::MemoryFs};
+use sievedb::{Db, Options};
+use sievedb_doubles::MemoryFs;
 
 use crate::{
     MIB,

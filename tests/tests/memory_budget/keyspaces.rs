@@ -4,7 +4,8 @@
 
 use std::{fs, sync::Arc};
 
-use sievedb::{Db, Durability, Keyspace, Options, fs::MemoryFs};
+use sievedb::{Db, Durability, Keyspace, Options};
+use sievedb_doubles::MemoryFs;
 
 use crate::{
     MIB,

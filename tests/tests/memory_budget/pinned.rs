@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Options, ReadOptions, fs::MemoryFs};
+use sievedb::{Options, ReadOptions};
+use sievedb_doubles::MemoryFs;
 
 use crate::{
     MIB,

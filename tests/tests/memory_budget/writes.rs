@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Durability, Error, Options, fs::MemoryFs};
+use sievedb::{Durability, Error, Options};
+use sievedb_doubles::MemoryFs;
 
 use crate::{MIB, counting::turn};
 

@@ -12,10 +12,9 @@ use std::{
 
 use sievedb::{
     Db, Durability, Error, FilterPolicy, KeyspaceOptions, MemoryPool, Options, PoolStats,
-    clock::ManualClock,
-    fs::{Call, Fault, FaultFs, MemoryFs, Times},
-    stats::BudgetSource,
+    clock::ManualClock, stats::BudgetSource,
 };
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
 const MIB: u64 = 1 << 20;
 

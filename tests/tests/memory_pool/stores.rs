@@ -6,7 +6,8 @@ use std::{
     thread,
 };
 
-use sievedb::{MemoryPool, Options, fs::MemoryFs};
+use sievedb::{MemoryPool, Options};
+use sievedb_doubles::MemoryFs;
 
 use super::{MIB, check_sum};
 

@@ -5,10 +5,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use bytes::Bytes;
 use sievedb::{
     Compression, Durability, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options,
-    PrefixExtractor, ReadMode,
-    fs::{Fs, Loss, MemoryFs},
-    planted::PlantedBug,
+    PrefixExtractor, ReadMode, fs::Fs, planted::PlantedBug,
 };
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     case::Cut,
     model::{Change, DEFAULT, Model},

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Options, fs::MemoryFs, planted::PlantedBug};
+use sievedb::{Options, planted::PlantedBug};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     check::{Opening, guarded},
     enumerate::{Extent, Violation, enumerate, record},

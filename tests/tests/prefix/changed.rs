@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use sievedb::{Db, Event, EventListener, PrefixExtractor, PrefixFunction, fs::MemoryFs};
+use sievedb::{Db, Event, EventListener, PrefixExtractor, PrefixFunction};
+use sievedb_doubles::MemoryFs;
 
 use super::{FOLDER, TwoParts, collect, keyspace, open, options, sum};
 

@@ -3,7 +3,8 @@
 use std::{ops::Bound, sync::Arc};
 
 use bytes::Bytes;
-use sievedb::{Db, PrefixExtractor, Snapshot, fs::MemoryFs};
+use sievedb::{Db, PrefixExtractor, Snapshot};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{rng::Rng, settings};
 
 use super::{collect, extractors, open, sum};

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use sievedb::{
     Bytes, Db, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction, Range,
-    clock::ManualClock, fs::MemoryFs, stats::LevelStats,
+    clock::ManualClock, stats::LevelStats,
 };
+use sievedb_doubles::MemoryFs;
 
 const FOLDER: &str = "db";
 

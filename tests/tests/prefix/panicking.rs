@@ -8,7 +8,8 @@ use std::{
     },
 };
 
-use sievedb::{Db, Error, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction, fs::MemoryFs};
+use sievedb::{Db, Error, KeyspaceOptions, Options, PrefixExtractor, PrefixFunction};
+use sievedb_doubles::MemoryFs;
 
 use super::FOLDER;
 

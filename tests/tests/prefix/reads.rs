@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, FilterPolicy, FilterPolicyKind, PrefixExtractor, fs::MemoryFs};
+use sievedb::{Db, FilterPolicy, FilterPolicyKind, PrefixExtractor};
+use sievedb_doubles::MemoryFs;
 
 use super::{keyspace, open, options, sum};
 

@@ -4,9 +4,8 @@ mod model;
 
 use std::{ops::Range, sync::Arc};
 
-use sievedb::{
-    Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, fs::MemoryFs, stats::LevelStats,
-};
+use sievedb::{Db, FilterPolicy, FilterPolicyKind, KeyspaceOptions, Options, stats::LevelStats};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::{Rng, mix},
     settings::{FOLDER, report, seed, small_options},

@@ -3,9 +3,8 @@
 use std::{ops::Bound, sync::Arc};
 
 use bytes::Bytes;
-use sievedb::{
-    Keyspace, KeyspaceOptions, KeyspaceSnapshot, Snapshot, fs::MemoryFs, stats::LevelStats,
-};
+use sievedb::{Keyspace, KeyspaceOptions, KeyspaceSnapshot, Snapshot, stats::LevelStats};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::{
     rng::Rng,
     settings::{FOLDER, from_env, report, seed, small_keyspace, small_options},

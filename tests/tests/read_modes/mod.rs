@@ -13,10 +13,8 @@ use std::{
     sync::Arc,
 };
 
-use sievedb::{
-    Compression, Db, Error, KeyspaceOptions, Options, ReadMode,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
-};
+use sievedb::{Compression, Db, Error, KeyspaceOptions, Options, ReadMode, fs::Fs};
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::{
     folder_sync::{LeftOut, NoFolderSync},
     settings::report,

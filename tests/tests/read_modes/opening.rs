@@ -2,10 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use sievedb::{
-    Db, KeyspaceOptions, Options,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
-};
+use sievedb::{Db, KeyspaceOptions, Options, fs::Fs};
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::settings::report;
 
 const KEYS: u32 = 12_000;

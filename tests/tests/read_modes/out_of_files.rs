@@ -7,10 +7,8 @@ use std::{
     sync::Arc,
 };
 
-use sievedb::{
-    Db, Durability, KeyspaceOptions, Options,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
-};
+use sievedb::{Db, Durability, KeyspaceOptions, Options, fs::Fs};
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 
 const FOLDER_VARIABLE: &str = "SIEVE_OUT_OF_FILES_FOLDER";
 const EMFILE: i32 = 24;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{KeyspaceOptions, fs::MemoryFs};
+use sievedb::KeyspaceOptions;
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{FOLDER, small_options};
 
 use super::reading;

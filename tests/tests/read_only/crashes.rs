@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{
-    Db, Error, Options,
-    fs::{Loss, MemoryFs},
-};
+use sievedb::{Db, Error, Options};
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::{
     case::{Case, Cut},
     check::guarded,

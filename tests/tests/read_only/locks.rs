@@ -4,8 +4,9 @@ use std::{path::Path, sync::Arc};
 
 use sievedb::{
     Error, Options,
-    fs::{Call, Fs, MemoryFs, RealFs},
+    fs::{Fs, RealFs},
 };
+use sievedb_doubles::{Call, MemoryFs};
 use sievedb_tests::settings::{FOLDER, small_options};
 
 use super::{check_entries, failing, killed, reading};

@@ -12,10 +12,8 @@ mod unchanged;
 
 use std::sync::Arc;
 
-use sievedb::{
-    Db, Error, Options,
-    fs::{Call, Fault, FaultFs, Fs, MemoryFs, Times},
-};
+use sievedb::{Db, Error, Options, fs::Fs};
+use sievedb_doubles::{Call, Fault, FaultFs, MemoryFs, Times};
 use sievedb_tests::settings::{FOLDER, small_options};
 
 const ENOSPC: i32 = 28;

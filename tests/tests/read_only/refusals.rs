@@ -2,10 +2,8 @@
 
 use std::{error::Error as _, sync::Arc};
 
-use sievedb::{
-    Batch, Db, Durability, Error, FilterPolicy, Result,
-    fs::{Fs, Loss, MemoryFs},
-};
+use sievedb::{Batch, Db, Durability, Error, FilterPolicy, Result, fs::Fs};
+use sievedb_doubles::{Loss, MemoryFs};
 use sievedb_tests::settings::{FOLDER, small_options};
 
 use super::{check_entries, is_refused, killed, reading};

@@ -2,10 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sievedb::{
-    Db, KeyspaceOptions, ReadMode,
-    fs::{Call, Fs, MemoryFs},
-};
+use sievedb::{Db, KeyspaceOptions, ReadMode, fs::Fs};
+use sievedb_doubles::{Call, MemoryFs};
 use sievedb_tests::settings::{FOLDER, small_options};
 
 use super::{CHANGING, ENOSPC, EROFS, check_entries, failing, killed, reading};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::fs::{Fs, MemoryFs};
+use sievedb::fs::Fs;
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::FOLDER;
 
 use super::{key, options};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, Range, fs::MemoryFs, stats::IoStats};
+use sievedb::{Db, Range, stats::IoStats};
+use sievedb_doubles::MemoryFs;
 
 use super::{key, open};
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sievedb::{Db, Durability, fs::MemoryFs};
+use sievedb::{Db, Durability};
+use sievedb_doubles::MemoryFs;
 use sievedb_tests::settings::{from_env, report};
 
 use super::{key, open};

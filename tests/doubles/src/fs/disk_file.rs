@@ -15,8 +15,9 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sievedb::fs::{AppendFile, FileLock, ReadFile};
 
-use super::{AppendFile, FileLock, ReadFile, disk::Disk};
+use super::disk::Disk;
 
 /// A file, whatever its names.
 pub(super) struct File {

@@ -1,6 +1,6 @@
-//! A disk in memory that remembers what was done to it, for tests.
+//! A disk in memory that keeps a journal of its operations.
 //!
-//! It keeps the promises of [`fs`](super) and gives no more: see [`Loss`](super::Loss) for what a
+//! It keeps the promises of [`sievedb::fs`] and no others: see [`Loss`](super::Loss) for what a
 //! crash can take. Every call that changes something adds an [`Operation`] to the journal; calls
 //! that fail, reads, empty appends and syncs with nothing to sync do not.
 //!
@@ -17,9 +17,10 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sievedb::fs::{AppendFile, FileLock, Fs, ReadFile};
 
 use super::{
-    AppendFile, FileLock, Fs, Operation, ReadFile, check_same_folder,
+    Operation,
     disk::{Disk, Node},
     disk_file::DiskAppend,
     journal::Change,
@@ -165,7 +166,9 @@ impl Fs for MemoryFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        check_same_folder(from, to)?;
+        if from.parent() != to.parent() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let mut disk = self.disk.lock();
         let file = disk.file(from)?.clone();
         let (from, to) = (disk.place(from)?, disk.place(to)?);

@@ -7,7 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use super::super::{AppendFile, Fs, Loss, MemoryFs};
+use sievedb::fs::{AppendFile, Fs};
+
+use crate::{Loss, MemoryFs};
 
 /// Carries out a script: calls separated by `;`, files named as they were created.
 fn run(script: &str) -> MemoryFs {

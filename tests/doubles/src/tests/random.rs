@@ -8,8 +8,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use sievedb::fs::{AppendFile, Fs};
 
-use super::super::{AppendFile, Fs, Loss, MemoryFs, random::SplitMix64};
+use crate::{Loss, MemoryFs, fs::random::SplitMix64};
 
 const SCRIPTS: u64 = 60;
 const CALLS: usize = 80;

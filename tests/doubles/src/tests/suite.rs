@@ -7,7 +7,9 @@ use std::{
     thread,
 };
 
-use super::super::{AppendFile, FaultFs, Fs, MemoryFs, ReadFile, RealFs};
+use sievedb::fs::{AppendFile, Fs, ReadFile, RealFs};
+
+use crate::{FaultFs, MemoryFs};
 
 /// Runs `test` over each implementation, in an empty folder.
 fn each_fs(test: impl Fn(&str, &Arc<dyn Fs>, PathBuf)) {

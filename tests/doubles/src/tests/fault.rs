@@ -7,7 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use super::super::{Call, Failure, Fault, FaultFs, Fs, InjectedPanic, Loss, MemoryFs, Times};
+use sievedb::fs::Fs;
+
+use crate::{Call, Failure, Fault, FaultFs, InjectedPanic, Loss, MemoryFs, Times};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;

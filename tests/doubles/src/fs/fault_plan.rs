@@ -9,7 +9,7 @@ use std::{
 
 /// A call of the fs traits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "named like the methods")]
+#[allow(missing_docs, reason = "named like the methods")]
 pub enum Call {
     CreateFolder,
     List,

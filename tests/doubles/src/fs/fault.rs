@@ -1,10 +1,10 @@
-//! Calls that fail on demand, for tests.
+//! Calls that fail on demand.
 //!
 //! A call that fails does not reach the file system below, with two exceptions. An append may write
 //! a prefix first, and a fault may [carry the call out](Fault::carried_out). A call may also
 //! [panic](Fault::panic). After a failed [`AppendFile::sync_data`] the later ones of the same file
 //! succeed without reaching the file system below either, also through another handle: that is the
-//! kernel's lie that [`fs`](super) tells of, so a retry that is believed shows as lost data at the next
+//! kernel's lie that [`sievedb::fs`] describes, so a retry that is believed shows as lost data at the next
 //! crash.
 
 use std::{
@@ -16,8 +16,9 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use sievedb::fs::{AppendFile, FileLock, Fs, ReadFile};
 
-use super::{AppendFile, Call, Failure, Fault, FileLock, Fs, ReadFile, Times, fault_plan::Faults};
+use super::{Call, Failure, Fault, Times, fault_plan::Faults};
 
 /// A file system whose calls fail on demand.
 #[derive(Debug)]
