@@ -48,6 +48,17 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(130, 130, 130),
 ];
 
+/// Transparent background; light text and dark grid for readers who prefer dark pages.
+const STYLE: &str = r##"
+<style>
+style+rect{fill:none}
+@media (prefers-color-scheme: dark){
+text{fill:#DDDDDD}
+line[stroke="#000000"],polyline[stroke="#000000"]{stroke:#DDDDDD}
+line[stroke="#EEEEEE"]{stroke:#333333}
+}
+</style>"##;
+
 /// What a plot shows, its file name and caption.
 const PLOTS: [(Family, Fit, &str, &str); 8] = [
     (Family::Writes, Fit::Cached, "writes.svg", "Writes"),
@@ -137,6 +148,8 @@ fn svg(caption: &str, cases: &[&[Median]]) -> Result<String> {
         chart.draw_series([PathElement::new([(1.0, 0), (1.0, inner)], BLACK.stroke_width(1))])?;
         area.present()?;
     }
+    let root = svg.find('>').ok_or("a plot without a root")? + 1;
+    svg.insert_str(root, STYLE);
     svg.push('\n');
     Ok(svg)
 }
@@ -191,6 +204,8 @@ mod tests {
         assert_eq!(plots.len(), PLOTS.len());
         for (name, svg) in plots {
             assert!(svg.starts_with("<svg") && svg.contains("SieveDB 1.00"), "{name}");
+            let background = svg.find("<rect").expect("a background");
+            assert!(svg[..background].ends_with("</style>\n"), "{name}");
             for contestant in Contestant::ALL {
                 assert!(svg.contains(&format!("{} ", contestant.title())), "{name}");
             }

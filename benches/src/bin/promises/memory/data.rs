@@ -63,7 +63,15 @@ impl Data {
         keyspaces: &[Keyspace],
         random: &mut Random,
     ) -> Result<(), Box<dyn Error>> {
-        let number = random.below(self.entries);
+        self.read_number(keyspaces, random.below(self.entries))
+    }
+
+    /// Looks up entry number `number` of a loaded store. Fails if it is absent.
+    pub(super) fn read_number(
+        &self,
+        keyspaces: &[Keyspace],
+        number: u64,
+    ) -> Result<(), Box<dyn Error>> {
         match keyspace_of(keyspaces, number).get(key(number))? {
             Some(value) if value.len() == self.value.len() => Ok(()),
             _ => Err(format!("entry {number} is absent or has another value").into()),

@@ -8,6 +8,7 @@ mod burst;
 mod cache;
 mod data;
 mod defaults;
+mod memtable_limit;
 mod resident;
 
 use crate::figure::Measurement;
@@ -38,5 +39,6 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     Measurement { item: "1", name: "cache-after-mixed", measure: cache::after_mixed },
     Measurement { item: "1", name: "cache-after-keyspaces", measure: cache::after_keyspaces },
     Measurement { item: "2", name: "write-burst", measure: burst::measure },
+    Measurement { item: "2", name: "memtable-limit", measure: memtable_limit::measure },
     Measurement { item: "4", name: "default-budget", measure: defaults::measure },
 ];
