@@ -107,7 +107,7 @@ impl Memtable {
     }
 
     /// Returns how many bytes of entries lie in maps of the system, and not on the heap: all but the
-    /// first 64 KiB.
+    /// first 8 KiB.
     #[must_use]
     pub fn mapped_bytes(&self) -> usize {
         self.list.mapped_bytes()

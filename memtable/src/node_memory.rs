@@ -36,8 +36,8 @@ const SLAB_GROWTH: usize = 4;
 /// ...up to this number of words, 8 KiB.
 const SLAB_WORDS_MAX: usize = 1 << 10;
 
-/// Slabs on the heap have so many words in all, 64 KiB, and the last one more: the rest lies in maps.
-const HEAP_WORDS_MAX: usize = 8 << 10;
+/// Slabs on the heap have so many words in all, 8 KiB, and the last one more: the rest lies in maps.
+const HEAP_WORDS_MAX: usize = 1 << 10;
 
 /// Each map has as many words as all before it, up to this number, 1 MiB.
 const MAP_WORDS_MAX: usize = 128 << 10;
