@@ -40,19 +40,19 @@ pub(super) fn look(rows: Rows<'_>) -> Vec<Promise> {
     // None is measured if none was compiled.
     let over = match &others[..] {
         [one] => format!("over {one}"),
-        _ => "over the better of RocksDB and fjall".to_owned(),
+        _ => "over the better other".to_owned(),
     };
     let ratio =
         |promise: String, bound, measured| at_most(&promise, bound, Unit::Ratio(2), measured);
     let mut promises = Vec::new();
     for (workload, bound) in CACHED {
-        let promise = format!("Same total, {}, CPU time {over}", workload.title());
+        let promise = format!("{}, CPU time {over}", workload.title());
         promises.push(ratio(promise, bound, rows.cost_over(Case::cached(workload), &others)));
     }
     for (fit, bound) in PARTS {
         let case = Case { fit, ..Case::cached(Workload::HitZipf) };
         let mut add = |what: &str, figure: fn(&Median) -> f64| {
-            let promise = format!("Same total, {case}, {what} {over}");
+            let promise = format!("{case}, {what} {over}");
             promises.push(ratio(promise, bound, rows.over(case, &others, figure)));
         };
         add("real time", |row| row.figures.ns);

@@ -16,6 +16,9 @@ const VALUE_BYTES: usize = 100;
 const DATA_OVER_BUDGET: u64 = 2;
 /// Exponent of Zipf's law for lookups.
 const EXPONENT: f64 = 0.99;
+const BUDGET: u64 = 16 * MIB;
+/// Lookups for each overwrite, and overwrites: enough for the limit to change.
+const LOADS: [(u64, u64); 2] = [(300, 60_000), (10, 240_000)];
 
 /// Bytes that a store reads from tables and writes to them.
 fn io_bytes(stats: &Stats) -> f64 {
@@ -26,14 +29,13 @@ fn io_bytes(stats: &Stats) -> f64 {
 
 /// Measures both limits under two loads: many lookups for each overwrite, and few.
 pub(super) fn measure(scale: &Scale) -> Measured {
-    let budget = if scale.small { 16 } else { 32 } * MIB;
     let mut figures = Vec::new();
-    for lookups in [20, 1] {
-        let adapted = Options::new().memory_budget(budget);
-        let fixed = adapted.clone().memtable_bytes_max(budget / 4);
+    for (lookups, overwrites) in LOADS {
+        let adapted = Options::new().memory_budget(BUDGET);
+        let fixed = adapted.clone().memtable_bytes_max(BUDGET / 4);
         let run = |name: &str, options: Options| {
             let directory = scale.directory.join(format!("{name} {lookups}"));
-            mixed(options, &directory, budget, lookups)
+            mixed(options, &directory, lookups, overwrites)
         };
         let (adapted, fixed) = (run("adapted", adapted)?, run("fixed", fixed)?);
         let lowered = adapted.moves.memtable_limit_lowered;
@@ -56,19 +58,17 @@ pub(super) fn measure(scale: &Scale) -> Measured {
 fn mixed(
     options: Options,
     directory: &Path,
-    budget: u64,
     lookups: u64,
+    overwrites: u64,
 ) -> Result<Stats, Box<dyn Error>> {
     let db = options.open(directory)?;
     let keyspaces = [Keyspace::clone(&db)];
-    let mut data = Data::of(DATA_OVER_BUDGET * budget, VALUE_BYTES);
+    let mut data = Data::of(DATA_OVER_BUDGET * BUDGET, VALUE_BYTES);
     data.load(&keyspaces)?;
     db.wait_for_background()?;
     let zipf = Zipf::new(data.entries, EXPONENT);
     let before = db.stats();
     let mut random = Random::new(21);
-    // Overwrites take four times the budget in memtables.
-    let overwrites = 4 * budget / (VALUE_BYTES as u64 + 100) / if lookups > 1 { 2 } else { 1 };
     for _ in 0..overwrites {
         for _ in 0..lookups {
             data.read_number(&keyspaces, zipf.draw(&mut random))?;
