@@ -108,6 +108,7 @@ mod filter_of_table;
 mod float;
 pub mod hash;
 mod huge_pages;
+mod instruction_path;
 /// Shared with the tests of the public interface, which see the fastest path only.
 #[cfg(test)]
 #[path = "../tests/filter/key_sets.rs"]

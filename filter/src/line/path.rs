@@ -6,56 +6,11 @@ use super::{Line, batch, line_of, portable};
 use super::neon::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
+use crate::instruction_path::instruction_path;
 
-/// The instructions to use, detected once per filter, not once per question.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Path {
-    /// The definition.
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Avx2),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Avx512),
-    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-    Neon(Neon),
-}
+instruction_path!();
 
 impl Path {
-    /// The fastest one of this CPU.
-    pub(crate) fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if let Some(avx512) = Avx512::detect() {
-                return Self::Avx512(avx512);
-            }
-            if let Some(avx2) = Avx2::detect() {
-                return Self::Avx2(avx2);
-            }
-        }
-        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-        if let Some(neon) = Neon::detect() {
-            return Self::Neon(neon);
-        }
-        Self::Portable
-    }
-
-    /// Those that this CPU has, the fastest last.
-    #[cfg(test)]
-    pub(crate) fn all() -> Vec<Self> {
-        let portable = [Self::Portable];
-        #[cfg(target_arch = "x86_64")]
-        let others =
-            Avx2::detect().map(Self::Avx2).into_iter().chain(Avx512::detect().map(Self::Avx512));
-        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-        let others = Neon::detect().map(Self::Neon);
-        #[cfg(not(any(
-            target_arch = "x86_64",
-            all(target_arch = "aarch64", target_endian = "little")
-        )))]
-        let others = [];
-        portable.into_iter().chain(others).collect()
-    }
-
     /// Whether all bits of `hash` are set in its line of `lines`.
     ///
     /// # Panics
