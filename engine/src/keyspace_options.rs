@@ -8,8 +8,8 @@ mod values;
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-pub use sievedb_sstable::Compression;
-use sievedb_sstable::{PrefixExtractor, PrefixFunction, TableOptions};
+pub use sievedb_sstable::{Compression, DEFAULT_BLOCK_BYTES};
+use sievedb_sstable::{InvalidOption, PrefixExtractor, PrefixFunction, TableOptions};
 
 use crate::{
     Error, Result,
@@ -27,8 +27,6 @@ pub const DEFAULT_MEMTABLE_BYTES: usize = 32 << 20;
 pub const DEFAULT_TABLE_BYTES: u64 = 64 << 20;
 /// Default of [`KeyspaceOptions::base_level_bytes`].
 pub const DEFAULT_BASE_LEVEL_BYTES: u64 = 128 << 20;
-/// Default of [`KeyspaceOptions::block_bytes`].
-pub const DEFAULT_BLOCK_BYTES: usize = 4096;
 
 /// Allowed [`KeyspaceOptions::memtable_bytes`].
 const MEMTABLE_BYTES: RangeInclusive<usize> = 4 << 10..=16 << 30;
@@ -36,12 +34,6 @@ const MEMTABLE_BYTES: RangeInclusive<usize> = 4 << 10..=16 << 30;
 const TABLE_BYTES: RangeInclusive<u64> = 4 << 10..=16 << 30;
 /// Least [`KeyspaceOptions::base_level_bytes`].
 const BASE_LEVEL_BYTES_MIN: u64 = 4 << 10;
-/// Allowed [`KeyspaceOptions::block_bytes`].
-const BLOCK_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
-/// Allowed bits of a filter per key, besides 0; stored in thousandths.
-const FILTER_BITS: RangeInclusive<f64> = 0.001..=40.0;
-/// Allowed [`KeyspaceOptions::range_filter_bits_per_key`], besides 0; stored in thousandths.
-const RANGE_FILTER_BITS: RangeInclusive<f64> = 4.0..=40.0;
 
 /// What a keyspace keeps for itself; stored in the manifest. Shown in words by `{}`; with the feature `serde` for
 /// machines, too, by the names of the methods that set it.
@@ -204,21 +196,17 @@ impl KeyspaceOptions {
             compression.check().or_else(|allowed| invalid(name, allowed))?;
         }
         let bits = self.filter_policy.bits_per_key;
-        if bits != 0.0 && !FILTER_BITS.contains(&bits) {
-            return invalid("filter_policy.bits_per_key", "0, or from 0.001 to 40");
+        let mut tables = TableOptions::new()
+            .block_bytes(self.block_bytes)
+            .filter_bits_per_key(bits)
+            .range_filter_bits_per_key(self.range_filter_bits_per_key);
+        if let Some(extractor) = self.prefix_extractor.present() {
+            tables = tables.prefix_filter(extractor.clone(), bits);
         }
-        if !BLOCK_BYTES.contains(&self.block_bytes) {
-            return invalid("block_bytes", "from 1 KiB to 1 MiB");
-        }
-        if self.prefix_extractor.present().is_some_and(|extractor| !extractor.is_valid()) {
-            let allowed = "a length from 1 to 65,536, or a name of 1 to 100 bytes";
-            return invalid("prefix_extractor", allowed);
-        }
-        let range_bits = self.range_filter_bits_per_key;
-        if range_bits != 0.0 && !RANGE_FILTER_BITS.contains(&range_bits) {
-            return invalid("range_filter_bits_per_key", "0, or from 4 to 40");
-        }
-        Ok(())
+        tables.validate().or_else(|InvalidOption { name, allowed }| match name {
+            "filter_bits_per_key" => invalid("filter_policy.bits_per_key", allowed),
+            _ => invalid(name, allowed),
+        })
     }
 
     /// These options, with the function of a prefix extractor that was missing, if it is one of `functions`:

@@ -96,7 +96,8 @@ pub use found::FoundTable;
 pub use ghost_blocks::GhostStats;
 pub use identity::TableIdentity;
 pub use options::{
-    Compression, DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_WRITE_BUFFER_BYTES, InvalidOption,
+    BLOCK_BYTES, Compression, DEFAULT_BLOCK_BYTES, DEFAULT_INDEX_PARTITION_BYTES,
+    DEFAULT_WRITE_BUFFER_BYTES, FILTER_BITS_PER_KEY, InvalidOption, RANGE_FILTER_BITS_PER_KEY,
     TableOptions,
 };
 pub use prefix_extractor::{PrefixExtractor, PrefixFunction};

@@ -16,9 +16,13 @@ pub const DEFAULT_INDEX_PARTITION_BYTES: usize = 16 << 10;
 /// Default of [`TableOptions::write_buffer_bytes`]: 256 KiB.
 pub const DEFAULT_WRITE_BUFFER_BYTES: usize = 256 << 10;
 
-const BLOCK_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
+/// Allowed [`TableOptions::block_bytes`].
+pub const BLOCK_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 const DICTIONARY_BYTES: RangeInclusive<u32> = 1 << 10..=1 << 20;
-const FILTER_BITS_PER_KEY: RangeInclusive<f64> = 0.001..=40.0;
+/// Allowed [`TableOptions::filter_bits_per_key`], besides 0; stored in thousandths.
+pub const FILTER_BITS_PER_KEY: RangeInclusive<f64> = 0.001..=40.0;
+/// Allowed [`TableOptions::range_filter_bits_per_key`], besides 0; stored in thousandths.
+pub const RANGE_FILTER_BITS_PER_KEY: RangeInclusive<f64> = BITS_PER_KEY_MIN..=40.0;
 
 /// How blocks are compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -224,7 +228,7 @@ impl TableOptions {
     pub fn validate(&self) -> Result<(), InvalidOption> {
         let bits_ok = |bits: f64| bits == 0.0 || FILTER_BITS_PER_KEY.contains(&bits);
         let range_bits = self.range_filter_bits_per_key;
-        let range_bits_ok = range_bits == 0.0 || (BITS_PER_KEY_MIN..=40.0).contains(&range_bits);
+        let range_bits_ok = range_bits == 0.0 || RANGE_FILTER_BITS_PER_KEY.contains(&range_bits);
         let (size, bits) = ("from 1 KiB to 1 MiB", "0, or from 0.001 to 40");
         let compression = self.compression.check();
         let checks = [

@@ -24,12 +24,11 @@ use std::sync::Arc;
 
 use sievedb_filter::hash::HASH_VERSION;
 use sievedb_format::Corruption;
-use sievedb_sstable::PrefixFunction;
-
-use super::{
-    BASE_LEVEL_BYTES_MIN, BLOCK_BYTES, Compression, FILTER_BITS, KeyspaceOptions, MEMTABLE_BYTES,
-    RANGE_FILTER_BITS, TABLE_BYTES,
+use sievedb_sstable::{
+    BLOCK_BYTES, FILTER_BITS_PER_KEY, PrefixFunction, RANGE_FILTER_BITS_PER_KEY,
 };
+
+use super::{BASE_LEVEL_BYTES_MIN, Compression, KeyspaceOptions, MEMTABLE_BYTES, TABLE_BYTES};
 use crate::{
     filter_policy::FilterPolicyKind,
     log::fields::{EncodeFields, Field, Fields, optional, required},
@@ -114,7 +113,7 @@ impl KeyspaceOptions {
             BASE_LEVEL => self.base_level_bytes = number()?.max(BASE_LEVEL_BYTES_MIN),
             FILTER_MILLIBITS => {
                 let bits = number()? as f64 / 1000.0;
-                self.filter_policy.bits_per_key = bits.min(*FILTER_BITS.end());
+                self.filter_policy.bits_per_key = bits.min(*FILTER_BITS_PER_KEY.end());
             }
             BLOCK => self.block_bytes = size()?.clamp(*BLOCK_BYTES.start(), *BLOCK_BYTES.end()),
             COMPRESSION => self.compression = compression(field)?,
@@ -132,7 +131,8 @@ impl KeyspaceOptions {
             FILTER_MEMORY_BYTES_MAX => self.filter_policy.memory_bytes_max = Some(number()?),
             RANGE_FILTER_MILLIBITS => {
                 let bits = number()? as f64 / 1000.0;
-                let (least, most) = (*RANGE_FILTER_BITS.start(), *RANGE_FILTER_BITS.end());
+                let (least, most) =
+                    (*RANGE_FILTER_BITS_PER_KEY.start(), *RANGE_FILTER_BITS_PER_KEY.end());
                 self.range_filter_bits_per_key =
                     if bits == 0.0 { 0.0 } else { bits.clamp(least, most) };
             }
