@@ -11,10 +11,12 @@
 //! | [`choice`]  | what is chosen, and what may run beside it                           |
 //! | [`bottom`]  | whether an older table may still hold a key                          |
 //! | [`retain`]  | which versions a flush or a compaction keeps                         |
+//! | [`interruption`] | when a merge stops early                                        |
 
 pub(crate) mod bottom;
 pub(crate) mod choice;
 pub(crate) mod crowded;
+mod interruption;
 mod level0;
 pub(crate) mod levels;
 pub(crate) mod picker;

@@ -37,6 +37,7 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
 
+use super::interruption::Interruption;
 use crate::{
     Error, Result,
     iter::cursor::{Cursor, out_of_order},
@@ -49,8 +50,9 @@ use crate::{
 /// merge may hold it; it is asked in ascending order, for the oldest stripe only and, unless the stream is
 /// [`settling`](Self::settling), for tombstones only.
 #[derive(Debug)]
-pub(crate) struct RetainStream<C, B> {
+pub(crate) struct RetainStream<C, B, S = fn() -> bool> {
     cursor: C,
+    interruption: Interruption<S>,
     /// Ascending, without repetition.
     snapshots: Vec<SequenceNumber>,
     is_bottom: B,
@@ -67,13 +69,14 @@ pub(crate) struct RetainStream<C, B> {
 }
 
 impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
-    /// An unpositioned stream over `cursor` for the readers at `snapshots`, in any order, and those
+    /// An uninterrupted, unpositioned stream over `cursor` for the readers at `snapshots`, in any order, and those
     /// at the visible sequence number.
     pub(crate) fn new(cursor: C, mut snapshots: Vec<SequenceNumber>, is_bottom: B) -> Self {
         snapshots.sort_unstable();
         snapshots.dedup();
         Self {
             cursor,
+            interruption: Interruption::new(|| false),
             snapshots,
             is_bottom,
             settles: false,
@@ -85,6 +88,25 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
         }
     }
 
+    /// Returns the same stream, which fails with [`Closed`](Error::Closed) soon after `stops` returns
+    /// `true`.
+    pub(crate) fn interrupted_by<S: FnMut() -> bool>(self, stops: S) -> RetainStream<C, B, S> {
+        RetainStream {
+            cursor: self.cursor,
+            interruption: Interruption::new(stops),
+            snapshots: self.snapshots,
+            is_bottom: self.is_bottom,
+            settles: self.settles,
+            user_key: self.user_key,
+            stripe: self.stripe,
+            is_first_of_key: self.is_first_of_key,
+            is_positioned: self.is_positioned,
+            is_settled: self.is_settled,
+        }
+    }
+}
+
+impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, S> {
     /// The same stream, which gives sequence number 0 to entries whose own says nothing any more.
     pub(crate) fn settling(self) -> Self {
         Self { settles: true, ..self }
@@ -112,7 +134,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
     pub(crate) fn next(&mut self) -> Result<()> {
         self.is_positioned = false;
         self.is_first_of_key = false;
-        self.cursor.next()?;
+        self.step()?;
         self.find()
     }
 
@@ -135,6 +157,12 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
     /// into one table.
     pub(crate) fn may_split(&self) -> bool {
         self.is_first_of_key
+    }
+
+    /// Moves the cursor to the next entry, unless the merge must stop.
+    fn step(&mut self) -> Result<()> {
+        self.interruption.check(self.cursor.value_ref().len())?;
+        self.cursor.next()
     }
 
     /// Goes from the entry under the cursor, it included, to the next that is kept.
@@ -173,7 +201,7 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
                     break;
                 }
             }
-            self.cursor.next()?;
+            self.step()?;
         }
         Ok(())
     }

@@ -5,7 +5,6 @@
 //! | [`cursor`]    | how every sorted source is moved                                     |
 //! | [`run`]       | how the tables of one sorted run become one source                   |
 //! | [`merge`]     | how many sources become one                                          |
-//! | [`interruptible`] | how a compaction gives way                                       |
 //! | [`visible`]   | which entries a reader sees; [`resolve`](crate::resolve) decides     |
 //! | [`bounds`]    | which keys a range holds                                             |
 //! | [`range`]     | the double-ended iterator a user holds                               |
@@ -16,7 +15,6 @@
 
 pub(crate) mod bounds;
 pub(crate) mod cursor;
-pub(crate) mod interruptible;
 pub(crate) mod merge;
 pub(crate) mod range;
 pub(crate) mod run;

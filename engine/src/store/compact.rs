@@ -16,7 +16,7 @@ use crate::{
         retain::RetainStream,
         skipped::Skipped,
     },
-    iter::{bounds::KeyBounds, interruptible::Interruptible, merge::MergeCursor},
+    iter::{bounds::KeyBounds, merge::MergeCursor},
     keyspace_options::KeyspaceOptions,
     listener::Event,
     planted::PlantedBug,
@@ -284,9 +284,9 @@ impl Store {
             gave_way.set(compaction.reason == Reason::Quiet && self.must_give_way());
             gave_way.get() || self.tables.is_closing()
         };
-        let merged = Interruptible::new(MergeCursor::new(inputs, 0), stops);
+        let merged = MergeCursor::new(inputs, 0);
         let kept = RetainStream::new(merged, snapshots, is_bottom);
-        let mut kept = kept.settling();
+        let mut kept = kept.settling().interrupted_by(stops);
         let place = TablePlace { level: output_level, run: output_run };
         let entries = gone().map(|table| table.entries).sum();
         let filter = choose_filter(tree, is_gone, place, entries);

@@ -9,7 +9,7 @@ use crate::{
     Result,
     compaction::retain::RetainStream,
     filter_policy::FilterChoice,
-    iter::{interruptible::Interruptible, merge::MergeCursor},
+    iter::merge::MergeCursor,
     keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::{ManifestState, VersionEdit},
@@ -48,8 +48,9 @@ pub(crate) fn write_memtables(
     let folder = tables.folder.as_path().into();
     let scan = ScanOptions::once(CursorOptions::whole_table());
     let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder, &scan)).collect();
-    let merged = Interruptible::new(MergeCursor::new(cursors, 0), || tables.is_closing());
-    let mut kept = RetainStream::new(merged, snapshots, is_bottom);
+    let merged = MergeCursor::new(cursors, 0);
+    let kept = RetainStream::new(merged, snapshots, is_bottom);
+    let mut kept = kept.interrupted_by(|| tables.is_closing());
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();

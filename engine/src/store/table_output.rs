@@ -54,10 +54,10 @@ impl NewTables<'_> {
 ///
 /// Errors of reading and writing; [`Error::Closed`] if the store is being closed. Tables written
 /// before the error are obsolete.
-pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
+pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     tables: &TableStore,
     new: &NewTables<'_>,
-    kept: &mut RetainStream<C, B>,
+    kept: &mut RetainStream<C, B, S>,
     share: &Arc<WorkerShare>,
 ) -> Result<Vec<Arc<TableMeta>>> {
     let mut written = Vec::new();
@@ -73,10 +73,10 @@ pub(crate) fn write_tables<C: Cursor, B: FnMut(&[u8]) -> bool>(
     result.map(|()| written)
 }
 
-fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool>(
+fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     tables: &TableStore,
     new: &NewTables<'_>,
-    kept: &mut RetainStream<C, B>,
+    kept: &mut RetainStream<C, B, S>,
     share: &Arc<WorkerShare>,
     written: &mut Vec<Arc<TableMeta>>,
 ) -> Result<()> {

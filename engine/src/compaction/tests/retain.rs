@@ -153,6 +153,28 @@ fn entries_out_of_order_are_refused() {
 }
 
 #[test]
+fn a_merge_stops_at_the_second_check() {
+    let input: Vec<_> = (0..3000).map(|number| format!("{number:04}@1")).collect();
+    let cursor = VecCursor::new(entries(&input.join(" ")), &Rc::default());
+    let mut checks = 0;
+    let stream = RetainStream::new(cursor, Vec::new(), |_: &[u8]| true);
+    let mut stream = stream.interrupted_by(|| {
+        checks += 1;
+        checks == 2
+    });
+    stream.seek_to_first().unwrap();
+    let mut steps = 0;
+    let error = loop {
+        match stream.next() {
+            Ok(()) => steps += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Closed) && stream.key().is_none(), "{error}");
+    assert_eq!(steps, 2 * 1024 - 1);
+}
+
+#[test]
 fn an_error_of_an_input_is_no_end() {
     let history = one_source("a@3 a@1 b@5- c@4 c@2");
     let clean = Rc::<Moves>::default();
