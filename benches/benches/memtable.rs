@@ -1,4 +1,7 @@
-//! The memtable: inserting, and looking up present and absent keys.
+//! The memtable: inserting, looking up present and absent keys, and its list beside another one.
+
+#[path = "memtable/lists.rs"]
+mod lists;
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion};
@@ -28,6 +31,7 @@ fn get(memtable: &Memtable, key: &[u8]) -> Option<Bytes> {
 }
 
 fn main() {
+    lists::report_memory();
     let mut criterion = Criterion::default().configure_from_args();
     criterion.bench_function("memtable/insert 1000 into 10,000", |bencher| {
         bencher.iter_batched_ref(
@@ -53,5 +57,6 @@ fn main() {
             BatchSize::SmallInput,
         );
     });
+    lists::compare(&mut criterion);
     criterion.final_summary();
 }

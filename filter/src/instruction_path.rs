@@ -1,7 +1,7 @@
 //! The choice between the instruction sets of a CPU.
 
-/// Defines the enum `Path`: portable code, or the instructions whose types `Avx2`, `Avx512` and `Neon`
-/// are in scope. Each type proves that this CPU has them.
+/// Defines the enum `Path`: portable code, or the instructions whose types `Avx2`, `Avx512` and
+/// `Neon` are in scope. Each type proves that this CPU has them.
 macro_rules! instruction_path {
     () => {
         /// The instructions to use, detected once per filter. All give the same answers.

@@ -69,8 +69,8 @@ pub(crate) struct RetainStream<C, B, S = fn() -> bool> {
 }
 
 impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
-    /// An uninterrupted, unpositioned stream over `cursor` for the readers at `snapshots`, in any order, and those
-    /// at the visible sequence number.
+    /// An uninterrupted, unpositioned stream over `cursor` for the readers at `snapshots`, in any
+    /// order, and those at the visible sequence number.
     pub(crate) fn new(cursor: C, mut snapshots: Vec<SequenceNumber>, is_bottom: B) -> Self {
         snapshots.sort_unstable();
         snapshots.dedup();
@@ -88,8 +88,8 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
         }
     }
 
-    /// Returns the same stream, which fails with [`Closed`](Error::Closed) soon after `stops` returns
-    /// `true`.
+    /// Returns the same stream, which fails with [`Closed`](Error::Closed) soon after `stops`
+    /// returns `true`.
     pub(crate) fn interrupted_by<S: FnMut() -> bool>(self, stops: S) -> RetainStream<C, B, S> {
         RetainStream {
             cursor: self.cursor,

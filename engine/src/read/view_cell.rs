@@ -17,9 +17,9 @@
 //!
 //! # Why not `arc-swap`
 //!
-//! A load and its drop take 3 ns and no locked instruction here, 9 ns with `arc_swap::ArcSwap::load`,
-//! which has two, and 16 to 24 ns with a count under a lock (1 thread). The 6 ns are 9 % of a miss, whose
-//! 67 ns [benchmarks.md](../../../docs/benchmarks.md) has.
+//! A load and its drop take 3 ns and no locked instruction here, and 9 ns and two such instructions
+//! with `arc_swap::ArcSwap::load`. A count under a lock takes 16 ns (1 thread). The 6 ns are 9 % of
+//! a miss of 67 ns, see docs/benchmarks.md.
 //!
 //! # Which barriers
 //!

@@ -1,8 +1,9 @@
-//! A memtable answers as a `BTreeMap` does.
+//! A memtable answers as a `BTreeMap` does, and holds the entries of a `SkipMap` in their order.
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
+use crossbeam_skiplist::SkipMap;
 use proptest::prelude::*;
 use sievedb_filter::key_hash;
 use sievedb_format::{InternalKey, Kind, SequenceNumber, Trailer};
@@ -92,14 +93,31 @@ proptest! {
     ) {
         let memtable = Arc::new(Memtable::new(1 << 12));
         let mut model = Model::default();
+        let skip_map = SkipMap::new();
         for ((user_key, put), sequence) in writes.into_iter().zip(1..) {
             let trailer = Trailer::new(sequence, if put { Kind::Put } else { Kind::Tombstone });
             let value = if put { Bytes::from(format!("value {sequence}")) } else { Bytes::new() };
             memtable.insert(key_hash(&user_key, SEED), &user_key, trailer, &value);
+            skip_map.insert((user_key.clone(), Reverse(trailer)), value.clone());
             model.0.insert((user_key, Reverse(trailer)), value);
         }
         prop_assert_eq!(memtable.entries(), model.0.len());
         prop_assert_eq!(memtable.is_empty(), model.0.is_empty());
+
+        let mut cursor = Arc::clone(&memtable).cursor();
+        cursor.seek_to_first();
+        for entry in skip_map.iter() {
+            check(&cursor, Some(entry.key()), &model)?;
+            prop_assert_eq!(&cursor.value(), entry.value());
+            cursor.next();
+        }
+        check(&cursor, None, &model)?;
+        cursor.seek_to_last();
+        for entry in skip_map.iter().rev() {
+            check(&cursor, Some(entry.key()), &model)?;
+            cursor.prev();
+        }
+        check(&cursor, None, &model)?;
 
         for (user_key, sequence) in gets {
             let want = model.get(&user_key, sequence);
@@ -107,6 +125,11 @@ proptest! {
                 prop_assert!(memtable.may_contain_hash(key_hash(&user_key, SEED)));
             }
             prop_assert_eq!(memtable.get(&user_key, sequence), want);
+            let from = (user_key.clone(), Reverse(Trailer::seek(sequence)));
+            let found = skip_map.lower_bound(Bound::Included(&from));
+            let found = found.filter(|entry| entry.key().0 == user_key);
+            let found = found.map(|entry| (entry.key().1.0, entry.value().clone()));
+            prop_assert_eq!(memtable.get(&user_key, sequence), found);
 
             let (mut older, mut target) = (Vec::new(), Trailer::seek(sequence));
             let take = |trailer, value: &[u8]| (trailer, Bytes::copy_from_slice(value));
