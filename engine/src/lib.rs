@@ -87,6 +87,7 @@ mod quarantine;
 mod range;
 mod read;
 mod read_options;
+mod reader;
 mod repair;
 mod resolve;
 mod snapshot;

@@ -4,11 +4,11 @@ use std::{fmt, iter::FusedIterator, mem, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use sievedb_format::{RangeTombstoneSource, SequenceNumber};
-use sievedb_sstable::{CursorOptions, READ_AHEAD_BYTES_MAX};
+use sievedb_sstable::CursorOptions;
 
 use crate::{
-    EntryRef, Error, Keyspace, ReadOptions, Result,
-    handles::{Handle, HandleKind},
+    EntryRef, Error, ReadOptions, Result,
+    handles::Handle,
     iter::{
         bounds::KeyBounds,
         merge::MergeCursor,
@@ -24,17 +24,17 @@ use crate::{
 };
 
 /// Memtables and tables, and the store that they belong to.
-struct ViewSource {
-    view: KeptView,
-    tree: Arc<Tree>,
-    folder: Arc<Path>,
-    /// What the reader sees.
-    sequence: SequenceNumber,
-    read_options: ReadOptions,
-    read_ahead_bytes_max: usize,
+pub(crate) struct ViewSource {
+    pub(crate) view: KeptView,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) folder: Arc<Path>,
+    /// Newer versions are not seen.
+    pub(crate) sequence: SequenceNumber,
+    pub(crate) read_options: ReadOptions,
+    pub(crate) read_ahead_bytes_max: usize,
     /// After the view: tables that become obsolete while it is held are unlinked before the store
     /// is closed.
-    open: Handle,
+    pub(crate) open: Handle,
 }
 
 impl CursorSource for ViewSource {
@@ -95,26 +95,8 @@ enum State {
 }
 
 impl Range {
-    pub(crate) fn new(
-        keyspace: &Keyspace,
-        view: KeptView,
-        sequence: SequenceNumber,
-        bounds: KeyBounds,
-    ) -> Self {
-        if let Err(error) = keyspace.tree().check() {
-            return Self::refused(error);
-        }
-        let open = keyspace.handle().of_kind(HandleKind::Iterator);
-        let folder = open.store().tables.folder.as_path().into();
-        let source = ViewSource {
-            view,
-            tree: Arc::clone(keyspace.tree()),
-            folder,
-            sequence,
-            read_options: keyspace.read_options(),
-            read_ahead_bytes_max: READ_AHEAD_BYTES_MAX,
-            open,
-        };
+    pub(crate) fn new(source: ViewSource, bounds: KeyBounds) -> Self {
+        let sequence = source.sequence;
         Self(State::Open(Box::new(range::Range::new(source, sequence, bounds))))
     }
 

@@ -1,18 +1,14 @@
 //! A store as it was at one moment.
 
-use std::{
-    fmt,
-    ops::{Deref, RangeBounds},
-    sync::Arc,
-};
+use std::{fmt, ops::Deref, sync::Arc};
 
-use bytes::Bytes;
-use sievedb_filter::hash::key_hash;
 use sievedb_format::SequenceNumber;
 
 use crate::{
-    Error, Explanation, Keyspace, Range, ReadOptions, Result, handles::HandleKind,
-    iter::bounds::KeyBounds, read::answer::Answer, store::open_store::OpenStore,
+    Error, Keyspace, ReadOptions, Result,
+    handles::HandleKind,
+    reader::{Reader, read_methods},
+    store::open_store::OpenStore,
 };
 
 /// A store as it was at one moment, all keyspaces alike.
@@ -105,121 +101,10 @@ impl KeyspaceSnapshot {
         Self { keyspace, held: Arc::clone(&self.held) }
     }
 
-    /// The value that `key` had.
-    ///
-    /// # Errors
-    ///
-    /// As [`Keyspace::get`].
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.find(key.as_ref())
-    }
-
-    /// What `take` makes of the value that `key` had. As [`Keyspace::get_with`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Keyspace::get`].
-    pub fn get_with<T>(
-        &self,
-        key: impl AsRef<[u8]>,
-        take: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>> {
-        self.held.open.accept()?;
-        let view = self.keyspace.tree().view();
-        self.keyspace.tree().check()?;
-        self.keyspace.find_with(&view, self.held.sequence, key.as_ref(), take)
-    }
-
-    /// Whether `key` had a value.
-    ///
-    /// # Errors
-    ///
-    /// As [`Keyspace::get`].
-    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.find::<()>(key.as_ref()).map(|found| found.is_some())
-    }
-
-    /// The value that each of `keys` had. As [`Keyspace::get_many`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Keyspace::get`], the first one that occurs.
-    pub fn get_many<K: AsRef<[u8]>>(
-        &self,
-        keys: impl IntoIterator<Item = K>,
-    ) -> Result<Vec<Option<Bytes>>> {
-        self.find_many(keys.into_iter(), |found| found)
-    }
-
-    /// Whether each of `keys` had a value. As [`Keyspace::contains_many`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Keyspace::get`], the first one that occurs.
-    pub fn contains_many<K: AsRef<[u8]>>(
-        &self,
-        keys: impl IntoIterator<Item = K>,
-    ) -> Result<Vec<bool>> {
-        self.find_many(keys.into_iter(), |found: Option<()>| found.is_some())
-    }
-
-    /// What a lookup of `key` does at this moment. As [`Keyspace::explain`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Keyspace::get`].
-    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
-        self.held.open.accept()?;
-        let view = self.keyspace.tree().view();
-        self.keyspace.tree().check()?;
-        self.keyspace.explain_in(&view, self.held.sequence, key.as_ref())
-    }
-
-    fn find<A: Answer>(&self, key: &[u8]) -> Result<Option<A>> {
-        let store = self.held.open.accept()?;
-        let hash = key_hash(key, store.hash_seed);
-        let view = self.keyspace.tree().view();
-        // After the view: a dropped keyspace has an empty one.
-        self.keyspace.tree().check()?;
-        self.keyspace
-            .lookup(key, hash, self.held.sequence)
-            .find(&view, store.tables.counters.local())
-    }
-
-    fn find_many<K: AsRef<[u8]>, A: Answer, T>(
-        &self,
-        keys: impl Iterator<Item = K>,
-        result: impl Fn(Option<A>) -> T,
-    ) -> Result<Vec<T>> {
-        self.held.open.accept()?;
-        let view = self.keyspace.tree().kept_view();
-        self.keyspace.tree().check()?;
-        self.keyspace.find_many_in(&view, self.held.sequence, keys, result)
-    }
-
-    /// All keys with the values they had. As [`Keyspace::iter`].
-    #[must_use]
-    pub fn iter(&self) -> Range {
-        self.range::<&[u8]>(..)
-    }
-
-    /// The keys within `bounds` with the values they had. As [`Keyspace::range`].
-    #[must_use]
-    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        self.range_within(KeyBounds::new(&bounds))
-    }
-
-    /// The keys that begin with `prefix` with the values they had. As [`Keyspace::prefix`].
-    #[must_use]
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        self.range_within(KeyBounds::prefix(prefix.as_ref()))
-    }
-
-    fn range_within(&self, bounds: KeyBounds) -> Range {
-        if let Err(error) = self.held.open.accept() {
-            return Range::refused(error);
-        }
-        let view = self.keyspace.tree().kept_view();
-        Range::new(&self.keyspace, view, self.held.sequence, bounds)
+    #[inline(always)]
+    fn reader(&self) -> Reader<'_> {
+        Reader { snapshot: Some(self.held.sequence), ..self.keyspace.reader() }
     }
 }
+
+read_methods!(KeyspaceSnapshot);

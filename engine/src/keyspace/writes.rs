@@ -44,11 +44,11 @@ impl Keyspace {
         let store = self.open.accept()?;
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
-        // The common "no", whose read would otherwise keep all writers waiting.
+        // A key that has a value is common, and the read under the lock keeps all writers waiting.
         let view = self.tree.view();
         let version = view.version.number();
         let hash = write.entries[0].hash;
-        if self.find_hashed::<()>(&view, key, hash)?.is_some() {
+        if self.reader().contains_hashed(&view, key, hash)? {
             return Ok(false);
         }
         drop(view);
@@ -67,16 +67,14 @@ impl Keyspace {
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 
-    /// As [`find_hashed`](Self::find_hashed), for a key that the tables of `version` do not have.
-    fn find_beside(&self, version: u64, key: &[u8], hash: u64) -> Result<Option<()>> {
-        let store = self.open.store();
+    /// Returns whether `key`, which has this hash, has a value. The tables of `version` do not have it.
+    fn contains_beside(&self, version: u64, key: &[u8], hash: u64) -> Result<bool> {
         let view = self.tree.view();
-        if view.version.number() != version {
-            return self.find_hashed(&view, key, hash);
+        if view.version.number() == version {
+            self.reader().is_in_memtables(&view, key, hash)
+        } else {
+            self.reader().contains_hashed(&view, key, hash)
         }
-        self.tree.check()?;
-        let sequence = store.publish.visible();
-        self.lookup(key, hash, sequence).find_in_memtables(&view, store.tables.counters.local())
     }
 }
 
@@ -95,9 +93,9 @@ impl Validate for KeyIsAbsent<'_> {
     fn check(&mut self, placed: &Placed<'_>) -> Result<Verdict> {
         Ok(match placed.newest_in_flight(&self.keyspace.tree, self.key) {
             Some(last) => Verdict::Undecided(last),
-            None => match self.keyspace.find_beside(self.version, self.key, self.hash)? {
-                Some(()) => Verdict::Fails,
-                None => Verdict::Holds,
+            None => match self.keyspace.contains_beside(self.version, self.key, self.hash)? {
+                true => Verdict::Fails,
+                false => Verdict::Holds,
             },
         })
     }

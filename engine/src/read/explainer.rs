@@ -137,7 +137,7 @@ impl Lookup<'_> {
             tables: Vec::new(),
             cost: LookupCost::default(),
         };
-        let looked_up = self.find_before(view, &ThreadCounters::aside(), &mut scribe);
+        let looked_up = self.find(view, &ThreadCounters::aside(), &mut scribe);
         let Scribe { memtables, mut tables, cost } = scribe;
         let has_failed = tables.iter().any(|table| table.failure.is_some());
         let value = match looked_up {

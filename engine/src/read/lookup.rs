@@ -37,18 +37,9 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// The value of the key, or that there is one, if there is.
-    pub(crate) fn find<A: Answer>(
-        self,
-        view: &ReadView,
-        counters: &ThreadCounters,
-    ) -> Result<Option<A>> {
-        self.find_before(view, counters, &mut Nobody)
-    }
-
-    /// As [`find`](Self::find), with a witness.
+    /// Returns the answer of `witness` for the value of the key, if there is one.
     #[inline]
-    pub(crate) fn find_before<A>(
+    pub(crate) fn find<A>(
         self,
         view: &ReadView,
         counters: &ThreadCounters,

@@ -123,9 +123,12 @@ mod tests {
 
     use sievedb_filter::key_hash;
     use sievedb_format::{Corruption, Kind, SequenceNumber};
+    use sievedb_sstable::CacheUse;
 
     use super::*;
-    use crate::{Db, KeyspaceOptions, Options, fs::MemoryFs, resolve::tests::Append};
+    use crate::{
+        Db, KeyspaceOptions, Options, fs::MemoryFs, read::witness::Nobody, resolve::tests::Append,
+    };
 
     fn open() -> Db {
         let keyspace = KeyspaceOptions::new().table_bytes(4 << 10);
@@ -134,7 +137,8 @@ mod tests {
     }
 
     fn lookup<'k>(db: &Db, key: &'k [u8], sequence: SequenceNumber) -> Lookup<'k> {
-        db.lookup(key, key_hash(key, db.store().hash_seed), sequence)
+        let hash = key_hash(key, db.store().hash_seed);
+        Lookup { key, hash, sequence, cache_use: CacheUse::Fill }
     }
 
     fn find_older(db: &Db, key: &[u8], sequence: SequenceNumber) -> Option<Bytes> {
@@ -166,7 +170,8 @@ mod tests {
             let view = db.tree().view();
             for sequence in 0..=db.store().publish.visible() {
                 for key in (0_u32..7).map(u32::to_be_bytes) {
-                    let want = lookup(&db, &key, sequence).find(&view, &counters).unwrap();
+                    let lookup = lookup(&db, &key, sequence);
+                    let want = lookup.find(&view, &counters, &mut Nobody).unwrap();
                     assert_eq!(find_older(&db, &key, sequence), want, "{key:?} at {sequence}");
                     seen += u32::from(want.is_some());
                     compared += 1;
