@@ -71,7 +71,8 @@ impl Batch {
         Self { store: Arc::downgrade(open), open: None, encoder }
     }
 
-    /// Adds: store `value` under `key` in `keyspace`.
+    /// Adds: store `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its default
+    /// keyspace.
     ///
     /// # Errors
     ///
@@ -79,10 +80,11 @@ impl Batch {
     /// it was.
     pub fn insert(
         &mut self,
-        keyspace: &Keyspace,
+        keyspace: impl AsRef<Keyspace>,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
+        let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
         self.encoder.put(keyspace.tree(), key.as_ref(), value.as_ref())?;
         self.hold(keyspace);
@@ -94,7 +96,8 @@ impl Batch {
     /// # Errors
     ///
     /// As [`insert`](Self::insert).
-    pub fn remove(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+    pub fn remove(&mut self, keyspace: impl AsRef<Keyspace>, key: impl AsRef<[u8]>) -> Result<()> {
+        let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
         self.encoder.remove(keyspace.tree(), key.as_ref())?;
         self.hold(keyspace);

@@ -2,15 +2,17 @@
 
 mod close;
 
-use std::{ops::Deref, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use crate::{
     Batch, Durability, Keyspace, KeyspaceOptions, Options, ReadOptions, Result, Snapshot,
     VerifyProgress, VerifyReport,
     default_budget::DefaultBudget,
     handles::{Handle, HandleKind},
+    keyspace::writes::write_methods,
     keyspace_options::DEFAULT_KEYSPACE,
     read::tree::Tree,
+    reader::read_methods,
     stats::Stats,
     store::{Store, open_store::OpenStore, verify::verify_folder},
 };
@@ -36,8 +38,12 @@ use crate::{
 /// The first drop or call of an inherited handle closes the child's descriptor of the lock. Until
 /// then the child keeps the store locked, even if the parent closes it.
 ///
-/// A `Db` is also a handle of the keyspace named `"default"`: reading and writing methods are
-/// those of [`Keyspace`].
+/// # Keyspaces
+///
+/// Methods that read or write entries, such as [`get`](Self::get) and [`insert`](Self::insert), use
+/// the default keyspace, which every store has. All other methods cover the whole store:
+/// [`flush`](Self::flush) and [`compact`](Self::compact) work on all keyspaces.
+/// [`default_keyspace`](Self::default_keyspace) returns the handle for the default keyspace alone.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -68,6 +74,22 @@ impl Db {
     /// As [`Options::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
+    }
+
+    /// Returns the default keyspace, named [`DEFAULT_KEYSPACE`], for what the `Db` does for the whole
+    /// store only: its options, its flush, its compaction.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(folder.path())?;
+    /// let default = db.default_keyspace();
+    /// default.set_options(default.options().block_bytes(8 << 10))?;
+    /// default.flush()?; // `db.flush()` flushes all keyspaces.
+    /// # Ok::<(), sievedb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn default_keyspace(&self) -> &Keyspace {
+        &self.default
     }
 
     /// The keyspace `name`, which is created with the options of [`Options::keyspace`] if missing. An
@@ -190,7 +212,7 @@ impl Db {
 
     /// An empty batch. Its entries, for any keyspaces of this store, are written as one.
     pub fn batch(&self) -> Batch {
-        Batch::new(self.default.open_store())
+        Batch::new(self.open_store())
     }
 
     /// What is stored now, in all keyspaces at the same moment, to be read later.
@@ -208,7 +230,8 @@ impl Db {
         self.accept()?.persist(durability)
     }
 
-    /// Writes the memtables of all keyspaces into tables, and waits until that is done.
+    /// Writes the memtables of **all keyspaces** into tables, and waits until that is done.
+    /// [`Keyspace::flush`] flushes one.
     ///
     /// Never needed for durability: see [`persist`](Self::persist).
     ///
@@ -221,8 +244,8 @@ impl Db {
         store.flush_trees(&trees)
     }
 
-    /// Flushes, and merges the tables of each keyspace into one sorted run on the deepest level,
-    /// without old versions and tombstones that no snapshot needs, compressed as
+    /// Flushes **all keyspaces**, and merges the tables of each into one sorted run on the deepest
+    /// level, without old versions and tombstones that no snapshot needs, compressed as
     /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression) says. Waits until that is
     /// done.
     ///
@@ -326,11 +349,15 @@ impl Db {
     }
 
     fn accept(&self) -> Result<&Store> {
-        self.default.open_store().accept()
+        self.open_store().accept()
+    }
+
+    pub(crate) fn open_store(&self) -> &Arc<OpenStore> {
+        self.default.open_store()
     }
 
     pub(crate) fn store(&self) -> &Store {
-        self.default.open_store().store()
+        self.open_store().store()
     }
 }
 
@@ -392,10 +419,13 @@ impl Options {
     }
 }
 
-impl Deref for Db {
-    type Target = Keyspace;
+read_methods!(Db, default);
 
-    fn deref(&self) -> &Keyspace {
+write_methods!(Db, default);
+
+/// The default keyspace.
+impl AsRef<Keyspace> for Db {
+    fn as_ref(&self) -> &Keyspace {
         &self.default
     }
 }

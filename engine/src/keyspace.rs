@@ -1,7 +1,7 @@
 //! A named collection of keys.
 
 mod options;
-mod writes;
+pub(crate) mod writes;
 
 use std::{fmt, sync::Arc};
 
@@ -97,6 +97,12 @@ impl Keyspace {
 }
 
 read_methods!(Keyspace);
+
+impl AsRef<Self> for Keyspace {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
 
 impl Clone for Keyspace {
     fn clone(&self) -> Self {

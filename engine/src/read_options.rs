@@ -9,7 +9,7 @@ use sievedb_sstable::CacheUse;
 /// # use sievedb::{Db, ReadOptions};
 /// let db = Db::open(folder.path())?;
 /// // A report over everything, once: what others read often stays in the cache.
-/// let once = db.with_read_options(ReadOptions::new().fill_cache(false));
+/// let once = db.default_keyspace().with_read_options(ReadOptions::new().fill_cache(false));
 /// assert_eq!(once.iter().count(), 0);
 /// # Ok::<(), sievedb::Error>(())
 /// ```

@@ -1,6 +1,6 @@
 //! A store as it was at one moment.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use sievedb_format::SequenceNumber;
 
@@ -13,8 +13,8 @@ use crate::{
 
 /// A store as it was at one moment, all keyspaces alike.
 ///
-/// Has no lifetime. While it lives, the versions it sees are kept. Reading methods are those of
-/// [`KeyspaceSnapshot`], here for the default keyspace; [`keyspace`](Self::keyspace) reads others.
+/// Has no lifetime. While it lives, the versions it sees are kept. Its methods read the default
+/// keyspace; [`keyspace`](Self::keyspace) returns a snapshot of any keyspace.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     default: KeyspaceSnapshot,
@@ -76,7 +76,8 @@ impl Snapshot {
     /// # Errors
     ///
     /// [`Error::ForeignKeyspace`] if it belongs to another store.
-    pub fn keyspace(&self, keyspace: &Keyspace) -> Result<KeyspaceSnapshot> {
+    pub fn keyspace(&self, keyspace: impl AsRef<Keyspace>) -> Result<KeyspaceSnapshot> {
+        let keyspace = keyspace.as_ref();
         if !Arc::ptr_eq(keyspace.open_store(), &self.default.held.open) {
             return Err(Error::ForeignKeyspace { name: keyspace.name().to_owned() });
         }
@@ -85,16 +86,11 @@ impl Snapshot {
     }
 }
 
-impl Deref for Snapshot {
-    type Target = KeyspaceSnapshot;
-
-    fn deref(&self) -> &KeyspaceSnapshot {
-        &self.default
-    }
-}
+read_methods!(Snapshot, default);
 
 impl KeyspaceSnapshot {
-    /// The same moment, whose reads are done so. As [`Keyspace::with_read_options`].
+    /// Returns a snapshot of the same point in time that reads with `options`. As
+    /// [`Keyspace::with_read_options`].
     #[must_use]
     pub fn with_read_options(&self, options: ReadOptions) -> Self {
         let keyspace = self.keyspace.with_read_options(options).of_kind(HandleKind::Snapshot);

@@ -40,7 +40,7 @@ impl fmt::Display for Unreadable {
 ///
 /// As [`Db::keyspace`].
 pub fn keyspace(db: &Db, name: &str) -> Result<Keyspace, Error> {
-    if name == DEFAULT { Ok(Keyspace::clone(db)) } else { db.keyspace(name) }
+    if name == DEFAULT { Ok(db.default_keyspace().clone()) } else { db.keyspace(name) }
 }
 
 /// Reads all of `db`: forwards, backwards, by prefixes, and the keys of `universe` one by one.

@@ -282,7 +282,7 @@ fn a_store_of_a_service_is_looked_into_and_left_as_it_is() {
     output(&["put", store, "user7:8", "more"]);
     output(&["rm", store, "user7:3"]);
     let db = Options::new().create_if_missing(false).open(&path).unwrap();
-    assert_eq!(db.options(), options);
+    assert_eq!(db.default_keyspace().options(), options);
     assert_eq!(db.prefix("user7:").count(), 8);
 }
 

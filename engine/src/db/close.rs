@@ -50,7 +50,7 @@ impl Db {
     /// # Ok::<(), sievedb::Error>(())
     /// ```
     pub fn close(self) -> Result<(), CloseError> {
-        let (tree, read_options) = (Arc::clone(self.tree()), self.read_options());
+        let (tree, read_options) = (Arc::clone(self.default.tree()), self.default.read_options());
         let open = Arc::clone(self.open_store());
         if let Err(error) = persist_for_others(&open) {
             return Err(CloseError::new(error, Some(self)));

@@ -7,42 +7,81 @@ use crate::{
     commit::{Always, Placed, Validate, Verdict},
 };
 
+/// Implements the writing methods of a handle on one keyspace: the handle itself, or the field that
+/// is named.
+macro_rules! write_methods {
+    ($handle:ty $(, $field:ident)?) => {
+        /// Writing.
+        impl $handle {
+            /// Stores `value` under `key`, with the durability of
+            /// [`Options::durability`](crate::Options::durability). For another durability, commit
+            /// a [`Batch`](crate::Batch) of one entry.
+            ///
+            /// # Errors
+            ///
+            /// * Nothing was changed: [`Error::KeyTooLong`], [`Error::ValueTooLong`],
+            ///   [`Error::KeyspaceDropped`], and [`Error::WriteTooLarge`] if memtables never have
+            ///   room for the entry.
+            /// * The write is not visible, but may be found when the store is reopened:
+            ///   [`Error::Io`], [`Error::ReadOnly`].
+            ///
+            /// [`Error::KeyTooLong`]: crate::Error::KeyTooLong
+            /// [`Error::ValueTooLong`]: crate::Error::ValueTooLong
+            /// [`Error::WriteTooLarge`]: crate::Error::WriteTooLarge
+            /// [`Error::Io`]: crate::Error::Io
+            /// [`Error::ReadOnly`]: crate::Error::ReadOnly
+            /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
+            pub fn insert(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+            ) -> $crate::Result<()> {
+                self$(.$field)?.put(key.as_ref(), value.as_ref())
+            }
+
+            /// Stores `value` under `key` unless the key has a value. Returns whether it did. Of
+            /// concurrent calls for the same key exactly one stores its value.
+            ///
+            /// A new key costs no read, except for false positives of filters, and for tables whose
+            /// filter has no room in memory. Other writes continue during the call, except while it
+            /// checks again that a new key is absent.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert) and [`get`](Self::get).
+            pub fn insert_if_absent(
+                &self,
+                key: impl AsRef<[u8]>,
+                value: impl AsRef<[u8]>,
+            ) -> $crate::Result<bool> {
+                self$(.$field)?.put_if_absent(key.as_ref(), value.as_ref())
+            }
+
+            /// Removes `key`. The key need not exist.
+            ///
+            /// # Errors
+            ///
+            /// As [`insert`](Self::insert).
+            pub fn remove(&self, key: impl AsRef<[u8]>) -> $crate::Result<()> {
+                self$(.$field)?.delete(key.as_ref())
+            }
+        }
+    };
+}
+
+pub(crate) use write_methods;
+
+write_methods!(Keyspace);
+
 impl Keyspace {
-    /// Stores `value` under `key`, with the durability of
-    /// [`Options::durability`](crate::Options::durability). For another one write a
-    /// [`Batch`](crate::Batch) of one entry.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] and, if memtables never have room for it,
-    /// [`Error::WriteTooLarge`](crate::Error::WriteTooLarge), which change nothing; [`Error::Io`] and
-    /// [`Error::ReadOnly`], after which the write is not visible, but may come back when the store
-    /// is reopened; [`Error::KeyspaceDropped`].
-    ///
-    /// [`Error::KeyTooLong`]: crate::Error::KeyTooLong
-    /// [`Error::ValueTooLong`]: crate::Error::ValueTooLong
-    /// [`Error::Io`]: crate::Error::Io
-    /// [`Error::ReadOnly`]: crate::Error::ReadOnly
-    /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
-    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+    pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
-        let (key, value) = (key.as_ref(), value.as_ref());
         let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 
-    /// Stores `value` under `key` unless the key has a value; tells whether it did. Of concurrent
-    /// calls for the same key exactly one does.
-    ///
-    /// A new key costs no read, but for false positives of filters and for tables whose filter memory has
-    /// no room for. Other writes go on meanwhile, but for the look at a key that seems to be new.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert) and [`get`](Self::get).
-    pub fn insert_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+    pub(crate) fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let store = self.open.accept()?;
-        let (key, value) = (key.as_ref(), value.as_ref());
         let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
         // A key that has a value is common, and the read under the lock keeps all writers waiting.
         let view = self.tree.view();
@@ -56,18 +95,14 @@ impl Keyspace {
         Ok(store.commit(&mut write, store.options.durability, &mut absent)?.is_some())
     }
 
-    /// Removes `key`. It need not be there.
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert).
-    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<()> {
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<()> {
         let store = self.open.accept()?;
-        let mut write = WriteEncoder::single_remove(store.hash_seed, &self.tree, key.as_ref())?;
+        let mut write = WriteEncoder::single_remove(store.hash_seed, &self.tree, key)?;
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 
-    /// Returns whether `key`, which has this hash, has a value. The tables of `version` do not have it.
+    /// Returns whether `key`, which has this hash, has a value. The tables of `version` do not have
+    /// it.
     fn contains_beside(&self, version: u64, key: &[u8], hash: u64) -> Result<bool> {
         let view = self.tree.view();
         if view.version.number() == version {
@@ -84,8 +119,8 @@ struct KeyIsAbsent<'a> {
     keyspace: &'a Keyspace,
     key: &'a [u8],
     hash: u64,
-    /// The version in which the key was looked for before, in vain. While it is the present one, every
-    /// newer entry is in a memtable, so that nothing is read under the placement lock.
+    /// The version in which the key was looked for before, in vain. While it is the present one,
+    /// every newer entry is in a memtable, so that nothing is read under the placement lock.
     version: u64,
 }
 

@@ -143,7 +143,11 @@ mod tests {
 
     fn find_older(db: &Db, key: &[u8], sequence: SequenceNumber) -> Option<Bytes> {
         let counters = ThreadCounters::aside();
-        let found = lookup(db, key, sequence).find_older(&db.tree().view(), &counters, &Append);
+        let found = lookup(db, key, sequence).find_older(
+            &db.default_keyspace().tree().view(),
+            &counters,
+            &Append,
+        );
         found.expect("the versions can be read")
     }
 
@@ -167,7 +171,7 @@ mod tests {
                 9 => db.compact().unwrap(),
                 _ => {}
             }
-            let view = db.tree().view();
+            let view = db.default_keyspace().tree().view();
             for sequence in 0..=db.store().publish.visible() {
                 for key in (0_u32..7).map(u32::to_be_bytes) {
                     let lookup = lookup(&db, &key, sequence);
@@ -200,7 +204,7 @@ mod tests {
 
     /// Adds a merge operand to the active memtable, as no write of this release does.
     fn add_operand(db: &Db, key: &[u8], sequence: SequenceNumber, operand: &str) {
-        let view = db.tree().view();
+        let view = db.default_keyspace().tree().view();
         view.active.place(sequence, sequence);
         let hash = key_hash(key, db.store().hash_seed);
         let trailer = Trailer::new(sequence, Kind::Merge);
@@ -214,7 +218,7 @@ mod tests {
             add_operand(&db, key, 5, "five");
             add_operand(&db, key, 6, "six");
         }
-        assert!(db.tree().freeze());
+        assert!(db.default_keyspace().tree().freeze());
         for key in [&b"counter"[..], b"removed", b"new"] {
             add_operand(&db, key, 8, "eight");
         }
@@ -241,7 +245,7 @@ mod tests {
     fn every_lookup_refuses_an_operand_and_none_skips_it() {
         let db = with_table();
         add_operand(&db, b"counter", 9, "nine");
-        let view = db.tree().view();
+        let view = db.default_keyspace().tree().view();
         let in_memtables = lookup(&db, b"counter", 9)
             .find_in_memtables::<Bytes>(&view, &ThreadCounters::aside())
             .map(drop);

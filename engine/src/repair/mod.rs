@@ -301,7 +301,7 @@ impl Repair<'_> {
             Error::corrupt(path, self.loaded.end.offset, source).of_keyspace(name)
         })?;
         let keyspace = if name == DEFAULT_KEYSPACE {
-            self.db.set_options(options)?;
+            self.db.default_keyspace().set_options(options)?;
             self.db.keyspace(name)?
         } else {
             self.db.keyspace_with(name, &options)?

@@ -175,7 +175,7 @@ mod tests {
         // As a build with the feature does it.
         let options = KeyspaceOptions::new().bottommost_compression(Compression::ZSTD);
         let db = open().expect("a new store");
-        db.open_store().store().keyspace("archive", Some(&options)).expect("nobody looks");
+        db.store().keyspace("archive", Some(&options)).expect("nobody looks");
         drop(db);
         let before = fs.contents();
         let error = open().map(drop).expect_err("this build has no zstd");
@@ -203,7 +203,7 @@ mod tests {
                 files.filter(|(path, _)| path.contains("MANIFEST-")).collect::<Vec<_>>()
             };
             let mut before = manifests();
-            let archive = db.open_store().store().keyspace("archive", Some(&options));
+            let archive = db.store().keyspace("archive", Some(&options));
             drop(archive.expect("nobody looks"));
             if known {
                 before = manifests();

@@ -291,7 +291,7 @@ mod tests {
         for (name, entries, value_bytes) in cases {
             let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
             let db = options.memory_budget(16 << 20).open("db").expect("a new store");
-            let store = db.open_store().store();
+            let store = db.store();
             let limit = || db.stats().memory.memtable_bytes_max;
             assert_eq!(limit(), 4 << 20);
             store.tables.cache_room.lower_memtables();
@@ -320,7 +320,7 @@ mod tests {
         let options = Options::new().fs(Arc::clone(&fs) as _).worker_threads(0);
         let db = options.durability(Durability::Disk).open("db").expect("a new store");
         db.insert("a", "1").expect("there is room");
-        let memory = &db.open_store().store().tables.memory;
+        let memory = &db.store().tables.memory;
         let before = memory.memtable_bytes();
         for _ in 0..3 {
             fs.inject(Fault::new(ENOSPC, Times::Once).calls(&[Call::Append]).suffix(".log"));

@@ -115,7 +115,7 @@ fn n15_a_store_without_manifest_or_current_loses_nothing() {
         assert_eq!(db.keyspace("users").unwrap().options(), small_tables());
         let logs = db.keyspace("logs").unwrap().options();
         assert_eq!(logs, KeyspaceOptions::new().block_bytes(2 << 10));
-        assert_eq!(db.options(), small_tables());
+        assert_eq!(db.default_keyspace().options(), small_tables());
     }
 }
 

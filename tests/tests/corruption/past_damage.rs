@@ -150,7 +150,7 @@ fn what_can_be_read_is_copied_or_the_keyspace_dropped() {
         }
 
         let copied = open(&Arc::new(MemoryFs::new()));
-        assert_eq!(copy(&users, &copied).unwrap(), 0);
+        assert_eq!(copy(&users, copied.default_keyspace()).unwrap(), 0);
         let found: Vec<u32> = copied.iter().map(|entry| number(&entry.unwrap().0)).collect();
         assert_eq!(found.len(), KEYS as usize - lost.len());
         assert!(found.into_iter().eq((0..KEYS).filter(|key| !lost.contains(key))));
@@ -188,7 +188,7 @@ fn an_older_value_does_not_pass_for_the_one_that_is_lost() {
     let db = open(&damage(&fs, &[3]));
     let users = db.keyspace("users").unwrap();
     let copied = open(&Arc::new(MemoryFs::new()));
-    let left_out = copy(&users, &copied).unwrap();
+    let left_out = copy(&users, copied.default_keyspace()).unwrap();
     let mut lost = Vec::new();
     for key in 0..KEYS {
         let found = copied.get(key.to_be_bytes()).unwrap();

@@ -69,7 +69,7 @@ fn logged() -> (Files, Contents) {
         for keyspace in [&gone, &again, &late] {
             batch.insert(keyspace, number.to_be_bytes(), [7; 30]).unwrap();
         }
-        batch.insert(&db.keyspace("default").unwrap(), number.to_be_bytes(), [8; 30]).unwrap();
+        batch.insert(&db, number.to_be_bytes(), [8; 30]).unwrap();
         batch.commit(Durability::Disk).unwrap();
     }
     drop((gone, again));

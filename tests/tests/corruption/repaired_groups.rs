@@ -63,7 +63,7 @@ fn n15_a_group_that_was_not_installed_hides_nothing_while_it_is_unlinked() {
     let disk = Arc::new(MemoryFs::with_seed(7));
     let fs = Arc::new(FaultFs::new(disk.clone()));
     let db = options(&disk).fs(fs.clone()).open(FOLDER).unwrap();
-    db.set_options(small_tables()).unwrap();
+    db.default_keyspace().set_options(small_tables()).unwrap();
     fill(&db, 1);
     db.persist(Durability::Disk).unwrap();
     let names = files(&disk);

@@ -56,7 +56,7 @@ fn write_all(db: &Db, disk: &MemoryFs, thread: usize, seed: u64) -> Vec<Acknowle
 /// What is left of one thread's writes: their number, which must be the same wherever one looks.
 fn survived(db: &Db, other: &Keyspace, thread: usize) -> Result<u32, Error> {
     let mut counts = BTreeMap::new();
-    for keyspace in [db, other] {
+    for keyspace in [db.default_keyspace(), other] {
         let last = keyspace.get(format!("last {thread}"))?;
         let last = last.map_or(0, |value| u32::from_be_bytes(value[..4].try_into().expect("4")));
         let own = keyspace.prefix(format!("{thread}.")).collect::<Result<Vec<_>, _>>()?;

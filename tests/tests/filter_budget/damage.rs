@@ -72,7 +72,7 @@ fn writes_do_not_wait_for_a_change_of_filters() {
     }
     let are_written = thread::scope(|scope| {
         let extractor = Some(PrefixExtractor::FixedLength(4));
-        let changing = scope.spawn(|| db.set_prefix_extractor(extractor));
+        let changing = scope.spawn(|| db.default_keyspace().set_prefix_extractor(extractor));
         // Nothing shows that it waits. If it does not yet, the test proves nothing, and does not fail.
         thread::sleep(Duration::from_millis(50));
         let (sender, receiver) = mpsc::channel();

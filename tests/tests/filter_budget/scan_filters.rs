@@ -100,7 +100,7 @@ fn a_bound_of_the_keyspace_holds_for_them() {
     let whole = filter_bytes(&db);
     for bytes_max in [whole / 2, whole / 10, 0, whole] {
         let policy = FilterPolicy::default().bits_per_key(4.0).memory_bytes_max(bytes_max);
-        db.set_filter_policy(policy).unwrap();
+        db.default_keyspace().set_filter_policy(policy).unwrap();
         let found = filter_bytes(&db);
         assert!(found <= bytes_max, "{found} bytes, {bytes_max} are allowed");
         db.wait_for_background().unwrap();

@@ -55,7 +55,7 @@ fn filled(options: Options) -> Db {
 /// Every key is found by its prefix and by a range, and no other.
 fn check(db: &Db) {
     let other = db.keyspace("other").unwrap();
-    for keyspace in [&**db, &other] {
+    for keyspace in [db.default_keyspace(), &other] {
         for number in 0..KEYS {
             let (key, is_stored) = (key(number), number % 4 != 3);
             let found = keyspace.prefix(&key[..6]).keys().map(Result::unwrap);
@@ -212,7 +212,7 @@ fn a_changed_extractor_rebuilds_the_filters() {
             (Some(EXTRACTOR), NoFilter),
         ];
         for (extractor, reason) in steps {
-            db.set_prefix_extractor(extractor.clone()).unwrap();
+            db.default_keyspace().set_prefix_extractor(extractor.clone()).unwrap();
             other.set_prefix_extractor(extractor.clone()).unwrap();
             check(&db);
             db.wait_for_background().unwrap();
@@ -233,7 +233,8 @@ fn a_changed_extractor_rebuilds_the_filters() {
         db.wait_for_background().unwrap();
         assert_eq!(listener.take(), Default::default(), "it is stored with the keyspace");
         check(&db);
-        let invalid = db.set_prefix_extractor(Some(PrefixExtractor::FixedLength(0)));
+        let invalid =
+            db.default_keyspace().set_prefix_extractor(Some(PrefixExtractor::FixedLength(0)));
         assert!(matches!(invalid, Err(sievedb::Error::InvalidOption { .. })), "{invalid:?}");
     }
 }
@@ -282,7 +283,9 @@ fn scans_lose_no_key_while_extractors_change() {
         scope.spawn(|| {
             for round in 0..30 {
                 let extractor = [4, 5, 6, 5][round % 4];
-                db.set_prefix_extractor(Some(PrefixExtractor::FixedLength(extractor))).unwrap();
+                db.default_keyspace()
+                    .set_prefix_extractor(Some(PrefixExtractor::FixedLength(extractor)))
+                    .unwrap();
                 if round % 3 == 0 {
                     db.insert(key(KEYS + round as u32), "more").unwrap();
                     db.flush().unwrap();

@@ -76,7 +76,7 @@ fn a_policy_that_changes_while_the_store_is_open_has_filters_built_anew() {
             (Bloom, Some(NoFilter)),
         ];
         for (kind, reason) in steps {
-            db.set_filter_policy(FilterPolicy::new(kind)).unwrap();
+            db.default_keyspace().set_filter_policy(FilterPolicy::new(kind)).unwrap();
             other.set_filter_policy(FilterPolicy::new(kind)).unwrap();
             check(&db);
             db.wait_for_background().unwrap();

@@ -264,9 +264,9 @@ fn options_out_of_range_and_of_dropped_keyspaces_change_nothing() {
     let fs = Arc::new(MemoryFs::new());
     let db = plain(&fs, 0).open(FOLDER).unwrap();
     let dropped: Keyspace = db.keyspace("dropped").unwrap();
-    let wrong = db.set_options(db.options().block_bytes(1));
+    let wrong = db.default_keyspace().set_options(db.default_keyspace().options().block_bytes(1));
     assert!(matches!(wrong, Err(Error::InvalidOption { name: "block_bytes", .. })), "{wrong:?}");
-    assert_eq!(db.options(), KeyspaceOptions::new());
+    assert_eq!(db.default_keyspace().options(), KeyspaceOptions::new());
     assert!(db.drop_keyspace("dropped").unwrap());
     let gone = dropped.set_options(KeyspaceOptions::new());
     assert!(matches!(gone, Err(Error::KeyspaceDropped { .. })), "{gone:?}");

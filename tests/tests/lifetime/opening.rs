@@ -128,7 +128,9 @@ fn tables_stay_as_they_are_without_background_rewrites() {
     for round in 0..8 {
         flush(&db, round * 10..round * 10 + 100, "value");
     }
-    db.set_options(KeyspaceOptions::new().range_filter_bits_per_key(12.0)).unwrap();
+    db.default_keyspace()
+        .set_options(KeyspaceOptions::new().range_filter_bits_per_key(12.0))
+        .unwrap();
     drop(db);
     let tables = names(&fs, ".sst");
     assert_eq!(tables.len(), 8);

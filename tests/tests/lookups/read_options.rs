@@ -60,7 +60,7 @@ fn get_with_finds_what_get_finds() {
 fn reads_that_do_not_fill_the_cache_leave_it_alone() {
     let db = filled();
     let cached = || db.stats().memory.block_cache_bytes;
-    let past = db.with_read_options(ReadOptions::new().fill_cache(false));
+    let past = db.default_keyspace().with_read_options(ReadOptions::new().fill_cache(false));
     let keys: Vec<_> = (0..KEYS).map(key).collect();
     let wanted: Vec<_> = keys.iter().map(|key| db.snapshot().get(key).unwrap()).collect();
     let before = cached();
@@ -88,12 +88,12 @@ fn reads_that_do_not_fill_the_cache_leave_it_alone() {
         assert_eq!(cached(), before, "{name}");
     }
     let empty = filled();
-    let past = empty.with_read_options(ReadOptions::new().fill_cache(false));
+    let past = empty.default_keyspace().with_read_options(ReadOptions::new().fill_cache(false));
     for (name, read) in &reads[..4] {
         read(&past);
         assert_eq!(empty.stats().memory.block_cache_bytes, 0, "{name}");
     }
     // All handles of the same store share the cache.
-    reads[0].1(&empty);
+    reads[0].1(empty.default_keyspace());
     assert!(empty.stats().memory.block_cache_bytes > 0);
 }

@@ -56,7 +56,8 @@ fn what_scans_read_ahead_is_pinned() {
     for fill_cache in [true, false] {
         let folder = tempfile::tempdir().unwrap();
         let db = store_of_runs(folder.path(), 8 * MIB, RUNS);
-        let reader = db.with_read_options(ReadOptions::new().fill_cache(fill_cache));
+        let reader =
+            db.default_keyspace().with_read_options(ReadOptions::new().fill_cache(fill_cache));
         let walk = || {
             let mut scan = reader.iter();
             for _ in 0..5_000 {

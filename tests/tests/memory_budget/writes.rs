@@ -131,7 +131,7 @@ fn a_batch_tells_what_it_takes() {
     let options = Options::new().fs(Arc::new(MemoryFs::new())).worker_threads(0);
     let db = options.open("db").unwrap();
     let users = db.keyspace("users").unwrap();
-    for keyspace in [&db, &users] {
+    for keyspace in [db.default_keyspace(), &users] {
         // Its memtable begins, with a filter that no batch is charged for.
         keyspace.insert("", "").unwrap();
     }
@@ -141,7 +141,7 @@ fn a_batch_tells_what_it_takes() {
         let before = db.stats().memory.memtable_bytes;
         let mut batch = db.batch();
         for key in 0..entries {
-            let keyspace = if key % 2 == 0 { &db } else { &users };
+            let keyspace = if key % 2 == 0 { db.default_keyspace() } else { &users };
             batch.insert(keyspace, format!("{name}{key}"), vec![1; value_bytes]).unwrap();
         }
         let bytes = batch.bytes();

@@ -49,20 +49,20 @@ fn a_changed_extractor_loses_no_key() {
         let name = extractor.as_ref().map_or("none".to_owned(), PrefixExtractor::name);
         let has_filters = extractor.is_some();
         let db = open(&fs, extractor);
-        check(&db, keys, &name);
+        check(db.default_keyspace(), keys, &name);
         let unusable = sum(&db, |level| level.prefix_unusable);
         // Until the job has come to them; with no extractor it drops them.
         assert_eq!(unusable > 0, has_filters && had_filters, "{name}: {unusable} not asked");
         had_filters = has_filters;
         assert_eq!(db.stats().tables_with_unusable_filters, 0, "{name}: they are not damaged");
-        write(&db, keys..keys + 50);
+        write(db.default_keyspace(), keys..keys + 50);
         keys += 50;
-        check(&db, keys, &name);
+        check(db.default_keyspace(), keys, &name);
     }
     let db = open(&fs, Some(Separator(b'/')));
     db.compact().unwrap();
     let before = sum(&db, |level| level.prefix_unusable);
-    check(&db, keys, "compacted");
+    check(db.default_keyspace(), keys, "compacted");
     assert_eq!(
         sum(&db, |level| level.prefix_unusable),
         before,
@@ -144,7 +144,7 @@ fn a_damaged_prefix_filter_means_maybe() {
     let fs = Arc::new(MemoryFs::new());
     let extractor = PrefixExtractor::FixedLength(4);
     let db = open(&fs, Some(extractor.clone()));
-    write(&db, 0..50);
+    write(db.default_keyspace(), 0..50);
     assert_eq!(db.stats().keyspaces[0].tables, 1);
     drop(db);
     let contents = fs.contents();
@@ -164,7 +164,7 @@ fn a_damaged_prefix_filter_means_maybe() {
             "byte {at}"
         );
         if at % 8 == 0 {
-            check(&db, 50, "damaged");
+            check(db.default_keyspace(), 50, "damaged");
         }
         assert_eq!(db.prefix("0010/99").count(), 0);
         assert!(sum(&db, |level| level.prefix_unusable) > 0, "byte {at}");

@@ -27,11 +27,14 @@ fn writes_are_refused() {
         ("compact", db.compact()),
         ("compact of a keyspace", db.keyspace("users").unwrap().compact()),
         ("a new keyspace", db.keyspace("new").map(drop)),
-        ("a new keyspace with options", db.keyspace_with("new", &db.options()).map(drop)),
+        (
+            "a new keyspace with options",
+            db.keyspace_with("new", &db.default_keyspace().options()).map(drop),
+        ),
         ("a keyspace to drop", db.drop_keyspace("users").map(drop)),
-        ("options", db.set_options(db.options())),
-        ("a filter policy", db.set_filter_policy(FilterPolicy::default())),
-        ("a prefix extractor", db.set_prefix_extractor(None)),
+        ("options", db.default_keyspace().set_options(db.default_keyspace().options())),
+        ("a filter policy", db.default_keyspace().set_filter_policy(FilterPolicy::default())),
+        ("a prefix extractor", db.default_keyspace().set_prefix_extractor(None)),
     ];
     for (name, outcome) in cases {
         assert!(is_refused(&outcome), "{name}: {outcome:?}");

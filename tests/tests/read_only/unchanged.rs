@@ -64,7 +64,11 @@ fn no_call_changes_anything() {
                         panic!("{name}, opening {round}: {error:?}");
                     });
                     use_it(&db);
-                    assert_eq!(db.options().get_block_bytes(), 2 << 10, "{name}: for this opening");
+                    assert_eq!(
+                        db.default_keyspace().options().get_block_bytes(),
+                        2 << 10,
+                        "{name}: for this opening"
+                    );
                 }
                 options.verify(FOLDER, |_| ()).unwrap();
                 assert_eq!(fs.failures(), 0, "{name}: {:?}", fs.first_failure());

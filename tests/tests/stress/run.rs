@@ -179,7 +179,7 @@ impl<'a> Worker<'a> {
             let mut batch = db.batch();
             for number in first..=last {
                 let key = key_of(self.thread, number);
-                self.add(&mut batch, db, number);
+                self.add(&mut batch, db.default_keyspace(), number);
                 if is_mirrored(key) {
                     self.add(&mut batch, mirror, number);
                 }

@@ -62,7 +62,7 @@ impl Engine for SieveDb {
     }
 
     fn reader(&self) -> Result<SieveDbReader<'_>> {
-        Ok(SieveDbReader { keyspace: &self.db, range: None })
+        Ok(SieveDbReader { keyspace: self.db.default_keyspace(), range: None })
     }
 
     fn scan(&self, order: Order, mut visit: impl FnMut(&[u8], &[u8])) -> Result<()> {

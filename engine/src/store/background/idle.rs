@@ -113,7 +113,7 @@ mod tests {
         }
 
         fn store(&self) -> &Store {
-            self.db.open_store().store()
+            self.db.store()
         }
 
         fn write(&self, keyspace: &str, bytes: usize) {

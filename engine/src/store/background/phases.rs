@@ -113,7 +113,7 @@ impl Simulation {
     /// What workers do between two operations, a millisecond later.
     fn tick(&mut self) {
         self.clock.advance(Duration::from_millis(1));
-        let store = self.db.open_store().store();
+        let store = self.db.store();
         store.freeze_idle();
         while store.step() {}
         let capacity = store.tables.cache.capacity_bytes();
@@ -162,7 +162,7 @@ impl Simulation {
     }
 
     fn load(&mut self, numbers: Range<u64>) {
-        let keyspace = Keyspace::clone(&self.db);
+        let keyspace = self.db.default_keyspace().clone();
         numbers.for_each(|number| self.write(&keyspace, number));
     }
 
@@ -263,7 +263,7 @@ impl Simulation {
             stats.table_reads.bytes + stats.background.compaction_bytes_written
         };
         let before = device_bytes(&self.db);
-        let keyspace = Keyspace::clone(&self.db);
+        let keyspace = self.db.default_keyspace().clone();
         for _ in 0..writes {
             for _ in 0..MIXED_READS {
                 // The first 1/4 of these entries has 1/2 of the reads.
@@ -279,7 +279,7 @@ impl Simulation {
 
     /// Returns the limit of memtables, in 64ths of a quarter of the budget.
     fn share(&self) -> u64 {
-        let limit = self.db.open_store().store().tables.memory.limit(MemoryUse::Memtables);
+        let limit = self.db.store().tables.memory.limit(MemoryUse::Memtables);
         limit * 256 / self.budget
     }
 }

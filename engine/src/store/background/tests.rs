@@ -71,7 +71,7 @@ impl Story {
     /// Looks at every keyspace, as was done before each step once.
     fn check(&self, when: &str) {
         self.db.wait_for_background().expect("there is room");
-        let store = self.db.open_store().store();
+        let store = self.db.store();
         let trees: Vec<_> = store.trees.read().values().cloned().collect();
         for tree in trees {
             let chosen = store.choose_compaction(&tree, &[], None);
@@ -110,7 +110,7 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
     let db = options.open("db").expect("a new store");
     let keyspace = db.keyspace("gone").expect("there is room");
-    let store = db.open_store().store();
+    let store = db.store();
     let tree = store.trees.read().get("gone").cloned().expect("it is there");
     let number = store.background.request_whole(&tree, || 0);
     assert!(db.drop_keyspace(keyspace.name()).expect("there is room"));
@@ -135,7 +135,7 @@ fn what_is_due_is_found_when_a_request_is_done() {
         db.insert("key", "value").expect("there is room");
         db.flush().expect("there is room");
     }
-    let store = db.open_store().store();
+    let store = db.store();
     let tree = store.trees.read().get("default").cloned().expect("it is always there");
     db.insert("key", "value").expect("there is room");
     {
@@ -158,7 +158,7 @@ fn n11_a_close_cancels_a_compaction() {
     let keyspace = KeyspaceOptions::new().compression(crate::Compression::None);
     let options = Options::new().fs(fs.clone()).worker_threads(0).block_cache_bytes(0);
     let db = options.keyspace(keyspace).open("db").expect("a new store");
-    let store = db.open_store().store();
+    let store = db.store();
     let tree = store.trees.read().get("default").cloned().expect("it is always there");
     for run in 0..4 {
         for key in 0..20_000_u64 {
@@ -269,7 +269,7 @@ fn n7_workers_wait_no_longer_than_until_the_pause_of_a_quarantine_ends() {
     let options = Options::new().fs(Arc::clone(&fs) as _).clock(Arc::clone(&clock) as _);
     let options = options.worker_threads(0).quiet_compactions(false);
     let db = options.open("db").expect("a new store");
-    let store = db.open_store().store();
+    let store = db.store();
     let wait_max = || store.wait_max(&store.background.state.lock());
     let write_run = || {
         db.insert("key", "value").expect("there is room");
@@ -295,7 +295,7 @@ fn n7_workers_wait_no_longer_than_until_the_pause_of_a_quarantine_ends() {
 fn n7_workers_of_a_read_only_store_wait_for_no_quarantine() {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
     let db = options.open("db").expect("a new store");
-    let store = db.open_store().store();
+    let store = db.store();
     store.background.look_again_at(Duration::ZERO, 0);
     store.poison(Error::WorkerPanicked);
     assert!(store.claim().is_none());
@@ -334,10 +334,12 @@ fn f4_a_flush_does_not_wait_for_filters_that_are_put_off() {
     wait();
     db.insert("more", "value").expect("there is room");
     fs.inject(Fault::new(28, Times::ForGood).calls(&Call::GROWING).suffix(".filter"));
-    db.set_options(KeyspaceOptions::new().range_filter_bits_per_key(12.0)).expect("good options");
+    db.default_keyspace()
+        .set_options(KeyspaceOptions::new().range_filter_bits_per_key(12.0))
+        .expect("good options");
     wait();
     // While the worker puts the filter off: it has looked for flushes already.
-    let store = db.open_store().store();
+    let store = db.store();
     let tree = store.trees.read().get("default").cloned().expect("it is always there");
     {
         let _placement = store.placement.lock();

@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 fn each_long_value_is_charged_its_copies() {
     let fs: Arc<dyn Fs> = Arc::new(MemoryFs::with_seed(1));
     let db = Options::new().fs(fs).worker_threads(0).open("db").expect("a new store");
-    let tables = &db.open_store().store().tables;
+    let tables = &db.store().tables;
     let filter = FilterChoice { kind: FilterKind::Ribbon, bits_per_key: 10.0 };
     let long = vec![7; 8 * MIB as usize];
     for (name, entries_before) in [("the first", 0), ("another", 5), ("the 1024th", 1024)] {
@@ -47,7 +47,7 @@ fn a_table_ends_within_its_share() {
     let fs: Arc<dyn Fs> = Arc::new(MemoryFs::with_seed(2));
     let options = Options::new().fs(fs).worker_threads(0).memory_budget(8 * MIB);
     let db = options.open("db").expect("a new store");
-    let tables = &db.open_store().store().tables;
+    let tables = &db.store().tables;
     let filter = FilterChoice { kind: FilterKind::Ribbon, bits_per_key: 10.0 };
     let new = KeyspaceOptions::new;
     let cases = [

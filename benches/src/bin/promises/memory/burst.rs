@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use sievedb::{Keyspace, Options};
+use sievedb::Options;
 use sievedb_workload::{clock::now, random::Random};
 
 use super::data::Data;
@@ -66,7 +66,7 @@ fn burst(
     total: &mut Burst,
 ) -> Result<(), Box<dyn Error>> {
     let db = Options::new().memory_budget(budget).open(scale.directory.join(name))?;
-    let keyspaces = [Keyspace::clone(&db)];
+    let keyspaces = [db.default_keyspace().clone()];
     let mut data = Data::of(budget / 4 * 5, VALUE_BYTES);
     data.load(&keyspaces)?;
     db.wait_for_background()?;

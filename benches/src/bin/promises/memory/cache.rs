@@ -26,7 +26,7 @@ type Prepared = Result<Vec<Keyspace>, Box<dyn Error>>;
 /// After inserts one by one.
 pub(super) fn after_load(scale: &Scale) -> Measured {
     measure(scale, "load one by one", |db, data| {
-        let keyspaces = vec![Keyspace::clone(db)];
+        let keyspaces = vec![db.default_keyspace().clone()];
         data.load(&keyspaces)?;
         Ok(keyspaces)
     })
@@ -43,14 +43,14 @@ pub(super) fn after_batches(scale: &Scale) -> Measured {
             }
             batch.commit(Durability::OsBuffer)?;
         }
-        Ok(vec![Keyspace::clone(db)])
+        Ok(vec![db.default_keyspace().clone()])
     })
 }
 
 /// After a load, and then as many reads and overwrites in turn.
 pub(super) fn after_mixed(scale: &Scale) -> Measured {
     measure(scale, "reads and writes", |db, data| {
-        let keyspaces = vec![Keyspace::clone(db)];
+        let keyspaces = vec![db.default_keyspace().clone()];
         data.load(&keyspaces)?;
         let mut random = Random::new(18);
         for _ in 0..data.entries {

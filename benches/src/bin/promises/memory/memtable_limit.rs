@@ -2,7 +2,7 @@
 
 use std::{error::Error, path::Path};
 
-use sievedb::{Keyspace, Options, Stats};
+use sievedb::{Options, Stats};
 use sievedb_workload::{random::Random, zipf::Zipf};
 
 use super::data::Data;
@@ -65,7 +65,7 @@ fn mixed(
     overwrites: u64,
 ) -> Result<Stats, Box<dyn Error>> {
     let db = options.open(directory)?;
-    let keyspaces = [Keyspace::clone(&db)];
+    let keyspaces = [db.default_keyspace().clone()];
     let mut data = Data::of(DATA_OVER_BUDGET * BUDGET, VALUE_BYTES);
     data.load(&keyspaces)?;
     db.wait_for_background()?;

@@ -1,6 +1,6 @@
 //! Resident memory of the process against the budget.
 
-use sievedb::{Db, Keyspace, Options};
+use sievedb::{Db, Options};
 use sievedb_workload::random::Random;
 
 use super::data::Data;
@@ -63,7 +63,7 @@ pub(super) fn phases<const BUDGET_MIB: u64>(scale: &Scale) -> Measured {
         idle,
     )];
     let db = open(BUDGET_MIB, scale)?;
-    data.load(&[Keyspace::clone(&db)])?;
+    data.load(&[db.default_keyspace().clone()])?;
     figures.push(peak(BUDGET_MIB, "load one by one")?);
 
     reset_peak_resident()?;

@@ -48,7 +48,7 @@ impl Fixture {
     }
 
     fn store(&self) -> &Store {
-        self.db.open_store().store()
+        self.db.store()
     }
 
     fn tree(&self) -> Arc<Tree> {
