@@ -2,7 +2,7 @@
 //!
 //! | step    | where                       | lock                                          |
 //! |---------|-----------------------------|-----------------------------------------------|
-//! | encode  | the caller's thread         | none                                          |
+//! | encode  | [`WriteEncoder`]            | none                                          |
 //! | place   | [`Placement::place`]        | placement: sequence numbers, memtables, queue |
 //! | log     | [`SharedLog`]               | log files: the first to come writes for all   |
 //! | insert  | [`Write::insert`]           | none: memtables take concurrent inserts       |
@@ -14,6 +14,7 @@
 //! nothing behind them, queue, snapshots, obsolete files, bell. Stores share a memory pool: under its
 //! lock no lock of a store is taken but the bell's.
 
+mod encoder;
 mod log_segment;
 mod panic_guard;
 mod placement;
@@ -25,6 +26,7 @@ mod sync_turns;
 mod tests;
 mod write;
 
+pub(crate) use encoder::WriteEncoder;
 pub(crate) use log_segment::LogSize;
 pub(crate) use panic_guard::PanicGuard;
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};

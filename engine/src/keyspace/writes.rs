@@ -3,8 +3,7 @@
 use super::Keyspace;
 use crate::{
     Result,
-    batch::WriteEncoder,
-    commit::{Always, Placed, Validate, Verdict},
+    commit::{Always, Placed, Validate, Verdict, WriteEncoder},
 };
 
 /// Implements the writing methods of a handle on one keyspace: the handle itself, or the field that

@@ -14,8 +14,7 @@ use sievedb_format::SequenceNumber;
 use super::stepped_fs::SteppedFs;
 use crate::{
     Durability, Error, KeyspaceOptions, Result,
-    batch::WriteEncoder,
-    commit::{LogHost, Placement, PublishQueue, SharedLog},
+    commit::{LogHost, Placement, PublishQueue, SharedLog, WriteEncoder},
     fs::{Fs, Loss},
     log::{Payload, Position, Writer},
     read::tree::Tree,
