@@ -1,9 +1,11 @@
 //! A store, as its users see it.
 
 mod close;
+mod close_error;
 
 use std::{path::Path, sync::Arc};
 
+pub use self::close_error::CloseError;
 use crate::{
     Batch, Durability, Keyspace, KeyspaceOptions, Options, ReadOptions, Result, Snapshot,
     VerifyProgress, VerifyReport,

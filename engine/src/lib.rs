@@ -50,7 +50,6 @@ extern crate self as sievedb;
 mod barriers;
 mod batch;
 pub mod clock;
-mod close_error;
 mod commit;
 mod compaction;
 mod db;
@@ -102,8 +101,7 @@ mod wal;
 
 pub use batch::Batch;
 pub use bytes::Bytes;
-pub use close_error::CloseError;
-pub use db::Db;
+pub use db::{CloseError, Db};
 pub use describe::describe;
 pub use durability::Durability;
 pub use entry_ref::EntryRef;
