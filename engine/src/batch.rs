@@ -8,7 +8,8 @@ use std::{
 use crate::{
     Durability, Error, Keyspace, Result,
     commit::{Always, WriteEncoder},
-    handles::{Handle, HandleKind},
+    handle::Handle,
+    handle_counts::HandleKind,
     store::open_store::OpenStore,
 };
 

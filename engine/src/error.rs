@@ -5,7 +5,7 @@ use std::{error, fmt, io, path::PathBuf, sync::Arc};
 use rustix::io::Errno;
 use sievedb_format::Corruption;
 
-use crate::{OpenHandles, text};
+use crate::{handle_counts::OpenHandles, text};
 
 /// The `op` of an [`Error::Io`] that a failed sync caused.
 pub(crate) const SYNC: &str = "sync";

@@ -7,7 +7,8 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     ReadOptions, Result,
-    handles::{Handle, HandleKind},
+    handle::Handle,
+    handle_counts::HandleKind,
     read::tree::Tree,
     reader::{Reader, read_methods},
     store::open_store::OpenStore,

@@ -8,7 +8,7 @@ use sievedb_sstable::CursorOptions;
 
 use crate::{
     EntryRef, Error, ReadOptions, Result,
-    handles::Handle,
+    handle::Handle,
     iter::{
         bounds::KeyBounds,
         merge::MergeCursor,

@@ -11,7 +11,8 @@ use sievedb_sstable::READ_AHEAD_BYTES_MAX;
 
 use crate::{
     Explanation, ReadOptions, Result,
-    handles::{Handle, HandleKind},
+    handle::Handle,
+    handle_counts::HandleKind,
     iter::bounds::KeyBounds,
     range::{Range, ViewSource},
     read::{

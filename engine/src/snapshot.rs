@@ -6,7 +6,7 @@ use sievedb_format::SequenceNumber;
 
 use crate::{
     Error, Keyspace, ReadOptions, Result,
-    handles::HandleKind,
+    handle_counts::HandleKind,
     reader::{Reader, read_methods},
     store::open_store::OpenStore,
 };

@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::Db;
 use crate::{
-    CloseError, Durability, Keyspace, Result,
-    handles::{Handle, HandleKind},
+    CloseError, Durability, Keyspace, Result, handle::Handle, handle_counts::HandleKind,
     store::open_store::OpenStore,
 };
 

@@ -12,7 +12,7 @@ use crate::{
     clock::{Clock, SystemClock},
     commit::{Placement, PublishQueue, SharedLog},
     fs::{FileLock, Fs, ReadOnlyFs},
-    handles::HandleCounts,
+    handle_counts::HandleCounts,
     manifest::VersionEdit,
     memory::{Freer, MemoryUse},
     planted::PlantedBug,

@@ -1,11 +1,8 @@
-//! Handles of an open store, counted by kind.
+//! Counts the handles of a store by kind.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::fmt;
 
-use crate::{
-    store::open_store::OpenStore,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Kind of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,39 +63,15 @@ impl HandleCounts {
             [0, 1, 2, 3, 4].map(|kind: usize| self.0[kind].load(Relaxed));
         OpenHandles { dbs, keyspaces, snapshots, iterators, batches }
     }
-}
 
-/// A counted handle. Keeps the store open.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    open: Arc<OpenStore>,
-    kind: HandleKind,
-}
-
-impl Handle {
-    pub(crate) fn new(open: Arc<OpenStore>, kind: HandleKind) -> Self {
-        open.handles().0[kind as usize].fetch_add(1, Relaxed);
-        Self { open, kind }
+    /// Counts a new handle.
+    pub(crate) fn add(&self, kind: HandleKind) {
+        self.0[kind as usize].fetch_add(1, Relaxed);
     }
 
-    /// Returns a handle of this kind for the same store.
-    pub(crate) fn of_kind(&self, kind: HandleKind) -> Self {
-        Self::new(Arc::clone(&self.open), kind)
-    }
-}
-
-impl Deref for Handle {
-    type Target = Arc<OpenStore>;
-
-    #[inline]
-    fn deref(&self) -> &Arc<OpenStore> {
-        &self.open
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.open.handles().0[self.kind as usize].fetch_sub(1, Relaxed);
+    /// Counts a handle that was dropped.
+    pub(crate) fn remove(&self, kind: HandleKind) {
+        self.0[kind as usize].fetch_sub(1, Relaxed);
     }
 }
 
