@@ -63,6 +63,7 @@ mod file_name;
 mod filter_plan;
 mod filter_policy;
 pub mod fs;
+mod gate;
 mod handle;
 mod handle_counts;
 mod iter;

@@ -29,7 +29,7 @@ use std::{mem, sync::Arc};
 pub(crate) use self::members::Pool;
 #[cfg(doc)]
 use crate::Options;
-use crate::{Error, Result, store::gate::Gate};
+use crate::{Error, Result, gate::Gate};
 
 /// Memory that several stores of one process share.
 ///

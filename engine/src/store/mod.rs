@@ -3,7 +3,6 @@
 //! | module           | answers                                                            |
 //! |------------------|--------------------------------------------------------------------|
 //! | [`open_store`]   | how a store is opened and closed                                   |
-//! | [`gate`]         | accepts or refuses calls                                           |
 //! | [`recovery`]     | how it comes back from manifest and log                            |
 //! | [`read_only`]    | how one that is only read does                                     |
 //! | [`log_state`]    | what the manifest says, as the log goes on from there             |
@@ -45,7 +44,6 @@ mod filter_need;
 mod filter_rebuild;
 mod flush;
 pub(crate) mod folder;
-pub(crate) mod gate;
 mod install;
 pub(crate) mod keyspace_set;
 pub(crate) mod keyspace_trees;
@@ -83,13 +81,13 @@ use crate::{
     commit::{LogSize, PanicGuard, Placement, PublishQueue, SharedLog},
     file_name::FileName,
     fs::FileLock,
+    gate::{Access, Gate},
     listener::{Event, tell},
     manifest::{ManifestFile, ManifestState, VersionEdit},
     memory_budget::MemoryBudget,
     read::snapshot_list::SnapshotList,
     stats::OpeningStats,
     store::background::Background,
-    store::gate::{Access, Gate},
     store::keyspace_set::Unrecorded,
     store::keyspace_trees::KeyspaceTrees,
     store::residency::Residency,
