@@ -20,7 +20,7 @@ use std::{
     path::{Component, Path},
 };
 
-use crate::{fs::Fs, memory_budget::MemoryBudget};
+use crate::fs::Fs;
 
 /// The default of [`Options::memory_budget`](crate::Options::memory_budget) is one part in so many
 /// of the memory of the machine: 8.
@@ -89,20 +89,6 @@ pub(crate) struct DefaultBudget {
 impl Default for DefaultBudget {
     fn default() -> Self {
         Self { bytes: FALLBACK_MEMORY_BUDGET, source: BudgetSource::Fallback }
-    }
-}
-
-impl MemoryBudget {
-    /// Reads the memory of the machine that `fs` belongs to, if no budget is set.
-    pub(crate) fn find_default(&mut self, fs: &dyn Fs) {
-        if self.bytes.is_none() {
-            self.default = DefaultBudget::of_machine(fs);
-        }
-    }
-
-    /// Returns the source of the budget.
-    pub(crate) fn source(&self) -> BudgetSource {
-        self.bytes.map_or(self.default.source, |_| BudgetSource::Set)
     }
 }
 

@@ -4,7 +4,12 @@
 //! have flushed since. Four times the memtables' part lets the others flush some eight memtables of half that part
 //! until the keyspace is flushed too, with next to nothing in it.
 
-use crate::options::{DEFAULT_LOG_BYTES_MAX, DEFAULT_LOG_SEGMENT_BYTES};
+/// Default of [`Options::log_segment_bytes`](crate::Options::log_segment_bytes), and its maximum if
+/// the log is shorter.
+pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
+/// Default of [`Options::log_bytes_max`](crate::Options::log_bytes_max) with a memory
+/// budget of 256 MiB or more.
+pub const DEFAULT_LOG_BYTES_MAX: u64 = 256 << 20;
 
 /// Length of the log over the memtables' part.
 const LOG_OVER_MEMTABLES: u64 = 4;

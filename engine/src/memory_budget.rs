@@ -16,7 +16,12 @@
 //! ceilings must leave the block cache 1/16 of it, or `block_cache_bytes`. Without a budget, the
 //! pool is the ceilings and 3/8 of the default, or unlimited if `block_cache_bytes` is set.
 
-use crate::{Error, Result, default_budget::DefaultBudget, text};
+use crate::{
+    Error, Result,
+    default_budget::{BudgetSource, DefaultBudget},
+    fs::Fs,
+    text,
+};
 
 /// Least part for writing, for each worker: its buffers, and the hashes of some 10,000 entries.
 const WRITING_BYTES_MIN: u64 = 512 << 10;
@@ -58,6 +63,18 @@ pub(crate) struct MemoryParts {
 }
 
 impl MemoryBudget {
+    /// Reads the memory of the machine that `fs` belongs to, if no budget is set.
+    pub(crate) fn find_default(&mut self, fs: &dyn Fs) {
+        if self.bytes.is_none() {
+            self.default = DefaultBudget::of_machine(fs);
+        }
+    }
+
+    /// Returns the source of the budget.
+    pub(crate) fn source(&self) -> BudgetSource {
+        self.bytes.map_or(self.default.source, |_| BudgetSource::Set)
+    }
+
     /// The least budget for the parts that are set: an eighth of it is for writing, a quarter each for
     /// memtables and filters that are not set, and a sixteenth for a block cache that is not.
     fn least(&self) -> u64 {

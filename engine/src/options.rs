@@ -23,13 +23,10 @@ pub use crate::{
         DEFAULT_MEMORY_BUDGET_MAX, DEFAULT_MEMORY_BUDGET_MIN, DEFAULT_MEMORY_BUDGET_SHARE,
         FALLBACK_MEMORY_BUDGET,
     },
+    log_limits::{DEFAULT_LOG_BYTES_MAX, DEFAULT_LOG_SEGMENT_BYTES},
     memory_budget::{MEMORY_BUDGET_MIN, MEMORY_BUDGET_PER_WORKER_MIN},
 };
 
-/// Default of [`Options::log_segment_bytes`], and the most that it is where the log is shorter.
-pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
-/// Default of [`Options::log_bytes_max`] with a memory budget of 256 MiB or more.
-pub const DEFAULT_LOG_BYTES_MAX: u64 = 256 << 20;
 /// Default of [`Options::open_files_max`].
 pub const DEFAULT_OPEN_FILES_MAX: usize = 512;
 /// Default of [`Options::worker_threads`].
