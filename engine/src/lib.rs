@@ -62,6 +62,7 @@ pub mod explain;
 mod file_name;
 mod filter_plan;
 mod filter_policy;
+mod filter_role;
 pub mod fs;
 mod gate;
 mod handle;
@@ -110,6 +111,7 @@ pub use entry_ref::EntryRef;
 pub use error::{Error, Result};
 pub use explain::Explanation;
 pub use filter_policy::{DEFAULT_FILTER_BITS_PER_KEY, FilterPolicy, FilterPolicyKind};
+pub use filter_role::FilterRole;
 pub use handle_counts::OpenHandles;
 pub use keyspace::Keyspace;
 pub use keyspace_options::{Compression, DEFAULT_KEYSPACE, KeyspaceOptions};
@@ -124,7 +126,6 @@ pub use sievedb_format::{Annotation, Corruption, KEY_BYTES_MAX, VALUE_BYTES_MAX}
 pub use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 pub use snapshot::{KeyspaceSnapshot, Snapshot};
 pub use stats::Stats;
-pub use table::FilterRole;
 pub use verify_report::{TornTail, VerifyProblem, VerifyProblemKind, VerifyProgress, VerifyReport};
 
 /// The example of the README, tested.

@@ -5,7 +5,7 @@ use std::{
     panic::{self, AssertUnwindSafe},
 };
 
-use crate::{Error, table::FilterRole};
+use crate::{Error, filter_role::FilterRole};
 
 /// Something that happened inside a store.
 #[derive(Debug, Clone)]

@@ -6,11 +6,11 @@ use sievedb_format::Corruption;
 use sievedb_sstable::{FilterKeys, Table, TableOptions};
 
 use crate::{
-    Error, Result,
+    Error, FilterRole, Result,
     read::tree::Tree,
     store::Store,
     table::{
-        FilterRole, LiveTable,
+        LiveTable,
         cache_room::ShareTaken,
         filter_store::BuiltFilter,
         read_buffers::{ReadBuffers, RunBuffers},

@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    Error, read::tree::Tree, store::due_trees::TreeIds, store::filter_need::DueFilter,
-    store::filter_rebuild::Rebuilt, table::FilterRole, version::Version,
+    Error, FilterRole, read::tree::Tree, store::due_trees::TreeIds, store::filter_need::DueFilter,
+    store::filter_rebuild::Rebuilt, version::Version,
 };
 
 /// The filters that are to be built anew: one at a time, which bounds the memory and leaves the

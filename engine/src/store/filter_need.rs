@@ -8,12 +8,13 @@ use std::{borrow::Cow, collections::BTreeMap};
 use sievedb_filter::{FilterKind, range_filter::POINTS_MAX};
 
 use crate::{
+    FilterRole,
     filter_plan::{self, Rebuild, Residence, StoreShape, StoredFilter},
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
     keyspace_options::KeyspaceOptions,
     listener::FilterRebuildReason,
     prefix_extractor::NamedExtractor,
-    table::{FilterRole, TableMeta},
+    table::TableMeta,
 };
 
 /// The length of a filter may differ by this part of what was asked for, and by...

@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::BTreeMap, io, path::PathBuf, sync::Arc};
 use sievedb_sstable::TableOptions;
 
 use crate::{
-    Error, Result,
+    Error, FilterRole, Result,
     error::SYNC,
     file_name::FileName,
     filter_policy::FilterChoice,
@@ -25,7 +25,7 @@ use crate::{
         residency::stored_filter,
     },
     table::{
-        FilterPlace, FilterRole, LiveTable, NewPlace, TableMeta,
+        FilterPlace, LiveTable, NewPlace, TableMeta,
         filter_store::{BuiltFilter, StoredAnew},
         filters::with_cause,
     },

@@ -14,12 +14,10 @@ use sievedb_sstable::{
 };
 
 use crate::{
-    VerifyReport,
+    FilterRole, VerifyReport,
     file_name::FileName,
     prefix_extractor::NamedExtractor,
-    table::{
-        FilterPlace, FilterRole, LiveTable, TableMeta, files::TableFiles, filters::with_cause,
-    },
+    table::{FilterPlace, LiveTable, TableMeta, files::TableFiles, filters::with_cause},
     verify_report::{VerifyProblem, VerifyProblemKind},
 };
 

@@ -14,14 +14,14 @@ use sievedb_format::{RangeTombstoneSource, SequenceNumber};
 use sievedb_sstable::{ReadError, Table};
 
 use super::{
-    FilterPlace, FilterRole, ScanFilters, TableFilters, TableMeta,
+    FilterPlace, ScanFilters, TableFilters, TableMeta,
     bookkeeping::table_bytes,
     obsolete::ObsoleteFiles,
     quarantine::Quarantine,
     scan_filters::{FoundFile, PresentScanFilters, Wanted},
 };
 use crate::{
-    Error,
+    Error, FilterRole,
     file_name::FileName,
     listener::{Event, EventListener, tell},
     memory::{Charge, MemoryAccount, MemoryUse},

@@ -3,7 +3,7 @@
 use sievedb_format::{SequenceNumber, TableBounds};
 use sievedb_sstable::TableIdentity;
 
-use super::FilterRole;
+use crate::FilterRole;
 
 /// What the manifest knows of a table: enough to check the file and to choose it without opening it.
 #[derive(Debug, Clone, PartialEq, Eq)]

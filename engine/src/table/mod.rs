@@ -6,7 +6,6 @@
 //! | [`store`]    | how table files are created and opened                                |
 //! | [`builder`]  | a table that is being written                                         |
 //! | [`room`]     | what it takes of the share of the worker that writes it, and when it ends |
-//! | [`filter_role`] | what a filter of a table is asked for                              |
 //! | [`filter_store`] | how filters are found in their files, and written to files of their own |
 //! | [`files`]    | how the table format reads them: opened when needed, every read counted |
 //! | [`open_files`] | which files are kept open, and what happens when there may be no more |
@@ -27,7 +26,6 @@ pub(crate) mod cache_room;
 mod end;
 pub(crate) mod files;
 pub(crate) mod filter_memory;
-mod filter_role;
 pub(crate) mod filter_store;
 pub(crate) mod filters;
 mod live;
@@ -42,7 +40,6 @@ pub(crate) mod scan_filters;
 pub(crate) mod store;
 mod unfinished;
 
-pub use filter_role::FilterRole;
 pub(crate) use filters::{ChargedFilter, TableFilters};
 pub(crate) use live::{LiveTable, table_error};
 pub(crate) use meta::{FilterPlace, NewPlace, PrefixFilterPlace, TableMeta};

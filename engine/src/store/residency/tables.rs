@@ -8,6 +8,7 @@ use super::{
     tell_unreadable,
 };
 use crate::{
+    FilterRole,
     filter_policy::FilterPolicy,
     listener::EventListener,
     read::tree::Tree,
@@ -16,8 +17,8 @@ use crate::{
     store::residency::MeasuredUse,
     sync::{MutexGuard, atomic::Ordering::SeqCst},
     table::{
-        FilterRole, LiveTable, ScanFilters, TableFilters, filter_store::StoredAnew,
-        scan_filters::Wanted, store::TableStore,
+        LiveTable, ScanFilters, TableFilters, filter_store::StoredAnew, scan_filters::Wanted,
+        store::TableStore,
     },
     version::Version,
 };
