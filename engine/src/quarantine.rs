@@ -1,8 +1,10 @@
 //! A quarantined table, as callers see it.
 
-use std::{error::Error as _, fmt, path::PathBuf};
+use std::{fmt, path::PathBuf};
 
-use crate::{Error, table::LiveTable, text::bytes};
+#[cfg(doc)]
+use crate::Error;
+use crate::text::bytes;
 
 /// A table that a compaction could not read, in whole or in part.
 ///
@@ -28,26 +30,6 @@ pub struct QuarantinedTable {
     pub bytes: u64,
     /// Error of the compaction, with its cause.
     pub reason: String,
-}
-
-impl QuarantinedTable {
-    /// Describes `live` on `level` of `keyspace`; `None` if it is not quarantined.
-    pub(crate) fn of(keyspace: &str, level: u8, live: &LiveTable) -> Option<Self> {
-        let present = live.quarantine.present()?;
-        let error: &Error = &present.error;
-        let reason = match error.source() {
-            Some(cause) => format!("{error}: {cause}"),
-            None => error.to_string(),
-        };
-        Some(Self {
-            keyspace: keyspace.to_owned(),
-            table_id: live.meta.id,
-            path: live.path.to_path_buf(),
-            level,
-            bytes: live.meta.bytes,
-            reason,
-        })
-    }
 }
 
 impl fmt::Display for QuarantinedTable {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::Store;
 use crate::{
-    KeyspaceOptions, QuarantinedTable,
+    KeyspaceOptions,
     level_count::LEVELS,
     memory::MemoryUse,
     read::tree::Tree,
@@ -103,7 +103,7 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
         stats.tables_with_unusable_filters += u64::from(is_unusable);
         let is_whole = filters.is_whole() && scan_filters.is_whole();
         stats.filters_not_whole += u64::from(!is_whole);
-        stats.quarantined.extend(QuarantinedTable::of(&tree.name, level, live));
+        stats.quarantined.extend(live.quarantined(&tree.name, level));
         keyspace.tables += 1;
         keyspace.table_bytes += meta.bytes;
         keyspace.entries += meta.entries;

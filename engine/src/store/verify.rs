@@ -8,7 +8,7 @@ use std::{borrow::Cow, io, path::Path, sync::Arc};
 use sievedb_format::Corruption;
 
 use crate::{
-    Error, Options, QuarantinedTable, Result, VerifyReport,
+    Error, Options, Result, VerifyReport,
     file_name::FileName,
     fs::Fs,
     log::Position,
@@ -83,9 +83,7 @@ impl Store {
                     present: &present,
                     live: Some(live),
                 });
-                let Some(quarantined) = QuarantinedTable::of(keyspace, level, live) else {
-                    continue;
-                };
+                let Some(quarantined) = live.quarantined(keyspace, level) else { continue };
                 let mut found = verifier.report.problems[problems..].iter();
                 if found.any(|problem| *problem.path == *live.path) || is_cancelled() {
                     verifier.report.quarantined.push(quarantined);

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    error::Error as _,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -21,7 +22,7 @@ use super::{
     scan_filters::{FoundFile, PresentScanFilters, Wanted},
 };
 use crate::{
-    Error, FilterRole,
+    Error, FilterRole, QuarantinedTable,
     file_name::FileName,
     listener::{Event, EventListener, tell},
     memory::{Charge, MemoryAccount, MemoryUse},
@@ -188,6 +189,24 @@ impl LiveTable {
             (FilterRole::Range, scan_filters.is_range_unusable()),
         ];
         all.into_iter().filter_map(|(role, is_unusable)| is_unusable.then_some(role)).collect()
+    }
+
+    /// Describes the table on `level` of `keyspace`; `None` if it is not quarantined.
+    pub(crate) fn quarantined(&self, keyspace: &str, level: u8) -> Option<QuarantinedTable> {
+        let present = self.quarantine.present()?;
+        let error: &Error = &present.error;
+        let reason = match error.source() {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        };
+        Some(QuarantinedTable {
+            keyspace: keyspace.to_owned(),
+            table_id: self.meta.id,
+            path: self.path.to_path_buf(),
+            level,
+            bytes: self.meta.bytes,
+            reason,
+        })
     }
 
     /// The file with the filter for this role, if it is not the table's.
