@@ -10,8 +10,6 @@ mod claim;
 mod crowded;
 mod idle;
 mod in_vain;
-#[cfg(all(test, not(feature = "shuttle")))]
-mod phases;
 mod rest;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;

@@ -1,5 +1,7 @@
 //! Work that is due is found, though not all keyspaces are looked at.
 
+mod phases;
+
 use std::{sync::mpsc, thread};
 
 use super::*;
