@@ -1,8 +1,6 @@
 //! Kinds of entries are compared in one module, and where bytes are encoded or decoded.
 
-use std::path::Path;
-
-use super::{code, has_word, sources};
+use super::{code, has_word, is_test, sources};
 
 /// Where the kinds of entries have a meaning.
 const RESOLVE: &str = "engine/src/resolve/";
@@ -44,11 +42,6 @@ fn kind_lines(text: &str) -> Vec<usize> {
             || has_word(&code, "trailer") && code.contains(".kind() as ")
     };
     text.lines().enumerate().filter(|(_, line)| names_kind(line)).map(|(at, _)| at + 1).collect()
-}
-
-fn is_test(path: &Path) -> bool {
-    let name = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs";
-    path.iter().any(name) || path.ends_with("schedules.rs")
 }
 
 #[test]

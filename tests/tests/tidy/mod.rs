@@ -6,6 +6,7 @@
 
 mod docs;
 mod kinds;
+mod layers;
 
 use std::{
     collections::BTreeSet,
@@ -62,6 +63,12 @@ fn code(line: &str) -> String {
         }
     }
     code
+}
+
+/// Returns whether the source at `path` has tests alone.
+fn is_test(path: &Path) -> bool {
+    let name = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs";
+    path.iter().any(name) || path.ends_with("schedules.rs")
 }
 
 fn has_word(code: &str, word: &str) -> bool {
