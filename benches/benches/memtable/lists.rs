@@ -149,7 +149,6 @@ fn filled<L: List>(order: fn(u64) -> Key, threads: usize) -> (L, Duration) {
 }
 
 /// Returns the resident memory of this process, in KiB.
-#[expect(clippy::disallowed_methods, reason = "it measures")]
 fn resident_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
