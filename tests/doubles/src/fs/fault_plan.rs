@@ -9,7 +9,6 @@ use std::{
 
 /// A call of the fs traits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "named like the methods")]
 pub enum Call {
     CreateFolder,
     List,

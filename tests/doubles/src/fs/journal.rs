@@ -10,7 +10,6 @@ use super::{
 /// One operation of the journal, for reading. Paths are as [`MemoryFs`](super::MemoryFs) keeps them;
 /// of a file's data operations, `path` is the name that it was created under.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the fields are those of the fs trait's calls")]
 pub enum Operation {
     /// A folder came to be; one operation for each missing parent.
     CreateFolder { path: Arc<str> },
