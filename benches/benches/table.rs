@@ -24,7 +24,7 @@ fn table(entries: &[(u64, [u8; KEY_BYTES])], cache_bytes: u64) -> Table {
 
 fn write(
     entries: &[(u64, [u8; KEY_BYTES])],
-) -> io::Result<(Vec<u8>, sievedb_sstable::writer::TableSummary)> {
+) -> io::Result<(Vec<u8>, sievedb_sstable::TableSummary)> {
     let mut writer = TableWriter::new(Vec::new(), IDENTITY, TableOptions::default())?;
     for (index, key) in entries {
         let key = InternalKey::new(key, Trailer::new(index + 1, Kind::Put));

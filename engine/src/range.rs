@@ -13,7 +13,7 @@ use crate::{
         bounds::KeyBounds,
         merge::MergeCursor,
         range::{self, CursorSource, End},
-        visible::RangeTombstoneSources,
+        range_tombstone_sources::RangeTombstoneSources,
     },
     read::scan_question::ScanQuestion,
     read::skipped::SkippedTombstones,

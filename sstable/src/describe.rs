@@ -13,12 +13,12 @@ use crate::{
         stored::{TRAILER_BYTES, TYPE_LZ4, TYPE_RAW, TYPE_ZSTD, TYPE_ZSTD_DICTIONARY},
     },
     block_reader::BlockReader,
+    contents::Contents,
     error::ReadError,
     footer::{BlockKind, Footer, FooterBlock},
     handle::BlockHandle,
     properties::TableProperties,
     source::TableSource,
-    table::Contents,
 };
 
 /// Describes every field of a table, for people.

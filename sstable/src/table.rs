@@ -16,17 +16,15 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{
-        Block, BlockInner, BlockRole, FoundValue, HeldBlock,
-        zstd::{self, Dictionary},
-    },
+    block::{Block, BlockInner, BlockRole, FoundValue, HeldBlock},
     block_reader::BlockReader,
     cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse},
+    contents::Contents,
     cursor::TableCursor,
     cursor_options::CursorOptions,
     end::TableEnd,
     error::ReadError,
-    footer::{BlockKind, Footer, FooterBlock},
+    footer::Footer,
     handle::BlockHandle,
     identity::TableIdentity,
     properties::TableProperties,
@@ -380,49 +378,6 @@ impl Table {
             self.cache.insert(self.number, handle.offset, block.clone());
         }
         Ok(block)
-    }
-}
-
-/// What lies between header and footer, but for data and filters.
-pub(crate) struct Contents {
-    pub(crate) blocks: BlockReader,
-    pub(crate) properties: TableProperties,
-    pub(crate) top_index: Block,
-    pub(crate) range_tombstones: RangeTombstones,
-}
-
-impl Contents {
-    pub(crate) fn read(source: Arc<dyn TableSource>, footer: &Footer) -> Result<Self, ReadError> {
-        let place: Range<u64> = HEADER_BYTES as u64..footer.list_offset;
-        let mut blocks = BlockReader::new(source, footer.salt, place);
-        let handle_of = |kind, what| {
-            let corrupt = ReadError::corrupt(footer.list_offset);
-            let found = footer.block(kind).ok_or(Corruption::Missing { what });
-            found
-                .and_then(|FooterBlock { offset, bytes, .. }| BlockHandle::new(offset, bytes))
-                .map_err(corrupt)
-        };
-        let handle = handle_of(BlockKind::Properties, "block of properties")?;
-        let properties = TableProperties::decode(&blocks.read_content(handle)?)
-            .map_err(ReadError::corrupt(handle.offset))?;
-        zstd::check_compression(properties.compression)
-            .map_err(ReadError::corrupt(handle.offset))?;
-        blocks.set_content_bytes_max(properties.content_bytes_max);
-        let handle = handle_of(BlockKind::DataIndex, "data index")?;
-        let top_index = blocks.read_block(handle, BlockRole::Index)?;
-        let mut range_tombstones = RangeTombstones::default();
-        if footer.block(BlockKind::RangeTombstones).is_some() {
-            let handle = handle_of(BlockKind::RangeTombstones, "block of range tombstones")?;
-            range_tombstones = RangeTombstones::decode(&blocks.read_content(handle)?)
-                .map_err(ReadError::corrupt(handle.offset))?;
-        }
-        if footer.block(BlockKind::CompressionDictionary).is_some() {
-            let handle = handle_of(BlockKind::CompressionDictionary, "compression dictionary")?;
-            let dictionary = Dictionary::decode(&blocks.read_content(handle)?)
-                .map_err(ReadError::corrupt(handle.offset))?;
-            blocks.set_dictionary(dictionary);
-        }
-        Ok(Self { blocks, properties, top_index, range_tombstones })
     }
 }
 

@@ -1,7 +1,6 @@
-//! Reads all of a table, and lists everything that is not as it should be.
+//! Reads a whole table and lists all violations found.
 //!
-//! For people and tools that look for damage: it goes on behind each problem, puts nothing into the
-//! cache and takes nothing from there.
+//! It continues after each problem, and neither reads nor fills the cache.
 
 use std::{
     io,
@@ -16,6 +15,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::{
     block::{Block, BlockCursor, BlockRole},
+    contents::Contents,
     error::ReadError,
     filter_state::FilterPlace,
     footer::{BlockKind, Footer, FooterBlock},
@@ -24,7 +24,7 @@ use crate::{
     prefix_extractor::prefix_hash_seed,
     properties::TableProperties,
     source::TableSource,
-    table::{Contents, Table},
+    table::Table,
 };
 
 /// Bytes that are read at a time for the checksum of a file.

@@ -6,6 +6,7 @@
 //! | [`run`]       | how the tables of one sorted run become one source                   |
 //! | [`merge`]     | how many sources become one                                          |
 //! | [`visible`]   | which entries a reader sees; [`resolve`](crate::resolve) decides     |
+//! | [`range_tombstone_sources`] | the range tombstones that a reader sees               |
 //! | [`bounds`]    | which keys a range holds                                             |
 //! | [`range`]     | the double-ended iterator a user holds                               |
 //!
@@ -17,6 +18,7 @@ pub(crate) mod bounds;
 pub(crate) mod cursor;
 pub(crate) mod merge;
 pub(crate) mod range;
+pub(crate) mod range_tombstone_sources;
 pub(crate) mod run;
 pub(crate) mod visible;
 

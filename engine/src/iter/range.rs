@@ -8,7 +8,8 @@ use sievedb_format::SequenceNumber;
 use super::{
     bounds::{KeyBounds, is_above, is_below},
     cursor::Cursor,
-    visible::{RangeTombstoneSources, VisibleCursor},
+    range_tombstone_sources::RangeTombstoneSources,
+    visible::VisibleCursor,
 };
 use crate::Result;
 

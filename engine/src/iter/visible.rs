@@ -1,13 +1,14 @@
 //! Walks over the entries that a reader sees.
 
-use std::{cmp::Ordering, mem, ops::Bound, sync::Arc};
+use std::{cmp::Ordering, mem, ops::Bound};
 
 use bytes::Bytes;
-use sievedb_format::{InternalKey, RangeTombstoneSource, SEQUENCE_MAX, SequenceNumber, Trailer};
+use sievedb_format::{InternalKey, SEQUENCE_MAX, SequenceNumber, Trailer};
 
 use super::{
     bounds::{is_above, is_below},
     cursor::{Cursor, out_of_order},
+    range_tombstone_sources::RangeTombstoneSources,
 };
 use crate::{
     Error, Result,
@@ -17,33 +18,6 @@ use crate::{
 /// Steps over versions of one key before a search takes their place. A step costs tens of
 /// nanoseconds and a search in a store of ten sources some microseconds.
 const STEPS_MAX: u32 = 8;
-
-/// The range tombstones of a read view, from sources that have any.
-///
-/// A reader's sequence number is fixed before it asks, so a source that is empty when the list is
-/// made cannot get a range tombstone that the reader sees.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RangeTombstoneSources(Vec<Arc<dyn RangeTombstoneSource>>);
-
-impl RangeTombstoneSources {
-    /// Those of `sources` that are not empty.
-    pub(crate) fn new(sources: impl IntoIterator<Item = Arc<dyn RangeTombstoneSource>>) -> Self {
-        Self(sources.into_iter().filter(|source| !source.is_empty()).collect())
-    }
-
-    /// Whether there are none.
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns the sequence number of the newest range tombstone that covers `user_key` and that a
-    /// reader at `at` sees; 0 if there is none.
-    fn newest_cover(&self, user_key: &[u8], at: SequenceNumber) -> SequenceNumber {
-        let newest = |source: &Arc<dyn RangeTombstoneSource>| source.newest_cover(user_key, at);
-        self.0.iter().filter_map(newest).max().unwrap_or(0)
-    }
-}
 
 /// The entries that a reader at one sequence number sees, one per user key.
 ///

@@ -42,16 +42,17 @@ fn the_budget_changes_while_the_store_is_open() {
         + memory.index_bytes
         + memory.bookkeeping_bytes
         + memory.writing_bytes;
-    assert!(memory.block_cache_bytes_max + others <= 8 << 20, "{memory:?}");
-    assert!(memory.block_cache_bytes_max + others > 7 << 20, "{memory:?}");
+    // 1/8 is for the allocator.
+    assert!(memory.block_cache_bytes_max + others <= 7 << 20, "{memory:?}");
+    assert!(memory.block_cache_bytes_max + others > 6 << 20, "{memory:?}");
 }
 
 /// A ceiling that is raised takes nothing from the block cache as long as nobody uses it.
 #[test]
 fn the_block_cache_has_what_the_filters_do_not_use() {
     let _turn = turn();
-    // 3 MiB are for the allocator, less than 1 for buffers and an empty memtable, and a step is
-    // rounded off.
+    // 7 MiB of 256 are for the allocator (8 of 492), less than 1 for buffers and an empty memtable,
+    // and a step is rounded off.
     let limits = |db: &Db| {
         let memory = db.stats().memory;
         let mib = [memory.budget_bytes, memory.filter_bytes_max, memory.block_cache_bytes_max];
@@ -61,20 +62,20 @@ fn the_block_cache_has_what_the_filters_do_not_use() {
         options.fs(Arc::new(MemoryFs::new())).worker_threads(0).open("db").unwrap()
     };
     let without = open(Options::new());
-    assert_eq!(limits(&without), [256, 64, 252]);
+    assert_eq!(limits(&without), [256, 64, 248]);
     without.set_filter_bytes_max(300 << 20).unwrap();
-    assert_eq!(limits(&without), [492, 300, 488]);
+    assert_eq!(limits(&without), [492, 300, 483]);
     without.set_filter_bytes_max(None).unwrap();
-    assert_eq!(limits(&without), [256, 64, 252]);
+    assert_eq!(limits(&without), [256, 64, 248]);
 
     let with = open(Options::new().memory_budget(256 << 20));
     let refused = with.set_filter_bytes_max(150 << 20);
     assert!(matches!(refused, Err(Error::BudgetTooSmall { .. })), "{refused:?}");
-    assert_eq!(limits(&with), [256, 64, 252]);
+    assert_eq!(limits(&with), [256, 64, 248]);
     with.set_filter_bytes_max(144 << 20).unwrap();
-    assert_eq!(limits(&with), [256, 144, 252]);
+    assert_eq!(limits(&with), [256, 144, 248]);
     // A smaller budget would have no room for that.
     let refused = with.set_memory_budget(128 << 20);
     assert!(matches!(refused, Err(Error::BudgetTooSmall { .. })), "{refused:?}");
-    assert_eq!(limits(&with), [256, 144, 252]);
+    assert_eq!(limits(&with), [256, 144, 248]);
 }

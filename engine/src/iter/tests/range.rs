@@ -18,7 +18,7 @@ use crate::iter::{
     bounds::{KeyBounds, is_above, is_below},
     merge::MergeCursor,
     range::{CursorSource, End, Range},
-    visible::RangeTombstoneSources,
+    range_tombstone_sources::RangeTombstoneSources,
 };
 
 /// A view of a history that tells how often a cursor was made, and for which bounds.

@@ -11,9 +11,8 @@ use super::model::{
 use crate::{
     Error, Result,
     iter::{
-        cursor::Cursor,
-        merge::MergeCursor,
-        visible::{RangeTombstoneSources, VisibleCursor},
+        cursor::Cursor, merge::MergeCursor, range_tombstone_sources::RangeTombstoneSources,
+        visible::VisibleCursor,
     },
 };
 
