@@ -177,7 +177,7 @@ struct Survivors {
 impl Survivors {
     fn write(&self, db: &Db) {
         for key in 0..4 {
-            self.insert(db, key);
+            self.insert(db.default_keyspace(), key);
         }
     }
 
@@ -196,7 +196,7 @@ impl Survivors {
         if matches!(db.drop_keyspace("brief"), Ok(true)) {
             *self.dropped.lock().unwrap() = true;
         }
-        self.insert(db, 20);
+        self.insert(db.default_keyspace(), 20);
     }
 
     fn insert(&self, keyspace: &Keyspace, key: u8) {
