@@ -1,5 +1,5 @@
-//! Scans of cached tables, in one sorted run and in three: the whole store both ways, and short ones.
-//! Times are of a whole scan; criterion tells the entries a second, too.
+//! Scans of cached tables, in one sorted run and in three: the whole store both ways, and short
+//! ones. Times are of a whole scan; criterion tells the entries a second, too.
 
 use std::hint::black_box;
 

@@ -4,9 +4,9 @@
 //! cargo run --release -p sievedb-benches --example blocks -- 1000000
 //! ```
 //!
-//! Keys of 16 bytes with values of 100 of which half compresses. Times are CPU time of the thread, the
-//! median of rounds that take turns; `cold` reads, checks and decompresses a block for each lookup. A
-//! second argument names the one thing that is done, without a clock: for a profiler.
+//! Keys of 16 bytes with values of 100 of which half compresses. Times are CPU time of the thread,
+//! the median of rounds that take turns; `cold` reads, checks and decompresses a block for each
+//! lookup. A second argument names the one thing that is done, without a clock: for a profiler.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 

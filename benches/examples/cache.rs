@@ -4,10 +4,10 @@
 //! cargo run --release -p sievedb-benches --example cache -- 100000
 //! ```
 //!
-//! One table, of keys of 16 bytes with values of 100. Hits choose by a Zipf distribution of exponent 0.99 keys that lie
-//! anywhere (`scattered`) or side by side (`clustered`). A long scan asks for a sixteenth of the data after each
-//! eighth as many hits as there are keys; short ones for 50 entries, anywhere, after each 40 hits. To compare two
-//! versions of the code.
+//! One table, of keys of 16 bytes with values of 100. Hits choose by a Zipf distribution of
+//! exponent 0.99 keys that lie anywhere (`scattered`) or side by side (`clustered`). A long scan
+//! asks for a sixteenth of the data after each eighth as many hits as there are keys; short ones
+//! for 50 entries, anywhere, after each 40 hits. To compare two versions of the code.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 

@@ -1,11 +1,13 @@
-//! Thread CPU time of absent and of present keys, one by one and in batches, among keys in three sorted runs.
+//! Thread CPU time of absent and of present keys, one by one and in batches, among keys in three
+//! sorted runs.
 //!
 //! ```sh
 //! cargo run --release -p sievedb-benches --example lookups -- 1000000 [FOLDER]
 //! ```
 //!
-//! A folder that holds such a store already is used as it is. The calls take turns, each round begins with
-//! another one, whose keys nobody asked for yet. Prints the median and the least of rounds, in ns a key. A third argument names the one call that is made, without a clock: for a
+//! A folder that holds such a store already is used as it is. The calls take turns, each round
+//! begins with another one, whose keys nobody asked for yet. Prints the median and the least of
+//! rounds, in ns a key. A third argument names the one call that is made, without a clock: for a
 //! profiler.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]

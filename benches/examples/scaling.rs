@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Keys in the cache are looked up at random, by N threads on one store, and by N processes at
-//! once, each on a copy of it. Rounds of both are interleaved. Prints the lookups per second of each,
-//! medians, and their ratio: 1 means that the threads do not get in each other's way.
-//! Where N is more than the machine has cores, or others use it, CPU time tells more than the clock: the
+//! once, each on a copy of it. Rounds of both are interleaved. Prints the lookups per second of
+//! each, medians, and their ratio: 1 means that the threads do not get in each other's way. Where N
+//! is more than the machine has cores, or others use it, CPU time tells more than the clock: the
 //! ratio of both is printed.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]

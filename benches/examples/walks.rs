@@ -1,5 +1,5 @@
-//! One call of each of the walks whose files `.ci/promises house` counts: a lookup of an absent key, a
-//! lookup that is served from the block cache, an insert, and a flush of one entry.
+//! One call of each of the walks whose files `.ci/promises house` counts: a lookup of an absent
+//! key, a lookup that is served from the block cache, an insert, and a flush of one entry.
 //!
 //! `cargo run -p sievedb-benches --example walks -- absent` makes one of them, without an argument
 //! all are made. The store has no workers, so a flush is work of the calling thread.

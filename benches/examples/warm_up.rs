@@ -4,9 +4,10 @@
 //! cargo run --release -p sievedb-benches --example warm_up -- 200000
 //! ```
 //!
-//! Hits by a Zipf distribution of exponent 0.99 and overwrites by the same take turns, nine to one, with a cache of a quarter
-//! of the data. Everything is done on one thread, on a disk in memory. Which block the cache gives up depends on hashes
-//! that each run draws anew: reads differ by up to 1 %. `clustered`: keys that are asked often lie side by side; `scattered`: anywhere.
+//! Hits by a Zipf distribution of exponent 0.99 and overwrites by the same take turns, nine to one,
+//! with a cache of a quarter of the data. Everything is done on one thread, on a disk in memory.
+//! Which block the cache gives up depends on hashes that each run draws anew: reads differ by up to
+//! 1 %. `clustered`: keys that are asked often lie side by side; `scattered`: anywhere.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 

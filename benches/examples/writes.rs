@@ -4,10 +4,11 @@
 //! cargo run --release -p sievedb-benches --example writes -- [KEYS [THREADS [WHICH]]]
 //! ```
 //!
-//! Each of THREADS threads makes KEYS calls in an empty store, in each of these ways: `insert`, `ascending`,
-//! `insert_if_absent` of new keys (`new`), the same where they were inserted before (`present`), `remove`. Prints
-//! CPU time of the writing threads and real time per call, medians of the rounds; WHICH is the only way that
-//! is tried. All are acknowledged when the operating system has them.
+//! Each of THREADS threads makes KEYS calls in an empty store, in each of these ways: `insert`,
+//! `ascending`, `insert_if_absent` of new keys (`new`), the same where they were inserted before
+//! (`present`), `remove`. Prints CPU time of the writing threads and real time per call, medians of
+//! the rounds; WHICH is the only way that is tried. All are acknowledged when the operating system
+//! has them.
 
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -36,7 +37,8 @@ const WAYS: [(&str, Call); 5] = [
     ("remove", |db, index| db.remove(key(index))),
 ];
 
-/// Calls `call` for `keys` keys in each of `threads` threads. Returns CPU and real time per call, in ns.
+/// Calls `call` for `keys` keys in each of `threads` threads. Returns CPU and real time per call,
+/// in ns.
 fn run(db: &Db, call: Call, keys: u64, threads: u64) -> Result<(f64, f64)> {
     let start = Barrier::new(threads as usize);
     let work = |thread: u64| -> Result<(f64, f64)> {

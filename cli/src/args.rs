@@ -17,8 +17,8 @@ use crate::{
 /// Keys and values are text in which `\n`, `\t`, `\r`, `\\` and `\x41` (two hexadecimal digits)
 /// stand for bytes; they are printed in the same way.
 ///
-/// Exits with 0 on success; with 1 if the answer is no: the key is absent, the store has a problem, or
-/// a scan or repair is incomplete; with 2 if the command failed; with 130 after Ctrl-C.
+/// Exits with 0 on success; with 1 if the answer is no: the key is absent, the store has a problem,
+/// or a scan or repair is incomplete; with 2 if the command failed; with 130 after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "sieve", version)]
 pub(crate) struct Args {

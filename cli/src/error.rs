@@ -45,7 +45,8 @@ pub(crate) enum Error {
     BadLine { number: u64, reason: &'static str },
     /// The store refused the entry of the line `number` of the input, from 1.
     RefusedLine { number: u64, source: sievedb::Error },
-    /// A scan skipped so many damaged blocks, and so many keys of which only older values can be read.
+    /// A scan skipped so many damaged blocks, and so many keys of which only older values can be
+    /// read.
     Skipped { skipped: u64, outdated: u64 },
     /// The key is not there. Says nothing, as `grep` does.
     KeyNotFound,

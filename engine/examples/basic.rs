@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} has {} legs", name.escape_ascii(), legs.escape_ascii());
     }
 
-    // From here on not even a power cut loses it. A drop would do the same, and could not tell of an error.
+    // From here on not even a power cut loses it. A drop would do the same, and could not tell of
+    // an error.
     db.close()?;
     let db = Db::open(folder.path())?;
     assert_eq!(db.prefix("c").keys().collect::<Result<Vec<_>, _>>()?, ["cow"]);

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
-/// A barrier between the writes and the reads of a thread, in two forms: of a light and a heavy one, one is
-/// before the other for all threads.
+/// A barrier between the writes and the reads of a thread, in two forms: of a light and a heavy
+/// one, one is before the other for all threads.
 ///
-/// On Linux the light one is for the compiler alone and costs nothing: the heavy one makes all threads of
-/// the process that run pass a barrier (`membarrier`), and takes as long as the slowest of them needs to
-/// answer an interrupt. Elsewhere, and where the system refuses that call, both are fences.
+/// On Linux the light one is for the compiler alone and costs nothing: the heavy one makes all
+/// threads of the process that run pass a barrier (`membarrier`), and takes as long as the slowest
+/// of them needs to answer an interrupt. Elsewhere, and where the system refuses that call, both
+/// are fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barriers {
     /// The system makes every thread pass a barrier.

@@ -16,13 +16,13 @@ use crate::{
 /// Writes to any keyspaces of a store that become one: all of them are visible at the same moment,
 /// and survive a crash together or not at all. Of two writes to the same key the later one counts.
 ///
-/// Held in memory until [`commit`](Self::commit); dropping it writes nothing. [`bytes`](Self::bytes) tells how near
-/// it is to what memtables have room for.
+/// Held in memory until [`commit`](Self::commit); dropping it writes nothing.
+/// [`bytes`](Self::bytes) tells how near it is to what memtables have room for.
 ///
-/// A batch may hold writes to a keyspace that is dropped before or after they are added: adding them
-/// succeeds. [`commit`](Self::commit) then fails with [`Error::KeyspaceDropped`] and writes nothing, to
-/// other keyspaces neither. Creating a keyspace of the same name changes nothing: it is another
-/// keyspace. [`clear`](Self::clear) the batch to use it again.
+/// A batch may hold writes to a keyspace that is dropped before or after they are added: adding
+/// them succeeds. [`commit`](Self::commit) then fails with [`Error::KeyspaceDropped`] and writes
+/// nothing, to other keyspaces neither. Creating a keyspace of the same name changes nothing: it is
+/// another keyspace. [`clear`](Self::clear) the batch to use it again.
 ///
 /// ```
 /// use sievedb::{Db, Durability};
@@ -111,8 +111,8 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Memory that the batch takes in memtables once it is committed, at most, in bytes: keys, values
-    /// and what memtables need for each entry. 0 for an empty batch.
+    /// Memory that the batch takes in memtables once it is committed, at most, in bytes: keys,
+    /// values and what memtables need for each entry. 0 for an empty batch.
     ///
     /// More than three quarters of
     /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max), 48 MiB of a budget of
@@ -130,17 +130,18 @@ impl Batch {
         }
     }
 
-    /// Writes the batch. Visible, and as durable as asked, at return; the batch is empty then, and may be filled
-    /// anew.
+    /// Writes the batch. Visible, and as durable as asked, at return; the batch is empty then, and
+    /// may be filled anew.
     ///
     /// # Errors
     ///
-    /// The batch is as it was. After [`Error::WriteTooLarge`], or an [`Error::Io`] for want of space, it may be
-    /// committed again when there is room; after the others it is of no more use: [`clear`](Self::clear) it.
+    /// The batch is as it was. After [`Error::WriteTooLarge`], or an [`Error::Io`] for want of
+    /// space, it may be committed again when there is room; after the others it is of no more use:
+    /// [`clear`](Self::clear) it.
     ///
-    /// [`Error::WriteTooLarge`] for a batch that memtables never have room for, and nothing is changed;
-    /// [`Error::Io`] and [`Error::ReadOnly`], after which nothing of the batch is visible, but all
-    /// of it may come back when the store is reopened; [`Error::KeyspaceDropped`].
+    /// [`Error::WriteTooLarge`] for a batch that memtables never have room for, and nothing is
+    /// changed; [`Error::Io`] and [`Error::ReadOnly`], after which nothing of the batch is visible,
+    /// but all of it may come back when the store is reopened; [`Error::KeyspaceDropped`].
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
         // Nothing is held without entries.
         let Some(open) = self.open.take() else { return Ok(()) };

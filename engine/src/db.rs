@@ -24,9 +24,9 @@ use crate::{
 /// A store: ordered keys with values, in a folder.
 ///
 /// Cheap to clone and safe to share between threads. The store is closed when the last handle of
-/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], iterator, or [`Batch`] with entries. Then whatever
-/// is still in memory is written to the log and synced. A drop cannot report an error:
-/// [`close`](Self::close) does.
+/// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], iterator, or [`Batch`] with entries.
+/// Then whatever is still in memory is written to the log and synced. A drop cannot report an
+/// error: [`close`](Self::close) does.
 ///
 /// # Forks
 ///
@@ -70,8 +70,8 @@ impl Clone for Db {
 }
 
 impl Db {
-    /// Opens the store in the folder `path`, or creates it, with [`Options::default`]. The keyspaces of an
-    /// existing store keep their own options, the default one too.
+    /// Opens the store in the folder `path`, or creates it, with [`Options::default`]. The
+    /// keyspaces of an existing store keep their own options, the default one too.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl Db {
         Options::new().open(path)
     }
 
-    /// Returns the default keyspace, named [`DEFAULT_KEYSPACE`], for what the `Db` does for the whole
-    /// store only: its options, its flush, its compaction.
+    /// Returns the default keyspace, named [`DEFAULT_KEYSPACE`], for what the `Db` does for the
+    /// whole store only: its options, its flush, its compaction.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -96,8 +96,8 @@ impl Db {
         &self.default
     }
 
-    /// The keyspace `name`, which is created with the options of [`Options::keyspace`] if missing. An
-    /// existing one keeps its own.
+    /// The keyspace `name`, which is created with the options of [`Options::keyspace`] if missing.
+    /// An existing one keeps its own.
     ///
     /// # Errors
     ///
@@ -111,9 +111,9 @@ impl Db {
 
     /// The keyspace `name`, which is created with `options` if missing.
     ///
-    /// **An existing one keeps the options that it has**: `options` count for a new keyspace only, and are
-    /// passed over otherwise. [`Keyspace::options`] tells which it has, and [`Keyspace::set_options`]
-    /// changes them.
+    /// **An existing one keeps the options that it has**: `options` count for a new keyspace only,
+    /// and are passed over otherwise. [`Keyspace::options`] tells which it has, and
+    /// [`Keyspace::set_options`] changes them.
     ///
     /// # Errors
     ///
@@ -145,18 +145,18 @@ impl Db {
         Ok(self.keyspace_of(tree))
     }
 
-    /// Changes [`Options::memory_budget`] while the store is open. The parts change with it, but for those
-    /// that were set by hand.
+    /// Changes [`Options::memory_budget`] while the store is open. The parts change with it, but
+    /// for those that were set by hand.
     ///
-    /// What is too much then is given up: blocks of the cache and parts of filters at once, memtables by
-    /// flushes that begin now.
+    /// What is too much then is given up: blocks of the cache and parts of filters at once,
+    /// memtables by flushes that begin now.
     ///
     /// `None` sets the default for the memory that the machine has now.
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if it is too small, or too small for the parts
-    /// set by hand and a sixteenth for a block cache that was not;
+    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if it is too small, or too small for
+    /// the parts set by hand and a sixteenth for a block cache that was not;
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a store in a
     /// [pool](crate::MemoryPool), which has the budget. Nothing is changed then.
     pub fn set_memory_budget(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
@@ -183,9 +183,9 @@ impl Db {
 
     /// Removes the keyspace `name` with all its data; `false` if there is none.
     ///
-    /// Durable at return. Handles of it answer [`Error::KeyspaceDropped`] from then on, those of snapshots
-    /// too; iterators that were begun before go on. A keyspace of the same name may be created again, empty. The
-    /// default keyspace cannot be dropped.
+    /// Durable at return. Handles of it answer [`Error::KeyspaceDropped`] from then on, those of
+    /// snapshots too; iterators that were begun before go on. A keyspace of the same name may be
+    /// created again, empty. The default keyspace cannot be dropped.
     ///
     /// # Errors
     ///
@@ -250,8 +250,8 @@ impl Db {
 
     /// Flushes **all keyspaces**, and merges the tables of each into one sorted run on the deepest
     /// level, without old versions and tombstones that no snapshot needs, compressed as
-    /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression) says. Waits until that is
-    /// done.
+    /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression) says. Waits until
+    /// that is done.
     ///
     /// Reads [quarantined](crate::Stats::quarantined) tables again. If one still cannot be read,
     /// its keyspace is not compacted, and the store stays writable.
@@ -274,34 +274,37 @@ impl Db {
     /// Bounds the memory of all filters of tables together, in bytes, from now on: see
     /// [`Options::filter_bytes_max`]. Not kept when the store is closed.
     ///
-    /// At return the filters are within it: ribbons have given up columns in memory, and those that profit
-    /// least are gone. Prefix and range filters give way, too, those of the largest tables first. What more
-    /// room allows is read back in the background. Only a filter that a lookup holds for longer than some
-    /// seconds may be there beyond the bound, until that lookup is done.
+    /// At return the filters are within it: ribbons have given up columns in memory, and those that
+    /// profit least are gone. Prefix and range filters give way, too, those of the largest tables
+    /// first. What more room allows is read back in the background. Only a filter that a lookup
+    /// holds for longer than some seconds may be there beyond the bound, until that lookup is done.
     ///
-    /// The other parts stay as they are if no [`Options::memory_budget`] was set. If one was, the block cache
-    /// has less or more, unless its bytes were set too.
+    /// The other parts stay as they are if no [`Options::memory_budget`] was set. If one was, the
+    /// block cache has less or more, unless its bytes were set too.
     ///
-    /// `None` for what [`Options::memory_budget`] gives to filters, as if the bound had never been set.
+    /// `None` for what [`Options::memory_budget`] gives to filters, as if the bound had never been
+    /// set.
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if [`Options::memory_budget`] was set by hand
-    /// and is too small for it, or would leave the block cache less than a sixteenth; nothing is changed then.
+    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if [`Options::memory_budget`] was
+    /// set by hand and is too small for it, or would leave the block cache less than a sixteenth;
+    /// nothing is changed then.
     pub fn set_filter_bytes_max(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
         let bytes = bytes.into();
         self.accept()?.change_memory_budget(|budget| budget.filter_bytes_max = bytes)
     }
 
-    /// Waits until there is nothing left to do in the background: no memtable waits for its flush, no
-    /// compaction is due, no filter is to be read back or built anew, and no obsolete file is left that
-    /// could go. A store that was opened [read-only](Options::read_only) has no such work.
+    /// Waits until there is nothing left to do in the background: no memtable waits for its flush,
+    /// no compaction is due, no filter is to be read back or built anew, and no obsolete file is
+    /// left that could go. A store that was opened [read-only](Options::read_only) has no such
+    /// work.
     ///
     /// Compactions that wait for the store to rest are not waited for: see
     /// [`Options::quiet_compactions`](crate::Options::quiet_compactions).
     ///
-    /// Active memtables stay as they are: see [`flush`](Self::flush). While others write, new work may
-    /// come as fast as it is done, and the call may not return.
+    /// Active memtables stay as they are: see [`flush`](Self::flush). While others write, new work
+    /// may come as fast as it is done, and the call may not return.
     ///
     /// # Errors
     ///
@@ -321,9 +324,9 @@ impl Db {
         self.accept().map_or_else(|_| Stats::default(), Store::stats)
     }
 
-    /// Looks at every byte of the store, and lists everything that is not as it should be: the checksum
-    /// of each file and of each block, the order, bounds and counts of each table, whether the log can
-    /// be read, and whether each filter knows every key of its table.
+    /// Looks at every byte of the store, and lists everything that is not as it should be: the
+    /// checksum of each file and of each block, the order, bounds and counts of each table, whether
+    /// the log can be read, and whether each filter knows every key of its table.
     ///
     /// Reads all tables twice, past the block cache. Others may write meanwhile: the tables of this
     /// moment are looked at, and the log up to here. While the log is read, at most

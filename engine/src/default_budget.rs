@@ -32,8 +32,8 @@ pub const DEFAULT_MEMORY_BUDGET_MIN: u64 = 64 << 20;
 /// Largest default of [`Options::memory_budget`](crate::Options::memory_budget): 1 GiB.
 pub const DEFAULT_MEMORY_BUDGET_MAX: u64 = 1 << 30;
 
-/// Default of [`Options::memory_budget`](crate::Options::memory_budget) if the memory of the machine
-/// is unknown: 256 MiB.
+/// Default of [`Options::memory_budget`](crate::Options::memory_budget) if the memory of the
+/// machine is unknown: 256 MiB.
 pub const FALLBACK_MEMORY_BUDGET: u64 = 256 << 20;
 
 /// Limits from this on are none: without one, cgroup v1 reports the largest multiple of a page.

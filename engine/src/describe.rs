@@ -15,8 +15,9 @@ use crate::{
 };
 
 /// Describes the file `path` of a store field by field: a log segment, a manifest, a table, a
-/// filter, `CURRENT` or `CLOSED`, told apart by its name. Reads without a lock and writes nothing, so it may see the end
-/// of a file that is being written. A damaged file is described up to the damage.
+/// filter, `CURRENT` or `CLOSED`, told apart by its name. Reads without a lock and writes nothing,
+/// so it may see the end of a file that is being written. A damaged file is described up to the
+/// damage.
 ///
 /// # Errors
 ///

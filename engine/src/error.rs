@@ -21,9 +21,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a store operation failed.
 ///
-/// What it displays leaves out the cause, which [`source`](error::Error::source) tells: what the operating
-/// system said, which field is damaged, why the store is read-only. Print both, as `anyhow` does with
-/// `{error:#}`, or by hand:
+/// What it displays leaves out the cause, which [`source`](error::Error::source) tells: what the
+/// operating system said, which field is damaged, why the store is read-only. Print both, as
+/// `anyhow` does with `{error:#}`, or by hand:
 ///
 /// ```
 /// # use std::error::Error as _;
@@ -44,28 +44,29 @@ pub enum Error {
     Io { op: &'static str, path: PathBuf, source: Arc<io::Error> },
     /// The file's bytes break its format near `offset`. Never the caller's fault.
     Corrupt { path: PathBuf, offset: u64, source: Corruption },
-    /// The file at `path`, of `keyspace` if it is about one, needs the feature `feature` of this crate, which
-    /// this build is without. Nothing is damaged, and nothing was changed.
+    /// The file at `path`, of `keyspace` if it is about one, needs the feature `feature` of this
+    /// crate, which this build is without. Nothing is damaged, and nothing was changed.
     NeedsFeature { path: PathBuf, keyspace: Option<String>, feature: &'static str },
     /// A later release wrote the file at `path`, and it needs the feature `needs`, which this
     /// release does not have. Open the store with that release. Nothing is damaged, and nothing was
     /// changed.
     NewerRelease { path: PathBuf, needs: String },
-    /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is made
-    /// there. Nothing was changed.
+    /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is
+    /// made there. Nothing was changed.
     ForeignFolder { path: PathBuf, name: String },
     /// The folder `path` is to be empty, and holds `name`. Nothing was changed.
     FolderNotEmpty { path: PathBuf, name: String },
-    /// One of the directories `from` and `to` of a [repair](crate::Options::repair) is the other one,
-    /// or is inside of it. Nothing was changed.
+    /// One of the directories `from` and `to` of a [repair](crate::Options::repair) is the other
+    /// one, or is inside of it. Nothing was changed.
     FoldersOverlap { from: PathBuf, to: PathBuf },
     /// The folder `path` is missing, or holds no store, and none is to be made:
-    /// [`Options::create_if_missing`](crate::Options::create_if_missing), or what only reads. Nothing was changed.
+    /// [`Options::create_if_missing`](crate::Options::create_if_missing), or what only reads.
+    /// Nothing was changed.
     NoStore { path: PathBuf },
     /// `path`, or something that it should lie in, is a file, and a store is a folder.
     NotAFolder { path: PathBuf },
-    /// Another process, or this one, has the store at `path` open: in this one as long as a handle of any
-    /// kind lives, a keyspace, snapshot, batch or iterator too. Only those that open it
+    /// Another process, or this one, has the store at `path` open: in this one as long as a handle
+    /// of any kind lives, a keyspace, snapshot, batch or iterator too. Only those that open it
     /// [read-only](crate::Options::read_only) may have it open together.
     ///
     /// `process` is the process id in the file `LOCK`, if any: that of the last process that opened
@@ -92,26 +93,26 @@ pub enum Error {
     ///
     /// If `cause` is [`OpenedReadOnly`](Self::OpenedReadOnly), nothing is wrong.
     ReadOnly { cause: Arc<Error> },
-    /// The store at `path` was opened with [`Options::read_only`](crate::Options::read_only). Only as the cause
-    /// of [`ReadOnly`](Self::ReadOnly).
+    /// The store at `path` was opened with [`Options::read_only`](crate::Options::read_only). Only
+    /// as the cause of [`ReadOnly`](Self::ReadOnly).
     OpenedReadOnly { path: PathBuf },
     /// The key has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     KeyTooLong { bytes: usize, bytes_max: usize },
     /// The value has `bytes` bytes; at most `bytes_max` are allowed. Nothing was changed.
     ValueTooLong { bytes: usize, bytes_max: usize },
-    /// The write takes `bytes` bytes of memory ([`Batch::bytes`](crate::Batch::bytes)); at most `bytes_max` are
-    /// allowed, three quarters of what
-    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max) gives to memtables, by default a quarter
-    /// of [`Options::memory_budget`](crate::Options::memory_budget), and a little less if empty memtables take some
-    /// of it. Nothing was changed, and a batch is as it was: commit it again after
-    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget), or write it in parts. If `memtable_bytes_max` was set,
-    /// no budget changes it while the store is open.
+    /// The write takes `bytes` bytes of memory ([`Batch::bytes`](crate::Batch::bytes)); at most
+    /// `bytes_max` are allowed, three quarters of what
+    /// [`Options::memtable_bytes_max`](crate::Options::memtable_bytes_max) gives to memtables, by
+    /// default a quarter of [`Options::memory_budget`](crate::Options::memory_budget), and a little
+    /// less if empty memtables take some of it. Nothing was changed, and a batch is as it was:
+    /// commit it again after [`Db::set_memory_budget`](crate::Db::set_memory_budget), or write it
+    /// in parts. If `memtable_bytes_max` was set, no budget changes it while the store is open.
     WriteTooLarge { bytes: u64, bytes_max: u64 },
-    /// Building the filter of a table anew takes `bytes` bytes of memory; at most `bytes_max` are allowed,
-    /// what one worker has of the memory for writing. The table goes on without it.
+    /// Building the filter of a table anew takes `bytes` bytes of memory; at most `bytes_max` are
+    /// allowed, what one worker has of the memory for writing. The table goes on without it.
     FilterTooLarge { bytes: u64, bytes_max: u64 },
-    /// The memory budget, or one of its parts, has `bytes` bytes and needs `bytes_min`; `what` says what it
-    /// is, and `made_of` what makes up the minimum. Nothing was changed.
+    /// The memory budget, or one of its parts, has `bytes` bytes and needs `bytes_min`; `what` says
+    /// what it is, and `made_of` what makes up the minimum. Nothing was changed.
     BudgetTooSmall { what: &'static str, bytes: u64, bytes_min: u64, made_of: String },
     /// The option `name` has an invalid value; `allowed` states the valid ones.
     InvalidOption { name: &'static str, allowed: &'static str },

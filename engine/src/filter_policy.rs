@@ -32,13 +32,13 @@ pub enum FilterPolicyKind {
     /// of all or fewer than 2,000.
     #[default]
     Auto,
-    /// Blocked Bloom filters with the same bits per key everywhere: quicker to build and to ask, and
-    /// about half as large again as a ribbon of the same rate.
+    /// Blocked Bloom filters with the same bits per key everywhere: quicker to build and to ask,
+    /// and about half as large again as a ribbon of the same rate.
     Bloom,
     /// Ribbons with the same bits per key everywhere.
     Ribbon,
-    /// Binary fuse filters everywhere: about 9 bits a key for a rate of 0.39 %, or 18 bits for 0.0015 %
-    /// if there are as many. Below 9 bits per key they take more than was asked.
+    /// Binary fuse filters everywhere: about 9 bits a key for a rate of 0.39 %, or 18 bits for
+    /// 0.0015 % if there are as many. Below 9 bits per key they take more than was asked.
     Fuse,
     /// No filters: each lookup of an absent key reads a block of every sorted run.
     None,
@@ -95,18 +95,20 @@ impl FilterPolicy {
         self.bits_per_key
     }
 
-    /// What [`memory_bytes_max`](Self::memory_bytes_max) sets; `None` if there is no bound of its own.
+    /// What [`memory_bytes_max`](Self::memory_bytes_max) sets; `None` if there is no bound of its
+    /// own.
     #[must_use]
     pub const fn get_memory_bytes_max(&self) -> Option<u64> {
         self.memory_bytes_max
     }
 
     /// Filter bits for each key, on average over the tables of the keyspace; more bits mean fewer
-    /// needless reads. [`Auto`](FilterPolicyKind::Auto) leaves some to tables that are still to come.
+    /// needless reads. [`Auto`](FilterPolicyKind::Auto) leaves some to tables that are still to
+    /// come.
     ///
-    /// 0 (no filters), or from 0.001 to 40, in steps of 0.001; default 10 ([`DEFAULT_FILTER_BITS_PER_KEY`]): with
-    /// [`Auto`](FilterPolicyKind::Auto), an absent key costs a needless read in about a thousand
-    /// lookups for each sorted run of similar size.
+    /// 0 (no filters), or from 0.001 to 40, in steps of 0.001; default 10
+    /// ([`DEFAULT_FILTER_BITS_PER_KEY`]): with [`Auto`](FilterPolicyKind::Auto), an absent key
+    /// costs a needless read in about a thousand lookups for each sorted run of similar size.
     pub const fn bits_per_key(mut self, bits: f64) -> Self {
         self.bits_per_key = bits;
         self
@@ -115,9 +117,9 @@ impl FilterPolicy {
     /// Most memory for the filters of the keyspace, in bytes, below that of all keyspaces
     /// ([`Options::filter_bytes_max`](crate::Options::filter_bytes_max)).
     ///
-    /// Filters that do not fit are in memory in part or not at all, where that costs the fewest reads; in
-    /// their files they are as large as [`bits_per_key`](Self::bits_per_key) says. Only ribbons can be in
-    /// memory in part.
+    /// Filters that do not fit are in memory in part or not at all, where that costs the fewest
+    /// reads; in their files they are as large as [`bits_per_key`](Self::bits_per_key) says. Only
+    /// ribbons can be in memory in part.
     ///
     /// From 0 (no filter in memory); default none.
     pub const fn memory_bytes_max(mut self, bytes: u64) -> Self {

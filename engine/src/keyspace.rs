@@ -78,7 +78,8 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// As [`Db::flush`](crate::Db::flush); [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
+    /// As [`Db::flush`](crate::Db::flush);
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn flush(&self) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;
@@ -89,7 +90,8 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// As [`Db::compact`](crate::Db::compact); [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
+    /// As [`Db::compact`](crate::Db::compact);
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
     pub fn compact(&self) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;

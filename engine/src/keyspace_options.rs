@@ -35,8 +35,8 @@ const TABLE_BYTES: RangeInclusive<u64> = 4 << 10..=16 << 30;
 /// Least [`KeyspaceOptions::base_level_bytes`].
 const BASE_LEVEL_BYTES_MIN: u64 = 4 << 10;
 
-/// What a keyspace keeps for itself; stored in the manifest. Shown in words by `{}`; with the feature `serde` for
-/// machines, too, by the names of the methods that set it.
+/// What a keyspace keeps for itself; stored in the manifest. Shown in words by `{}`; with the
+/// feature `serde` for machines, too, by the names of the methods that set it.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "options do nothing until a keyspace is opened with them"]
 pub struct KeyspaceOptions {
@@ -77,8 +77,8 @@ impl KeyspaceOptions {
     ///
     /// A large one makes fewer, larger tables; up to four exist at a time.
     ///
-    /// From 4 KiB to 16 GiB; default 32 MiB ([`DEFAULT_MEMTABLE_BYTES`]). May be exceeded by the batches
-    /// that are under way.
+    /// From 4 KiB to 16 GiB; default 32 MiB ([`DEFAULT_MEMTABLE_BYTES`]). May be exceeded by the
+    /// batches that are under way.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
@@ -86,8 +86,8 @@ impl KeyspaceOptions {
 
     /// Target size of a table file written by a compaction, in bytes.
     ///
-    /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table may exceed it by one block
-    /// and the versions of one key.
+    /// From 4 KiB to 16 GiB; default 64 MiB ([`DEFAULT_TABLE_BYTES`]). A table may exceed it by one
+    /// block and the versions of one key.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self
@@ -102,10 +102,10 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Which filters the tables get, and how large they are; by default
-    /// [`FilterPolicyKind::Auto`] with 10 bits per key on average. The filters of older tables follow in
-    /// the background; [`Keyspace::set_filter_policy`](crate::Keyspace::set_filter_policy) changes it while
-    /// the store is open.
+    /// Which filters the tables get, and how large they are; by default [`FilterPolicyKind::Auto`]
+    /// with 10 bits per key on average. The filters of older tables follow in the background;
+    /// [`Keyspace::set_filter_policy`](crate::Keyspace::set_filter_policy) changes it while the
+    /// store is open.
     pub fn filter_policy(mut self, policy: FilterPolicy) -> Self {
         self.filter_policy = policy;
         self
@@ -128,51 +128,52 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How data blocks are compressed in tables that a compaction writes into the last level, which holds
-    /// most of the data and is written least often: [`Compression::ZSTD`] suits data that is seldom read,
-    /// in builds with the feature `zstd`. `None`, the default: as elsewhere.
+    /// How data blocks are compressed in tables that a compaction writes into the last level, which
+    /// holds most of the data and is written least often: [`Compression::ZSTD`] suits data that is
+    /// seldom read, in builds with the feature `zstd`. `None`, the default: as elsewhere.
     ///
-    /// Tables on their way to the last level are then rewritten, also where they would have been moved there
-    /// as a whole: of keys that are inserted in ascending order each is written twice, as of others. What is
-    /// there already with another compression is rewritten by [`compact`](crate::Keyspace::compact), but not
-    /// for another level or dictionary of zstd, which a table does not tell.
+    /// Tables on their way to the last level are then rewritten, also where they would have been
+    /// moved there as a whole: of keys that are inserted in ascending order each is written twice,
+    /// as of others. What is there already with another compression is rewritten by
+    /// [`compact`](crate::Keyspace::compact), but not for another level or dictionary of zstd,
+    /// which a table does not tell.
     pub fn bottommost_compression(mut self, compression: impl Into<Option<Compression>>) -> Self {
         self.bottommost_compression = compression.into();
         self
     }
 
     /// Gives tables a filter over the prefixes of their keys too, so that
-    /// [`prefix`](crate::Keyspace::prefix), and [`range`](crate::Keyspace::range) within one prefix,
-    /// pass over tables that have nothing for them; `None`, the default, for none.
+    /// [`prefix`](crate::Keyspace::prefix), and [`range`](crate::Keyspace::range) within one
+    /// prefix, pass over tables that have nothing for them; `None`, the default, for none.
     ///
-    /// Takes the bits of [`filter_policy`](Self::filter_policy) for each different prefix of a table; with
-    /// [`FilterPolicyKind::None`] or 0 bits there are no prefix filters either. Older tables follow in the
-    /// background; until then their filters are used if their extractor has the same name, so that another
-    /// extractor may be chosen at any time.
-    /// [`Keyspace::set_prefix_extractor`](crate::Keyspace::set_prefix_extractor) changes it while the store
-    /// is open.
+    /// Takes the bits of [`filter_policy`](Self::filter_policy) for each different prefix of a
+    /// table; with [`FilterPolicyKind::None`] or 0 bits there are no prefix filters either. Older
+    /// tables follow in the background; until then their filters are used if their extractor has
+    /// the same name, so that another extractor may be chosen at any time.
+    /// [`Keyspace::set_prefix_extractor`](crate::Keyspace::set_prefix_extractor) changes it while
+    /// the store is open.
     ///
     /// The name is stored. The function of [`PrefixExtractor::Custom`] is not: give it to
-    /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened. Without
-    /// it prefix filters are neither asked nor built.
+    /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened.
+    /// Without it prefix filters are neither asked nor built.
     pub fn prefix_extractor(mut self, extractor: impl Into<Option<PrefixExtractor>>) -> Self {
         self.prefix_extractor =
             extractor.into().map_or(NamedExtractor::None, NamedExtractor::Present);
         self
     }
 
-    /// Gives tables a filter that knows which ranges of keys are empty, with so many bits for each key,
-    /// so that short [`range`](crate::Keyspace::range)s and [`prefix`](crate::Keyspace::prefix)es pass
-    /// over tables that have nothing in between.
+    /// Gives tables a filter that knows which ranges of keys are empty, with so many bits for each
+    /// key, so that short [`range`](crate::Keyspace::range)s and
+    /// [`prefix`](crate::Keyspace::prefix)es pass over tables that have nothing in between.
     ///
     /// A key counts by the 8 bytes behind the prefix that all keys of a table have in common, as a
-    /// big-endian number; by fewer if the longest key has fewer there. An empty range of `n` such numbers reads a table in vain with a probability of
-    /// at most `n / 2^(bits - 2)`: with 12 bits, 0.1 % for 1 and 1.6 % for 16. A range between keys that
-    /// agree in these bytes is never found to be empty. The filters stay in memory, as part of that of
-    /// all filters.
+    /// big-endian number; by fewer if the longest key has fewer there. An empty range of `n` such
+    /// numbers reads a table in vain with a probability of at most `n / 2^(bits - 2)`: with 12
+    /// bits, 0.1 % for 1 and 1.6 % for 16. A range between keys that agree in these bytes is never
+    /// found to be empty. The filters stay in memory, as part of that of all filters.
     ///
-    /// 0 for none, the default, or from 4 to 40. Stored with the keyspace. Older tables get such a filter, or
-    /// lose it, in the background; one that they have keeps its bits.
+    /// 0 for none, the default, or from 4 to 40. Stored with the keyspace. Older tables get such a
+    /// filter, or lose it, in the background; one that they have keeps its bits.
     pub fn range_filter_bits_per_key(mut self, bits: f64) -> Self {
         self.range_filter_bits_per_key = bits;
         self
@@ -209,8 +210,8 @@ impl KeyspaceOptions {
         })
     }
 
-    /// These options, with the function of a prefix extractor that was missing, if it is one of `functions`:
-    /// they may be those of a store that was opened without it.
+    /// These options, with the function of a prefix extractor that was missing, if it is one of
+    /// `functions`: they may be those of a store that was opened without it.
     pub(crate) fn with_functions(mut self, functions: &[Arc<dyn PrefixFunction>]) -> Self {
         if let NamedExtractor::Missing(name) = &self.prefix_extractor {
             self.prefix_extractor = NamedExtractor::from_name(name, functions);

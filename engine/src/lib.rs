@@ -39,9 +39,9 @@
 //! [`Batch`] lists what is atomic. What a write survives is its [`Durability`]; settings are in
 //! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
 //!
-//! For Linux, tested on x86-64; nobody has tried other Unix systems, and it does not build on Windows.
-//! Features, none by default: `zstd` (that compression; needs a C compiler) and `serde` (statistics, and options
-//! of keyspaces, as `Serialize`).
+//! For Linux, tested on x86-64; nobody has tried other Unix systems, and it does not build on
+//! Windows. Features, none by default: `zstd` (that compression; needs a C compiler) and `serde`
+//! (statistics, and options of keyspaces, as `Serialize`).
 
 // The test doubles name this crate as any user of it does.
 #[cfg(test)]

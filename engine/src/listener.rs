@@ -14,16 +14,17 @@ use crate::{Error, filter_role::FilterRole};
 pub enum Event {
     /// Recovery cut off the end of a log: the last writes before a crash, none of them synced.
     TornTail { log_id: u64, offset: u64 },
-    /// Recovery cut off the last `bytes` bytes of a manifest, which are no record: an edit that a crash
-    /// broke off before it was acknowledged, or the last one, damaged since. Then the change of the store
-    /// that it held is undone, such as the last `set_filter_policy`.
+    /// Recovery cut off the last `bytes` bytes of a manifest, which are no record: an edit that a
+    /// crash broke off before it was acknowledged, or the last one, damaged since. Then the change
+    /// of the store that it held is undone, such as the last `set_filter_policy`.
     TornManifest { manifest_id: u64, offset: u64, bytes: u64 },
     /// The filter of a table cannot be used, so every lookup in its range asks the table itself.
     FilterUnusable { keyspace: String, table_id: u64, reason: String },
     /// A filter of a table was built anew, or removed if the options want none.
     FilterRebuilt { keyspace: String, table_id: u64, role: FilterRole, reason: FilterRebuildReason },
     /// A filter of a table was to be built anew, and that failed. It is not tried again before the
-    /// store is opened the next time or its memory budget changes, unless the table is compacted first.
+    /// store is opened the next time or its memory budget changes, unless the table is compacted
+    /// first.
     FilterNotRebuilt { keyspace: String, table_id: u64, role: FilterRole, error: Error },
     /// A memtable became `bytes` bytes of tables on level 0.
     Flushed { keyspace: String, bytes: u64 },

@@ -1,8 +1,8 @@
 //! How long the log and its segments may become where nobody says. Pure.
 //!
-//! What memtables hold is as long in the log at most, and a keyspace that is seldom written to pins what others
-//! have flushed since. Four times the memtables' part lets the others flush some eight memtables of half that part
-//! until the keyspace is flushed too, with next to nothing in it.
+//! What memtables hold is as long in the log at most, and a keyspace that is seldom written to pins
+//! what others have flushed since. Four times the memtables' part lets the others flush some eight
+//! memtables of half that part until the keyspace is flushed too, with next to nothing in it.
 
 /// Default of [`Options::log_segment_bytes`](crate::Options::log_segment_bytes), and its maximum if
 /// the log is shorter.
@@ -14,7 +14,8 @@ pub const DEFAULT_LOG_BYTES_MAX: u64 = 256 << 20;
 /// Length of the log over the memtables' part.
 const LOG_OVER_MEMTABLES: u64 = 4;
 
-/// The least default. With less, segments would be so short that to make them costs more than flushes do.
+/// The least default. With less, segments would be so short that to make them costs more than
+/// flushes do.
 const LOG_BYTES_LEAST: u64 = 32 << 20;
 
 /// Segments in a log of the default length: what is flushed frees the disk in steps of one.
@@ -31,8 +32,8 @@ pub(crate) struct LogLimits {
 }
 
 impl LogLimits {
-    /// Length of the log at which keyspaces are flushed to shorten it, in bytes, while memtables may take
-    /// `memtable_bytes_max`.
+    /// Length of the log at which keyspaces are flushed to shorten it, in bytes, while memtables
+    /// may take `memtable_bytes_max`.
     pub(crate) fn bytes_max(&self, memtable_bytes_max: u64) -> u64 {
         self.bytes_max.unwrap_or_else(|| {
             let of_memtables = memtable_bytes_max.saturating_mul(LOG_OVER_MEMTABLES);

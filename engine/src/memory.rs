@@ -2,9 +2,9 @@
 //!
 //! Everything that lives long and grows with the data takes a [`Charge`] for its bytes: memtables,
 //! filters, indexes, and tables while they are written. So what is in memory is known without a
-//! look at any of them, also for what only a reader still holds. The block cache counts for itself, and so does
-//! the arena of the filters.
-//! The limits are what the [pool](crate::memory_pool) allows, and change while a store is open.
+//! look at any of them, also for what only a reader still holds. The block cache counts for itself,
+//! and so does the arena of the filters. The limits are what the [pool](crate::memory_pool) allows,
+//! and change while a store is open.
 
 pub(crate) mod in_pool;
 
@@ -30,8 +30,8 @@ pub(crate) enum MemoryUse {
     Memtables,
     /// Memtables that wait for their flush, or are being flushed.
     FrozenMemtables,
-    /// Memtables that are in tables already, and that readers have not let go of. No limit: nobody but
-    /// the reader can free them.
+    /// Memtables that are in tables already, and that readers have not let go of. No limit: nobody
+    /// but the reader can free them.
     PinnedMemtables,
     /// What filters of tables have outside of their arena. The limit is for both together: see
     /// [`filter_memory`](crate::table::filter_memory).
@@ -139,8 +139,8 @@ impl MemoryAccount {
         self.bytes[what as usize].load(Relaxed).max(0) as u64
     }
 
-    /// The most bytes that may be charged; `u64::MAX` if there is no limit. Whoever charges must ask:
-    /// a charge is never refused.
+    /// The most bytes that may be charged; `u64::MAX` if there is no limit. Whoever charges must
+    /// ask: a charge is never refused.
     pub(crate) fn limit(&self, what: MemoryUse) -> u64 {
         self.limits[what as usize].load(Relaxed)
     }

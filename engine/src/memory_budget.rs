@@ -1,7 +1,7 @@
 //! How one figure bounds what a store keeps in memory. Pure.
 //!
-//! The figure is one pool. Memtables, filters, indexes, buffers of workers and bookkeeping take what
-//! they use; the block cache has all the rest at any moment. Three of them have ceilings:
+//! The figure is one pool. Memtables, filters, indexes, buffers of workers and bookkeeping take
+//! what they use; the block cache has all the rest at any moment. Three of them have ceilings:
 //!
 //! | part      | ceiling | what counts                                          |
 //! |-----------|---------|------------------------------------------------------|
@@ -29,8 +29,8 @@ const WRITING_BYTES_MIN: u64 = 512 << 10;
 /// Least part of the memtables: a few hundred entries, and a batch of 256 KiB.
 const MEMTABLE_BYTES_MIN: u64 = 512 << 10;
 
-/// The block cache has at least this share of a budget that was set, unless its bytes were: 16 MiB of 256.
-/// With less, indexes would drive out every block.
+/// The block cache has at least this share of a budget that was set, unless its bytes were: 16 MiB
+/// of 256. With less, indexes would drive out every block.
 const BLOCK_CACHE_IN_BUDGET: u64 = 16;
 
 /// Least memory budget, for any number of workers: 8 MiB.
@@ -75,8 +75,8 @@ impl MemoryBudget {
         self.bytes.map_or(self.default.source, |_| BudgetSource::Set)
     }
 
-    /// The least budget for the parts that are set: an eighth of it is for writing, a quarter each for
-    /// memtables and filters that are not set, and a sixteenth for a block cache that is not.
+    /// The least budget for the parts that are set: an eighth of it is for writing, a quarter each
+    /// for memtables and filters that are not set, and a sixteenth for a block cache that is not.
     fn least(&self) -> u64 {
         let parts = [self.memtable_bytes_max, self.filter_bytes_max, self.block_cache_bytes];
         let set: u128 = parts.into_iter().flatten().map(u128::from).sum();
@@ -108,7 +108,8 @@ impl MemoryBudget {
         Self { bytes: bytes.or(self.bytes), ..self }
     }
 
-    /// Gives memtables, and the whole, as much more as it takes for a write of `bytes` bytes that was too large.
+    /// Gives memtables, and the whole, as much more as it takes for a write of `bytes` bytes that
+    /// was too large.
     pub(crate) fn make_room_for(&mut self, bytes: u64) {
         // Three quarters are for writes, of what memtables of other keyspaces leave.
         self.memtable_bytes_max = Some(bytes.saturating_mul(2));

@@ -12,10 +12,10 @@
 //!
 //! Limits are set when the pool is fitted: whenever memtables of a store have grown by a step
 //! divided by the number of stores, while workers take memory, and after each flush, compaction and
-//! loaded filter. A step is 1/64 of the pool, at most 1 MiB.
-//! Stores that grow at the same time can exceed a ceiling by what they take between two fits: a step
-//! and the writes in flight. A write too large for the limit of its store is taken once the store
-//! has flushed its other memtables. The block cache gives way to all of it.
+//! loaded filter. A step is 1/64 of the pool, at most 1 MiB. Stores that grow at the same time can
+//! exceed a ceiling by what they take between two fits: a step and the writes in flight. A write
+//! too large for the limit of its store is taken once the store has flushed its other memtables.
+//! The block cache gives way to all of it.
 //!
 //! The ceiling of memtables adapts between 1/16 and 1/4: see [`balance`].
 
@@ -39,7 +39,8 @@ use crate::{Error, Result, gate::Gate};
 /// to what the others leave of each quarter. `1 / (2 * stores)` of each quarter is reserved for
 /// each store: other stores flush memtables and drop filters to free it.
 ///
-/// Clones are handles of the same pool. Stores keep it alive. Stores can join and leave at any time.
+/// Clones are handles of the same pool. Stores keep it alive. Stores can join and leave at any
+/// time.
 ///
 /// ```
 /// use sievedb::{MemoryPool, Options};

@@ -80,9 +80,9 @@ impl CursorSource for ViewSource {
 /// [`rev`](Iterator::rev), descending.
 ///
 /// Shows the keyspace as it was when the range was made, and keeps what it shows in memory and on
-/// disk for as long as it lives; filters are not among that. The two ends may be used in turn and never
-/// yield a key twice, unless [`seek`](Self::seek) asks for it. After an error the range is at its end, until
-/// a seek begins it anew.
+/// disk for as long as it lives; filters are not among that. The two ends may be used in turn and
+/// never yield a key twice, unless [`seek`](Self::seek) asks for it. After an error the range is at
+/// its end, until a seek begins it anew.
 ///
 /// The iterator yields keys and values that may be kept: a value keeps its block in memory.
 /// [`next_ref`](Self::next_ref) lends them instead, which costs about half.
@@ -105,16 +105,17 @@ impl Range {
         Self(State::Refused(Some(error)))
     }
 
-    /// Sets how many bytes a scan reads at once at the most, in bytes, if that is more than a block.
+    /// Sets how many bytes a scan reads at once at the most, in bytes, if that is more than a
+    /// block.
     ///
-    /// Only for what is not in the block cache. A scan reads two blocks one by one, then two at once, and
-    /// twice as much with each read from there on; what the last two scans of a table have both used, up to
-    /// 32 KiB, at once. Large reads save calls; what was read and is not used is lost, at most as much as was
-    /// used by this scan or those two.
+    /// Only for what is not in the block cache. A scan reads two blocks one by one, then two at
+    /// once, and twice as much with each read from there on; what the last two scans of a table
+    /// have both used, up to 32 KiB, at once. Large reads save calls; what was read and is not used
+    /// is lost, at most as much as was used by this scan or those two.
     ///
-    /// Any number, of which at most 64 MiB count; 0 reads single blocks. Default 256 KiB. To be set before
-    /// the first step: afterwards it holds only for an end that has not moved yet, and after a seek once
-    /// the range was at its end.
+    /// Any number, of which at most 64 MiB count; 0 reads single blocks. Default 256 KiB. To be set
+    /// before the first step: afterwards it holds only for an end that has not moved yet, and after
+    /// a seek once the range was at its end.
     #[must_use]
     pub fn read_ahead_bytes_max(mut self, bytes: usize) -> Self {
         if let State::Open(range) = &mut self.0 {
@@ -123,8 +124,8 @@ impl Range {
         self
     }
 
-    /// The next entry, lent: nothing is allocated or copied, and the value is not looked at unless it is
-    /// asked for. `None` at the end.
+    /// The next entry, lent: nothing is allocated or copied, and the value is not looked at unless
+    /// it is asked for. `None` at the end.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();

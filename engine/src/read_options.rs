@@ -34,8 +34,8 @@ impl ReadOptions {
 
     /// Whether blocks that are read are kept in the block cache. True by default.
     ///
-    /// Without it blocks that are in the cache are used, too, but do not count as used: reads leave the
-    /// cache as it is. Each read of a block that is not there is then one of the file.
+    /// Without it blocks that are in the cache are used, too, but do not count as used: reads leave
+    /// the cache as it is. Each read of a block that is not there is then one of the file.
     pub const fn fill_cache(mut self, fill: bool) -> Self {
         self.fill_cache = fill;
         self
@@ -44,10 +44,11 @@ impl ReadOptions {
     /// Whether ranges pass over damaged blocks of tables, instead of ending there with
     /// [`Error::Corrupt`](crate::Error::Corrupt). False by default. Lookups fail as ever.
     ///
-    /// To save what can be read. **An older value of a key may come to light**, or one that was removed,
-    /// because what was newer is lost. A lookup of the same key tells: it fails, unless the filter of the
-    /// damaged table knows that the key is not there. `docs/operations.md`, "When a table is damaged", has a
-    /// program that copies a keyspace so, and `sieve scan --skip-damaged` does the same.
+    /// To save what can be read. **An older value of a key may come to light**, or one that was
+    /// removed, because what was newer is lost. A lookup of the same key tells: it fails, unless
+    /// the filter of the damaged table knows that the key is not there. `docs/operations.md`, "When
+    /// a table is damaged", has a program that copies a keyspace so, and `sieve scan
+    /// --skip-damaged` does the same.
     pub const fn skip_damaged(mut self, skip: bool) -> Self {
         self.skip_damaged = skip;
         self

@@ -166,7 +166,8 @@ mod scheduled {
                 return value;
             }
             let own = thread::current().id();
-            // Before the entry is taken: another thread that shuttle ran meanwhile would wait for it for ever.
+            // Before the entry is taken: another thread that shuttle ran meanwhile would wait for
+            // it for ever.
             let created = (own, create());
             let free = self.0.iter().find(|entry| entry.get().is_none()).expect("few threads");
             &free.get_or_init(|| created).1

@@ -16,9 +16,9 @@ use crate::{
 pub struct VerifyReport {
     /// Everything that is not as it should be, in the order in which it was found.
     pub problems: Vec<VerifyProblem>,
-    /// The manifest, or `CURRENT`, which names it, is missing or cannot be read: the only problem found, since
-    /// nothing else was verified. [`Options::repair`](crate::Options::repair) does without them. Always `false` for
-    /// an open store.
+    /// The manifest, or `CURRENT`, which names it, is missing or cannot be read: the only problem
+    /// found, since nothing else was verified. [`Options::repair`](crate::Options::repair) does
+    /// without them. Always `false` for an open store.
     pub without_manifest: bool,
     /// Tables looked at.
     pub tables: u64,
@@ -32,12 +32,13 @@ pub struct VerifyReport {
     pub filter_probes: u64,
     /// Batches in the log.
     pub log_batches: u64,
-    /// Damaged filters in tables that others, in files of their own, have replaced. Nobody reads them, so
-    /// they are no problem; they go when their table is compacted.
+    /// Damaged filters in tables that others, in files of their own, have replaced. Nobody reads
+    /// them, so they are no problem; they go when their table is compacted.
     pub unused_filters_damaged: u64,
-    /// Ends of the manifest and of the log that are no records. No problem if a crash broke off the last
-    /// write: it was never acknowledged. But damage to the last record looks the same, unless something
-    /// behind it vouches for it. Only of a store that is not open; opening it cuts them off.
+    /// Ends of the manifest and of the log that are no records. No problem if a crash broke off the
+    /// last write: it was never acknowledged. But damage to the last record looks the same, unless
+    /// something behind it vouches for it. Only of a store that is not open; opening it cuts them
+    /// off.
     pub torn_tails: Vec<TornTail>,
     /// Tables that are still quarantined after this verification. Empty if the store was not open.
     /// Their damage is among the problems, too.
@@ -52,8 +53,8 @@ pub struct TornTail {
     pub path: PathBuf,
     /// Where the last good record ends.
     pub offset: u64,
-    /// How many bytes behind that are cut off: in the log those of all segments behind it as well, but not the
-    /// room that is reserved for records that never came.
+    /// How many bytes behind that are cut off: in the log those of all segments behind it as well,
+    /// but not the room that is reserved for records that never came.
     pub bytes: u64,
     /// Why they are no record.
     pub message: String,
@@ -71,9 +72,9 @@ pub struct VerifyProblem {
     pub offset: u64,
     /// The keyspace, if it is about a table or a filter.
     pub keyspace: Option<String>,
-    /// Which keys of the keyspace it is about: those that the damaged block may hold, by the index around it,
-    /// or those of the whole table if none of it can be read. What the keyspace has of them in other tables
-    /// can still be read. `None` if it is not about the entries of a table.
+    /// Which keys of the keyspace it is about: those that the damaged block may hold, by the index
+    /// around it, or those of the whole table if none of it can be read. What the keyspace has of
+    /// them in other tables can still be read. `None` if it is not about the entries of a table.
     pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
     /// Bytes of data blocks and index partitions that cannot be read; 0 if the problem is not about
     /// blocks.
@@ -88,12 +89,13 @@ pub struct VerifyProblem {
 pub enum VerifyProblemKind {
     /// A file cannot be read, or not by this release or build. Nothing is known to be lost.
     Unreadable,
-    /// A file is missing, or its bytes break their format, or contradict the place that names them. What
-    /// they hold is lost, unless it is a filter's.
+    /// A file is missing, or its bytes break their format, or contradict the place that names them.
+    /// What they hold is lost, unless it is a filter's.
     Damaged,
-    /// A filter is missing, damaged, of an unknown kind, or made with another hash. No data is affected:
-    /// lookups read blocks instead. A store that is open for writing rebuilds the filter in the background;
-    /// [`Db::wait_for_background`](crate::Db::wait_for_background) waits for that.
+    /// A filter is missing, damaged, of an unknown kind, or made with another hash. No data is
+    /// affected: lookups read blocks instead. A store that is open for writing rebuilds the filter
+    /// in the background; [`Db::wait_for_background`](crate::Db::wait_for_background) waits for
+    /// that.
     FilterUnusable,
     /// A filter that passes for a good one rules out keys that its table holds: they are not found.
     FilterWrong,

@@ -1,7 +1,8 @@
-//! Empty ranges: how often the range filter says "maybe" to a range without a key, and how long it takes.
+//! Empty ranges: how often the range filter says "maybe" to a range without a key, and how long it
+//! takes.
 //!
-//! A million points: random ones and ranges anywhere, and clusters with ranges next to the points, which
-//! is where filters that shorten their keys err.
+//! A million points: random ones and ranges anywhere, and clusters with ranges next to the points,
+//! which is where filters that shorten their keys err.
 //!
 //! `cargo run --release -p sievedb-filter --example empty_ranges`
 #![expect(clippy::print_stdout, reason = "the numbers are the result")]

@@ -1,5 +1,6 @@
 //! Log blooms, as in the headers of Ethereum's blocks: 2048 bits, 3 probes, over the addresses and
-//! topics of a block's logs. Who looks for an address reads only the blocks whose header says maybe.
+//! topics of a block's logs. Who looks for an address reads only the blocks whose header says
+//! maybe.
 //!
 //! (Ethereum takes the three bits from Keccak-256; the shape and the rates are the same here.)
 //!

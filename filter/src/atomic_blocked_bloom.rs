@@ -71,7 +71,8 @@ impl AtomicBlockedBloom {
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         let line = self.line(hash);
-        // Looks at every bit: leaving at the first missing one costs more, in mispredicted branches.
+        // Looks at every bit: leaving at the first missing one costs more, in mispredicted
+        // branches.
         bits(hash, self.probes)
             .fold(1, |found, bit| found & (line.0[bit as usize / 64].load(Relaxed) >> (bit % 64)))
             == 1

@@ -1,7 +1,7 @@
 //! Blocked Bloom filter: a key sets and tests bits within one 64-byte line.
 //!
-//! A question reads 64 adjacent bytes, at the price of more false positives than an unblocked filter
-//! of the same size: 0.97 % instead of 0.82 % at 10 bits per key. For the bits of a key see
+//! A question reads 64 adjacent bytes, at the price of more false positives than an unblocked
+//! filter of the same size: 0.97 % instead of 0.82 % at 10 bits per key. For the bits of a key see
 //! `line`, for the rate and the choice of probes [`crate::params`], for the stored form
 //! [`crate::filter_block`].
 

@@ -32,8 +32,9 @@ macro_rules! filter_of_table {
             }
 
             /// `keys` are those that it was built over, and `keys_estimated` is the same. Of a
-            /// blocked Bloom filter `fill` is the share of bits that are set, which must be counted;
-            /// of the others the share that carries information, `log2(1 / fpr)` bits a key.
+            /// blocked Bloom filter `fill` is the share of bits that are set, which must be
+            /// counted; of the others the share that carries information, `log2(1 / fpr)` bits a
+            /// key.
             fn stats(&self) -> FilterStats {
                 $stats(self)
             }

@@ -1,7 +1,7 @@
 //! The arithmetic of floats that `std` has and `core` has not, over `libm`.
 //!
-//! Under the names of `std`, so that code which imports the trait when `std` is off is the same with
-//! and without it.
+//! Under the names of `std`, so that code which imports the trait when `std` is off is the same
+//! with and without it.
 
 /// Methods of `f64` in `std`.
 pub(crate) trait Float {

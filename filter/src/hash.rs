@@ -14,7 +14,8 @@ pub const HASH_VERSION: u8 = 1;
 ///
 /// `seed` is drawn once per store, so that nobody can prepare keys that collide in it.
 ///
-/// Source: the XXH3 specification, <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
+/// Source: the XXH3 specification,
+/// <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>.
 #[inline]
 #[must_use]
 pub fn key_hash(key: &[u8], seed: u64) -> u64 {

@@ -1,13 +1,14 @@
 //! Memory of large filters, in large pages where the system grants them.
 //!
-//! A question goes to any line of a filter. In pages of 4 KiB the processor must first look up where
-//! the page of that line is, and for 100 MB that takes a load from memory of its own. In large pages a
-//! Bloom filter of 125 MB takes 15.0 instead of 16.2 ns a question in a plain loop, an atomic one 39
-//! instead of 41 to 46.
+//! A question goes to any line of a filter. In pages of 4 KiB the processor must first look up
+//! where the page of that line is, and for 100 MB that takes a load from memory of its own. In
+//! large pages a Bloom filter of 125 MB takes 15.0 instead of 16.2 ns a question in a plain loop,
+//! an atomic one 39 instead of 41 to 46.
 
 use alloc::vec::Vec;
 
-/// Arrays of fewer bytes are not worth it: with 4 KiB pages a core still knows where all of theirs are.
+/// Arrays of fewer bytes are not worth it: with 4 KiB pages a core still knows where all of theirs
+/// are.
 const BYTES_MIN: usize = 4 << 20;
 
 /// These values.
@@ -18,8 +19,8 @@ pub(crate) fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Vec<T> {
     collected
 }
 
-/// Asks for large pages for `memory`, if it is large, before its first write: what has small pages keeps
-/// them.
+/// Asks for large pages for `memory`, if it is large, before its first write: what has small pages
+/// keeps them.
 pub(crate) fn ask<T>(memory: &mut [T]) {
     if size_of_val(memory) >= BYTES_MIN {
         advise(memory);

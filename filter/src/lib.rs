@@ -70,17 +70,18 @@
 //!
 //! Without the feature `std`, which is on by default, the crate needs `alloc` and a processor with
 //! 64-bit atomics only. What is then missing: saving to writers and loading from readers (bytes
-//! remain), large pages for large filters, and the look at the processor at run time. The SIMD paths
-//! are taken only if they are compiled in (`-C target-feature=+avx2`); otherwise the portable ones,
-//! with the same answers. Logarithms come from `libm` then, and may differ from those of `std` in
-//! the last digit, so that a shape computed from a rate may differ by one bit. Stored filters name
-//! their shape.
+//! remain), large pages for large filters, and the look at the processor at run time. The SIMD
+//! paths are taken only if they are compiled in (`-C target-feature=+avx2`); otherwise the portable
+//! ones, with the same answers. Logarithms come from `libm` then, and may differ from those of
+//! `std` in the last digit, so that a shape computed from a rate may differ by one bit. Stored
+//! filters name their shape.
 //!
 //! # With `serde`
 //!
-//! The feature `serde`, which is off by default, makes the standalone filters serialisable, as their
-//! saved bytes: a list of numbers in formats without bytes, such as JSON. A filter is read back with
-//! the default hasher of its type; one with another seed or another hasher is refused then.
+//! The feature `serde`, which is off by default, makes the standalone filters serialisable, as
+//! their saved bytes: a list of numbers in formats without bytes, such as JSON. A filter is read
+//! back with the default hasher of its type; one with another seed or another hasher is refused
+//! then.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

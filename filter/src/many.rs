@@ -2,10 +2,10 @@
 //!
 //! The plain loop waits for the memory of one filter before it asks the next wherever the answer
 //! decides a branch. Here the loads of all large filters are under way before the first is tested.
-//! Eight filters of ten million keys each took 21 ns a Bloom filter instead of 28, and 50 ns a ribbon
-//! instead of 64. What all ribbons make of the hash alike is found once, which pays for looking which
-//! filters are large. Filters of one type need not be told apart: pass them as that type, not as
-//! [`TableFilter`], if all are.
+//! Eight filters of ten million keys each took 21 ns a Bloom filter instead of 28, and 50 ns a
+//! ribbon instead of 64. What all ribbons make of the hash alike is found once, which pays for
+//! looking which filters are large. Filters of one type need not be told apart: pass them as that
+//! type, not as [`TableFilter`], if all are.
 //!
 //! ```
 //! use sievedb_filter::{BlockedBloom, TableFilter, many};
@@ -25,17 +25,19 @@ use crate::table_filter::TableFilter;
 /// Most filters of [`may_contain_in`]: the bits of its answer.
 pub const FILTERS_MAX: usize = u64::BITS as usize;
 
-/// Fewest bytes of a filter that is loaded before it is tested; for a ribbon, those of eight columns.
+/// Fewest bytes of a filter that is loaded before it is tested; for a ribbon, those of eight
+/// columns.
 ///
-/// A smaller one is in the caches next to the core if it is asked often, and to prefetch it too costs
-/// 0.2 ns a Bloom filter and 2 ns a ribbon. Whether a filter is so large is seen from nothing but what the
-/// test will need: key counts lie elsewhere.
+/// A smaller one is in the caches next to the core if it is asked often, and to prefetch it too
+/// costs 0.2 ns a Bloom filter and 2 ns a ribbon. Whether a filter is so large is seen from nothing
+/// but what the test will need: key counts lie elsewhere.
 const LARGE_BYTES: usize = 256 << 10;
 
-/// A filter that is asked beside others: any [`TableFilter`], or one of its two main kinds by itself.
+/// A filter that is asked beside others: any [`TableFilter`], or one of its two main kinds by
+/// itself.
 pub trait AmongMany: sealed::Sealed {
-    /// Starts to load what [`may_contain_asked`](Self::may_contain_asked) will read, unless the filter is so
-    /// small that it is in the caches next to the core.
+    /// Starts to load what [`may_contain_asked`](Self::may_contain_asked) will read, unless the
+    /// filter is so small that it is in the caches next to the core.
     fn prefetch_asked(&self, asked: Asked);
 
     /// What its `may_contain_hash` says.
@@ -70,8 +72,8 @@ pub fn may_contain_in<F: AmongMany>(filters: &[&F], hash: u64) -> u64 {
 
 /// What each of `filters` says of `hash`, in their order.
 ///
-/// Starts the loads of all large filters at once, and tests a filter when its answer is asked for: a caller that found
-/// its key stops there. Allocates nothing. Goes through `filters` twice.
+/// Starts the loads of all large filters at once, and tests a filter when its answer is asked for:
+/// a caller that found its key stops there. Allocates nothing. Goes through `filters` twice.
 pub fn may_contain_each<'a, F, I>(filters: I, hash: u64) -> impl Iterator<Item = bool>
 where
     F: AmongMany + 'a,
@@ -93,8 +95,8 @@ pub fn may_contain(filter: &TableFilter, asked: Asked) -> bool {
     filter.may_contain_asked(asked)
 }
 
-/// Starts to load what [`may_contain`] will read, unless the filter is so small that it is in the caches
-/// next to the core.
+/// Starts to load what [`may_contain`] will read, unless the filter is so small that it is in the
+/// caches next to the core.
 #[inline]
 pub fn prefetch(filter: &TableFilter, asked: Asked) {
     filter.prefetch_asked(asked);
@@ -115,9 +117,10 @@ impl AmongMany for BlockedBloom {
 }
 
 impl AmongMany for Ribbon {
-    /// Not the place of a bumped key: to look at its thresholds, and to hand the place to the test, was
-    /// tried. A miss with three tables in the caches near the core took 62 instead of 52 ns, and one among 10
-    /// million keys no less: a core begins with the test of a bumped key while it waits for the others.
+    /// Not the place of a bumped key: to look at its thresholds, and to hand the place to the test,
+    /// was tried. A miss with three tables in the caches near the core took 62 instead of 52 ns,
+    /// and one among 10 million keys no less: a core begins with the test of a bumped key while it
+    /// waits for the others.
     #[inline(always)]
     fn prefetch_asked(&self, asked: Asked) {
         if self.first_starts() >= LARGE_BYTES as u64 {
@@ -131,7 +134,8 @@ impl AmongMany for Ribbon {
     }
 }
 
-/// Not inlined: so the loop around it is, into those of the callers. In pieces, because those travel in registers.
+/// Not inlined: so the loop around it is, into those of the callers. In pieces, because those
+/// travel in registers.
 #[inline(never)]
 fn prefetch_ribbon(ribbon: &Ribbon, hash: u64, mixed: Mixed) {
     ribbon.prefetch_mixed(Asked { hash, mixed });

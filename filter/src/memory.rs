@@ -4,8 +4,8 @@ use alloc::{vec, vec::Vec};
 
 use crate::huge_pages;
 
-/// So many copies of `value`, in large pages where that pays and the system grants them: zeros, that is,
-/// which are not written yet.
+/// So many copies of `value`, in large pages where that pays and the system grants them: zeros,
+/// that is, which are not written yet.
 ///
 /// # Panics
 ///

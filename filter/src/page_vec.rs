@@ -1,8 +1,8 @@
 //! Long arrays in pages of the system, which return to it when the array is dropped.
 //!
-//! glibc gives each thread an arena, and keeps in it up to twice the bytes of the longest array that
-//! any thread has freed ("dynamic mmap threshold", mallopt(3)). So threads that build filters would
-//! keep megabytes for ever.
+//! glibc gives each thread an arena, and keeps in it up to twice the bytes of the longest array
+//! that any thread has freed ("dynamic mmap threshold", mallopt(3)). So threads that build filters
+//! would keep megabytes for ever.
 
 use core::{alloc::Layout, ptr::NonNull};
 

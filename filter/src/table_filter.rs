@@ -35,8 +35,9 @@ impl TableFilter {
         filter_block::decode(bytes, expected)
     }
 
-    /// A filter of this kind over keys with these hashes, as far as the kind can with `bits_per_key`
-    /// bits for each: see [`FilterKind::expected_fpr`]. `None` for a range filter, which takes no hashes.
+    /// A filter of this kind over keys with these hashes, as far as the kind can with
+    /// `bits_per_key` bits for each: see [`FilterKind::expected_fpr`]. `None` for a range filter,
+    /// which takes no hashes.
     ///
     /// # Panics
     ///
@@ -138,7 +139,8 @@ impl TableFilter {
         }
     }
 
-    /// Those of [`memory_bytes`](Self::memory_bytes) that its [arena](crate::FilterArena) counts as used.
+    /// Those of [`memory_bytes`](Self::memory_bytes) that its [arena](crate::FilterArena) counts as
+    /// used.
     #[must_use]
     pub fn arena_bytes(&self) -> usize {
         match self {

@@ -19,7 +19,8 @@ pub enum Corruption {
     Checksum { what: &'static str, stored: u64, computed: u64 },
     /// `what` should be `expected`, as told by the place that refers to it, and is `found`.
     Mismatch { what: &'static str, expected: u64, found: u64 },
-    /// `what` does not begin with its magic number but with `found`, whose bytes are in little-endian order.
+    /// `what` does not begin with its magic number but with `found`, whose bytes are in
+    /// little-endian order.
     Magic { what: &'static str, found: u64 },
     /// `what` has version or kind `value`, which this release does not know.
     Unsupported { what: &'static str, value: u64 },

@@ -11,8 +11,8 @@ use crate::Corruption;
 
 /// Position of a write in the history of a store. Each entry of a batch has its own.
 ///
-/// Writes have 1 to [`SEQUENCE_MAX`]; 0 stands for "before every write". In tables 0 is also the number of
-/// puts whose own says nothing any more: every reader sees them, and they hide nothing.
+/// Writes have 1 to [`SEQUENCE_MAX`]; 0 stands for "before every write". In tables 0 is also the
+/// number of puts whose own says nothing any more: every reader sees them, and they hide nothing.
 pub type SequenceNumber = u64;
 
 /// The largest sequence number: 56 bits.
@@ -105,7 +105,8 @@ impl Trailer {
 
     /// Returns a bound that sorts behind this version and before all older ones.
     ///
-    /// For comparison only: it has no [`kind`](Self::kind). That of [`OLDEST`](Self::OLDEST) is itself.
+    /// For comparison only: it has no [`kind`](Self::kind). That of [`OLDEST`](Self::OLDEST) is
+    /// itself.
     #[must_use]
     pub const fn older(self) -> Self {
         Self(self.0.saturating_sub(1))

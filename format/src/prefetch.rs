@@ -3,8 +3,8 @@
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// Asks for the cache line at `address`, without waiting for it. Nothing need be there: an address is a
-/// guess, and a wrong one costs what a right one would have saved.
+/// Asks for the cache line at `address`, without waiting for it. Nothing need be there: an address
+/// is a guess, and a wrong one costs what a right one would have saved.
 #[inline]
 pub fn prefetch(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

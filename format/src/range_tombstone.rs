@@ -24,7 +24,8 @@ use crate::{
     annotation::printable,
 };
 
-/// Bytes of the smallest encoded range tombstone: two lengths, one byte of `end`, a sequence number.
+/// Bytes of the smallest encoded range tombstone: two lengths, one byte of `end`, a sequence
+/// number.
 const ENCODED_BYTES_MIN: usize = 4;
 
 /// Something that may hold range tombstones: a memtable or a table.

@@ -10,8 +10,8 @@ use crate::skiplist::{KeptNode, Node};
 
 /// A position among the entries of a memtable, which it keeps alive.
 ///
-/// Sees every entry that was inserted before its last move. Entries that came later may be missed or
-/// met; see [what a reader may rely on](crate::memtable#what-a-reader-may-rely-on).
+/// Sees every entry that was inserted before its last move. Entries that came later may be missed
+/// or met; see [what a reader may rely on](crate::memtable#what-a-reader-may-rely-on).
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
     /// Of the list of `memtable`.
@@ -81,8 +81,8 @@ impl MemtableCursor {
         self.node().map(Node::key)
     }
 
-    /// Whether the last move was [`next`](Self::next), and went to another version of the user key that it
-    /// left.
+    /// Whether the last move was [`next`](Self::next), and went to another version of the user key
+    /// that it left.
     #[inline]
     #[must_use]
     pub fn repeats(&self) -> bool {

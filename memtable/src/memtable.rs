@@ -5,13 +5,14 @@
 //! A reader at sequence number `s` finds every entry up to `s`, provided that it learned `s` from a
 //! value that was published (release store, acquire load) after those entries were inserted. Then:
 //!
-//! 1. [`insert`](Memtable::insert) makes the filter if there is none, writes its bits and then the skiplist's node, both before
-//!    it returns, and so before the publication.
+//! 1. [`insert`](Memtable::insert) makes the filter if there is none, writes its bits and then the
+//!    skiplist's node, both before it returns, and so before the publication.
 //! 2. The reader's acquire load makes everything before the publication visible to it: the bits,
-//!    though they are relaxed, and the node. So the filter says "maybe" and the search finds the node.
+//!    though they are relaxed, and the node. So the filter says "maybe" and the search finds the
+//!    node.
 //!
-//! The filter comes first, so that an entry never is in the list with its bits still missing: also a
-//! reader that meets an entry by another way, ahead of its publication, is not told two things.
+//! The filter comes first, so that an entry never is in the list with its bits still missing: also
+//! a reader that meets an entry by another way, ahead of its publication, is not told two things.
 //!
 //! Entries above `s` may or may not be met; readers pass over them by their sequence number.
 
@@ -51,9 +52,9 @@ pub struct Memtable {
 impl Memtable {
     /// An empty memtable that is meant to be frozen at `memory_bytes_target` bytes.
     ///
-    /// The target sizes the filter, with the first entry and for good: 1/64 of it, at least one line of
-    /// 64 bytes. A memtable may outgrow its target; its filter then errs more often. As long as it is
-    /// empty it has none and takes some hundred bytes.
+    /// The target sizes the filter, with the first entry and for good: 1/64 of it, at least one
+    /// line of 64 bytes. A memtable may outgrow its target; its filter then errs more often. As
+    /// long as it is empty it has none and takes some hundred bytes.
     #[must_use]
     pub fn new(memory_bytes_target: usize) -> Self {
         Self {
@@ -65,8 +66,8 @@ impl Memtable {
         }
     }
 
-    /// Allocates the filter, for a memtable of at most `memory_bytes_target` bytes and of the target that
-    /// it was made with, unless it has one. Returns how many bytes more it takes.
+    /// Allocates the filter, for a memtable of at most `memory_bytes_target` bytes and of the
+    /// target that it was made with, unless it has one. Returns how many bytes more it takes.
     pub fn begin(&self, memory_bytes_target: usize) -> usize {
         if self.filter.get().is_some() {
             return 0;
@@ -77,9 +78,9 @@ impl Memtable {
 
     /// Bytes that an entry takes: key, value, node and tower.
     ///
-    /// Heights of towers are random, so this is an average. Nodes get memory by the slab: over 10,000
-    /// entries the allocator returns at least 98.5 % of this, and at most 100.5 % of this and of
-    /// [`spare_bytes`](crate::spare_bytes).
+    /// Heights of towers are random, so this is an average. Nodes get memory by the slab: over
+    /// 10,000 entries the allocator returns at least 98.5 % of this, and at most 100.5 % of this
+    /// and of [`spare_bytes`](crate::spare_bytes).
     #[must_use]
     pub const fn charge(key_len: usize, value_len: usize) -> usize {
         SkipList::node_bytes(key_len, value_len)
@@ -87,8 +88,8 @@ impl Memtable {
 
     /// Counts `bytes` as used, before the entries they are for are inserted.
     ///
-    /// So that whoever places a write can decide, in sequence order, that the memtable is full. Returns what was
-    /// reserved before.
+    /// So that whoever places a write can decide, in sequence order, that the memtable is full.
+    /// Returns what was reserved before.
     pub fn reserve(&self, bytes: usize) -> usize {
         self.reserved_bytes.fetch_add(bytes, Relaxed)
     }
@@ -106,15 +107,15 @@ impl Memtable {
         size_of::<Self>() + filter + self.reserved_bytes.load(Relaxed)
     }
 
-    /// Returns how many bytes of entries lie in maps of the system, and not on the heap: all but the
-    /// first 8 KiB.
+    /// Returns how many bytes of entries lie in maps of the system, and not on the heap: all but
+    /// the first 8 KiB.
     #[must_use]
     pub fn mapped_bytes(&self) -> usize {
         self.list.mapped_bytes()
     }
 
-    /// Copies an entry into the memtable. `hash` is the key hash of `user_key`. Key and value have at
-    /// most `u32::MAX` bytes each.
+    /// Copies an entry into the memtable. `hash` is the key hash of `user_key`. Key and value have
+    /// at most `u32::MAX` bytes each.
     ///
     /// Any number of threads may insert at once. No two entries may have the same key and trailer:
     /// a lookup would find the later one, and a walk both.
@@ -124,8 +125,8 @@ impl Memtable {
         self.list.insert(InternalKey::new(user_key, trailer), value);
     }
 
-    /// Returns `false` only if the memtable has no entry for keys with this hash. A few nanoseconds;
-    /// allocates nothing and writes nothing.
+    /// Returns `false` only if the memtable has no entry for keys with this hash. A few
+    /// nanoseconds; allocates nothing and writes nothing.
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
@@ -152,8 +153,8 @@ impl Memtable {
     /// Returns what `take` makes of the newest version of the target's user key at or behind
     /// `target`.
     ///
-    /// Finds any version: [`InternalKey::seek`] is the target for the newest one that a reader sees, and
-    /// [`Trailer::older`] of a version leads to the next older one.
+    /// Finds any version: [`InternalKey::seek`] is the target for the newest one that a reader
+    /// sees, and [`Trailer::older`] of a version leads to the next older one.
     pub fn get_with<T>(
         &self,
         target: InternalKey<'_>,

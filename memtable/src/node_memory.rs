@@ -1,11 +1,11 @@
 //! Memory of the nodes of a list, which is freed as a whole.
 //!
-//! A million nodes that are freed one by one cost whoever allocates next as much as the thread that frees
-//! them: glibc keeps small pieces apart until somebody wants a large one, and then joins them. Measured, a
-//! scan that read blocks after a flush spent half of its time with that.
+//! A million nodes that are freed one by one cost whoever allocates next as much as the thread that
+//! frees them: glibc keeps small pieces apart until somebody wants a large one, and then joins
+//! them. Measured, a scan that read blocks after a flush spent half of its time with that.
 //!
-//! A small list has slabs on the heap. A larger one has maps, which return to the system when the list
-//! is dropped, whatever was allocated since. A page of a map takes memory once it is written.
+//! A small list has slabs on the heap. A larger one has maps, which return to the system when the
+//! list is dropped, whatever was allocated since. A page of a map takes memory once it is written.
 
 use std::{
     mem::MaybeUninit,
@@ -36,7 +36,8 @@ const SLAB_GROWTH: usize = 4;
 /// ...up to this number of words, 8 KiB.
 const SLAB_WORDS_MAX: usize = 1 << 10;
 
-/// Slabs on the heap have so many words in all, 8 KiB, and the last one more: the rest lies in maps.
+/// Slabs on the heap have so many words in all, 8 KiB, and the last one more: the rest lies in
+/// maps.
 const HEAP_WORDS_MAX: usize = 1 << 10;
 
 /// Each map has as many words as all before it, up to this number, 1 MiB.
@@ -56,8 +57,8 @@ pub const fn spare_bytes(bytes: usize) -> usize {
 /// Unused bytes of the first slabs, at most.
 const FEW_BYTES: usize = SLAB_WORDS_DOUBLED * WORD_BYTES;
 
-/// What takes more words than these is a slab by itself, on the heap: so little is lost at the end of
-/// each slab.
+/// What takes more words than these is a slab by itself, on the heap: so little is lost at the end
+/// of each slab.
 const PIECE_WORDS_MAX: usize = 32;
 
 /// Memory that is taken piece by piece, by any number of threads, and freed as a whole.

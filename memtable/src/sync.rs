@@ -1,14 +1,15 @@
 //! The links by which threads that insert and read meet.
 //!
-//! They are atomics of `std`. In unit tests with the feature `shuttle` another thread may go on before each
-//! of their operations, as [shuttle](https://docs.rs/shuttle) decides, and outside of its runner they panic:
-//! only the tests named `schedules` can run then.
+//! They are atomics of `std`. In unit tests with the feature `shuttle` another thread may go on
+//! before each of their operations, as [shuttle](https://docs.rs/shuttle) decides, and outside of
+//! its runner they panic: only the tests named `schedules` can run then.
 //!
-//! Shuttle's own do not fit into a node: they are larger than a pointer. Counters of a list are no steps:
-//! each of their operations stands beside one of a link, so that other orders of them show nothing more.
+//! Shuttle's own do not fit into a node: they are larger than a pointer. Counters of a list are no
+//! steps: each of their operations stands beside one of a link, so that other orders of them show
+//! nothing more.
 //!
-//! All memory is taken for sequentially consistent there. What a weaker ordering allows must be argued
-//! where it is used.
+//! All memory is taken for sequentially consistent there. What a weaker ordering allows must be
+//! argued where it is used.
 
 #[cfg(all(test, feature = "shuttle"))]
 pub(crate) use self::scheduled::AtomicPtr;

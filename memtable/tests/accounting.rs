@@ -18,8 +18,8 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; the counters are plain cells that need
-// neither allocation nor destructor.
+// SAFETY: every call goes to the system's allocator unchanged; the counters are plain cells that
+// need neither allocation nor destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE_BYTES.set(LIVE_BYTES.get() + layout.size().cast_signed());
@@ -58,8 +58,8 @@ fn fill(entries: u64, key_len: usize, value_len: usize) -> Arc<Memtable> {
 }
 
 /// Returns the most bytes that a memtable may have allocated: those that it reports, the spare ones
-/// that its owner charges as well, and 0.5 %. 1/256 of these may be spare and not charged; the
-/// rest is for heights of towers, which vary by 0.1 % (one standard deviation) in 10,000 small entries.
+/// that its owner charges as well, and 0.5 %. 1/256 of these may be spare and not charged; the rest
+/// is for heights of towers, which vary by 0.1 % (one standard deviation) in 10,000 small entries.
 fn allocated_max(memory_bytes: usize) -> f64 {
     (memory_bytes + spare_bytes(memory_bytes)) as f64 * 1.005
 }

@@ -1,9 +1,9 @@
 //! Tells the source what a search is about to read.
 //!
-//! A search in several tables waits for one read after the other. Announced before the first of them, the
-//! reads are under way at once: with four tables that are not in memory it took half the time, and half the
-//! CPU time too, since a thread that does not wait need not be woken. Where the system has the blocks at
-//! hand, an announcement costs 0.4 us.
+//! A search in several tables waits for one read after the other. Announced before the first of
+//! them, the reads are under way at once: with four tables that are not in memory it took half the
+//! time, and half the CPU time too, since a thread that does not wait need not be woken. Where the
+//! system has the blocks at hand, an announcement costs 0.4 us.
 
 use std::{slice, sync::Arc};
 
@@ -19,9 +19,9 @@ use crate::{
 };
 
 impl Table {
-    /// Announces what a [`seek_before`](crate::TableCursor::seek_before) of `target`, by a cursor with these options,
-    /// reads first, if that is in no cache. Reads nothing and counts as no use of a block. Costs a search in the
-    /// index, or in two levels of it.
+    /// Announces what a [`seek_before`](crate::TableCursor::seek_before) of `target`, by a cursor
+    /// with these options, reads first, if that is in no cache. Reads nothing and counts as no use
+    /// of a block. Costs a search in the index, or in two levels of it.
     pub(crate) fn announce_search_before(&self, target: InternalKey<'_>, options: &CursorOptions) {
         let top = self.top_index().shared();
         let Some(at) = top.position(target) else { return };
@@ -37,15 +37,16 @@ impl Table {
         }
     }
 
-    /// Announces the index partition below entry `at` of `top`, if that is in no cache. Counts as no use.
+    /// Announces the index partition below entry `at` of `top`, if that is in no cache. Counts as
+    /// no use.
     pub(crate) fn announce_index(&self, top: &Arc<BlockInner>, at: usize) {
         if !self.is_cached(top, at, BlockRole::Index) {
             self.will_read(slice::from_ref(&top.handle_at(at).place()));
         }
     }
 
-    /// Announces the data block below entry `at` of `index`, if that is in no cache, and what a cursor with these
-    /// options that begins a walk there reads with it. Counts as no use.
+    /// Announces the data block below entry `at` of `index`, if that is in no cache, and what a
+    /// cursor with these options that begins a walk there reads with it. Counts as no use.
     pub(crate) fn announce_data(
         &self,
         index: &Arc<BlockInner>,
@@ -59,7 +60,8 @@ impl Table {
         let window =
             first_read_bytes(self.walk_lengths().expected(), options.read_ahead_bytes_max as u64);
         let place = options.within_bounds(index, direction.neighbours(index, at, window));
-        // It is empty behind a bound. A damaged index may lead anywhere: the read that follows tells.
+        // It is empty behind a bound. A damaged index may lead anywhere: the read that follows
+        // tells.
         let single = index.handle_at(at).bytes;
         if !place.is_empty() && place.end - place.start <= window.max(single) {
             self.will_read(slice::from_ref(&place));

@@ -71,8 +71,8 @@ impl BlockReader {
         Stored::open(stored, self.salt, handle.offset).map_err(ReadError::corrupt(handle.offset))
     }
 
-    /// Reads one block or several that lie side by side, and checks nothing but that they lie within
-    /// the table.
+    /// Reads one block or several that lie side by side, and checks nothing but that they lie
+    /// within the table.
     ///
     /// # Errors
     ///

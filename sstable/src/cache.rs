@@ -71,9 +71,10 @@ impl<C: AsRef<[u8]>> Drop for CountedContent<C> {
 #[derive(Debug, Clone)]
 struct BlockWeight;
 
-/// What the cache keeps for a block besides the block: 80 bytes for an entry of 40 bytes, half of one for
-/// a block that it remembers and no longer has, and their places in the hash table; 64 bytes for the
-/// owner of the content; 48 bytes for the counts of who shares the block, and for what the allocator adds.
+/// What the cache keeps for a block besides the block: 80 bytes for an entry of 40 bytes, half of
+/// one for a block that it remembers and no longer has, and their places in the hash table; 64
+/// bytes for the owner of the content; 48 bytes for the counts of who shares the block, and for
+/// what the allocator adds.
 const ENTRY_BYTES: usize = 192;
 
 impl Weighter<BlockKey, Block> for BlockWeight {
@@ -105,8 +106,8 @@ impl Drop for Evicted {
 impl Lifecycle<BlockKey, Block> for BlockLife {
     type RequestState = Evicted;
 
-    /// Asked whenever the hand of the clock passes a block: from then on its uses count again. No block
-    /// is pinned.
+    /// Asked whenever the hand of the clock passes a block: from then on its uses count again. No
+    /// block is pinned.
     fn is_pinned(&self, _: &BlockKey, block: &Block) -> bool {
         block.forget_uses();
         false
@@ -121,8 +122,8 @@ impl Lifecycle<BlockKey, Block> for BlockLife {
 impl BlockCache {
     /// Holds at most `bytes` bytes of blocks; 0 keeps nothing.
     ///
-    /// It has four shards for each thread that can run at once, but none of less than 512 KiB. A block longer
-    /// than a shard is not kept. The capacity is rounded down to 8 KiB for each shard.
+    /// It has four shards for each thread that can run at once, but none of less than 512 KiB. A
+    /// block longer than a shard is not kept. The capacity is rounded down to 8 KiB for each shard.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         let threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -153,8 +154,10 @@ impl BlockCache {
 
     /// Changes the most bytes that it holds. Blocks that are too much go at once.
     ///
-    /// The capacity is rounded down to 8 KiB for each shard, sometimes to a few times that, and up to it if it is not
-    /// 0. So the cache tells blocks that are read again from others as well as before, however often it shrinks and
+    /// The capacity is rounded down to 8 KiB for each shard, sometimes to a few times that, and up
+    /// to it if it is not
+    /// 0. So the cache tells blocks that are read again from others as well as before, however
+    ///    often it shrinks and
     /// grows. With 0 it keeps nothing, and loses that for good.
     ///
     /// Locks each shard in turn. There are as many as [`new`](Self::new) has made.
@@ -177,7 +180,8 @@ impl BlockCache {
     }
 
     /// Changes the memory of evicted blocks whose keys are kept in a ghost list, to estimate what a
-    /// cache with so many bytes more would spare. Default 0: nothing is estimated. Empties the list.
+    /// cache with so many bytes more would spare. Default 0: nothing is estimated. Empties the
+    /// list.
     ///
     /// The list is a sample of at most 1,024 keys, for any number of bytes.
     pub fn set_ghost_bytes(&self, bytes: u64) {
@@ -190,16 +194,17 @@ impl BlockCache {
         self.ghosts.stats()
     }
 
-    /// Bytes of the blocks that it holds now, with what it takes to find them. Blocks that users pin by their values, and that were
-    /// driven out since, are not among them.
+    /// Bytes of the blocks that it holds now, with what it takes to find them. Blocks that users
+    /// pin by their values, and that were driven out since, are not among them.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.blocks.weight()
     }
 
-    /// Bytes of what was read for callers and that only they have now, not the cache: blocks of values that
-    /// they hold, of cursors, and of lookups under way, and what cursors have read ahead. Blocks of a
-    /// mapped file are counted too; what is read for [`CacheUse::Background`] is not.
+    /// Bytes of what was read for callers and that only they have now, not the cache: blocks of
+    /// values that they hold, of cursors, and of lookups under way, and what cursors have read
+    /// ahead. Blocks of a mapped file are counted too; what is read for [`CacheUse::Background`] is
+    /// not.
     ///
     /// Looks at every block of the cache: 0.1 ms for a thousand. Approximate while others read.
     #[must_use]
@@ -315,8 +320,8 @@ pub enum CacheUse {
     Fill,
     /// Blocks that are there are used, and nothing is kept or counted as used.
     Bypass,
-    /// As [`Bypass`](Self::Bypass), and what is read does not count as pinned: for compactions and other
-    /// readers of whole tables, who account for their buffers.
+    /// As [`Bypass`](Self::Bypass), and what is read does not count as pinned: for compactions and
+    /// other readers of whole tables, who account for their buffers.
     Background,
 }
 
@@ -325,7 +330,8 @@ pub trait BlockWatch {
     /// A block was asked of the cache.
     fn requested(&mut self, block: BlockRequest);
 
-    /// The block that was asked for last was not in the cache: so many bytes were read from the source.
+    /// The block that was asked for last was not in the cache: so many bytes were read from the
+    /// source.
     fn read(&mut self, bytes: u64);
 }
 
@@ -382,8 +388,9 @@ mod tests {
         Block::decode(content, BlockRole::Data, BlockHandle { offset, bytes: 4096 }).unwrap()
     }
 
-    /// The cache asks [`BlockLife::is_pinned`] when its clock passes a block, and only then learns of new
-    /// uses: a release of `quick_cache` that asked no more would forget which blocks are in use.
+    /// The cache asks [`BlockLife::is_pinned`] when its clock passes a block, and only then learns
+    /// of new uses: a release of `quick_cache` that asked no more would forget which blocks are in
+    /// use.
     #[test]
     fn uses_are_told_again_after_each_round_of_the_clock() {
         let cache = BlockCache::new(1 << 20);
@@ -410,8 +417,8 @@ mod tests {
         assert!(rounds > 10, "{rounds}");
     }
 
-    /// A block that is read again soon after it was driven out is kept better from then on, also in a cache
-    /// that has shrunk and grown many times.
+    /// A block that is read again soon after it was driven out is kept better from then on, also in
+    /// a cache that has shrunk and grown many times.
     #[test]
     fn blocks_read_again_stay_however_often_the_cache_has_shrunk() {
         const BYTES: u64 = 4 << 20;

@@ -1,17 +1,19 @@
 //! In which steps the block cache grows and shrinks.
 //!
-//! `quick_cache` remembers some blocks that it no longer has: one that is read again soon is kept better than
-//! one that is read once. How many, it computes from how many it was and the ratio of the capacities, rounded
-//! down, whenever its capacity changes. So any small change loses some, and a small capacity nearly all; none
-//! comes back when the cache grows again. Here capacities are whole numbers of steps, each of one remembered
-//! block, and change so that nothing is lost in that computation.
+//! `quick_cache` remembers some blocks that it no longer has: one that is read again soon is kept
+//! better than one that is read once. How many, it computes from how many it was and the ratio of
+//! the capacities, rounded down, whenever its capacity changes. So any small change loses some, and
+//! a small capacity nearly all; none comes back when the cache grows again. Here capacities are
+//! whole numbers of steps, each of one remembered block, and change so that nothing is lost in that
+//! computation.
 
 use quick_cache::{Options, OptionsBuilder};
 
 /// Capacity of a shard for which it remembers one block that it no longer has: some two blocks.
 const STEP_BYTES: u64 = 8 << 10;
 
-/// Smaller shards would have few steps, and no room for long blocks, such as index partitions are in memory.
+/// Smaller shards would have few steps, and no room for long blocks, such as index partitions are
+/// in memory.
 const SHARD_BYTES_MIN: u64 = 512 << 10;
 
 /// Of a step, so much is for blocks that were read again: a fraction that takes no rounding either.
@@ -26,7 +28,8 @@ pub(crate) struct CacheSteps {
 }
 
 impl CacheSteps {
-    /// Those of a cache that is created with at most `bytes` bytes, used by as many threads as run at once.
+    /// Those of a cache that is created with at most `bytes` bytes, used by as many threads as run
+    /// at once.
     pub(crate) fn new(bytes: u64, threads: usize) -> Self {
         let shards_max = (bytes / SHARD_BYTES_MIN).max(1);
         let wanted = (4 * threads as u64).next_power_of_two();
@@ -58,10 +61,11 @@ impl CacheSteps {
     }
 }
 
-/// How a cache of `from` steps changes to `to`, or to a few less, so that it then remembers a block for each of them:
-/// by way of how many, and how many at last. Mostly both are `to`.
+/// How a cache of `from` steps changes to `to`, or to a few less, so that it then remembers a block
+/// for each of them: by way of how many, and how many at last. Mostly both are `to`.
 ///
-/// The first lies between `from` and the last: the cache is never larger than it was, or may be. Pure.
+/// The first lies between `from` and the last: the cache is never larger than it was, or may be.
+/// Pure.
 pub(crate) fn way(from: u64, to: u64) -> (u64, u64) {
     let lasts = (1..=to).rev().take(TRIED_MAX);
     let mut ways = lasts.flat_map(|last| {
@@ -74,12 +78,12 @@ pub(crate) fn way(from: u64, to: u64) -> (u64, u64) {
     ways.find(keeps_all).unwrap_or((to, to))
 }
 
-/// Enough for all pairs up to 400, and for all but a few of 200,000 random ones up to 16 million: 96 of 100 go at once,
-/// and the others end 90 steps lower at most.
+/// Enough for all pairs up to 400, and for all but a few of 200,000 random ones up to 16 million:
+/// 96 of 100 go at once, and the others end 90 steps lower at most.
 const TRIED_MAX: usize = 256;
 
-/// How many blocks a cache of `from` steps that remembers as many will remember when it has `to`, as `quick_cache`
-/// computes it: most quotients are rounded.
+/// How many blocks a cache of `from` steps that remembers as many will remember when it has `to`,
+/// as `quick_cache` computes it: most quotients are rounded.
 fn remembered(from: u64, to: u64) -> u64 {
     (from as f64 * (to as f64 / from as f64)) as u64
 }

@@ -25,8 +25,8 @@ mod seek;
 /// A place among the point entries of a table, or none.
 ///
 /// Unpositioned at first, after a step over an end, and after an error. Range tombstones are not
-/// applied. A move up ends at the upper bound of its [`CursorOptions`], a move down at the lower one;
-/// keys are compared with a bound only in blocks that may have it.
+/// applied. A move up ends at the upper bound of its [`CursorOptions`], a move down at the lower
+/// one; keys are compared with a bound only in blocks that may have it.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
@@ -46,8 +46,8 @@ pub struct TableCursor {
     data: BlockCursor,
     /// Which way the last move went.
     direction: Direction,
-    /// Whether the bound on that way lies in the block, or before the next one; `None` if that was not
-    /// looked for.
+    /// Whether the bound on that way lies in the block, or before the next one; `None` if that was
+    /// not looked for.
     crosses_bound: Option<bool>,
 }
 
@@ -92,16 +92,17 @@ impl TableCursor {
         self.data.is_positioned()
     }
 
-    /// Whether the last move was [`next`](Self::next), and went to another version of the user key that
-    /// it left.
+    /// Whether the last move was [`next`](Self::next), and went to another version of the user key
+    /// that it left.
     #[inline]
     #[must_use]
     pub fn repeats(&self) -> bool {
         self.has_versions && self.data.repeats()
     }
 
-    /// Whether there is no entry before the current one with its user key, as far as that is known. Asks for
-    /// no block: where the two lie in different ones, `false` unless the index or the properties tell.
+    /// Whether there is no entry before the current one with its user key, as far as that is known.
+    /// Asks for no block: where the two lie in different ones, `false` unless the index or the
+    /// properties tell.
     #[inline]
     pub fn follows_other_key(&mut self) -> bool {
         if !self.has_versions {
@@ -113,8 +114,9 @@ impl TableCursor {
         }
     }
 
-    /// Whether the block before ends with another user key than the current one, with which this one
-    /// begins: the separator between them, which is not below the one and below the other, differs.
+    /// Whether the block before ends with another user key than the current one, with which this
+    /// one begins: the separator between them, which is not below the one and below the other,
+    /// differs.
     fn separator_differs(&self) -> bool {
         let index = self.index.last().filter(|index| index.is_positioned());
         let separator = index.zip(self.data.key());
@@ -188,8 +190,8 @@ impl TableCursor {
     ///
     /// # Errors
     ///
-    /// As [`seek_to_first`](Self::seek_to_first); and if the first entry of a block is not behind the
-    /// last one of the block before.
+    /// As [`seek_to_first`](Self::seek_to_first); and if the first entry of a block is not behind
+    /// the last one of the block before.
     ///
     /// # Panics
     ///
@@ -246,8 +248,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Loads the blocks below index level `from`, and goes to a place in each but the data block, which is
-    /// returned. `None` if there is none, or one on the way is to be passed over.
+    /// Loads the blocks below index level `from`, and goes to a place in each but the data block,
+    /// which is returned. `None` if there is none, or one on the way is to be passed over.
     fn descend_to_data(&mut self, from: usize, goal: Goal<'_>) -> Result<Option<Block>, ReadError> {
         for level in &mut self.index[from + 1..] {
             level.unposition();
@@ -266,8 +268,8 @@ impl TableCursor {
         }
     }
 
-    /// Loads the block of index level `level`, which has no place, if the level above has one, and goes to a
-    /// place in it; not if it is to be passed over.
+    /// Loads the block of index level `level`, which has no place, if the level above has one, and
+    /// goes to a place in it; not if it is to be passed over.
     fn descend_to_index(&mut self, level: usize, goal: Goal<'_>) -> Result<(), ReadError> {
         let above = &self.index[level - 1];
         let Some(at) = above.at() else { return Ok(()) };
@@ -284,16 +286,16 @@ impl TableCursor {
         self.index.last().expect("there is a top index")
     }
 
-    /// The data block below entry `at` of the lowest index: from its slot, from the cache, or read with its
-    /// neighbours.
+    /// The data block below entry `at` of the lowest index: from its slot, from the cache, or read
+    /// with its neighbours.
     fn data_block(&mut self, at: usize, direction: Direction) -> Result<Block, ReadError> {
         let Self { table, options, counts, read_ahead, index, .. } = self;
         let cache_use = options.cache_use;
         let index = index.last().expect("there is a top index");
         let slots = index.block();
         let held = table.at_hand(slots, at, BlockRole::Data, cache_use);
-        // The block that comes next: it is on its way while this one is read. Of the one behind it only
-        // what tells where its entries lie.
+        // The block that comes next: it is on its way while this one is read. Of the one behind it
+        // only what tells where its entries lie.
         let after = |at| direction.after(at).filter(|next| *next < slots.entries());
         if let Some(next) = after(at) {
             let held = slots.below(next);
@@ -329,8 +331,8 @@ impl TableCursor {
         Ok(block)
     }
 
-    /// Finds out whether the block just entered may have keys beyond the bound on the way. Leaves it
-    /// anywhere.
+    /// Finds out whether the block just entered may have keys beyond the bound on the way. Leaves
+    /// it anywhere.
     fn look_for_bound(&mut self, direction: Direction) {
         self.direction = direction;
         let crosses_bound = match direction {
@@ -413,8 +415,8 @@ impl TableCursor {
 }
 
 impl TableCursor {
-    /// Goes to the first entry of the next block, below index level `from`, and checks that it is behind
-    /// the entry that was left. Returns whether there is a block below that level.
+    /// Goes to the first entry of the next block, below index level `from`, and checks that it is
+    /// behind the entry that was left. Returns whether there is a block below that level.
     fn go_on_up(&mut self, from: usize) -> Result<bool, ReadError> {
         let goal = Goal::End(Direction::Forward);
         let Some(block) = self.descend_to_data(from, goal)? else { return Ok(false) };

@@ -12,14 +12,16 @@ use crate::{block::BlockInner, cache::CacheUse, read_ahead::READ_AHEAD_BYTES_MAX
 pub struct CursorOptions {
     /// What reading a block does to the cache. Default [`CacheUse::Fill`].
     pub cache_use: CacheUse,
-    /// Most bytes that are read at once, in bytes, if that is more than a block. A scan reads what the last
-    /// two had in common, 32 KiB of it at the most, or two blocks one by one, and twice as much with each
-    /// read then. Default 0: always one block.
+    /// Most bytes that are read at once, in bytes, if that is more than a block. A scan reads what
+    /// the last two had in common, 32 KiB of it at the most, or two blocks one by one, and twice as
+    /// much with each read then. Default 0: always one block.
     pub read_ahead_bytes_max: usize,
-    /// Whether the first read is as large already: for whoever reads a whole table. Default `false`.
+    /// Whether the first read is as large already: for whoever reads a whole table. Default
+    /// `false`.
     pub reads_all: bool,
-    /// Whether blocks whose bytes are damaged are passed over, as if they were empty: for whoever saves
-    /// what can be read. An older version of a key that was in one is met then. Default `false`.
+    /// Whether blocks whose bytes are damaged are passed over, as if they were empty: for whoever
+    /// saves what can be read. An older version of a key that was in one is met then. Default
+    /// `false`.
     pub skip_damaged: bool,
     /// The first user key to be met. Default unbounded.
     pub start: Bound<Bytes>,
@@ -41,8 +43,8 @@ impl Default for CursorOptions {
 }
 
 impl CursorOptions {
-    /// For whoever reads a whole table, once, and accounts for what that takes: nothing is kept in the cache
-    /// or counted as pinned, and much is read at once.
+    /// For whoever reads a whole table, once, and accounts for what that takes: nothing is kept in
+    /// the cache or counted as pinned, and much is read at once.
     #[must_use]
     pub fn whole_table() -> Self {
         Self {

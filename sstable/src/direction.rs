@@ -47,8 +47,8 @@ impl Direction {
         }
     }
 
-    /// The place of block `at` below `index`, and of those in this direction that lie side by side with it:
-    /// `window` bytes at the most, unless the block alone is longer.
+    /// The place of block `at` below `index`, and of those in this direction that lie side by side
+    /// with it: `window` bytes at the most, unless the block alone is longer.
     pub(crate) fn neighbours(self, index: &BlockInner, at: usize, window: u64) -> Range<u64> {
         let mut place = index.handle_at(at).place();
         match self {

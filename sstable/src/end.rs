@@ -1,7 +1,7 @@
 //! The end of a table, read in one go.
 //!
-//! What an opening needs lies together there: footer, properties, the trailers of filters, the filters and
-//! the top index. One read of some KiB takes the place of one for each of them.
+//! What an opening needs lies together there: footer, properties, the trailers of filters, the
+//! filters and the top index. One read of some KiB takes the place of one for each of them.
 
 use std::{io, ops::Range, sync::Arc};
 

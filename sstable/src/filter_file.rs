@@ -21,8 +21,8 @@ use crate::{
     source::{TableSink, TableSource},
 };
 
-/// Writes `filter`, of the table with this identity, as the file `file_id`. Returns where it lies. The
-/// hash seed of the identity is that of a prefix filter, if it is one.
+/// Writes `filter`, of the table with this identity, as the file `file_id`. Returns where it lies.
+/// The hash seed of the identity is that of a prefix filter, if it is one.
 ///
 /// Takes as much memory again as the filter has.
 ///
@@ -68,8 +68,8 @@ fn write_block(
 
 impl FilterState {
     /// Loads the filter at `place` of `source`, the file `file_id` that holds nothing else, for the
-    /// table with this identity, into memory from `arena`. Never fails: a table is complete without its
-    /// filter.
+    /// table with this identity, into memory from `arena`. Never fails: a table is complete without
+    /// its filter.
     #[must_use]
     pub fn load_file(
         source: &dyn TableSource,
@@ -86,7 +86,8 @@ impl FilterState {
 }
 
 impl FilterState<RangeFilter> {
-    /// As [`load_range`](Self::load_range), for the file `file_id` that holds nothing but this filter.
+    /// As [`load_range`](Self::load_range), for the file `file_id` that holds nothing but this
+    /// filter.
     #[must_use]
     pub fn load_range_file(
         source: &dyn TableSource,

@@ -8,8 +8,9 @@ use sievedb_filter::{
 
 use crate::{identity::TableIdentity, options::TableOptions, prefix_extractor::PrefixExtractor};
 
-/// What the filters of a table are built over, while it is written or read again: 8 bytes for each user
-/// key, as many for each prefix, and as many for each user key if there is to be a range filter.
+/// What the filters of a table are built over, while it is written or read again: 8 bytes for each
+/// user key, as many for each prefix, and as many for each user key if there is to be a range
+/// filter.
 ///
 /// Whatever the options want no filter of is not kept.
 #[derive(Debug)]
@@ -111,8 +112,8 @@ impl FilterKeys {
         Some(PrefixFilter { filter, hash_seed, extractor: extractor.name().into() })
     }
 
-    /// The range filter of a table with these bounds; `None` if there is to be none, or there are too many
-    /// keys for one. What it was built over is freed.
+    /// The range filter of a table with these bounds; `None` if there is to be none, or there are
+    /// too many keys for one. What it was built over is freed.
     ///
     /// Also of no points: the filter then rules the table out.
     pub fn build_ranges(&mut self, smallest: &[u8], largest: &[u8]) -> Option<RangeFilter> {
@@ -126,8 +127,8 @@ impl FilterKeys {
     }
 }
 
-/// Adds a hash. The array grows by an eighth, not by as much again: it may be most of what a table that
-/// is being written takes.
+/// Adds a hash. The array grows by an eighth, not by as much again: it may be most of what a table
+/// that is being written takes.
 fn push(hashes: &mut PageVec<u64>, hash: u64) {
     if hashes.len() == hashes.capacity() {
         hashes.reserve_exact((hashes.len() / 8).max(1 << 10));

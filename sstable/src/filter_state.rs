@@ -18,7 +18,8 @@ pub struct FilterPlace {
     pub checksum: u32,
 }
 
-/// What a table's filter can do for a lookup; a [`RangeFilter`](sievedb_filter::RangeFilter) for a scan.
+/// What a table's filter can do for a lookup; a [`RangeFilter`](sievedb_filter::RangeFilter) for a
+/// scan.
 #[derive(Debug)]
 pub enum FilterState<F = TableFilter> {
     /// It was read and verified.
@@ -32,8 +33,8 @@ pub enum FilterState<F = TableFilter> {
 }
 
 impl FilterState {
-    /// Loads the filter at `place` of `source`, the file of the table with this identity, into `arena`.
-    /// Never fails: a table is complete without its filter.
+    /// Loads the filter at `place` of `source`, the file of the table with this identity, into
+    /// `arena`. Never fails: a table is complete without its filter.
     #[must_use]
     pub fn load(
         source: &dyn TableSource,
@@ -57,8 +58,8 @@ impl FilterState {
         }
     }
 
-    /// Returns `false` only if the table holds no version of a user key with this hash. It knows nothing
-    /// of range tombstones: ask these first.
+    /// Returns `false` only if the table holds no version of a user key with this hash. It knows
+    /// nothing of range tombstones: ask these first.
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {

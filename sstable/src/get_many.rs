@@ -12,8 +12,8 @@ use crate::{
     table::Table,
 };
 
-/// Keys whose blocks are asked for together: at most so many reads are under way at once, and so many
-/// blocks in memory that the cache does not keep.
+/// Keys whose blocks are asked for together: at most so many reads are under way at once, and so
+/// many blocks in memory that the cache does not keep.
 const TOGETHER: usize = 32;
 
 /// A block that some of the keys lead to.
@@ -42,16 +42,18 @@ impl Wanted {
 }
 
 impl Table {
-    /// Calls `take` for each of `user_keys` that has a version at or below `sequence`, with its index and
-    /// the newest such version. As [`get`](Self::get) for each key, but neighbours share the search for
-    /// their index partition and the request of their block, and what the cache lacks of the blocks of 32
-    /// keys is announced to the source before the first of it is read. Allocates nothing itself.
+    /// Calls `take` for each of `user_keys` that has a version at or below `sequence`, with its
+    /// index and the newest such version. As [`get`](Self::get) for each key, but neighbours share
+    /// the search for their index partition and the request of their block, and what the cache
+    /// lacks of the blocks of 32 keys is announced to the source before the first of it is read.
+    /// Allocates nothing itself.
     ///
     /// Keys should ascend: each run of keys with a block in common asks for it once.
     ///
     /// # Errors
     ///
-    /// [`ReadError`] if a block cannot be read or is damaged: the rest of the keys is not looked up.
+    /// [`ReadError`] if a block cannot be read or is damaged: the rest of the keys is not looked
+    /// up.
     pub fn get_many_with<'k>(
         &self,
         user_keys: &(impl ExactSizeIterator<Item = &'k [u8]> + Clone),

@@ -49,7 +49,8 @@ struct List {
     bytes_max: u64,
     /// Estimated memory of all blocks evicted so far.
     evicted_bytes: u64,
-    /// Keys in the order of their eviction, with `evicted_bytes` then. Some are no longer in the map.
+    /// Keys in the order of their eviction, with `evicted_bytes` then. Some are no longer in the
+    /// map.
     order: VecDeque<(u64, BlockKey)>,
     evicted_at: HashMap<BlockKey, u64>,
 }

@@ -14,8 +14,9 @@ const NOWHERE: usize = usize::MAX;
 
 /// A place in an index block, or none.
 ///
-/// A number and no more: the block below is mostly found in its slot, and so neither separators nor handles
-/// are looked at, which would be two lines that are not in the processor's cache for each search.
+/// A number and no more: the block below is mostly found in its slot, and so neither separators nor
+/// handles are looked at, which would be two lines that are not in the processor's cache for each
+/// search.
 #[derive(Debug)]
 pub(crate) struct IndexCursor {
     block: Block,
@@ -68,7 +69,8 @@ impl IndexCursor {
         }
     }
 
-    /// Starts to load the block below the current entry. Whether it is in its slot, or there is none.
+    /// Starts to load the block below the current entry. Whether it is in its slot, or there is
+    /// none.
     pub(crate) fn prefetch_below(&self) -> bool {
         self.at().is_none_or(|at| self.block.prefetch_below(at))
     }
@@ -105,8 +107,8 @@ impl IndexCursor {
         self.block.compare_user_key(self.at, user_key)
     }
 
-    /// Whether the entry before is in this block and has another user key than `user_key`. Only when
-    /// positioned.
+    /// Whether the entry before is in this block and has another user key than `user_key`. Only
+    /// when positioned.
     pub(crate) fn is_behind_other_than(&self, user_key: &[u8]) -> bool {
         let before = self.at.checked_sub(1);
         before.is_some_and(|at| self.block.compare_user_key(at, user_key) != Ordering::Equal)

@@ -7,7 +7,8 @@ use sievedb_format::Corruption;
 
 use crate::{block::zstd, prefix_extractor::PrefixExtractor, properties::COMPRESSION_ZSTD};
 
-/// Default of [`TableOptions::block_bytes`], in bytes: 4 KiB, a page. A cached block then fills its page.
+/// Default of [`TableOptions::block_bytes`], in bytes: 4 KiB, a page. A cached block then fills its
+/// page.
 pub const DEFAULT_BLOCK_BYTES: usize = 4096;
 /// Default of [`TableOptions::filter_bits_per_key`]: about 1 % of false positives.
 pub const DEFAULT_FILTER_BITS_PER_KEY: f64 = 10.0;
@@ -33,13 +34,14 @@ pub enum Compression {
     /// By LZ4, where that saves 12 % of a block or more.
     #[default]
     Lz4,
-    /// By zstd, where that saves 12 % of a block or more: for data that is seldom read. Only in builds
-    /// with the feature `zstd`; others refuse to write and to open such tables.
+    /// By zstd, where that saves 12 % of a block or more: for data that is seldom read. Only in
+    /// builds with the feature `zstd`; others refuse to write and to open such tables.
     Zstd {
         /// From 1, the fastest, to 19, the smallest result; zstd's own default is 3.
         level: u8,
-        /// Length of the dictionary that each table trains from its first blocks, in bytes; 0 for none. Takes
-        /// 100 times as many bytes of blocks, which are kept in memory until then; a shorter table has none.
+        /// Length of the dictionary that each table trains from its first blocks, in bytes; 0 for
+        /// none. Takes 100 times as many bytes of blocks, which are kept in memory until then; a
+        /// shorter table has none.
         ///
         /// 0, or from 1 KiB to 1 MiB; 16 KiB suits most data.
         dictionary_bytes: u32,
@@ -92,7 +94,8 @@ impl Compression {
         Ok(())
     }
 
-    /// The byte by which tables tell it: [`TableProperties::compression`](crate::TableProperties::compression).
+    /// The byte by which tables tell it:
+    /// [`TableProperties::compression`](crate::TableProperties::compression).
     #[must_use]
     pub fn kind(self) -> u8 {
         match self {
@@ -158,8 +161,8 @@ impl TableOptions {
     }
 
     /// What point filter and prefix filter are; default [`FilterKind::BlockedBloom`]. A
-    /// [`FilterKind::Ribbon`] takes a third less for the same rate, and longer to build and to ask. Not
-    /// [`FilterKind::Range`].
+    /// [`FilterKind::Ribbon`] takes a third less for the same rate, and longer to build and to ask.
+    /// Not [`FilterKind::Range`].
     pub fn filter_kind(mut self, kind: FilterKind) -> Self {
         self.filter_kind = kind;
         self
@@ -175,8 +178,8 @@ impl TableOptions {
         self
     }
 
-    /// Builds a filter over the prefixes that `extractor` finds, with so many bits for each different
-    /// prefix; by default there is none.
+    /// Builds a filter over the prefixes that `extractor` finds, with so many bits for each
+    /// different prefix; by default there is none.
     ///
     /// Bits: 0 for no filter, or from 0.001 to 40.
     pub fn prefix_filter(mut self, extractor: PrefixExtractor, bits_per_key: f64) -> Self {
@@ -205,8 +208,8 @@ impl TableOptions {
         self
     }
 
-    /// How much is appended to the file at a time, in bytes; the writer has a buffer of that length. The table is
-    /// the same, whatever it is.
+    /// How much is appended to the file at a time, in bytes; the writer has a buffer of that
+    /// length. The table is the same, whatever it is.
     ///
     /// From 1 KiB to 1 MiB; default [`DEFAULT_WRITE_BUFFER_BYTES`].
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Self {

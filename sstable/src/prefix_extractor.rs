@@ -13,24 +13,25 @@ const FIXED_LENGTH: RangeInclusive<usize> = 1..=KEY_BYTES_MAX;
 /// Goes before the name of an extractor where the hash seed of its filters is made.
 const SEED_DOMAIN: &str = "prefix filter of ";
 
-/// Which part of a key is its prefix, so that a filter can answer for all keys with the same prefix.
+/// Which part of a key is its prefix, so that a filter can answer for all keys with the same
+/// prefix.
 ///
-/// A key without a prefix is out of the extractor's domain: it is in no prefix filter, and no question
-/// that such a key could be an answer to is put to one.
+/// A key without a prefix is out of the extractor's domain: it is in no prefix filter, and no
+/// question that such a key could be an answer to is put to one.
 #[derive(Debug, Clone)]
 pub enum PrefixExtractor {
     /// The first so many bytes, from 1 to 65,536. A shorter key has no prefix.
     FixedLength(usize),
-    /// All bytes up to the first one with this value, which belongs to the prefix. A key in which it
-    /// does not occur has no prefix.
+    /// All bytes up to the first one with this value, which belongs to the prefix. A key in which
+    /// it does not occur has no prefix.
     Separator(u8),
     /// What a function of the user says.
     Custom(Arc<dyn PrefixFunction>),
 }
 
-/// Tells the prefixes of keys. Must answer the same at all times: filters that were built with other
-/// answers hide keys. **Give a function whose answers change another name**; then filters of the old
-/// one are not asked any more.
+/// Tells the prefixes of keys. Must answer the same at all times: filters that were built with
+/// other answers hide keys. **Give a function whose answers change another name**; then filters of
+/// the old one are not asked any more.
 pub trait PrefixFunction: fmt::Debug + Send + Sync {
     /// The name that is stored with filters, from 1 to [`PREFIX_FUNCTION_NAME_BYTES_MAX`] bytes.
     fn name(&self) -> &str;

@@ -151,8 +151,8 @@ pub struct TableProperties {
     pub origin: Option<Box<TableOrigin>>,
 }
 
-/// Memory of an index partition of so many bytes, at most: its head, its content, and for each of its entries, of
-/// which short keys make more, a slot for the block and what a search starts with.
+/// Memory of an index partition of so many bytes, at most: its head, its content, and for each of
+/// its entries, of which short keys make more, a slot for the block and what a search starts with.
 pub(crate) fn partition_memory_bytes(partition_bytes: u64) -> u64 {
     5 * partition_bytes + (1 << 10)
 }
@@ -185,7 +185,8 @@ impl TableProperties {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Returns the number of entries of all kinds but range tombstones: those that cursors walk over.
+    /// Returns the number of entries of all kinds but range tombstones: those that cursors walk
+    /// over.
     #[must_use]
     pub fn points(&self) -> u64 {
         self.entries().saturating_sub(self.count(Kind::RangeTombstone))
@@ -198,8 +199,8 @@ impl TableProperties {
     }
 
     /// Memory of an index partition in which a cursor stands, at most, in bytes: about 5 times
-    /// [`TableOptions::index_partition_bytes`], or one separator, if that is longer. 0 for an index of one level, which is
-    /// resident as a whole.
+    /// [`TableOptions::index_partition_bytes`], or one separator, if that is longer. 0 for an index
+    /// of one level, which is resident as a whole.
     #[must_use]
     pub fn partition_memory_bytes_max(&self) -> u64 {
         if self.index_levels < 2 {

@@ -15,8 +15,8 @@ impl FilterState<RangeFilter> {
     /// Loads the range filter at `place` of `source`, the file of the table with this identity and
     /// these bounds, into `arena`. Never fails: a table is complete without its filter.
     ///
-    /// The filter leaves out the prefix that all keys of the table have in common. If the bounds have
-    /// less in common, it cannot be that of the table, and is refused.
+    /// The filter leaves out the prefix that all keys of the table have in common. If the bounds
+    /// have less in common, it cannot be that of the table, and is refused.
     #[must_use]
     pub fn load_range(
         source: &dyn TableSource,
@@ -41,8 +41,8 @@ impl FilterState<RangeFilter> {
         }
     }
 
-    /// Returns `false` only if the table, one of whose bounds is `bound`, holds no version of a user key
-    /// from `lower` to `upper`. It knows nothing of range tombstones: ask these apart.
+    /// Returns `false` only if the table, one of whose bounds is `bound`, holds no version of a
+    /// user key from `lower` to `upper`. It knows nothing of range tombstones: ask these apart.
     #[must_use]
     pub fn may_contain_keys(&self, bound: &[u8], lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
         let filter = self.resident_range();

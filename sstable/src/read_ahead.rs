@@ -1,11 +1,13 @@
 //! How far a scan reads ahead of where it is.
 //!
-//! Two reads of neighbouring blocks, in either direction, are taken for a scan: the next read fetches two
-//! blocks at once, and each further one twice as much, up to a bound. A read elsewhere begins anew. So a
-//! short scan reads nothing in vain, and a long one at most as much again as it uses. Behind reads of full
-//! length, what comes next is announced to the source, which fetches it meanwhile.
+//! Two reads of neighbouring blocks, in either direction, are taken for a scan: the next read
+//! fetches two blocks at once, and each further one twice as much, up to a bound. A read elsewhere
+//! begins anew. So a short scan reads nothing in vain, and a long one at most as much again as it
+//! uses. Behind reads of full length, what comes next is announced to the source, which fetches it
+//! meanwhile.
 //!
-//! The first read of a walk is as long as the walks before make it: see [`walk_lengths`](crate::walk_lengths).
+//! The first read of a walk is as long as the walks before make it: see
+//! [`walk_lengths`](crate::walk_lengths).
 
 use std::{mem, ops::Range};
 
@@ -26,8 +28,8 @@ const BYTES_MAX: usize = 64 << 20;
 /// Reads of neighbours before anything is read ahead.
 const NEIGHBOURS_MIN: u32 = 2;
 
-/// Blocks differ in length: the first read of a walk may be longer than expected by a part in so many, so
-/// that as many blocks fit it.
+/// Blocks differ in length: the first read of a walk may be longer than expected by a part in so
+/// many, so that as many blocks fit it.
 const SLACK_SHARE: u64 = 8;
 
 /// What was read ahead, and how far to read the next time.
@@ -98,8 +100,8 @@ impl ReadAhead {
         }
     }
 
-    /// Tells whether the scan goes on, over an index partition, with the block that follows in its direction,
-    /// or begins somewhere else.
+    /// Tells whether the scan goes on, over an index partition, with the block that follows in its
+    /// direction, or begins somewhere else.
     pub(crate) fn set_goes_on(&mut self, goes_on: bool) {
         self.goes_on = goes_on;
     }
@@ -132,9 +134,9 @@ impl ReadAhead {
         self.window
     }
 
-    /// The stored bytes of the block at `block`, from the buffer or from `reader`. `around` tells of a
-    /// number of bytes which blocks, this one among them, are to be read with it. `counted` counts what
-    /// is read ahead for as long as anybody has it.
+    /// The stored bytes of the block at `block`, from the buffer or from `reader`. `around` tells
+    /// of a number of bytes which blocks, this one among them, are to be read with it. `counted`
+    /// counts what is read ahead for as long as anybody has it.
     ///
     /// # Errors
     ///
@@ -171,8 +173,8 @@ impl ReadAhead {
         Ok(self.bytes.slice(start..start + (block.end - block.start) as usize))
     }
 
-    /// Reads or, of a map, announces what lies at `place`. If that fails the block that is needed may be
-    /// well all the same: it is read alone then.
+    /// Reads or, of a map, announces what lies at `place`. If that fails the block that is needed
+    /// may be well all the same: it is read alone then.
     fn fetch(
         &mut self,
         reader: &BlockReader,
@@ -209,7 +211,8 @@ impl ReadAhead {
     }
 }
 
-/// Most bytes that a walk begins with, of which so many are expected; it may read `bytes_max` at once.
+/// Most bytes that a walk begins with, of which so many are expected; it may read `bytes_max` at
+/// once.
 pub(crate) fn first_read_bytes(expected: u64, bytes_max: u64) -> u64 {
     let expected = expected.min(bytes_max);
     (expected + expected / SLACK_SHARE).min(bytes_max)

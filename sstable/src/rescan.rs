@@ -79,8 +79,8 @@ impl RescannedTable {
     /// The scan ends after `entries_max` entries, at the top index, or at the offset `end`. Pass
     /// `u64::MAX` for a limit that is not known. Costs some nanoseconds for each byte, and some 50
     /// µs for each byte of a damaged block, except for zeros: a MiB of other damage takes about a
-    /// minute. Takes memory for 1 MiB of the file, or for two blocks if they are longer, and 16 bytes
-    /// for each block.
+    /// minute. Takes memory for 1 MiB of the file, or for two blocks if they are longer, and 16
+    /// bytes for each block.
     ///
     /// # Errors
     ///
@@ -379,8 +379,8 @@ impl Scan {
         }
     }
 
-    /// Whether the entries of `index` lead to other index blocks, or to blocks of `data`; `None` if they
-    /// lead to no block that was found, so that it is no index.
+    /// Whether the entries of `index` lead to other index blocks, or to blocks of `data`; `None` if
+    /// they lead to no block that was found, so that it is no index.
     fn leads_to(&self, index: Block, data: &[BlockHandle]) -> Option<bool> {
         let mut cursor = BlockCursor::new(index);
         cursor.seek_to_first();

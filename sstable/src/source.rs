@@ -25,14 +25,14 @@ pub trait TableSource: Debug + Send + Sync {
     /// What the operating system says; [`io::ErrorKind::UnexpectedEof`] for bytes past the end.
     fn read_at(&self, offset: u64, bytes: usize) -> io::Result<Bytes>;
 
-    /// Whether [`read_at`](Self::read_at) returns slices of memory that is there anyway: then nothing is
-    /// gained by reading several blocks at once.
+    /// Whether [`read_at`](Self::read_at) returns slices of memory that is there anyway: then
+    /// nothing is gained by reading several blocks at once.
     fn is_mapped(&self) -> bool {
         false
     }
 
-    /// All of these places, which ascend, are about to be read: whoever can, begins to fetch them. Only
-    /// a hint; does nothing by default.
+    /// All of these places, which ascend, are about to be read: whoever can, begins to fetch them.
+    /// Only a hint; does nothing by default.
     fn will_read(&self, places: &[Range<u64>]) {
         let _ = places;
     }

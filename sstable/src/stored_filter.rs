@@ -26,8 +26,8 @@ pub struct StoredFilter {
 }
 
 impl StoredFilter {
-    /// Reads the trailer of the filter at `place` of `source`, for the table with this identity: at most
-    /// [`TRAILER_BYTES_MAX`] bytes. What is loaded gets its memory from `arena`.
+    /// Reads the trailer of the filter at `place` of `source`, for the table with this identity: at
+    /// most [`TRAILER_BYTES_MAX`] bytes. What is loaded gets its memory from `arena`.
     ///
     /// # Errors
     ///
@@ -74,8 +74,8 @@ impl StoredFilter {
     }
 
     /// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other
-    /// filter whole. Column groups that are not needed are not read. Beside the filter no more of the file is
-    /// in memory than [`PIECE_BYTES`].
+    /// filter whole. Column groups that are not needed are not read. Beside the filter no more of
+    /// the file is in memory than [`PIECE_BYTES`].
     ///
     /// # Errors
     ///
@@ -84,7 +84,8 @@ impl StoredFilter {
         load(&*self.source, self.place, &self.trailer, columns, &self.arena)
     }
 
-    /// Whether all of it is good. Reads it, into memory that nobody counts with the filters that are asked.
+    /// Whether all of it is good. Reads it, into memory that nobody counts with the filters that
+    /// are asked.
     ///
     /// # Errors
     ///
@@ -100,8 +101,8 @@ impl StoredFilter {
         self.trailer.kind()
     }
 
-    /// Columns of a ribbon, on average over its slots; `None` for a filter that is loaded whole or not
-    /// at all.
+    /// Columns of a ribbon, on average over its slots; `None` for a filter that is loaded whole or
+    /// not at all.
     #[must_use]
     pub fn columns(&self) -> Option<f64> {
         self.trailer.columns()
@@ -150,7 +151,8 @@ pub(crate) fn load_range(
     trailer.load_range_in(arena, pieces(source, place, place.bytes))
 }
 
-/// What reads a piece of the block at `place`, the first `front_bytes` of which are about to be read.
+/// What reads a piece of the block at `place`, the first `front_bytes` of which are about to be
+/// read.
 fn pieces(
     source: &dyn TableSource,
     place: FilterPlace,

@@ -1,12 +1,12 @@
 //! The lock and the shared pointer by which threads find blocks without the cache.
 //!
-//! They are those of `parking_lot` and `arc-swap`. In unit tests with the feature `shuttle` they step
-//! from thread to thread as [shuttle](https://docs.rs/shuttle) decides, and outside of its runner they
-//! panic: only the tests named `schedules` can run then.
+//! They are those of `parking_lot` and `arc-swap`. In unit tests with the feature `shuttle` they
+//! step from thread to thread as [shuttle](https://docs.rs/shuttle) decides, and outside of its
+//! runner they panic: only the tests named `schedules` can run then.
 //!
-//! There each operation of the shared pointer is one step, as `arc-swap` promises of its own: that no
-//! block is freed between the load of its address and its reference count is its work, and not tested
-//! here. Shuttle takes all memory for sequentially consistent.
+//! There each operation of the shared pointer is one step, as `arc-swap` promises of its own: that
+//! no block is freed between the load of its address and its reference count is its work, and not
+//! tested here. Shuttle takes all memory for sequentially consistent.
 
 #[cfg(not(all(test, feature = "shuttle")))]
 pub(crate) use self::free::{ArcSwapOption, Guard, Mutex};

@@ -52,8 +52,8 @@ pub struct Table {
 impl Table {
     /// Opens the table in `source`.
     ///
-    /// `expected_bytes` is what the manifest says. Reads and verifies header, footer, properties, top
-    /// index and range tombstones: in two reads if those but the header lie in the last
+    /// `expected_bytes` is what the manifest says. Reads and verifies header, footer, properties,
+    /// top index and range tombstones: in two reads if those but the header lie in the last
     /// [`END_BYTES`]. Its filter is the caller's to load and to keep: see
     /// [`FilterState`](crate::FilterState).
     ///
@@ -162,8 +162,8 @@ impl Table {
     /// Returns what `take` makes of the newest version of the target's user key at or behind
     /// `target`. Writes no reference count for the value.
     ///
-    /// Finds any version: [`InternalKey::seek`] is the target for the newest one that a reader sees, and
-    /// [`Trailer::older`] of a version leads to the next older one. Costs the same as
+    /// Finds any version: [`InternalKey::seek`] is the target for the newest one that a reader
+    /// sees, and [`Trailer::older`] of a version leads to the next older one. Costs the same as
     /// [`get`](Self::get) for each.
     ///
     /// # Errors
@@ -232,7 +232,8 @@ impl Table {
         Some(block)
     }
 
-    /// The block below entry `at` of `index`: from the slot there, from the cache, or from the source.
+    /// The block below entry `at` of `index`: from the slot there, from the cache, or from the
+    /// source.
     #[inline]
     pub(crate) fn below(
         &self,
@@ -310,7 +311,8 @@ impl Table {
         block.filter(|block| block.role() == role)
     }
 
-    /// What was read, counted as pinned while only a caller has it; background work accounts for its own.
+    /// What was read, counted as pinned while only a caller has it; background work accounts for
+    /// its own.
     pub(crate) fn counted(&self, bytes: Bytes, cache_use: CacheUse) -> Bytes {
         match cache_use {
             CacheUse::Fill | CacheUse::Bypass => self.cache.counted(bytes),
@@ -345,8 +347,8 @@ impl Table {
         self.keep_block(handle, stored, false, role, cache_use, blocks)
     }
 
-    /// The block with these stored bytes, which was not in the cache. `is_part` tells that they are a
-    /// part of a longer buffer, which the block does not keep.
+    /// The block with these stored bytes, which was not in the cache. `is_part` tells that they are
+    /// a part of a longer buffer, which the block does not keep.
     pub(crate) fn keep_block(
         &self,
         handle: BlockHandle,

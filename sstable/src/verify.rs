@@ -49,16 +49,16 @@ pub struct Verified {
 pub struct TableProblem {
     /// What, and near which byte.
     pub error: ReadError,
-    /// The user keys that a block in question may hold, by the separators around it; `None` if the problem
-    /// is not about a block.
+    /// The user keys that a block in question may hold, by the separators around it; `None` if the
+    /// problem is not about a block.
     pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
     /// Length of the blocks that cannot be read, in bytes: of the block itself, and of those that
     /// only it leads to. 0 if the problem is not about a block.
     pub bytes: u64,
 }
 
-/// The xxh3_64 of a whole file, as the manifest has that of a table. Calls `on_bytes` with the number
-/// of bytes after each read; may be stopped by it.
+/// The xxh3_64 of a whole file, as the manifest has that of a table. Calls `on_bytes` with the
+/// number of bytes after each read; may be stopped by it.
 ///
 /// # Errors
 ///
@@ -80,11 +80,11 @@ pub fn file_checksum(
     Ok(hasher.digest())
 }
 
-/// How many of the filters in the file of the table with this identity are damaged, but for those that
-/// begin at one of `used`. Reads them.
+/// How many of the filters in the file of the table with this identity are damaged, but for those
+/// that begin at one of `used`. Reads them.
 ///
-/// The checksum of a whole table covers its filters too, also those that others in files of their own
-/// have replaced. Where nothing else is wrong with the file, this tells why it is another one.
+/// The checksum of a whole table covers its filters too, also those that others in files of their
+/// own have replaced. Where nothing else is wrong with the file, this tells why it is another one.
 ///
 /// # Errors
 ///
@@ -132,9 +132,9 @@ pub fn damaged_filters(
 }
 
 impl Table {
-    /// Reads every block: its checksum, the order of its entries, that they lie between the separators
-    /// of the index, and that all together are what the properties say. Calls `on_key` with each user
-    /// key of a point entry, ascending, each once.
+    /// Reads every block: its checksum, the order of its entries, that they lie between the
+    /// separators of the index, and that all together are what the properties say. Calls `on_key`
+    /// with each user key of a point entry, ascending, each once.
     pub fn verify(&self, on_key: &mut dyn FnMut(&[u8])) -> Verified {
         self.verify_while(&mut |key| {
             on_key(key);
@@ -238,8 +238,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds the keys to the problems from `first` on of what lies before `separator`, but for those of a
-    /// smaller block in there.
+    /// Adds the keys to the problems from `first` on of what lies before `separator`, but for those
+    /// of a smaller block in there.
     fn note_keys(&mut self, first: usize, keys_from: &Bound<Bytes>, separator: InternalKey<'_>) {
         let user_key = Bytes::copy_from_slice(separator.user_key);
         for problem in &mut self.verified.problems[first..] {
@@ -247,8 +247,8 @@ impl<'a> Walk<'a> {
             let last = Bytes::copy_from_slice(separator.user_key.min(largest));
             problem.keys.get_or_insert_with(|| (keys_from.clone(), Bound::Included(last)));
         }
-        // Of its last user key a block may leave older versions to the next one: then the separator is the
-        // last entry itself.
+        // Of its last user key a block may leave older versions to the next one: then the separator
+        // is the last entry itself.
         self.keys_from = match separator.trailer {
             Trailer::OLDEST => Bound::Excluded(user_key),
             _ => Bound::Included(user_key),

@@ -1,18 +1,20 @@
 //! How far scans of a table go, so that the next one reads as much at once.
 //!
-//! A walk is what a cursor reads between a search and the next one, or its end. Scans of one kind, fifty
-//! entries each, or all keys with one prefix, ask for about as many blocks each time: what two walks in a
-//! row have used, the third reads in one go. Learned only from walks that read from the source, so that
-//! scans of cached blocks pay nothing.
+//! A walk is what a cursor reads between a search and the next one, or its end. Scans of one kind,
+//! fifty entries each, or all keys with one prefix, ask for about as many blocks each time: what
+//! two walks in a row have used, the third reads in one go. Learned only from walks that read from
+//! the source, so that scans of cached blocks pay nothing.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Most bytes that a walk begins with: where long walks were followed by a short one, that is what is lost.
+/// Most bytes that a walk begins with: where long walks were followed by a short one, that is what
+/// is lost.
 pub(crate) const FIRST_READ_BYTES_MAX: u32 = 32 << 10;
 
 /// Bytes that the last walks over a table asked its source for.
 ///
-/// Shared by all cursors of the table. Approximate where walks end at once: it is a guess of those to come.
+/// Shared by all cursors of the table. Approximate where walks end at once: it is a guess of those
+/// to come.
 #[derive(Debug, Default)]
 pub(crate) struct WalkLengths {
     last: AtomicU32,
@@ -27,7 +29,8 @@ impl WalkLengths {
         self.expected.store(before.min(bytes), Relaxed);
     }
 
-    /// Bytes that the next walk will take, probably: the less of the last two. 0 if that is not known.
+    /// Bytes that the next walk will take, probably: the less of the last two. 0 if that is not
+    /// known.
     pub(crate) fn expected(&self) -> u64 {
         self.expected.load(Relaxed).into()
     }

@@ -1,9 +1,9 @@
 //! What the cache has of a table, for the tables that take its place.
 //!
-//! A compaction writes blocks that nobody has read yet: every lookup of a key that was hot before would
-//! miss the cache. So the old blocks are taken out of it, and for each of them the new block
-//! with its first key is read in. There is then as much in the cache as before, and nothing else was
-//! driven out.
+//! A compaction writes blocks that nobody has read yet: every lookup of a key that was hot before
+//! would miss the cache. So the old blocks are taken out of it, and for each of them the new block
+//! with its first key is read in. There is then as much in the cache as before, and nothing else
+//! was driven out.
 
 use sievedb_format::{InternalKey, SEQUENCE_MAX};
 
@@ -15,12 +15,12 @@ use crate::{
 };
 
 impl Table {
-    /// Takes the blocks of this table out of the cache, and calls `on_block` with the first user key of each
-    /// data block, ascending. For a table that is of no use to new readers; those that still have it read
-    /// its blocks anew.
+    /// Takes the blocks of this table out of the cache, and calls `on_block` with the first user
+    /// key of each data block, ascending. For a table that is of no use to new readers; those that
+    /// still have it read its blocks anew.
     ///
-    /// Costs some 100 ns for each block of the table, in the cache or not. Blocks whose index partition is
-    /// not in the cache are left there: nobody has asked for them for long.
+    /// Costs some 100 ns for each block of the table, in the cache or not. Blocks whose index
+    /// partition is not in the cache are left there: nobody has asked for them for long.
     pub fn give_up_cached(&self, mut on_block: impl FnMut(Vec<u8>)) {
         let top = self.top_index();
         if !self.has_partitions() {

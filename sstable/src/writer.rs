@@ -26,9 +26,9 @@ use crate::{
 
 /// Writes a table from front to back.
 ///
-/// Takes memory for a block of data, the open index partition, the top index and a write buffer, all of them
-/// bounded by options or the largest entry; only 8 bytes for each distinct
-/// user key, and for each distinct prefix, grow with the table, until the filters are built, and as many
+/// Takes memory for a block of data, the open index partition, the top index and a write buffer,
+/// all of them bounded by options or the largest entry; only 8 bytes for each distinct user key,
+/// and for each distinct prefix, grow with the table, until the filters are built, and as many
 /// again for each user key with a range filter.
 ///
 /// After an error the table is of no use, nor is the writer.
@@ -88,8 +88,8 @@ impl<S: TableSink> TableWriter<S> {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidInput`] if it is not, if key or value are too long, or if the kind is
-    /// not that of a point or has no stored form yet. Else those of the sink.
+    /// [`io::ErrorKind::InvalidInput`] if it is not, if key or value are too long, or if the kind
+    /// is not that of a point or has no stored form yet. Else those of the sink.
     ///
     /// # Panics
     ///

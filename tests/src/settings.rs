@@ -22,8 +22,8 @@ pub fn small_options(fs: Arc<dyn Fs>) -> Options {
         .keyspace(small_keyspace().prefix_extractor(PrefixExtractor::FixedLength(4)))
 }
 
-/// The same with every filter that tables can have, and a bound of them between nothing and more than
-/// all take, drawn from `seed`.
+/// The same with every filter that tables can have, and a bound of them between nothing and more
+/// than all take, drawn from `seed`.
 pub fn bounded_options(fs: Arc<dyn Fs>, seed: u64) -> Options {
     let share = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
     let keyspace = small_keyspace()

@@ -1,8 +1,8 @@
 //! The skiplist of the memtable beside that of `crossbeam-skiplist`.
 //!
-//! The memtable also sets the bits of its filter. The library gets the form that suits it best: key,
-//! trailer and value in one allocation, ordered by one comparison of bytes, which is right only for
-//! keys of one length.
+//! The memtable also sets the bits of its filter. The library gets the form that suits it best:
+//! key, trailer and value in one allocation, ordered by one comparison of bytes, which is right
+//! only for keys of one length.
 
 use std::{
     fs,

@@ -254,7 +254,8 @@ impl Case {
         Self { fit: Fit::Cached, workload, threads: 1 }
     }
 
-    /// All cases of `workloads` and `fits` on a machine of so many cores, in the order in which they are run.
+    /// All cases of `workloads` and `fits` on a machine of so many cores, in the order in which
+    /// they are run.
     pub(crate) fn all(workloads: &[Workload], fits: &[Fit], cores: usize) -> Vec<Self> {
         let mut cases = Vec::new();
         for fit in Fit::ALL.into_iter().filter(|fit| fits.contains(fit)) {

@@ -12,7 +12,8 @@ use crate::{case::Case, contestant::Contestant};
 pub(crate) struct Figures {
     /// Operations measured.
     pub(crate) operations: f64,
-    /// Real time per operation, in ns. Of several threads: the mean of what each needs for one of its own.
+    /// Real time per operation, in ns. Of several threads: the mean of what each needs for one of
+    /// its own.
     pub(crate) ns: f64,
     /// CPU time of the thread that asks or writes, per operation, in ns.
     pub(crate) cpu_ns: f64,
@@ -48,7 +49,8 @@ pub(crate) struct Figures {
     pub(crate) space_bytes: f64,
     /// Time to open the store, in ms.
     pub(crate) open_ms: f64,
-    /// Time until the background was at rest, in ms: after the load and its flush, or after the warm-up.
+    /// Time until the background was at rest, in ms: after the load and its flush, or after the
+    /// warm-up.
     pub(crate) settle_ms: f64,
     /// What only some cases or engines have.
     pub(crate) more: BTreeMap<String, f64>,

@@ -16,8 +16,8 @@ pub(crate) type Entry = (Key, Value);
 
 /// The keys of a seed.
 ///
-/// Their numbers are mixed by a bijection, even ones for stored keys and odd ones for absent keys. So
-/// no two are equal, and both kinds are spread alike over the whole range.
+/// Their numbers are mixed by a bijection, even ones for stored keys and odd ones for absent keys.
+/// So no two are equal, and both kinds are spread alike over the whole range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keys {
     seed: u64,

@@ -1,7 +1,8 @@
-//! SieveDB beside other embedded key-value engines: the same keys, the same cache, the same questions.
+//! SieveDB beside other embedded key-value engines: the same keys, the same cache, the same
+//! questions.
 //!
-//! One process for each engine and workload, in interleaved rounds; `docs/benchmarks.md` says how to
-//! read what it prints.
+//! One process for each engine and workload, in interleaved rounds; `docs/benchmarks.md` says how
+//! to read what it prints.
 
 #![expect(clippy::print_stdout, reason = "a report goes to the terminal")]
 
@@ -66,7 +67,8 @@ struct Options {
     /// Rounds of the loads.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     load_rounds: u64,
-    /// Memory of each engine in MiB, in all, where it is to hold the data. Default: 1.15 times the data.
+    /// Memory of each engine in MiB, in all, where it is to hold the data. Default: 1.15 times the
+    /// data.
     #[arg(long, value_name = "MIB")]
     memory: Option<u64>,
     /// Entries that are written per second while another thread reads.
@@ -93,8 +95,8 @@ struct Options {
         conflicts_with_all = ["engines", "workloads", "fits", "seconds"]
     )]
     promises: Option<Topic>,
-    /// Exits with 1 if a promise falls short that this run measures. With `--promises`, also if one of the
-    /// topic is not measured.
+    /// Exits with 1 if a promise falls short that this run measures. With `--promises`, also if one
+    /// of the topic is not measured.
     #[arg(long)]
     check: bool,
     /// Keeps the stores in this folder. Without the workload `load` it reads those that are there.

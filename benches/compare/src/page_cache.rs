@@ -19,7 +19,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct PageCache {
     folder: PathBuf,
-    /// Pages of mapped files may stay in memory up to so many bytes: a memory map is its engine's cache.
+    /// Pages of mapped files may stay in memory up to so many bytes: a memory map is its engine's
+    /// cache.
     mapped_bytes_max: u64,
 }
 
@@ -42,14 +43,15 @@ impl PageCache {
         each_file(&self.folder, &|file| Ok(fadvise(file, 0, None, Advice::DontNeed)?))
     }
 
-    /// Takes all shared maps of the store's files out of the page tables. Mapped pages cannot leave the
-    /// page cache.
+    /// Takes all shared maps of the store's files out of the page tables. Mapped pages cannot leave
+    /// the page cache.
     fn let_maps_go(&self) -> Result<()> {
         let maps = read("/proc/self/maps")?;
         for (start, end) in shared_maps(&maps, &self.folder) {
             let address = std::ptr::without_provenance_mut(start);
-            // SAFETY: the range is one shared map of a file. `DONTNEED` loses nothing of such a map: pages
-            // come back from the page cache or the file, and dirty ones stay in the page cache.
+            // SAFETY: the range is one shared map of a file. `DONTNEED` loses nothing of such a
+            // map: pages come back from the page cache or the file, and dirty ones stay in the page
+            // cache.
             unsafe { mm::madvise(address, end - start, mm::Advice::LinuxDontNeed)? };
         }
         Ok(())

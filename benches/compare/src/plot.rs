@@ -21,7 +21,8 @@ use crate::{
 
 const WIDTH: u32 = 1000;
 
-/// Bars end here: what is so much faster than SieveDB, or slower, would leave no room for the others.
+/// Bars end here: what is so much faster than SieveDB, or slower, would leave no room for the
+/// others.
 const RATIO_MIN: f64 = 0.05;
 const RATIO_MAX: f64 = 100.0;
 

@@ -1,4 +1,5 @@
-//! What the system knows of this process: its memory, its reads and writes, the space its files take.
+//! What the system knows of this process: its memory, its reads and writes, the space its files
+//! take.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 

@@ -72,8 +72,9 @@ impl Plan {
         }
     }
 
-    /// Does all that `report` has no measurement of, and adds it. Calls `on_measured` after each. What fails
-    /// is noted in the report, and the others go on; a contestant whose load has failed takes part no more.
+    /// Does all that `report` has no measurement of, and adds it. Calls `on_measured` after each.
+    /// What fails is noted in the report, and the others go on; a contestant whose load has failed
+    /// takes part no more.
     pub(crate) fn run(
         &self,
         report: &mut Report,

@@ -10,8 +10,8 @@ use crate::{
 /// The smallest total: SieveDB refuses a smaller `memory_budget`.
 const TOTAL_BYTES_MIN: u64 = sievedb::options::MEMORY_BUDGET_MIN;
 
-/// Per cent of the data that an engine gets by default where it holds all: room for filters, indexes and
-/// write buffers too.
+/// Per cent of the data that an engine gets by default where it holds all: room for filters,
+/// indexes and write buffers too.
 const TOTAL_PER_CENT: u64 = 115;
 
 /// What all contestants get alike.

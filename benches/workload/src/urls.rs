@@ -43,7 +43,8 @@ const WORDS: [&str; 32] = [
     "water", "winter",
 ];
 
-/// URLs number `first` to `first + len - 1` of a seed. Takes no memory: each is made when asked for.
+/// URLs number `first` to `first + len - 1` of a seed. Takes no memory: each is made when asked
+/// for.
 #[derive(Debug, Clone)]
 pub struct Urls {
     seed: u64,

@@ -2,8 +2,8 @@
 
 use crate::random::Random;
 
-/// Zipf's distribution: rank `n`, from 0 on, is drawn in proportion to `(n + 1)^-exponent`. Exact, by a table of
-/// 8 bytes for each rank.
+/// Zipf's distribution: rank `n`, from 0 on, is drawn in proportion to `(n + 1)^-exponent`. Exact,
+/// by a table of 8 bytes for each rank.
 #[derive(Debug, Clone)]
 pub struct Zipf {
     /// Weights of all ranks up to this one.

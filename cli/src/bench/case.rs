@@ -149,8 +149,8 @@ impl Case {
         self.count_faults().into_iter().chain(more).collect()
     }
 
-    /// The same where only some runs have filters, or none has: what a level expects is not what its runs
-    /// do.
+    /// The same where only some runs have filters, or none has: what a level expects is not what
+    /// its runs do.
     pub(crate) fn count_faults(&self) -> Vec<String> {
         let faults = self.wrong_answers().into_iter().chain(self.wrong_counters());
         faults.map(|fault| format!("{}: {fault}", self.kind)).collect()

@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-/// Asks the operating system to forget what it has in memory of the files in `folder`, which must be on
-/// the device already. Returns in words what was done; a failure is such an answer, too.
+/// Asks the operating system to forget what it has in memory of the files in `folder`, which must
+/// be on the device already. Returns in words what was done; a failure is such an answer, too.
 pub(crate) fn drop_page_cache(folder: &Path) -> String {
     match forget(folder) {
         Ok(0) => "the directory of the store has no files".to_owned(),

@@ -1,9 +1,9 @@
 //! Fills the store of a benchmark.
 //!
 //! Its shape is that of a store between two compactions: most keys in one sorted run on the deepest
-//! level, and two recent flushes on level 0, or as many and as large ones as the command line says. The
-//! fill brings it about, so that every run measures the same shape, and a lookup always has three runs
-//! to ask.
+//! level, and two recent flushes on level 0, or as many and as large ones as the command line says.
+//! The fill brings it about, so that every run measures the same shape, and a lookup always has
+//! three runs to ask.
 
 use std::{ops::Range, path::Path, str::FromStr};
 
@@ -94,7 +94,8 @@ impl Filling<'_> {
         as_filled().keyspace(self.keyspace(filters))
     }
 
-    /// With a base level large enough that no compaction of level 0 is due: the runs stay as they are.
+    /// With a base level large enough that no compaction of level 0 is due: the runs stay as they
+    /// are.
     fn keyspace(&self, filters: Filters) -> KeyspaceOptions {
         let flushed: u64 = self.runs[1..].iter().sum();
         let level0_bytes = flushed * self.entry_bytes();
@@ -142,8 +143,8 @@ impl Filling<'_> {
         let keyspace = self.keyspace(filters);
         match usize::try_from(bytes) {
             Ok(bytes) if bytes > FLUSH_MEMTABLE_BYTES => {
-                // A memtable is frozen early when it takes half of what all may take, or keeps more of
-                // the log than is allowed.
+                // A memtable is frozen early when it takes half of what all may take, or keeps more
+                // of the log than is allowed.
                 let bytes_max = 3 * bytes as u64;
                 as_filled()
                     .memtable_bytes_max(bytes_max)
@@ -187,8 +188,8 @@ pub(crate) fn runs(keys: u64, data_bytes: u64, shares: Option<&Shares>) -> Vec<u
     [keys - FLUSHES * flush].into_iter().chain((0..FLUSHES).map(|_| flush)).collect()
 }
 
-/// `2^-(bits - H)`, where `H` is the entropy of the runs' shares of the keys in bits: needless reads per
-/// lookup of an absent key that no filters of so many bits per key can undercut.
+/// `2^-(bits - H)`, where `H` is the entropy of the runs' shares of the keys in bits: needless
+/// reads per lookup of an absent key that no filters of so many bits per key can undercut.
 pub(crate) fn ideal(runs: &[u64], bits_per_key: f64) -> f64 {
     let all = runs.iter().sum::<u64>() as f64;
     let shares = runs.iter().map(|&keys| keys as f64 / all);

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// Bytes that the process had fetched from devices, page faults and read-ahead included; `None` where
-/// the system does not tell.
+/// Bytes that the process had fetched from devices, page faults and read-ahead included; `None`
+/// where the system does not tell.
 pub(crate) fn device_bytes() -> Option<u64> {
     field("/proc/self/io", "read_bytes:")
 }

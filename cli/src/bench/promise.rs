@@ -5,7 +5,8 @@ use super::{
     report::{Setup, Store},
 };
 
-/// Most data-block requests per lookup of an absent key, with Bloom filters of [`BITS_PER_KEY`] bits...
+/// Most data-block requests per lookup of an absent key, with Bloom filters of [`BITS_PER_KEY`]
+/// bits...
 const REQUESTS_BLOOM_MAX: f64 = 0.04;
 
 /// ...or so many for each table that may have the key, if that is more.
@@ -17,7 +18,8 @@ const REQUESTS_RIBBON_MAX: f64 = 0.01;
 /// The same with the filters that the engine plans itself.
 const REQUESTS_AUTO_MAX: f64 = 0.006;
 
-/// With them, and [`KEYS_IDEAL`] keys, at most so many times what is possible, see [`ideal`](super::fill::ideal).
+/// With them, and [`KEYS_IDEAL`] keys, at most so many times what is possible, see
+/// [`ideal`](super::fill::ideal).
 const IDEAL_FACTOR: f64 = 1.2;
 
 /// Fewest keys for that. Filters of few keys have parts that do not shrink with them.
@@ -54,8 +56,8 @@ pub(crate) fn unequal(setup: &Setup, stores: &[Store]) -> Vec<String> {
     faults.collect()
 }
 
-/// Every store whose sorted runs are not those that it was filled with, in words: what is expected of it
-/// is computed from those.
+/// Every store whose sorted runs are not those that it was filled with, in words: what is expected
+/// of it is computed from those.
 pub(crate) fn misshapen(setup: &Setup, stores: &[Store]) -> Vec<String> {
     let flushes = setup.runs.get(1..).unwrap_or_default();
     let want = (flushes.len() as u64, flushes.iter().sum::<u64>());
@@ -75,8 +77,8 @@ pub(crate) fn with_chance(expected: f64, lookups: u64) -> f64 {
     expected + 4.0 * (expected / lookups.max(1) as f64).sqrt()
 }
 
-/// Most data-block requests per lookup of an absent key with filters of [`BITS_PER_KEY`] bits or more, when
-/// so many tables may have it.
+/// Most data-block requests per lookup of an absent key with filters of [`BITS_PER_KEY`] bits or
+/// more, when so many tables may have it.
 fn requests_max(filters: Filters, candidates: f64) -> f64 {
     match filters {
         Filters::Off => f64::INFINITY,

@@ -168,8 +168,8 @@ impl CaseReport {
 }
 
 impl Report {
-    /// Puts the cases, those with filters beside those without, into a report; nothing is known yet of
-    /// sweep and threads.
+    /// Puts the cases, those with filters beside those without, into a report; nothing is known yet
+    /// of sweep and threads.
     pub(crate) fn new(setup: Setup, stores: Vec<Store>, cases: &[Case]) -> Self {
         let reports = cases.iter().map(|case| {
             let unfiltered = Kind { filters: Filters::Off, ..case.kind };

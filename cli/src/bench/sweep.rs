@@ -14,18 +14,20 @@ pub(crate) const PERCENTS: [u64; 4] = [100, 50, 25, 10];
 /// Most data-block requests over those that the planner predicts.
 const PREDICTION_FACTOR: f64 = 1.1;
 
-/// Fewest lookups whose CPU times are compared: those of fewer say as much of what else the machine does.
+/// Fewest lookups whose CPU times are compared: those of fewer say as much of what else the machine
+/// does.
 pub(crate) const LOOKUPS_TIMED: u64 = 100_000;
 
-/// How often in turn the last step and no filters at all are measured, for their CPU times: those of another
-/// store, some minutes before, differ by a factor of two on a machine that has other work.
+/// How often in turn the last step and no filters at all are measured, for their CPU times: those
+/// of another store, some minutes before, differ by a factor of two on a machine that has other
+/// work.
 const TURNS: usize = 3;
 
 /// The store is at rest when nothing has changed for so long.
 const REST: Duration = Duration::from_millis(300);
 
-/// Waits until the filters are what the plan says. Returns the planner's prediction: data-block requests
-/// per lookup of an absent key.
+/// Waits until the filters are what the plan says. Returns the planner's prediction: data-block
+/// requests per lookup of an absent key.
 pub(crate) fn settled(db: &Db) -> f64 {
     let look = || {
         let stats = db.stats();

@@ -31,13 +31,13 @@ const COLD_LOOKUPS_MAX: u64 = 1_000;
 /// Keys to store, unless the command line or a file says how many.
 const KEYS_COUNT: u64 = 2_000_000;
 
-/// Looks absent and present keys up, with filters off, with blocked Bloom filters and with ribbons of
-/// the same bits per key everywhere, and with the filters that the engine plans itself.
+/// Looks absent and present keys up, with filters off, with blocked Bloom filters and with ribbons
+/// of the same bits per key everywhere, and with the filters that the engine plans itself.
 ///
-/// Fills four stores with the same keys, reopens them with a block cache smaller than the data, with one
-/// that holds everything, and with nothing in memory, and prints a table for each. Then it cuts the
-/// memory of the planned filters step by step, and asks with several threads. Checks every answer, the
-/// stores' counters, and what is promised of them; fails if anything is wrong.
+/// Fills four stores with the same keys, reopens them with a block cache smaller than the data,
+/// with one that holds everything, and with nothing in memory, and prints a table for each. Then it
+/// cuts the memory of the planned filters step by step, and asks with several threads. Checks every
+/// answer, the stores' counters, and what is promised of them; fails if anything is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Keys: `iin` (12-digit identification numbers), `urls`, or a file with one key a line, of
@@ -50,8 +50,8 @@ pub(crate) struct Args {
     /// Seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Shares of the keys in the sorted runs, the oldest first: three or four numbers, such as 90,9,1
-    /// [default: two small flushes, and the rest in one run].
+    /// Shares of the keys in the sorted runs, the oldest first: three or four numbers, such as
+    /// 90,9,1 [default: two small flushes, and the rest in one run].
     #[arg(long, value_name = "SHARES")]
     runs: Option<Shares>,
     /// Filter bits for each key on average, above 0 up to 40.

@@ -18,11 +18,11 @@ use crate::{
     error::Result,
 };
 
-/// Measures how long the opening of a store takes: with its files in the page cache and without, closed
-/// well and after a crash.
+/// Measures how long the opening of a store takes: with its files in the page cache and without,
+/// closed well and after a crash.
 ///
-/// Fills a store with tables of a mebibyte or so, or takes the one that is there, and opens it again and
-/// again. Prints the median of each part.
+/// Fills a store with tables of a mebibyte or so, or takes the one that is there, and opens it
+/// again and again. Prints the median of each part.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Tables of the store, at least.

@@ -26,11 +26,11 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Measures the read modes beside each other: random keys and whole scans, with the files in the page
-/// cache and without, and a block cache that holds a small part.
+/// Measures the read modes beside each other: random keys and whole scans, with the files in the
+/// page cache and without, and a block cache that holds a small part.
 ///
-/// Fills a store, opens it with each mode in turn, and checks every answer. Prints the median of the
-/// rounds. "Cold" is with the page cache dropped; with direct reads, all are.
+/// Fills a store, opens it with each mode in turn, and checks every answer. Prints the median of
+/// the rounds. "Cold" is with the page cache dropped; with direct reads, all are.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Keys to store.
@@ -81,7 +81,8 @@ struct Figures {
     cold_scan_ns: f64,
     warm_scan_ns: f64,
     warm_scan_cpu_ns: f64,
-    /// After all of that: memory without files behind it, pages of the map, and what the store says.
+    /// After all of that: memory without files behind it, pages of the map, and what the store
+    /// says.
     own_memory_bytes: f64,
     mapped_memory_bytes: f64,
     block_cache_bytes: f64,

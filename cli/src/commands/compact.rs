@@ -19,12 +19,12 @@ use crate::{
 /// How long Ctrl-C waits for work in flight.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(60);
 
-/// Merges the tables of each keyspace into one sorted run, without what was replaced or removed, and
-/// rebuilds damaged filters.
+/// Merges the tables of each keyspace into one sorted run, without what was replaced or removed,
+/// and rebuilds damaged filters.
 ///
-/// Ctrl-C cancels the compaction in progress and keeps those that are complete. Reads and writes all
-/// tables of a keyspace, unless they are one run already. The old tables stay until the new ones are
-/// durable. `sieve verify` finds damage; this does not.
+/// Ctrl-C cancels the compaction in progress and keeps those that are complete. Reads and writes
+/// all tables of a keyspace, unless they are one run already. The old tables stay until the new
+/// ones are durable. `sieve verify` finds damage; this does not.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.

@@ -22,7 +22,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        // Without workers no compaction comes first, which might meet the damage for which the keyspace is to go.
+        // Without workers no compaction comes first, which might meet the damage for which the
+        // keyspace is to go.
         let options = Options::new().create_if_missing(false).worker_threads(0);
         let db = options.open(&self.store).map_err(|error| not_opened(&self.store, error))?;
         if !db.drop_keyspace(&self.keyspace)? {

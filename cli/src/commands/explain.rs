@@ -10,8 +10,8 @@ use crate::{
     text::Notation,
 };
 
-/// Prints the walk of a lookup: which memtables and tables may have the key, what their filters say,
-/// which blocks are read, and what is found.
+/// Prints the walk of a lookup: which memtables and tables may have the key, what their filters
+/// say, which blocks are read, and what is found.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -20,23 +20,23 @@ use crate::{
 /// Length of the longest line with its end: each byte as an escape.
 const LINE_BYTES_MAX: usize = 4 * KEY_BYTES_MAX + 1 + 4 * VALUE_BYTES_MAX + 1;
 
-/// Stores what `sieve scan` prints, from standard input, durably at the end. Creates the store if it
-/// does not exist.
+/// Stores what `sieve scan` prints, from standard input, durably at the end. Creates the store if
+/// it does not exist.
 ///
 /// Ctrl-C makes the entries stored so far durable, prints their number, and exits with 130.
 ///
-/// Each line is one entry: the key, a tab, the value. An entry replaces the value that its key has. The
-/// import stops at the first line that is no entry, and reports its number; the lines before it are
-/// stored. Such a line has no tab, a second tab, or a carriage return at its end: write these two as
-/// `\t` and `\r`. Prints the number of entries imported.
+/// Each line is one entry: the key, a tab, the value. An entry replaces the value that its key has.
+/// The import stops at the first line that is no entry, and reports its number; the lines before it
+/// are stored. Such a line has no tab, a second tab, or a carriage return at its end: write these
+/// two as `\t` and `\r`. Prints the number of entries imported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     keyspace: WriteArgs,
     #[command(flatten)]
     notation: Notation,
-    /// Each line is a key alone, as `sieve scan --keys-only` prints it. A new key gets the empty value; a
-    /// present key keeps its value. A blank line is no entry.
+    /// Each line is a key alone, as `sieve scan --keys-only` prints it. A new key gets the empty
+    /// value; a present key keeps its value. A blank line is no entry.
     #[arg(long)]
     keys_only: bool,
 }
@@ -141,8 +141,8 @@ impl Counts {
     }
 }
 
-/// Key and value of a line, as they are written. What `sieve scan` never prints is more likely to be of another format
-/// than to be meant.
+/// Key and value of a line, as they are written. What `sieve scan` never prints is more likely to
+/// be of another format than to be meant.
 fn split(line: &str) -> Result<(&str, &str), &'static str> {
     let line = line.strip_suffix('\n').unwrap_or(line);
     if line.ends_with('\r') {

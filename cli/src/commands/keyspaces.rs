@@ -5,7 +5,8 @@ use std::{io::Write, path::PathBuf};
 use super::{Purpose, open_store};
 use crate::{error::Result, text::escape};
 
-/// Prints the names of the keyspaces, in order, one a line; what is not printable in them as in keys.
+/// Prints the names of the keyspaces, in order, one a line; what is not printable in them as in
+/// keys.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.

@@ -32,7 +32,8 @@ const CURRENT: &str = "CURRENT";
 /// What a command is about to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Nothing in the directory changes, so that neither the right to write nor room on the disk is needed.
+    /// Nothing in the directory changes, so that neither the right to write nor room on the disk is
+    /// needed.
     Read,
     Write,
 }
@@ -77,7 +78,8 @@ pub(crate) struct WriteArgs {
 }
 
 impl WriteArgs {
-    /// Opens the keyspace. Creates the store if there is none, and the keyspace only if that was asked for.
+    /// Opens the keyspace. Creates the store if there is none, and the keyspace only if that was
+    /// asked for.
     fn open_or_create(&self) -> Result<(Db, Keyspace)> {
         let KeyspaceArgs { store, keyspace: name } = &self.keyspace;
         let is_default = name == DEFAULT_KEYSPACE;

@@ -22,7 +22,8 @@ pub(crate) struct Args {
     notation: Notation,
     /// Key to store under.
     key: String,
-    /// Value to store; `-` for all that comes on standard input, byte by byte. `\x2d` stands for a dash.
+    /// Value to store; `-` for all that comes on standard input, byte by byte. `\x2d` stands for a
+    /// dash.
     value: String,
 }
 

@@ -20,8 +20,8 @@ use crate::{
 pub(crate) struct Args {
     /// Directory of the damaged store.
     source: PathBuf,
-    /// Directory of the new store: missing, or empty. It must not lie in the damaged store, nor that
-    /// one in it.
+    /// Directory of the new store: missing, or empty. It must not lie in the damaged store, nor
+    /// that one in it.
     dest: PathBuf,
     /// Keep keys of which only values are left that may be older than what is lost.
     #[arg(long)]

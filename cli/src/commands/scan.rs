@@ -37,9 +37,9 @@ pub(crate) struct Args {
     /// Print no values.
     #[arg(long)]
     keys_only: bool,
-    /// Skip damaged blocks of tables. Reports the skipped blocks, their key ranges and bytes on standard
-    /// error, and the number of keys left out because only older values can be read. Exits with 1 if
-    /// there are any. Reads all tables once more for that.
+    /// Skip damaged blocks of tables. Reports the skipped blocks, their key ranges and bytes on
+    /// standard error, and the number of keys left out because only older values can be read. Exits
+    /// with 1 if there are any. Reads all tables once more for that.
     #[arg(long)]
     skip_damaged: bool,
     /// Stop after this many printed entries.
@@ -129,8 +129,9 @@ impl Args {
     }
 }
 
-/// Reports the damaged blocks of the keyspace `name` that a scan met, on standard error. Returns how many
-/// there are. `scanned` is the first and the last key of the scan, and whether the last is a prefix.
+/// Reports the damaged blocks of the keyspace `name` that a scan met, on standard error. Returns
+/// how many there are. `scanned` is the first and the last key of the scan, and whether the last is
+/// a prefix.
 fn report_skipped(
     db: &Db,
     name: &str,
@@ -165,7 +166,8 @@ fn report_skipped(
     Ok(blocks)
 }
 
-/// Whether something newer than what a scan past damaged blocks has found may be lost: then a lookup meets it.
+/// Whether something newer than what a scan past damaged blocks has found may be lost: then a
+/// lookup meets it.
 fn is_outdated(keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
     match keyspace.contains_key(key) {
         Ok(_) => Ok(false),

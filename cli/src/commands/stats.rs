@@ -37,8 +37,8 @@ pub(crate) struct Args {
     /// Print what happens in a store that another process has open, every so many seconds, such as
     /// `--watch=10` [default: 2].
     ///
-    /// Reads the file STATS. Ends when the store is closed, or its process is gone; one that was closed
-    /// before shows its last figures.
+    /// Reads the file STATS. Ends when the store is closed, or its process is gone; one that was
+    /// closed before shows its last figures.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -113,8 +113,8 @@ impl Args {
     }
 }
 
-/// Whether a process has the store open that writes. Asked only when it seems not to: to look takes its lock for
-/// a moment.
+/// Whether a process has the store open that writes. Asked only when it seems not to: to look takes
+/// its lock for a moment.
 fn is_open(store: &Path) -> bool {
     match RealFs.lock_shared(&store.join(LOCK)) {
         Ok(_) => false,
@@ -133,8 +133,8 @@ fn load(store: &Path) -> Result<Stats> {
     stats.ok_or_else(|| Error::NoStatsFile { path: store.to_owned() })
 }
 
-/// Statistics as JSON, by the names of the fields of [`Stats`]; to each level, and to `total`, the figures
-/// are added that [`LevelStats`] computes, by the names of its methods.
+/// Statistics as JSON, by the names of the fields of [`Stats`]; to each level, and to `total`, the
+/// figures are added that [`LevelStats`] computes, by the names of its methods.
 fn json(stats: &Stats) -> Value {
     let mut json = to_value(stats);
     json["levels"] = stats.levels.iter().map(level).collect();

@@ -18,13 +18,13 @@ use crate::{
     text::counted,
 };
 
-/// Verifies every byte of a store, and lists all problems found. Exits with 1 if there are any, also if
-/// they are no loss of data.
+/// Verifies every byte of a store, and lists all problems found. Exits with 1 if there are any,
+/// also if they are no loss of data.
 ///
-/// Checks each file and each block against its checksum, the order, bounds and counts of each table,
-/// and the log, and probes each filter for every key of its table. Writes nothing, and needs only
-/// permission to read. No process may have the store open for writing. The store need not be fit to be
-/// opened.
+/// Checks each file and each block against its checksum, the order, bounds and counts of each
+/// table, and the log, and probes each filter for every key of its table. Writes nothing, and needs
+/// only permission to read. No process may have the store open for writing. The store need not be
+/// fit to be opened.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directory of the store.

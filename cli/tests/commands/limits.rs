@@ -11,7 +11,8 @@ fn sieve_after(first: &str, args: &[&str]) -> Output {
     shell.arg(env!("CARGO_BIN_EXE_sieve")).args(args).output().expect("there is a shell")
 }
 
-/// The log's room for records, which synced writes ask for, would be beyond the limit: writing there ends a process.
+/// The log's room for records, which synced writes ask for, would be beyond the limit: writing
+/// there ends a process.
 #[test]
 fn a_limit_of_file_lengths_stops_no_short_write() {
     let folder = tempfile::tempdir().unwrap();

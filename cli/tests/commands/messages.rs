@@ -71,7 +71,8 @@ fn n16_an_interrupted_import_prints_its_count() {
         .spawn()
         .unwrap();
     let mut input = sieve.stdin.take().unwrap();
-    // More than the pipe and the reader hold, so that some of it is stored when the last write returns.
+    // More than the pipe and the reader hold, so that some of it is stored when the last write
+    // returns.
     let line = format!("key\t{}\n", "v".repeat(1_000));
     for _ in 0..1_000 {
         input.write_all(line.as_bytes()).unwrap();

@@ -1,4 +1,5 @@
-//! Mistakes of a new user: each is refused before it does harm, with a message that says what to do.
+//! Mistakes of a new user: each is refused before it does harm, with a message that says what to
+//! do.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -15,7 +15,8 @@ fn store(path: &Path) -> PathBuf {
     store_of_runs(path, 1).pop().unwrap()
 }
 
-/// A store with a keyspace of so many tables, each with all keys, and these tables from the oldest on.
+/// A store with a keyspace of so many tables, each with all keys, and these tables from the oldest
+/// on.
 fn store_of_runs(path: &Path, runs: usize) -> Vec<PathBuf> {
     let options = KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None);
     let db = Options::new().worker_threads(0).background_rewrites(false).open(path).unwrap();

@@ -1,4 +1,5 @@
-//! Commands that only read: they change nothing, and need neither the right to write nor the store alone.
+//! Commands that only read: they change nothing, and need neither the right to write nor the store
+//! alone.
 
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt, path::Path};
 
@@ -27,7 +28,8 @@ fn set_writable(store: &Path, writable: bool) {
     set(store, if writable { 0o755 } else { 0o555 });
 }
 
-/// Every `put` is in the log only. Root may write everywhere; then it shows only that nothing is written.
+/// Every `put` is in the log only. Root may write everywhere; then it shows only that nothing is
+/// written.
 #[test]
 fn commands_that_read_change_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,11 +8,11 @@
 //! | insert  | [`Write::insert`]           | none: memtables take concurrent inserts       |
 //! | publish | [`PublishQueue`]            | queue: visible in sequence order              |
 //!
-//! Locks are taken in this order, each only while those before it are held or free: keyspace change,
-//! sync turn, log files, manifest, unrecorded changes of keyspaces, placement, background state,
-//! trees, view of a tree, list of retired tables; memory pool, block cache, filter arena; then, with
-//! nothing behind them, queue, snapshots, obsolete files, bell. Stores share a memory pool: under its
-//! lock no lock of a store is taken but the bell's.
+//! Locks are taken in this order, each only while those before it are held or free: keyspace
+//! change, sync turn, log files, manifest, unrecorded changes of keyspaces, placement, background
+//! state, trees, view of a tree, list of retired tables; memory pool, block cache, filter arena;
+//! then, with nothing behind them, queue, snapshots, obsolete files, bell. Stores share a memory
+//! pool: under its lock no lock of a store is taken but the bell's.
 
 mod encoder;
 mod log_segment;

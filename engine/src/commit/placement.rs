@@ -135,7 +135,8 @@ impl Placement {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyspaceDropped`], [`Error::SequenceNumbersExhausted`]; `write` is as it was then, and else taken.
+    /// [`Error::KeyspaceDropped`], [`Error::SequenceNumbersExhausted`]; `write` is as it was then,
+    /// and else taken.
     pub(crate) fn place(
         &mut self,
         publish: &PublishQueue,

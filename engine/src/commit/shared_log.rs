@@ -141,8 +141,8 @@ impl SharedLog {
         self.sync(host, sequence, |_| ())
     }
 
-    /// Makes `write` durable, unless somebody did. Others like it will follow: the segment is made longer for
-    /// them.
+    /// Makes `write` durable, unless somebody did. Others like it will follow: the segment is made
+    /// longer for them.
     pub(crate) fn sync_through(&self, host: &impl LogHost, write: &InFlight) -> Result<()> {
         self.write_through(host, write)?;
         self.sync(host, write.last, |files| {
@@ -152,8 +152,8 @@ impl SharedLog {
         })
     }
 
-    /// Makes everything placed up to `sequence` durable, unless somebody did; `prepare` is called before the
-    /// sync.
+    /// Makes everything placed up to `sequence` durable, unless somebody did; `prepare` is called
+    /// before the sync.
     fn sync(
         &self,
         host: &impl LogHost,
@@ -223,10 +223,12 @@ impl SharedLog {
         Some(kept.map_or(newest, |segment| segment.id))
     }
 
-    /// Begins a new segment if the newest one, with every record below `needed`, is only kept because it is
-    /// the newest, and long enough that its space and the time to read it at the next start matter.
+    /// Begins a new segment if the newest one, with every record below `needed`, is only kept
+    /// because it is the newest, and long enough that its space and the time to read it at the next
+    /// start matter.
     ///
-    /// While others write, the newest segment has records that are needed, and nothing is done here.
+    /// While others write, the newest segment has records that are needed, and nothing is done
+    /// here.
     pub(crate) fn leave_flushed(&self, host: &impl LogHost, needed: SequenceNumber) -> Result<()> {
         let mut files = self.files.lock();
         let Some(newest) = files.segments.back() else { return Ok(()) };

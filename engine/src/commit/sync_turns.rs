@@ -11,9 +11,10 @@ use crate::sync::{
 
 /// Turns of those who sync the log, one at a time, for all who wait.
 ///
-/// Each waiter is woken by itself: first the next one to sync, so that the disk does not wait for those who are
-/// done, then these. On one lock, which each of them takes to look whether it is done, they woke one after the
-/// other before the next sync began: of eight threads on 16 cores a write took the time of three syncs.
+/// Each waiter is woken by itself: first the next one to sync, so that the disk does not wait for
+/// those who are done, then these. On one lock, which each of them takes to look whether it is
+/// done, they woke one after the other before the next sync began: of eight threads on 16 cores a
+/// write took the time of three syncs.
 #[derive(Debug, Default)]
 pub(super) struct SyncTurns {
     state: Mutex<State>,
@@ -52,7 +53,8 @@ pub(super) struct Turn<'a> {
 }
 
 impl SyncTurns {
-    /// Waits until everything up to `sequence` is synced, as `synced` tells, or it is the caller's turn to do so.
+    /// Waits until everything up to `sequence` is synced, as `synced` tells, or it is the caller's
+    /// turn to do so.
     pub(super) fn take<'a>(
         &'a self,
         synced: &'a AtomicU64,

@@ -6,8 +6,8 @@ use super::levels::{Levels, Run, overlap};
 
 /// The tables older than the output of a compaction, for a walk over ascending keys.
 ///
-/// The answer stays right while the compaction runs, though deeper levels change: whatever may bring
-/// one of its keys down there would have to take one of its inputs.
+/// The answer stays right while the compaction runs, though deeper levels change: whatever may
+/// bring one of its keys down there would have to take one of its inputs.
 #[derive(Debug)]
 pub(crate) struct DeeperLevels {
     /// Per level the bounds of its tables, and the first table that does not lie
@@ -16,8 +16,9 @@ pub(crate) struct DeeperLevels {
 }
 
 impl DeeperLevels {
-    /// The tables of `levels` below `output_level` that overlap `bounds`; for level 0, also those of
-    /// level 0 that are older than `output_run`. `levels` must be without the inputs of the compaction.
+    /// The tables of `levels` below `output_level` that overlap `bounds`; for level 0, also those
+    /// of level 0 that are older than `output_run`. `levels` must be without the inputs of the
+    /// compaction.
     pub(crate) fn new(
         levels: &Levels<'_>,
         output_level: u8,
@@ -40,8 +41,8 @@ impl DeeperLevels {
         }
     }
 
-    /// Whether one of them may hold `user_key`. Keys must be asked for in ascending order; repeating
-    /// one is fine.
+    /// Whether one of them may hold `user_key`. Keys must be asked for in ascending order;
+    /// repeating one is fine.
     pub(crate) fn may_hold(&mut self, user_key: &[u8]) -> bool {
         self.levels.iter_mut().any(|(run, at)| {
             *at += run[*at..].iter().take_while(|it| it.ends_below(user_key)).count();

@@ -12,23 +12,24 @@ const DEEPER_RUN: u64 = 0;
 
 /// Tables to merge, and the level where the result goes.
 ///
-/// For every input table all older tables with one of its keys are inputs too, as far as they are in
-/// the output level or above. The result replaces the inputs in one sorted run of the output level.
+/// For every input table all older tables with one of its keys are inputs too, as far as they are
+/// in the output level or above. The result replaces the inputs in one sorted run of the output
+/// level.
 ///
 /// An output in level 0 is different: it replaces adjacent runs, and older runs stay below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Compaction {
     /// Why it was chosen.
     pub(crate) reason: Reason,
-    /// The inputs, shallowest level first; of level 0 newest run first. No level is there twice, and
-    /// none without a table.
+    /// The inputs, shallowest level first; of level 0 newest run first. No level is there twice,
+    /// and none without a table.
     pub(crate) inputs: Vec<LevelInputs>,
     /// Where the result goes.
     pub(crate) output_level: u8,
     /// The number of its run there: in level 0 that of the newest input.
     pub(crate) output_run: u64,
-    /// The one input may change its level as it is: nothing is there to merge it with, it has no tombstone
-    /// that could be dropped, and its blocks are compressed as they should be there.
+    /// The one input may change its level as it is: nothing is there to merge it with, it has no
+    /// tombstone that could be dropped, and its blocks are compressed as they should be there.
     pub(crate) is_trivial_move: bool,
     /// Length of the inputs, in bytes.
     pub(crate) input_bytes: u64,
@@ -66,8 +67,8 @@ pub(crate) enum Reason {
 
 impl Compaction {
     /// A compaction of `inputs`, given by level, shallowest first. `None` if it has to wait for one
-    /// that is running, or if it would read a quarantined table. `is_to_rewrite` tells whether a table
-    /// may not just be moved to the output level; a quarantined one always may.
+    /// that is running, or if it would read a quarantined table. `is_to_rewrite` tells whether a
+    /// table may not just be moved to the output level; a quarantined one always may.
     pub(super) fn new(
         levels: &Levels<'_>,
         reason: Reason,

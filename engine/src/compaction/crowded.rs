@@ -2,17 +2,17 @@
 //!
 //! Each live table takes some KiB of memory besides its filter. A store with many keyspaces and a
 //! small budget would spend most of it on tables: each flush writes a small table for its keyspace,
-//! and a level 0 that is not due keeps it. So the newest runs of a group of level 0 are merged early,
-//! down to the base level or else within level 0, if that rewrites few bytes: the oldest run (or the
-//! base level) has at most `rewrite_max` times the bytes of the newer ones. [`rewrite_max`] grows with
-//! the number of tables, from none in a store that is not crowded to [`REWRITE_MAX`].
+//! and a level 0 that is not due keeps it. So the newest runs of a group of level 0 are merged
+//! early, down to the base level or else within level 0, if that rewrites few bytes: the oldest run
+//! (or the base level) has at most `rewrite_max` times the bytes of the newer ones. [`rewrite_max`]
+//! grows with the number of tables, from none in a store that is not crowded to [`REWRITE_MAX`].
 //!
-//! **Cost.** Each merge rewrites at most `1 + rewrite_max` bytes for each byte of the newer runs, and
-//! makes the older one larger by at least `1 / rewrite_max`. So the bytes rewritten to fill a level are
-//! at most `1 + rewrite_max` times its size.
+//! **Cost.** Each merge rewrites at most `1 + rewrite_max` bytes for each byte of the newer runs,
+//! and makes the older one larger by at least `1 / rewrite_max`. So the bytes rewritten to fill a
+//! level are at most `1 + rewrite_max` times its size.
 //!
-//! **End.** Each merge makes level 0 smaller, or leaves fewer runs in it. One run above nothing is not
-//! merged. So a store in which only flushes stop comes to rest, also if it stays crowded.
+//! **End.** Each merge makes level 0 smaller, or leaves fewer runs in it. One run above nothing is
+//! not merged. So a store in which only flushes stop comes to rest, also if it stays crowded.
 
 use super::{
     choice::{Compaction, Reason},
@@ -24,9 +24,9 @@ use crate::table::TableMeta;
 /// Largest number of bytes rewritten for each byte of newer runs.
 pub(crate) const REWRITE_MAX: u64 = 8;
 
-/// Returns how many bytes may be rewritten for each byte of newer runs in a store with `tables` live
-/// tables, of which `ample` take their share of the memory. 0 if it is not crowded: below `ample`
-/// tables. Doubles with each `ample` tables more, up to [`REWRITE_MAX`]. Pure.
+/// Returns how many bytes may be rewritten for each byte of newer runs in a store with `tables`
+/// live tables, of which `ample` take their share of the memory. 0 if it is not crowded: below
+/// `ample` tables. Doubles with each `ample` tables more, up to [`REWRITE_MAX`]. Pure.
 pub(crate) fn rewrite_max(tables: u64, ample: u64) -> u64 {
     match tables / ample.max(1) {
         0 => 0,
@@ -44,8 +44,8 @@ pub(crate) struct Price {
 }
 
 impl<'a> Picker<'a> {
-    /// Chooses the merge with the smallest price, at most with this `rewrite_max`; `None` if no merge
-    /// makes the tables fewer. [`pick`](Self::pick) comes first.
+    /// Chooses the merge with the smallest price, at most with this `rewrite_max`; `None` if no
+    /// merge makes the tables fewer. [`pick`](Self::pick) comes first.
     pub(crate) fn pick_crowded(&self, rewrite_max: u64) -> Option<(Price, Compaction)> {
         let groups = self.levels.level0_groups();
         let mut permitted = 1;

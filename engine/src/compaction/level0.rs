@@ -3,30 +3,31 @@
 //! Tables that overlap, directly or through others, form a group. Level 0 is due from
 //! [`level0_runs`](LevelOptions::level0_runs) sorted runs on.
 //!
-//! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes there
-//!   for each byte of the group, or if level 0 has [`runs_max`](LevelOptions::runs_max) runs. The
-//!   whole group is compacted, so that no older table is left above a newer one.
-//! * Otherwise, or while another compaction is in the way, its **newest runs become one run of level
-//!   0**: at least `level0_runs` of them, and as many as are no larger than the newer ones together.
+//! * A group is compacted **into the base level** if that rewrites at most [`BELOW_MAX`] bytes
+//!   there for each byte of the group, or if level 0 has [`runs_max`](LevelOptions::runs_max) runs.
+//!   The whole group is compacted, so that no older table is left above a newer one.
+//! * Otherwise, or while another compaction is in the way, its **newest runs become one run of
+//!   level 0**: at least `level0_runs` of them, and as many as are no larger than the newer ones
+//!   together.
 //!
-//! With the first rule alone, each four flushes rewrite the whole base level: with a budget of 32 MiB
-//! and 2 million entries, 12.7 bytes for each byte flushed. With both, the sizes of runs about double
-//! from one to the next. So a byte is rewritten in level 0 about once for each doubling. This is tiering
-//! in level 0 and leveling below it. Source: Dayan and Idreos, "Dostoevsky", SIGMOD 2018, section 4
-//! (lazy leveling).
+//! With the first rule alone, each four flushes rewrite the whole base level: with a budget of 32
+//! MiB and 2 million entries, 12.7 bytes for each byte flushed. With both, the sizes of runs about
+//! double from one to the next. So a byte is rewritten in level 0 about once for each doubling.
+//! This is tiering in level 0 and leveling below it. Source: Dayan and Idreos, "Dostoevsky", SIGMOD
+//! 2018, section 4 (lazy leveling).
 //!
 //! # Quarantined tables
 //!
-//! A [quarantined](super::levels::Levels::quarantine) table cannot be read, so it is never merged, and
-//! no newer data is merged past it. In a group with such a table:
+//! A [quarantined](super::levels::Levels::quarantine) table cannot be read, so it is never merged,
+//! and no newer data is merged past it. In a group with such a table:
 //!
 //! 1. Runs older than it are compacted into the base level.
 //! 2. Then the table is moved below level 0, to the deepest level that is above all older data.
 //! 3. If there is no such level, it stays. The runs above it are merged with each other, from
 //!    [`runs_max`](LevelOptions::runs_max) runs on also if they are not alike.
 //!
-//! Rule 3 also applies to a group above a quarantined table of level 1. Deeper levels need no rule: level
-//! 0 is then compacted into the level above the table, see [`Levels::targets`].
+//! Rule 3 also applies to a group above a quarantined table of level 1. Deeper levels need no rule:
+//! level 0 is then compacted into the level above the table, see [`Levels::targets`].
 
 use sievedb_format::TableBounds;
 
@@ -59,7 +60,8 @@ impl<'a> Levels<'a> {
         groups
     }
 
-    /// Returns whether a group of tables of level 0 is compacted into `base_level` once level 0 is due.
+    /// Returns whether a group of tables of level 0 is compacted into `base_level` once level 0 is
+    /// due.
     pub(super) fn goes_down(
         &self,
         group: &Run<'a>,
@@ -72,23 +74,24 @@ impl<'a> Levels<'a> {
             && !self.is_kept_in_level0(group, base_level)
     }
 
-    /// Returns whether these tables of level 0 cannot be merged into `base_level`: one of them, or one
-    /// that they overlap there, is quarantined.
+    /// Returns whether these tables of level 0 cannot be merged into `base_level`: one of them, or
+    /// one that they overlap there, is quarantined.
     pub(super) fn is_kept_in_level0(&self, tables: &Run<'a>, base_level: u8) -> bool {
         let below = hull(tables).map(|bounds| self.overlap(base_level, &bounds));
         let mut all = tables.iter().chain(below.into_iter().flatten());
         all.any(|table| self.is_quarantined(table))
     }
 
-    /// The deepest level below 0 where `table` of level 0 is above all other data in its range, given
-    /// that it is the oldest of its group.
+    /// The deepest level below 0 where `table` of level 0 is above all other data in its range,
+    /// given that it is the oldest of its group.
     fn free_level(&self, table: &TableMeta) -> Option<u8> {
         (1..=self.last()).take_while(|&level| self.overlap(level, &table.bounds).is_empty()).last()
     }
 }
 
 impl<'a> Picker<'a> {
-    /// A compaction of one group of level 0: of those that can be compacted, the one with most tables.
+    /// A compaction of one group of level 0: of those that can be compacted, the one with most
+    /// tables.
     pub(super) fn pick_level0(&self) -> Option<Compaction> {
         let mut groups = self.levels.level0_groups();
         // Stable: of equals the one with the smallest key goes first.
@@ -152,8 +155,8 @@ impl<'a> Picker<'a> {
 }
 
 impl LevelOptions {
-    /// Runs of level 0 from which on they are compacted whatever that rewrites. Fewer than those at which
-    /// writes are delayed.
+    /// Runs of level 0 from which on they are compacted whatever that rewrites. Fewer than those at
+    /// which writes are delayed.
     pub(super) fn runs_max(&self) -> usize {
         self.level0_runs.saturating_mul(2)
     }

@@ -2,22 +2,24 @@
 //!
 //! # Targets
 //!
-//! Levels are sized from the bottom up: the largest level below 0 is taken for the size that the last
-//! level has or will have, and each level above it should hold a `fan_out`th of the one below. So the
-//! levels above the last add at most about `1 / (fan_out - 1)` to the space, however much data there
-//! is. The ladder ends at the first level whose target is at most `base_level_bytes_max`: the base
-//! level, into which level 0 is compacted. The levels between are empty and cost nothing.
+//! Levels are sized from the bottom up: the largest level below 0 is taken for the size that the
+//! last level has or will have, and each level above it should hold a `fan_out`th of the one below.
+//! So the levels above the last add at most about `1 / (fan_out - 1)` to the space, however much
+//! data there is. The ladder ends at the first level whose target is at most
+//! `base_level_bytes_max`: the base level, into which level 0 is compacted. The levels between are
+//! empty and cost nothing.
 //!
-//! When the data shrinks the base level moves down. A level just above it keeps what it has, up to a
-//! `fan_out`th of the limit, until the new base level is half full only; so a size that swings about
-//! the limit does not move data back and forth. Then, and farther up at once, levels are emptied.
+//! When the data shrinks the base level moves down. A level just above it keeps what it has, up to
+//! a `fan_out`th of the limit, until the new base level is half full only; so a size that swings
+//! about the limit does not move data back and forth. Then, and farther up at once, levels are
+//! emptied.
 //!
 //! # Quarantined tables
 //!
-//! A quarantined table is never merged, so tables above it stay where they are until it is gone: they are
-//! *kept*. A level with kept bytes has a target of at least these, and the levels above it are sized from
-//! it as from the last level. So data that arrives later is still compacted from level to level. Level 0
-//! is compacted into the level above a base level with a quarantined table.
+//! A quarantined table is never merged, so tables above it stay where they are until it is gone:
+//! they are *kept*. A level with kept bytes has a target of at least these, and the levels above it
+//! are sized from it as from the last level. So data that arrives later is still compacted from
+//! level to level. Level 0 is compacted into the level above a base level with a quarantined table.
 //!
 //! Source of the idea: Dong, Callaghan, Galanis, Borthakur, Savor, Strum, "Optimizing Space
 //! Amplification in RocksDB", CIDR 2017, section 4.
@@ -38,9 +40,8 @@ pub(crate) const LAST_LEVEL: u8 = 6;
 /// When a level is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LevelOptions {
-    /// Sorted runs of level 0 that make it due: see [`level0`](super::level0). More runs cost reads, fewer
-    /// cost writes.
-    /// At least 1; default 4.
+    /// Sorted runs of level 0 that make it due: see [`level0`](super::level0). More runs cost
+    /// reads, fewer cost writes. At least 1; default 4.
     pub(crate) level0_runs: usize,
     /// Largest target of the base level, in bytes. Best about as large as a full level 0: a base
     /// level much smaller is rewritten through and through, one much larger for little.
@@ -106,16 +107,16 @@ pub(crate) struct Targets {
 pub(crate) struct Debt {
     /// Sorted runs of level 0, those being compacted too.
     pub(crate) level0_runs: usize,
-    /// How many of them writers must not wait for, because of quarantined tables: all but the runs above
-    /// the newest such table of a group of overlapping tables, of the group with most.
+    /// How many of them writers must not wait for, because of quarantined tables: all but the runs
+    /// above the newest such table of a group of overlapping tables, of the group with most.
     pub(crate) level0_runs_kept: usize,
     /// Bytes that compactions would write until no level is due, about.
     pub(crate) bytes: u64,
 }
 
 impl<'a> Levels<'a> {
-    /// Sorts `tables` into levels. `running` are the compactions picked before and not yet installed
-    /// or given up.
+    /// Sorts `tables` into levels. `running` are the compactions picked before and not yet
+    /// installed or given up.
     pub(crate) fn new(
         tables: impl IntoIterator<Item = &'a TableMeta>,
         running: &'a [Compaction],
@@ -174,8 +175,8 @@ impl<'a> Levels<'a> {
         self.quarantined.contains(&table.id)
     }
 
-    /// Returns whether the table of `level`, from 1, has to stay: it is quarantined, or overlaps such a
-    /// table of the next level.
+    /// Returns whether the table of `level`, from 1, has to stay: it is quarantined, or overlaps
+    /// such a table of the next level.
     fn is_kept(&self, level: u8, table: &TableMeta) -> bool {
         let is_quarantined = |table: &&TableMeta| self.is_quarantined(table);
         is_quarantined(&table)

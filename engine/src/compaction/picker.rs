@@ -2,20 +2,20 @@
 //!
 //! The level with the highest score goes first; if running compactions are in its way, the next.
 //!
-//! * **Level 0** into the base level: see [`level0`](super::level0). Tables that overlap, directly or
-//!   over others, go together. Of several such groups the one with most tables goes; of equals the one
-//!   with the smallest key. A group with a table in a running compaction waits.
+//! * **Level 0** into the base level: see [`level0`](super::level0). Tables that overlap, directly
+//!   or over others, go together. Of several such groups the one with most tables goes; of equals
+//!   the one with the smallest key. A group with a table in a running compaction waits.
 //! * **Level n** into level n + 1: the one table that drags the fewest bytes of level n + 1 along,
 //!   for each byte of its own; tombstones count double, because they free space. A larger level is
 //!   worked off table by table, in parallel where the key ranges permit.
 //! * **Mostly tombstones**, when no level is due: a table of level 1 or deeper of which more than
-//!   half of the entries are tombstones goes one level down; in the last level it is rewritten where
-//!   it is, once no snapshot is older than any of its entries. Level 0 is left out: with a workload
-//!   of inserts and removes each flush would be compacted by itself.
+//!   half of the entries are tombstones goes one level down; in the last level it is rewritten
+//!   where it is, once no snapshot is older than any of its entries. Level 0 is left out: with a
+//!   workload of inserts and removes each flush would be compacted by itself.
 //! * **Tombstones that scans step over**, before the last: see [`skipped`](super::skipped).
 //!
-//! While the store rests, a level 0 that is not due goes down too: see [`quiet`](super::quiet). So it
-//! does in a store with too many tables for its memory: see [`crowded`](super::crowded).
+//! While the store rests, a level 0 that is not due goes down too: see [`quiet`](super::quiet). So
+//! it does in a store with too many tables for its memory: see [`crowded`](super::crowded).
 //!
 //! A quarantined table is never merged. It may be moved to a level where it meets nothing.
 //!
@@ -47,8 +47,8 @@ pub(crate) struct Picker<'a> {
     pub(crate) oldest_snapshot: Option<SequenceNumber>,
     /// Tombstones that scans stepped over.
     pub(crate) skipped: &'a Skipped,
-    /// Ids of the tables that the last level would have otherwise compressed. Only the whole compaction of a
-    /// range rewrites those that are there already.
+    /// Ids of the tables that the last level would have otherwise compressed. Only the whole
+    /// compaction of a range rewrites those that are there already.
     pub(crate) otherwise_compressed: &'a BTreeSet<u64>,
 }
 
@@ -61,8 +61,8 @@ pub(crate) enum RangeChoice {
     Wait,
     /// Nothing can be done: it would have to read this quarantined table.
     Quarantined(u64),
-    /// Nothing: its tables are in the last level, compressed as they should be there, and without a tombstone
-    /// that could be dropped.
+    /// Nothing: its tables are in the last level, compressed as they should be there, and without a
+    /// tombstone that could be dropped.
     Done,
 }
 
@@ -125,8 +125,8 @@ impl<'a> Picker<'a> {
         tables.into_iter().find_map(bring_down)
     }
 
-    /// Which sequence number the oldest snapshot has to reach for something to be due that is not now, perhaps;
-    /// `None` if no snapshot is in the way.
+    /// Which sequence number the oldest snapshot has to reach for something to be due that is not
+    /// now, perhaps; `None` if no snapshot is in the way.
     pub(crate) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
         let oldest = self.oldest_snapshot?;
         let deeper = (1..=self.levels.last()).flat_map(|level| self.levels.run(level));
@@ -135,12 +135,13 @@ impl<'a> Picker<'a> {
         with_tombstones.map(|table| table.largest_sequence).filter(|&newest| oldest < newest).min()
     }
 
-    /// Chooses the next compaction towards a compact range: all its tables in the last level, compressed as
-    /// they should be there, without tombstones that could be dropped.
+    /// Chooses the next compaction towards a compact range: all its tables in the last level,
+    /// compressed as they should be there, without tombstones that could be dropped.
     ///
     /// The tables above the last level go down in one compaction, with all that they overlap below.
-    /// After that, tables of the last level are rewritten one by one if they are otherwise compressed, or if a
-    /// tombstone can be dropped for sure: if they have one and no snapshot is older than any of their entries.
+    /// After that, tables of the last level are rewritten one by one if they are otherwise
+    /// compressed, or if a tombstone can be dropped for sure: if they have one and no snapshot is
+    /// older than any of their entries.
     pub(crate) fn pick_range(&self, range: &KeyBounds) -> RangeChoice {
         let last = self.levels.last();
         let mut inputs = self.above_last(range);
@@ -189,8 +190,8 @@ impl<'a> Picker<'a> {
         taken
     }
 
-    /// A compaction of `tables` of `level` with what they overlap in `output_level`; from level 0, or
-    /// with a small neighbour there. Unless that is the same level: then of these alone.
+    /// A compaction of `tables` of `level` with what they overlap in `output_level`; from level 0,
+    /// or with a small neighbour there. Unless that is the same level: then of these alone.
     pub(super) fn with_overlap(
         &self,
         reason: Reason,
@@ -246,9 +247,9 @@ impl<'a> Picker<'a> {
         output_level: u8,
     ) -> Option<Compaction> {
         Compaction::new(self.levels, reason, inputs, output_level, |table| {
-            // Only a guess. A settled put has the number 0, so beside one `seen` is true even of tombstones
-            // that are all newer than the oldest snapshot. The table is then rewritten where it could be
-            // moved: once for each level that it goes down, so this ends.
+            // Only a guess. A settled put has the number 0, so beside one `seen` is true even of
+            // tombstones that are all newer than the oldest snapshot. The table is then rewritten
+            // where it could be moved: once for each level that it goes down, so this ends.
             let seen = self.oldest_snapshot.is_none_or(|oldest| table.smallest_sequence <= oldest);
             let is_bottom = (output_level..=self.levels.last())
                 .skip(1)

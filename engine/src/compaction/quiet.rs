@@ -1,20 +1,23 @@
 //! Which tables to compact because the store rests: a short level 0, which is not due.
 //!
-//! Every scan looks into each run that reaches into its bounds, and the runs of a level 0 that writes have left
-//! behind would stay until more come. They are cheap to bring down if little lies below them. So a group of
-//! overlapping tables goes into the base level if that rewrites at most
-//! [`BELOW_PER_RUN_MAX`] bytes there for each byte of the group and each run that scans are rid of, and never more than
-//! [`BELOW_MAX`] for each byte of the group. Otherwise it stays: what waits for a fourth run would be
-//! rewritten for little, and level 0 merged into a run of its own once for each pause.
+//! Every scan looks into each run that reaches into its bounds, and the runs of a level 0 that
+//! writes have left behind would stay until more come. They are cheap to bring down if little lies
+//! below them. So a group of overlapping tables goes into the base level if that rewrites at most
+//! [`BELOW_PER_RUN_MAX`] bytes there for each byte of the group and each run that scans are rid of,
+//! and never more than [`BELOW_MAX`] for each byte of the group. Otherwise it stays: what waits for
+//! a fourth run would be rewritten for little, and level 0 merged into a run of its own once for
+//! each pause.
 //!
-//! A byte leaves level 0 once. So whatever pauses writers make, this writes at most `1 + BELOW_MAX` bytes
-//! for each byte that a flush has written; what comes below the base level comes with pauses or without. A compaction
-//! that is given up writes in vain, and a byte goes into two of these at most: see `store::background::in_vain`.
+//! A byte leaves level 0 once. So whatever pauses writers make, this writes at most `1 + BELOW_MAX`
+//! bytes for each byte that a flush has written; what comes below the base level comes with pauses
+//! or without. A compaction that is given up writes in vain, and a byte goes into two of these at
+//! most: see `store::background::in_vain`.
 //!
-//! Others merge early by other measures. LevelDB and Pebble count the reads that met a table in vain, and compact it
-//! when they have paid for that: readers wait for what could have been done before. WiredTiger's LSM trees grew more
-//! aggressive the longer nothing was merged, without a bound by bytes: after an opening a small run was merged into
-//! everything again (pull request 1063).
+//! Others merge early by other measures. LevelDB and Pebble count the reads that met a table in
+//! vain, and compact it when they have paid for that: readers wait for what could have been done
+//! before. WiredTiger's LSM trees grew more aggressive the longer nothing was merged, without a
+//! bound by bytes: after an opening a small run was merged into everything again (pull request
+//! 1063).
 
 use super::{
     choice::{Compaction, Reason},
@@ -22,16 +25,17 @@ use super::{
     picker::{Picker, hull},
 };
 
-/// Bytes of the base level that may be rewritten for each byte of level 0 and each run that scans are rid of.
+/// Bytes of the base level that may be rewritten for each byte of level 0 and each run that scans
+/// are rid of.
 const BELOW_PER_RUN_MAX: u64 = 2;
 
-/// Bytes of the base level that may be rewritten for each byte of level 0, however many runs go. A level 0 that is
-/// due rewrites one if both levels have the size that is best for each other.
+/// Bytes of the base level that may be rewritten for each byte of level 0, however many runs go. A
+/// level 0 that is due rewrites one if both levels have the size that is best for each other.
 const BELOW_MAX: u64 = 4;
 
 impl<'a> Picker<'a> {
-    /// The compaction of the group of level 0 that rids scans of most runs, if there is one that costs
-    /// little enough. For a store that rests: [`pick`](Self::pick) comes first.
+    /// The compaction of the group of level 0 that rids scans of most runs, if there is one that
+    /// costs little enough. For a store that rests: [`pick`](Self::pick) comes first.
     pub(crate) fn pick_quiet(&self) -> Option<Compaction> {
         let base_level = self.levels.targets(self.options).base_level;
         let mut groups: Vec<(usize, Run<'a>)> = self

@@ -3,9 +3,10 @@
 //! # Who reads
 //!
 //! The sequence numbers of the live snapshots cut the history into stripes: the oldest snapshot and
-//! all before it, then up to the next snapshot, and so on; the top stripe is what is newer than every
-//! snapshot. A reader at a snapshot sees of each key the newest version in its stripe or, failing
-//! that, in the stripes below. So of each stripe only the newest version of a key can be seen.
+//! all before it, then up to the next snapshot, and so on; the top stripe is what is newer than
+//! every snapshot. A reader at a snapshot sees of each key the newest version in its stripe or,
+//! failing that, in the stripes below. So of each stripe only the newest version of a key can be
+//! seen.
 //!
 //! In the top stripe, too: whoever reads there without being in the list sees all of it, so the
 //! newest version is enough for them. This rests on three duties of the engine:
@@ -21,16 +22,18 @@
 //! # Tombstones
 //!
 //! A tombstone has done its work once nothing below it is left to hide: no older version in this
-//! merge, none in a deeper level. In the oldest stripe the older versions in the merge go with it, so
-//! there the deeper levels decide. In a newer stripe a tombstone stays, even with nothing to hide:
-//! a transaction that reads at an older snapshot learns from it that the key has changed since.
+//! merge, none in a deeper level. In the oldest stripe the older versions in the merge go with it,
+//! so there the deeper levels decide. In a newer stripe a tombstone stays, even with nothing to
+//! hide: a transaction that reads at an older snapshot learns from it that the key has changed
+//! since.
 //!
 //! # Sequence numbers
 //!
-//! A put of the oldest stripe with no older version below it is seen by every reader and hides nothing, so
-//! its sequence number says nothing any more. It becomes 0, before all writes: blocks whose numbers are
-//! all alike store none, which saves 3 or 4 bytes an entry that do not compress. RocksDB does the same.
-//! Compactions do so, flushes do not: after a crash the numbers in tables tell how far the history went.
+//! A put of the oldest stripe with no older version below it is seen by every reader and hides
+//! nothing, so its sequence number says nothing any more. It becomes 0, before all writes: blocks
+//! whose numbers are all alike store none, which saves 3 or 4 bytes an entry that do not compress.
+//! RocksDB does the same. Compactions do so, flushes do not: after a crash the numbers in tables
+//! tell how far the history went.
 
 use std::cmp::Ordering;
 
@@ -47,8 +50,8 @@ use crate::{
 /// The entries of a cursor that some reader may need, in order and in one pass.
 ///
 /// Allocates nothing per key. `is_bottom` tells of a user key whether no older run outside of the
-/// merge may hold it; it is asked in ascending order, for the oldest stripe only and, unless the stream is
-/// [`settling`](Self::settling), for tombstones only.
+/// merge may hold it; it is asked in ascending order, for the oldest stripe only and, unless the
+/// stream is [`settling`](Self::settling), for tombstones only.
 #[derive(Debug)]
 pub(crate) struct RetainStream<C, B, S = fn() -> bool> {
     cursor: C,
@@ -116,9 +119,9 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, 
     ///
     /// # Errors
     ///
-    /// What the cursor fails with, and [`Corrupt`](crate::Error::Corrupt) if an entry is out of order
-    /// or of a kind that cannot be applied: what it would hide must not be dropped. The stream is
-    /// unpositioned then, and no output may be installed.
+    /// What the cursor fails with, and [`Corrupt`](crate::Error::Corrupt) if an entry is out of
+    /// order or of a kind that cannot be applied: what it would hide must not be dropped. The
+    /// stream is unpositioned then, and no output may be installed.
     pub(crate) fn seek_to_first(&mut self) -> Result<()> {
         self.is_positioned = false;
         self.stripe = None;

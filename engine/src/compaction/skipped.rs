@@ -1,13 +1,13 @@
 //! Which tables to compact because scans step over their tombstones.
 //!
-//! Every scan pays again for a tombstone that it steps over, a compaction pays once for each entry that
-//! it rewrites: some four times as much. It is due when scans have paid as much as it would cost. So all in
-//! all no more than twice of what would have been best is paid, whatever scans come after; this is the
-//! problem of renting skis. Source: Karlin, Manasse, Rudolph, Sleator, "Competitive Snoopy Caching",
-//! Algorithmica 3, 1988.
+//! Every scan pays again for a tombstone that it steps over, a compaction pays once for each entry
+//! that it rewrites: some four times as much. It is due when scans have paid as much as it would
+//! cost. So all in all no more than twice of what would have been best is paid, whatever scans come
+//! after; this is the problem of renting skis. Source: Karlin, Manasse, Rudolph, Sleator,
+//! "Competitive Snoopy Caching", Algorithmica 3, 1988.
 //!
-//! Unlike a table's share of tombstones this also brings down tables of level 0, and finds a short row of
-//! tombstones that is scanned again and again, such as the head of a queue.
+//! Unlike a table's share of tombstones this also brings down tables of level 0, and finds a short
+//! row of tombstones that is scanned again and again, such as the head of a queue.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ use super::{
 };
 use crate::table::TableMeta;
 
-/// Tombstones that scans stepped over since the table was opened, by table id; only where there are any.
+/// Tombstones that scans stepped over since the table was opened, by table id; only where there are
+/// any.
 pub(crate) type Skipped = BTreeMap<u64, u64>;
 
 /// What it costs to rewrite an entry, in tombstones stepped over: about 250 ns and 60.
@@ -35,8 +36,8 @@ pub(crate) fn is_paid(skipped: u64, entries: u64) -> bool {
 }
 
 impl<'a> Picker<'a> {
-    /// The compaction of the table whose tombstones scans stepped over most often, for each entry that is
-    /// rewritten, if they have paid for it.
+    /// The compaction of the table whose tombstones scans stepped over most often, for each entry
+    /// that is rewritten, if they have paid for it.
     pub(super) fn pick_skipped(&self) -> Option<Compaction> {
         if self.skipped.is_empty() {
             return None;
@@ -51,7 +52,8 @@ impl<'a> Picker<'a> {
             .filter(|(level, tables)| *level < last || tables.iter().all(|t| self.is_droppable(t)))
             .filter_map(|(level, tables)| {
                 let skipped = self.skipped_in(&tables);
-                // Most have none, and to look for what they overlap takes longer than all else here.
+                // Most have none, and to look for what they overlap takes longer than all else
+                // here.
                 if skipped == 0 {
                     return None;
                 }

@@ -15,8 +15,9 @@ use crate::{
 };
 
 impl Options {
-    /// Opens the store in the folder `path`, or creates it if the folder is missing, or has no files, unless
-    /// [`create_if_missing`](Self::create_if_missing) or [`read_only`](Self::read_only) says otherwise.
+    /// Opens the store in the folder `path`, or creates it if the folder is missing, or has no
+    /// files, unless [`create_if_missing`](Self::create_if_missing) or
+    /// [`read_only`](Self::read_only) says otherwise.
     ///
     /// Everything acknowledged before is there again, as far as its [`Durability`] promised.
     ///
@@ -50,17 +51,19 @@ impl Options {
         Ok(Db { default: Keyspace::new(handle, tree, ReadOptions::new()) })
     }
 
-    /// Looks at every byte of the store in the folder `path`, as [`Db::verify`] does. Nobody has it open,
-    /// unless [read-only](Self::read_only). Goes on where an open would be refused, and writes nothing: it needs
-    /// no more than the right to read. Of the options the file system counts.
+    /// Looks at every byte of the store in the folder `path`, as [`Db::verify`] does. Nobody has it
+    /// open, unless [read-only](Self::read_only). Goes on where an open would be refused, and
+    /// writes nothing: it needs no more than the right to read. Of the options the file system
+    /// counts.
     ///
     /// # Errors
     ///
-    /// [`Error::NoStore`](crate::Error::NoStore) for a folder that is missing or holds nothing of a store,
-    /// [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
+    /// [`Error::NoStore`](crate::Error::NoStore) for a folder that is missing or holds nothing of a
+    /// store, [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
     /// [`Error::Locked`](crate::Error::Locked) if the store is open,
     /// [`Error::NewerRelease`](crate::Error::NewerRelease) if a later release wrote the manifest,
-    /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed or locked. What is wrong with the files is in the report.
+    /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed or locked. What is wrong
+    /// with the files is in the report.
     pub fn verify(
         &self,
         path: impl AsRef<Path>,

@@ -2,8 +2,9 @@
 
 mod text;
 
-/// What a lookup of one key does: the walk from the newest memtable to the oldest table, told by the
-/// lookup itself. [`Keyspace::explain`](crate::Keyspace::explain) makes it; as text it is a line a step.
+/// What a lookup of one key does: the walk from the newest memtable to the oldest table, told by
+/// the lookup itself. [`Keyspace::explain`](crate::Keyspace::explain) makes it; as text it is a
+/// line a step.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -65,8 +66,8 @@ pub struct MemtableStep {
     pub is_frozen: bool,
     /// Entries, about.
     pub entries: u64,
-    /// What its filter said: whether the key may be in it. `None` if it was not asked, because a newer
-    /// memtable had the key.
+    /// What its filter said: whether the key may be in it. `None` if it was not asked, because a
+    /// newer memtable had the key.
     pub may_contain: Option<bool>,
     /// What it had.
     pub found: Option<FoundVersion>,
@@ -90,7 +91,8 @@ pub struct TableStep {
     pub entries: u64,
     /// The point filter of the table.
     pub filter: FilterStep,
-    /// Whether a newer memtable or table had the key, so that neither the filter nor the table was asked.
+    /// Whether a newer memtable or table had the key, so that neither the filter nor the table was
+    /// asked.
     pub is_skipped: bool,
     /// The blocks that were asked for, in order. The top index is in memory and is none of them.
     pub blocks: Vec<BlockStep>,
@@ -116,8 +118,8 @@ pub struct FilterStep {
     pub columns: Option<f64>,
     /// Columns in the file, of a ribbon.
     pub columns_stored: Option<f64>,
-    /// Share of absent keys that it does not rule out, as expected of what is in memory, from 0 to 1; 1 if
-    /// nothing is.
+    /// Share of absent keys that it does not rule out, as expected of what is in memory, from 0 to
+    /// 1; 1 if nothing is.
     pub fpr_expected: f64,
 }
 

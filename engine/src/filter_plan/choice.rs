@@ -9,9 +9,9 @@ use crate::{filter_policy::FilterChoice, table::store::TablePlace};
 /// The filter of new tables at `place` of keyspace `keyspace`, an index in `store`, with at most
 /// `new_keys` keys in all. Tables that go away are not in `store`.
 ///
-/// It is that of the best division among all tables, the new ones included. Bits that older tables have
-/// above that are no hindrance: they give them up in memory, or are rebuilt. What a bound leaves is never
-/// exceeded, so there may be no filter at all.
+/// It is that of the best division among all tables, the new ones included. Bits that older tables
+/// have above that are no hindrance: they give them up in memory, or are rebuilt. What a bound
+/// leaves is never exceeded, so there may be no filter at all.
 pub(crate) fn choose(
     mut store: StoreShape,
     keyspace: usize,
@@ -37,8 +37,8 @@ pub(crate) fn choose(
     ideal(&store).choices[tables - 1]
 }
 
-/// The filter that the table `id` has at the best division among all tables, whatever is stored; `None` if
-/// there is no such table.
+/// The filter that the table `id` has at the best division among all tables, whatever is stored;
+/// `None` if there is no such table.
 pub(crate) fn ideal_of(store: &StoreShape, id: u64) -> Option<FilterChoice> {
     let runs = store.keyspaces.iter().flat_map(|keyspace| &keyspace.runs);
     let index = runs.flat_map(|run| &run.tables).position(|table| table.id == id)?;

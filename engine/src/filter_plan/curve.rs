@@ -16,19 +16,19 @@ const RIBBON_BYTES: f64 = 448.0;
 /// The same for each key: two bits for 128 of them say which keys go to the next layer.
 const RIBBON_BYTES_PER_KEY: f64 = 1.0 / 512.0;
 
-/// Fewest keys of a ribbon that gets a fraction of a column: with fewer it is rounded to a part of so
-/// few blocks, of 64 keys, that it becomes another fraction.
+/// Fewest keys of a ribbon that gets a fraction of a column: with fewer it is rounded to a part of
+/// so few blocks, of 64 keys, that it becomes another fraction.
 const FRACTION_KEYS_MIN: u64 = 1_024;
 
-/// Fewest keys of a new blocked Bloom filter that gets a fraction of a bit a key: with fewer that is no
-/// whole line.
+/// Fewest keys of a new blocked Bloom filter that gets a fraction of a bit a key: with fewer that
+/// is no whole line.
 const LINE_FRACTION_KEYS_MIN: f64 = 4_096.0;
 
 /// Bytes of a line of a blocked Bloom filter.
 pub(super) const LINE_BYTES: f64 = 64.0;
 
-/// Sizes of a filter from nothing to all that it can have. A size is a number of columns, or of bits a
-/// key, or 1 for a filter that is there as a whole or not at all.
+/// Sizes of a filter from nothing to all that it can have. A size is a number of columns, or of
+/// bits a key, or 1 for a filter that is there as a whole or not at all.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Curve {
     form: Form,
@@ -53,7 +53,8 @@ impl Curve {
     pub(super) const NOTHING: Self =
         Self { form: Form::Whole { bytes: 0.0, fpr: 1.0 }, size_max: 0.0 };
 
-    /// What can be made of the stored filter of `table`, a ribbon with at most `columns_max` columns.
+    /// What can be made of the stored filter of `table`, a ribbon with at most `columns_max`
+    /// columns.
     pub(super) fn of_stored(table: &TableShape, columns_max: f64) -> Self {
         let Some(stored) = table.stored else { return Self::NOTHING };
         let StoredFilter { kind, columns, whole_bytes } = stored;
@@ -90,8 +91,8 @@ impl Curve {
         Self { form, size_max }
     }
 
-    /// Calls `see` with sizes in ascending order, the largest one last: between two of them every byte
-    /// is worth the same. `resident` is one of them, unless it is 0.
+    /// Calls `see` with sizes in ascending order, the largest one last: between two of them every
+    /// byte is worth the same. `resident` is one of them, unless it is 0.
     pub(super) fn for_each_size(&self, resident: f64, mut see: impl FnMut(f64)) {
         if self.size_max <= 0.0 {
             return;
@@ -178,8 +179,8 @@ fn ribbon_fixed_bytes(keys: u64) -> f64 {
     RIBBON_BYTES + keys as f64 * RIBBON_BYTES_PER_KEY
 }
 
-/// That of a blocked Bloom filter, interpolated between whole bits: it takes 100 exponentials to compute,
-/// and what lies between costs at most 2 % more.
+/// That of a blocked Bloom filter, interpolated between whole bits: it takes 100 exponentials to
+/// compute, and what lies between costs at most 2 % more.
 fn bloom_fpr(bits: f64) -> f64 {
     static WHOLE: LazyLock<Vec<f64>> = LazyLock::new(|| {
         let rate = |bits| match bits {

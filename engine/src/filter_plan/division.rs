@@ -14,27 +14,27 @@ use crate::filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind};
 /// Below so many keys a Bloom filter: a ribbon has 64 slots at least, and layers.
 const RIBBON_KEYS_MIN: u64 = 2_000;
 
-/// A run with less than this share of the keys gets Bloom filters. What they take more, some ten bits a
-/// key at the rates of small runs, is a small part of all bits, and they are built and asked in a
-/// quarter of the time.
+/// A run with less than this share of the keys gets Bloom filters. What they take more, some ten
+/// bits a key at the rates of small runs, is a small part of all bits, and they are built and asked
+/// in a quarter of the time.
 ///
-/// Not every flush: Bloom filters for four flushes on a level of ten times as many keys and the rest below
-/// give, at the best division of 10 bits a key, 1.05 times the needless reads of ribbons if each flush has
-/// 0.1 % of the keys, 1.10 at 0.25 %, 1.29 at 1 %, and 1.75 at 2.8 %, a memtable of 32 MiB in a store of ten
-/// million keys.
+/// Not every flush: Bloom filters for four flushes on a level of ten times as many keys and the
+/// rest below give, at the best division of 10 bits a key, 1.05 times the needless reads of ribbons
+/// if each flush has 0.1 % of the keys, 1.10 at 0.25 %, 1.29 at 1 %, and 1.75 at 2.8 %, a memtable
+/// of 32 MiB in a store of ten million keys.
 const RIBBON_SHARE_MIN: f64 = 1.0 / 400.0;
 
-/// What is held while one filter takes the place of another is at most this part of a bound. A larger
-/// filter has to go before its successor is made.
+/// What is held while one filter takes the place of another is at most this part of a bound. A
+/// larger filter has to go before its successor is made.
 const HEADROOM_PART: u64 = 16;
 
-/// Filters that are there may exceed the average that the policy names by this factor: what a ribbon
-/// rounds up is no reason to take a column from it as soon as it is written.
+/// Filters that are there may exceed the average that the policy names by this factor: what a
+/// ribbon rounds up is no reason to take a column from it as soon as it is written.
 const AVERAGE_SLACK: f64 = 1.005;
 
-/// And by so many bytes for each table of few keys, times the share of the keys in such tables. Its Bloom
-/// filter cannot give up bits where smaller runs, written later, take more than the average: it would go
-/// as a whole. Keys of other tables have ribbons, and these give up the bits instead.
+/// And by so many bytes for each table of few keys, times the share of the keys in such tables. Its
+/// Bloom filter cannot give up bits where smaller runs, written later, take more than the average:
+/// it would go as a whole. Keys of other tables have ribbons, and these give up the bits instead.
 const SMALL_TABLE_SLACK_BYTES: f64 = 128.0;
 
 /// A ribbon in memory gets a fraction of a column in parts of this size.
@@ -43,8 +43,8 @@ const COLUMN_PART: f64 = 1.0 / 8.0;
 /// A ribbon is not read again for less than this part of a column more.
 const COLUMN_GROWTH_MIN: f64 = 0.25;
 
-/// New ribbons are planned with at most so many columns more than [`best_columns`] lets expect, which only
-/// saves time.
+/// New ribbons are planned with at most so many columns more than [`best_columns`] lets expect,
+/// which only saves time.
 const COLUMNS_SPARE: f64 = 2.0;
 
 /// A ribbon that was given a fraction of its columns has a little less or more, in whole blocks.
@@ -52,8 +52,8 @@ const COLUMN_ROUNDING: f64 = 1.0 / 32.0;
 
 /// What should be in memory of the filters that are stored.
 ///
-/// Expects the fewest false positives per lookup within all bounds. What is in memory stays unless that
-/// costs more than a quarter of what another table would save with the bytes.
+/// Expects the fewest false positives per lookup within all bounds. What is in memory stays unless
+/// that costs more than a quarter of what another table would save with the bytes.
 pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
     let buyers = stored_buyers(store);
     let spent = spend(
@@ -123,8 +123,8 @@ pub(super) fn ideal(store: &StoreShape) -> Ideal {
     Ideal { buyers, choices, worths }
 }
 
-/// The columns that a table with so many keys and this weight has at the best division if sizes may be
-/// any numbers, also below 0: the rate times the weight is in proportion to the keys.
+/// The columns that a table with so many keys and this weight has at the best division if sizes may
+/// be any numbers, also below 0: the rate times the weight is in proportion to the keys.
 fn best_columns(keyspace: &KeyspaceShape, weights: &[f64]) -> impl Fn(u64, f64) -> f64 + use<> {
     let wanted =
         |keys: u64, weight: f64| (weight / keys.max(1) as f64).max(f64::MIN_POSITIVE).log2();
@@ -209,7 +209,8 @@ fn store_bytes(store: &StoreShape) -> f64 {
 }
 
 /// What the filters of each keyspace may take: its bound, and with `Auto` the average of its policy
-/// times `slack`, and `small_slack_bytes` for each table of few keys, times their share of the keys.
+/// times `slack`, and `small_slack_bytes` for each table of few keys, times their share of the
+/// keys.
 fn keyspace_bytes(store: &StoreShape, slack: f64, small_slack_bytes: f64) -> Vec<f64> {
     let bytes = store.keyspaces.iter().map(|keyspace| {
         let bound = without_headroom(keyspace.filter_bytes_max, keyspace.largest_bytes());

@@ -4,8 +4,8 @@
 //! the rates of the runs add up to. A bit a key costs a run as many bits as it has keys, and saves
 //! half of its rate: small runs take many bits a key, the largest one gives some up. At the best of
 //! all divisions the rate of a run is proportional to its size (Dayan, Athanassoulis and Idreos,
-//! "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017). The same holds within a run for tables
-//! that are asked more or less often than their keys let expect, and among keyspaces.
+//! "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017). The same holds within a run for
+//! tables that are asked more or less often than their keys let expect, and among keyspaces.
 //!
 //! | question                                          | answer       |
 //! |---------------------------------------------------|--------------|
@@ -14,11 +14,11 @@
 //! | which filter do new tables get?                   | [`choose`]   |
 //! | which one does a table get that has none of use?  | [`ideal_of`] |
 //!
-//! Three bounds hold together: [`StoreShape::filter_bytes_max`], the same of each keyspace, and, with
-//! [`Auto`](crate::FilterPolicyKind::Auto), the bits per key of the policy as an average. Bytes go where
-//! they save the most false positives per lookup, so with fewer of them the deep tables that are asked
-//! seldom lose columns first, one at a time; at the end those that profit least have no filter. Only
-//! ribbons give up columns; others stay, go, or are built anew.
+//! Three bounds hold together: [`StoreShape::filter_bytes_max`], the same of each keyspace, and,
+//! with [`Auto`](crate::FilterPolicyKind::Auto), the bits per key of the policy as an average.
+//! Bytes go where they save the most false positives per lookup, so with fewer of them the deep
+//! tables that are asked seldom lose columns first, one at a time; at the end those that profit
+//! least have no filter. Only ribbons give up columns; others stay, go, or are built anew.
 //!
 //! Pure functions: the store says what it has, and does what the plan says.
 //!

@@ -11,14 +11,16 @@ use super::{
 use crate::filter_policy::{FilterChoice, FilterPolicyKind};
 
 /// A filter is rebuilt if that saves so many times the false positives that its table would have at
-/// best: a ribbon that lacks two columns saves 1.6 times as many, one that lacks a column 0.3 times.
+/// best: a ribbon that lacks two columns saves 1.6 times as many, one that lacks a column 0.3
+/// times.
 const GAIN_MIN: f64 = 1.0;
 
 /// The filters that should be built anew, those that gain most first.
 ///
 /// `plan` is that of `store`. Reading a table to build its filter costs far more than what a filter
-/// slightly off the plan does: only those are named that are off by two bits a key or so, are missing,
-/// or of another kind than the policy says. A ribbon that has too many columns only gives them up.
+/// slightly off the plan does: only those are named that are off by two bits a key or so, are
+/// missing, or of another kind than the policy says. A ribbon that has too many columns only gives
+/// them up.
 pub(crate) fn rebuilds(store: &StoreShape, plan: &FilterPlan) -> Vec<Rebuild> {
     let Ideal { buyers, choices, worths } = ideal(store);
     let mut each = buyers.iter().zip(choices);

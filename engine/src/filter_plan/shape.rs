@@ -12,8 +12,8 @@ use crate::{
 /// All filters of a store, and what they may take together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoreShape {
-    /// Most bytes for the filters of all keyspaces, what is held while one takes the place of another
-    /// included; `None` for no bound.
+    /// Most bytes for the filters of all keyspaces, what is held while one takes the place of
+    /// another included; `None` for no bound.
     pub(crate) filter_bytes_max: Option<u64>,
     pub(crate) keyspaces: Vec<KeyspaceShape>,
 }
@@ -75,8 +75,8 @@ pub(crate) enum Residence {
 
 /// How often lookups came to a table, measured.
 ///
-/// Both numbers are counted from the same moment on, when the table came into being or later, and decay
-/// alike: what counts is how many of the keyspace's lookups had this table for a candidate.
+/// Both numbers are counted from the same moment on, when the table came into being or later, and
+/// decay alike: what counts is how many of the keyspace's lookups had this table for a candidate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TableUse {
     /// Lookups that had the table for a candidate.
@@ -86,8 +86,8 @@ pub(crate) struct TableUse {
 }
 
 impl StoreShape {
-    /// A store that has one keyspace, without a bound: what these tables say without being opened. That is
-    /// all that counts for a filter in a file, which is as large as the policy says.
+    /// A store that has one keyspace, without a bound: what these tables say without being opened.
+    /// That is all that counts for a filter in a file, which is as large as the policy says.
     pub(crate) fn of_tables<'a>(
         policy: FilterPolicy,
         tables: impl IntoIterator<Item = &'a TableMeta>,

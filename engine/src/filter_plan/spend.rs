@@ -2,9 +2,9 @@
 
 use super::curve::Curve;
 
-/// What is in memory counts for so much more than what would have to be read or built: no table gives
-/// bytes to another one for less. Noise of the measured use is below that; and at the best division
-/// the sum of the rates is so flat that a factor of 1.25 costs less than one per cent.
+/// What is in memory counts for so much more than what would have to be read or built: no table
+/// gives bytes to another one for less. Noise of the measured use is below that; and at the best
+/// division the sum of the rates is so flat that a factor of 1.25 costs less than one per cent.
 pub(super) const HELD_FACTOR: f64 = 1.25;
 
 /// A filter to spend bytes on.
@@ -50,15 +50,15 @@ pub(super) struct Spent {
     pub(super) left: f64,
 }
 
-/// A size for each of `buyers`, so that together they expect the fewest false positives, when they may
-/// take `bytes` in all and those of each keyspace as many as `keyspace_bytes` says.
+/// A size for each of `buyers`, so that together they expect the fewest false positives, when they
+/// may take `bytes` in all and those of each keyspace as many as `keyspace_bytes` says.
 ///
-/// The step that saves the most for a byte is taken first. As each step of a filter saves less than the
-/// one before, nothing is gained by looking further ahead. Takes time in proportion to the steps: those
-/// are sorted only where the bytes run out.
+/// The step that saves the most for a byte is taken first. As each step of a filter saves less than
+/// the one before, nothing is gained by looking further ahead. Takes time in proportion to the
+/// steps: those are sorted only where the bytes run out.
 ///
-/// With more bytes the same steps are taken and then others, so more bytes never do worse, and a few
-/// more change few filters.
+/// With more bytes the same steps are taken and then others, so more bytes never do worse, and a
+/// few more change few filters.
 pub(super) fn spend(buyers: &[Buyer], bytes: f64, keyspace_bytes: &[f64]) -> Spent {
     let mut steps = Vec::new();
     for (buyer, index) in buyers.iter().zip(0_u32..) {

@@ -8,11 +8,11 @@ use crate::filter_policy::FilterChoice;
 pub(crate) struct FilterPlan {
     /// Of all targets together, as far as can be told before the filters are made.
     pub(crate) bytes: u64,
-    /// Runs that a lookup of an absent key searches in vain, expected; the mean over the keyspaces by
-    /// their lookups.
+    /// Runs that a lookup of an absent key searches in vain, expected; the mean over the keyspaces
+    /// by their lookups.
     pub(crate) false_positives: f64,
-    /// Bytes that the bound of the store leaves, 0 if it keeps any filter from what it could have: with more
-    /// filters of so many bytes no keyspace takes any from another one.
+    /// Bytes that the bound of the store leaves, 0 if it keeps any filter from what it could have:
+    /// with more filters of so many bytes no keyspace takes any from another one.
     pub(crate) bytes_left: u64,
     /// Whether a filter has less than it could use: then the use of the tables decides.
     pub(crate) is_short: bool,
@@ -56,8 +56,8 @@ pub(crate) struct Rebuild {
     pub(crate) keyspace: usize,
     pub(crate) table_id: u64,
     pub(crate) choice: FilterChoice,
-    /// False positives that it saves per lookup of the store; memory that becomes free is counted as
-    /// what it saves elsewhere.
+    /// False positives that it saves per lookup of the store; memory that becomes free is counted
+    /// as what it saves elsewhere.
     pub(crate) gain: f64,
 }
 

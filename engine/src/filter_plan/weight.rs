@@ -2,8 +2,8 @@
 
 use super::shape::{KeyspaceShape, RunShape, StoreShape, TableShape};
 
-/// A table counts as if it had been asked so often as its keys let expect, besides what was measured:
-/// few lookups say little, and the deviation of so many is a factor of 1.1.
+/// A table counts as if it had been asked so often as its keys let expect, besides what was
+/// measured: few lookups say little, and the deviation of so many is a factor of 1.1.
 const PROBES_ASSUMED: f64 = 64.0;
 
 /// The same for keyspaces.

@@ -1,13 +1,13 @@
 //! Reads past the page cache of the operating system: `O_DIRECT`.
 //!
-//! Such a read moves whole blocks of the device into memory that is aligned as the device wants it. What
-//! that is, the kernel tells (`statx` with `STATX_DIOALIGN`, since Linux 6.1); an older one, or a file
-//! system that does not say, gets [`DEFAULT_ALIGNMENT`], which every common device accepts. A read goes
-//! into a buffer of this module and is copied from there: some 0.1 us for a block of 4 KiB, against the
-//! many that the device takes.
+//! Such a read moves whole blocks of the device into memory that is aligned as the device wants it.
+//! What that is, the kernel tells (`statx` with `STATX_DIOALIGN`, since Linux 6.1); an older one,
+//! or a file system that does not say, gets [`DEFAULT_ALIGNMENT`], which every common device
+//! accepts. A read goes into a buffer of this module and is copied from there: some 0.1 us for a
+//! block of 4 KiB, against the many that the device takes.
 //!
-//! The kernel writes dirty pages of the place back before it reads there, so a file that was written
-//! through the page cache is read as it is.
+//! The kernel writes dirty pages of the place back before it reads there, so a file that was
+//! written through the page cache is read as it is.
 
 #![expect(clippy::disallowed_methods, reason = "this is what the fs trait stands for")]
 
@@ -48,8 +48,8 @@ impl DirectFile {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::Unsupported`] if its file system, or this operating system, cannot do that. Else
-    /// what the operating system says.
+    /// [`io::ErrorKind::Unsupported`] if its file system, or this operating system, cannot do that.
+    /// Else what the operating system says.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         if file.metadata()?.is_dir() {
@@ -62,7 +62,8 @@ impl DirectFile {
 
 /// What blocks are read from.
 trait Blocks {
-    /// Reads into `buffer`, whose length is a multiple of the alignment as `place` is. How many bytes.
+    /// Reads into `buffer`, whose length is a multiple of the alignment as `place` is. How many
+    /// bytes.
     fn read_blocks(&self, buffer: &mut [u8], place: u64) -> io::Result<usize>;
 
     /// Length of the file now, in bytes.
@@ -158,8 +159,8 @@ fn open(_: &Path) -> io::Result<File> {
     Err(unsupported())
 }
 
-/// What the operating system says of an opening or a read: `EINVAL` where there is no such thing. Some file
-/// systems only say so when something is read.
+/// What the operating system says of an opening or a read: `EINVAL` where there is no such thing.
+/// Some file systems only say so when something is read.
 fn told(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) if code == rustix::io::Errno::INVAL.raw_os_error() => unsupported(),
@@ -252,7 +253,8 @@ mod tests {
         assert_eq!(kind(read(&[Some(100); 64], 700, 1)), Err(io::ErrorKind::Other));
     }
 
-    /// A file in the folder of the build, which is on a disk, where that of temporary files may not be.
+    /// A file in the folder of the build, which is on a disk, where that of temporary files may not
+    /// be.
     #[test]
     fn reads_of_every_alignment_are_right() {
         let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();

@@ -88,9 +88,9 @@ pub trait Fs: Debug + Send + Sync {
     /// Returns `path` from the root on, without symbolic links, `.` and `..`. Missing parts stay as
     /// they are.
     ///
-    /// By default this reads no file: [`absolute`](Self::absolute) without `.` and `..`. Override it
-    /// if the file system has symbolic links, or else [`Options::repair`](crate::Options::repair)
-    /// may not notice that two directories overlap.
+    /// By default this reads no file: [`absolute`](Self::absolute) without `.` and `..`. Override
+    /// it if the file system has symbolic links, or else
+    /// [`Options::repair`](crate::Options::repair) may not notice that two directories overlap.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         resolved(&self.absolute(path)?, |path| Ok(path.to_owned()))
     }
@@ -110,16 +110,16 @@ pub trait Fs: Debug + Send + Sync {
 
     /// Opens a file that is there for appending at its end. Nobody else has it open for appending.
     ///
-    /// Only for a file whose every byte is known to be durable: a sync through this handle need not cover
-    /// what was appended through another one. And not for one of which bytes are
+    /// Only for a file whose every byte is known to be durable: a sync through this handle need not
+    /// cover what was appended through another one. And not for one of which bytes are
     /// [reserved](AppendFile::reserve): what is appended would lie behind them.
     fn open_append(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>>;
 
     /// Opens a file for reading. It stays readable through the handle after it is unlinked.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// Opens a file for reading past the page cache of the operating system. Reads may begin and end
-    /// anywhere: whoever implements this reads the blocks of the device that they lie in.
+    /// Opens a file for reading past the page cache of the operating system. Reads may begin and
+    /// end anywhere: whoever implements this reads the blocks of the device that they lie in.
     ///
     /// `Unsupported` if the file system cannot do that, which is so by default.
     fn open_direct(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -161,9 +161,9 @@ pub trait Fs: Debug + Send + Sync {
     /// May write the process id to the file, as a hint for other processes that find it locked.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
-    /// Locks the file `path` together with everybody else who does so, and against [`lock`](Self::lock).
-    /// `WouldBlock` if somebody has it for himself. Creates nothing, and needs no more than the right to read
-    /// the file: `NotFound` if it is missing.
+    /// Locks the file `path` together with everybody else who does so, and against
+    /// [`lock`](Self::lock). `WouldBlock` if somebody has it for himself. Creates nothing, and
+    /// needs no more than the right to read the file: `NotFound` if it is missing.
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
     /// Reads a text file in which the operating system describes the machine, such as
@@ -180,8 +180,8 @@ pub trait Fs: Debug + Send + Sync {
 
     /// A random number: store ids, salts of tables and the seed of the key hash are made of them.
     ///
-    /// From the operating system, unless the implementation has its own: nobody outside should be able to
-    /// tell the next one, or he could choose keys that collide in filters.
+    /// From the operating system, unless the implementation has its own: nobody outside should be
+    /// able to tell the next one, or he could choose keys that collide in filters.
     fn random_u64(&self) -> io::Result<u64> {
         getrandom::u64().map_err(io::Error::other)
     }
@@ -212,8 +212,8 @@ pub trait AppendFile: Debug + Send + Sync {
     /// Makes the file at least `file_bytes` long, ahead of the appends that fill it: what is not
     /// appended yet reads as zeros. Takes no space where the file system knows holes.
     ///
-    /// For a file that is synced often: a sync that need not write a new length is the shorter by a commit of the
-    /// file system's journal. Not beside an append. Does nothing by default.
+    /// For a file that is synced often: a sync that need not write a new length is the shorter by a
+    /// commit of the file system's journal. Not beside an append. Does nothing by default.
     ///
     /// # Errors
     ///
@@ -223,8 +223,8 @@ pub trait AppendFile: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Makes every append and reservation that returned before the call durable. May run beside an append, which is
-    /// then covered or not.
+    /// Makes every append and reservation that returned before the call durable. May run beside an
+    /// append, which is then covered or not.
     ///
     /// # Errors
     ///
@@ -258,15 +258,15 @@ pub trait ReadFile: Debug + Send + Sync {
     /// the operating system says.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// These bytes are about to be read: whoever can, begins to fetch them and does not wait. Only a
-    /// hint, which cannot fail; does nothing by default.
+    /// These bytes are about to be read: whoever can, begins to fetch them and does not wait. Only
+    /// a hint, which cannot fail; does nothing by default.
     fn will_read(&self, place: Range<u64>) {
         let _ = place;
     }
 
-    /// Reads of this file are in an order that cannot be guessed: whoever fetches more than is asked for
-    /// fetches from now on only what [`will_read`](Self::will_read) announces. Only a hint, which cannot fail;
-    /// does nothing by default.
+    /// Reads of this file are in an order that cannot be guessed: whoever fetches more than is
+    /// asked for fetches from now on only what [`will_read`](Self::will_read) announces. Only a
+    /// hint, which cannot fail; does nothing by default.
     fn reads_are_scattered(&self) {}
 
     /// The bytes of the file as it is now, without a copy. Slices keep the whole map alive.
@@ -284,8 +284,8 @@ pub trait ReadFile: Debug + Send + Sync {
 /// the parent keeps the lock.
 pub trait FileLock: Debug + Send + Sync {}
 
-/// Returns `path` from the root on, without `.` and `..`. `real` returns the path of each part without
-/// symbolic links.
+/// Returns `path` from the root on, without `.` and `..`. `real` returns the path of each part
+/// without symbolic links.
 fn resolved(path: &Path, real: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Result<PathBuf> {
     let mut resolved = PathBuf::from("/");
     for part in path.components() {

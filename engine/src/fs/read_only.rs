@@ -1,7 +1,7 @@
 //! A file system that nobody can change anything through.
 //!
-//! A store that is opened read-only has no other way to its files: that it writes nothing does not hang on
-//! each place that might.
+//! A store that is opened read-only has no other way to its files: that it writes nothing does not
+//! hang on each place that might.
 
 use std::{
     io,
@@ -11,8 +11,8 @@ use std::{
 
 use super::{AppendFile, FileLock, Fs, ReadFile};
 
-/// Another file system without the calls that change something: they fail with `ReadOnlyFilesystem` and do
-/// not reach it.
+/// Another file system without the calls that change something: they fail with `ReadOnlyFilesystem`
+/// and do not reach it.
 #[derive(Debug)]
 pub(crate) struct ReadOnlyFs {
     inner: Arc<dyn Fs>,
@@ -53,7 +53,8 @@ impl Fs for ReadOnlyFs {
         refused()
     }
 
-    /// A handle that refuses each call: the store has its manifest open as ever, and appends nothing.
+    /// A handle that refuses each call: the store has its manifest open as ever, and appends
+    /// nothing.
     fn open_append(&self, _: &Path) -> io::Result<Arc<dyn AppendFile>> {
         Ok(Arc::new(RefusingFile))
     }

@@ -159,8 +159,8 @@ impl FolderHandle for RealFolder {
 struct RealFile(File);
 
 impl AppendFile for RealFile {
-    /// Where the handle stands, which is behind the append before: with `O_APPEND` it would be behind what
-    /// is reserved.
+    /// Where the handle stands, which is behind the append before: with `O_APPEND` it would be
+    /// behind what is reserved.
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         (&self.0).write_all(bytes)
     }
@@ -218,10 +218,11 @@ pub(super) fn map(file: &File) -> io::Result<Bytes> {
         // An empty map is an error on some systems.
         return Ok(Bytes::new());
     }
-    // SAFETY: bytes behind the map must not change while it lives. Through this trait they
-    // cannot: files are made new, only grow, and are never truncated, and what they grow by
-    // lies behind the map. Reserved bytes do change; only logs have them, and nobody maps logs. The store's lock keeps other engines out; a foreign program that
-    // writes to the store's files is outside what we promise, see `ReadFile::map`.
+    // SAFETY: bytes behind the map must not change while it lives. Through this trait they cannot:
+    // files are made new, only grow, and are never truncated, and what they grow by lies behind the
+    // map. Reserved bytes do change; only logs have them, and nobody maps logs. The store's lock
+    // keeps other engines out; a foreign program that writes to the store's files is outside what
+    // we promise, see `ReadFile::map`.
     let map = unsafe { Mmap::map(file) }?;
     Ok(Bytes::from_owner(map))
 }
@@ -234,8 +235,8 @@ struct RealLock {
 }
 
 impl Drop for RealLock {
-    /// Not left to the close: a process that another thread has just forked has the handle too, until it
-    /// begins its program, and would keep the lock so long.
+    /// Not left to the close: a process that another thread has just forked has the handle too,
+    /// until it begins its program, and would keep the lock so long.
     fn drop(&mut self) {
         // A forked child shares the lock with its parent, and only closes its descriptor.
         if getpid() == self.locked_by {

@@ -41,8 +41,8 @@ impl KeyBounds {
         Self { start: Bound::Included(Bytes::copy_from_slice(prefix)), end }
     }
 
-    /// The longest string of bytes that every key within the bounds begins with, as far as the bounds
-    /// tell. Of no use if they are [empty](Self::is_empty).
+    /// The longest string of bytes that every key within the bounds begins with, as far as the
+    /// bounds tell. Of no use if they are [empty](Self::is_empty).
     pub(crate) fn common_prefix(&self) -> &[u8] {
         let (Bound::Included(start) | Bound::Excluded(start)) = &self.start else { return &[] };
         let shared = |end: &[u8]| start.iter().zip(end).take_while(|(a, b)| a == b).count();

@@ -13,9 +13,10 @@ pub(crate) const SEEK_STEPS: usize = TableCursor::SEEK_STEPS;
 
 /// A place in a sequence of entries with strictly ascending internal keys, or no place at all.
 ///
-/// A new cursor is unpositioned. Stepping over either end, a search without a hit and an error leave
-/// it unpositioned; any of the four searches positions it again. Entries that are added to a memtable
-/// while a cursor stands in it may or may not be met: they are newer than what its reader may see.
+/// A new cursor is unpositioned. Stepping over either end, a search without a hit and an error
+/// leave it unpositioned; any of the four searches positions it again. Entries that are added to a
+/// memtable while a cursor stands in it may or may not be met: they are newer than what its reader
+/// may see.
 pub(crate) trait Cursor {
     /// Moves to the first entry.
     ///
@@ -30,10 +31,11 @@ pub(crate) trait Cursor {
     /// Moves to the first entry at or after `target`.
     fn seek(&mut self, target: InternalKey<'_>) -> Result<()>;
 
-    /// Takes one step of a [`seek`](Self::seek), which may be taken in [`SEEK_STEPS`] of them in their order:
-    /// 0 and up, with one `target`. Unpositioned in between.
+    /// Takes one step of a [`seek`](Self::seek), which may be taken in [`SEEK_STEPS`] of them in
+    /// their order: 0 and up, with one `target`. Unpositioned in between.
     ///
-    /// Whoever moves several cursors takes each step with all of them: they wait for memory together then.
+    /// Whoever moves several cursors takes each step with all of them: they wait for memory
+    /// together then.
     #[inline]
     fn seek_step(&mut self, step: usize, target: InternalKey<'_>) -> Result<()> {
         if step == 0 { self.seek(target) } else { Ok(()) }
@@ -42,8 +44,8 @@ pub(crate) trait Cursor {
     /// Moves to the last entry before `target`.
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()>;
 
-    /// This step of a [`seek`](Self::seek) follows: whoever has to read for it begins to fetch that, and does
-    /// not wait. Before the first step it may lead away from the current entry.
+    /// This step of a [`seek`](Self::seek) follows: whoever has to read for it begins to fetch
+    /// that, and does not wait. Before the first step it may lead away from the current entry.
     #[inline]
     fn will_seek_step(&mut self, step: usize) {
         let _ = step;
@@ -55,8 +57,8 @@ pub(crate) trait Cursor {
         let _ = target;
     }
 
-    /// Whether the last search, or a step since, had to read from a file, as far as that is known; and whether
-    /// the next step of a [`seek`](Self::seek) has to, probably.
+    /// Whether the last search, or a step since, had to read from a file, as far as that is known;
+    /// and whether the next step of a [`seek`](Self::seek) has to, probably.
     fn has_read(&self) -> bool {
         false
     }
@@ -81,8 +83,8 @@ pub(crate) trait Cursor {
     /// So who steps over versions neither copies nor compares keys.
     fn repeats(&self) -> bool;
 
-    /// Whether the entry before the current one, if there is one, is known to be of another user key. May
-    /// be `false` for want of knowledge. Only when positioned.
+    /// Whether the entry before the current one, if there is one, is known to be of another user
+    /// key. May be `false` for want of knowledge. Only when positioned.
     fn follows_other_key(&mut self) -> bool;
 
     /// The current value where it lies. Only when positioned.

@@ -1,9 +1,9 @@
 //! How many sorted sources become one.
 //!
-//! A tournament tree of losers: each inner node keeps who lost there, and the winner over all is the
-//! current entry. When it was stepped, it plays again against the losers on its way up, one for each
-//! level: `log2(sources)` comparisons. Most are decided by eight bytes of each key that are kept side by
-//! side. With one source left there is nothing to play.
+//! A tournament tree of losers: each inner node keeps who lost there, and the winner over all is
+//! the current entry. When it was stepped, it plays again against the losers on its way up, one for
+//! each level: `log2(sources)` comparisons. Most are decided by eight bytes of each key that are
+//! kept side by side. With one source left there is nothing to play.
 //!
 //! Source: Knuth, "The Art of Computer Programming", volume 3, section 5.4.1.
 
@@ -17,8 +17,8 @@ use crate::{Result, version::head};
 
 /// The entries of several cursors in one order.
 ///
-/// No two cursors hold the same internal key: a sequence number belongs to one write, and a write is
-/// in one source of a read view. A change of direction steps every other source once, since each
+/// No two cursors hold the same internal key: a sequence number belongs to one write, and a write
+/// is in one source of a read view. A change of direction steps every other source once, since each
 /// stands beside the current entry; those without a place are searched anew.
 #[derive(Debug)]
 pub(crate) struct MergeCursor<C> {
@@ -63,8 +63,8 @@ enum Direction {
 }
 
 impl<C: Cursor> MergeCursor<C> {
-    /// An unpositioned merge of `cursors`. Moves none of them. All user keys that they meet have the
-    /// first `common_prefix_bytes` in common.
+    /// An unpositioned merge of `cursors`. Moves none of them. All user keys that they meet have
+    /// the first `common_prefix_bytes` in common.
     pub(crate) fn new(cursors: Vec<C>, common_prefix_bytes: usize) -> Self {
         Self {
             players: vec![Player::default(); cursors.len()],
@@ -79,8 +79,8 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// Moves every cursor with `search` and orders them for `direction`. Those that follow one that reads are
-    /// told with `announce`.
+    /// Moves every cursor with `search` and orders them for `direction`. Those that follow one that
+    /// reads are told with `announce`.
     fn search(
         &mut self,
         direction: Direction,
@@ -100,9 +100,9 @@ impl<C: Cursor> MergeCursor<C> {
         self.cursors.iter().any(C::has_read)
     }
 
-    /// Moves every cursor with `go`. As soon as one has to read, or if `reads` tells that one did before,
-    /// those behind it are told with `announce`: then their reads are under way together. With everything in memory
-    /// nobody looks up anything twice.
+    /// Moves every cursor with `go`. As soon as one has to read, or if `reads` tells that one did
+    /// before, those behind it are told with `announce`: then their reads are under way together.
+    /// With everything in memory nobody looks up anything twice.
     #[inline]
     fn move_all(
         &mut self,
@@ -212,7 +212,8 @@ impl<C: Cursor> MergeCursor<C> {
     fn play_again(&mut self, stepped: usize) {
         self.note_key(stepped);
         self.positioned -= usize::from(!self.players[stepped].is_positioned);
-        // The next best one lost on this way: if any that lost here was of the key now left, so is it.
+        // The next best one lost on this way: if any that lost here was of the key now left, so is
+        // it.
         let mut others_repeat = false;
         let mut winner = stepped;
         let mut node = (stepped + self.cursors.len()) / 2;
@@ -236,8 +237,9 @@ impl<C: Cursor> MergeCursor<C> {
 
     /// Turns every cursor but the current one, and then steps the current one with `step`.
     ///
-    /// Each other one stands beside the current entry: a step brings it to the other side. Not if it ran
-    /// over its end, or if a memtable has got entries in between; then `search` does, given the current key.
+    /// Each other one stands beside the current entry: a step brings it to the other side. Not if
+    /// it ran over its end, or if a memtable has got entries in between; then `search` does, given
+    /// the current key.
     fn turn(
         &mut self,
         direction: Direction,

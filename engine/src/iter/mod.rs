@@ -10,9 +10,9 @@
 //! | [`bounds`]    | which keys a range holds                                             |
 //! | [`range`]     | the double-ended iterator a user holds                               |
 //!
-//! A merge wraps cursors, a visible cursor wraps a merge, a range wraps two visible cursors. None of
-//! them reads a clock, takes a lock or touches a file: the sources do, and what they fail with goes
-//! through unchanged.
+//! A merge wraps cursors, a visible cursor wraps a merge, a range wraps two visible cursors. None
+//! of them reads a clock, takes a lock or touches a file: the sources do, and what they fail with
+//! goes through unchanged.
 
 pub(crate) mod bounds;
 pub(crate) mod cursor;

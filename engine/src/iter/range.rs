@@ -22,8 +22,8 @@ pub(crate) trait CursorSource {
     /// Walks every entry of the view, versions and all.
     type Cursor: Cursor;
 
-    /// An unpositioned cursor that ends at `bounds`: a move up leads to no key behind them, a move down
-    /// to none before.
+    /// An unpositioned cursor that ends at `bounds`: a move up leads to no key behind them, a move
+    /// down to none before.
     fn cursor(&self, bounds: &Arc<KeyBounds>) -> Self::Cursor;
 
     /// The range tombstones of the view.
@@ -33,8 +33,8 @@ pub(crate) trait CursorSource {
 /// The entries of a range of keys as one reader sees them, from both ends.
 ///
 /// Each end has a cursor of its own, made at its first step: a scan in one direction pays for one.
-/// The ends never yield an entry twice, unless a seek asks for it. After an error the range is at its
-/// end, until a seek begins it anew.
+/// The ends never yield an entry twice, unless a seek asks for it. After an error the range is at
+/// its end, until a seek begins it anew.
 ///
 /// A step allocates nothing; an item takes memory for the key, once per [`KEY_BUFFER_BYTES`].
 pub(crate) struct Range<S: CursorSource> {
@@ -206,8 +206,8 @@ impl<S: CursorSource> Range<S> {
         Ok(is_found)
     }
 
-    /// Lets `end` go on with `key`, if that is within the bounds, or with the nearest one behind it, on
-    /// the way of this end. The other end begins anew at its bound.
+    /// Lets `end` go on with `key`, if that is within the bounds, or with the nearest one behind
+    /// it, on the way of this end. The other end begins anew at its bound.
     pub(crate) fn seek(&mut self, end: End, key: &[u8]) {
         if self.state == State::Empty {
             return;
@@ -273,8 +273,8 @@ impl<S: CursorSource> Range<S> {
         self.item(end, |key, _| key)
     }
 
-    /// Ends the iteration and lets go of the blocks that the cursors hold, and of cursors that met an
-    /// error.
+    /// Ends the iteration and lets go of the blocks that the cursors hold, and of cursors that met
+    /// an error.
     fn finish(&mut self) {
         self.state = State::UsedUp;
         (self.front, self.back) = (Side::new(), Side::new());

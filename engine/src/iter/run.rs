@@ -280,7 +280,8 @@ impl<R: SortedRun> fmt::Debug for RunCursor<R> {
     }
 }
 
-/// The tables of `run`, by index, with a place within `bounds` between their smallest and largest key.
+/// The tables of `run`, by index, with a place within `bounds` between their smallest and largest
+/// key.
 pub(crate) fn tables_within(run: &impl SortedRun, bounds: &KeyBounds) -> Range<usize> {
     let (start, end) = bounds.as_slices();
     let tables = 0..run.tables();

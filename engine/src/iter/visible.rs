@@ -21,8 +21,8 @@ const STEPS_MAX: u32 = 8;
 
 /// The entries that a reader at one sequence number sees, one per user key.
 ///
-/// Finds the newest version of each key at or below that number, and skips the key if there is none or
-/// if [`resolve`] says that it has no value. Every search and step takes a limit where it ends,
+/// Finds the newest version of each key at or below that number, and skips the key if there is none
+/// or if [`resolve`] says that it has no value. Every search and step takes a limit where it ends,
 /// so that it does not read on over keys that are hidden or out of range.
 ///
 /// Like a [`Cursor`] it is unpositioned at first, behind either end and after an error.
@@ -48,8 +48,8 @@ enum State {
     Forward,
     /// Under `cursor`, which came down to it. The entry before is known to be of another key.
     Backward,
-    /// In `user_key` and `value`. Versions of a key are met oldest first on the way back: unless the
-    /// source knows better, `cursor` has to pass one to know that it is the newest.
+    /// In `user_key` and `value`. Versions of a key are met oldest first on the way back: unless
+    /// the source knows better, `cursor` has to pass one to know that it is the newest.
     Passed,
 }
 
@@ -80,8 +80,9 @@ impl<C: Cursor> VisibleCursor<C> {
     ///
     /// # Errors
     ///
-    /// This and every other move: what the sources fail with, and [`Corrupt`](crate::Error::Corrupt)
-    /// if an entry is out of order or of a kind that cannot be applied.
+    /// This and every other move: what the sources fail with, and
+    /// [`Corrupt`](crate::Error::Corrupt) if an entry is out of order or of a kind that cannot be
+    /// applied.
     pub(crate) fn seek(&mut self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<()> {
         self.state = State::Unpositioned;
         match start {
@@ -172,7 +173,8 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Whether the current entry is at the very limit: nothing has to be read to know that it is the last.
+    /// Whether the current entry is at the very limit: nothing has to be read to know that it is
+    /// the last.
     #[inline]
     fn is_last(&self, limit: Bound<&[u8]>) -> bool {
         matches!(limit, Bound::Included(last) if self.key() == Some(last))
@@ -216,8 +218,8 @@ impl<C: Cursor> VisibleCursor<C> {
         self.find_down(start)
     }
 
-    /// Goes down over the versions of `user_key`, which are too new for the reader: what it could see was
-    /// met before.
+    /// Goes down over the versions of `user_key`, which are too new for the reader: what it could
+    /// see was met before.
     fn pass_too_new(&mut self) -> Result<()> {
         let mut steps = 0;
         while let Some(key) = self.cursor.key() {
@@ -272,8 +274,8 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Searches, from one version of a key, the one that the reader sees or, if its fate is known, the
-    /// next key.
+    /// Searches, from one version of a key, the one that the reader sees or, if its fate is known,
+    /// the next key.
     #[cold]
     fn pass_versions(&mut self, looked: Looked) -> Result<()> {
         self.copy_key();
@@ -291,8 +293,8 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Goes down from the entry under `cursor`, it included, to the next visible one behind `start`.
-    /// The entry is the first that is met of its key.
+    /// Goes down from the entry under `cursor`, it included, to the next visible one behind
+    /// `start`. The entry is the first that is met of its key.
     #[inline]
     fn find_down(&mut self, start: Bound<&[u8]>) -> Result<()> {
         while let Some(key) = self.cursor.key() {
@@ -319,8 +321,8 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
-    /// Goes down over the versions of `user_key` that the reader may see, and keeps the value of the
-    /// newest. Returns whether it is visible.
+    /// Goes down over the versions of `user_key` that the reader may see, and keeps the value of
+    /// the newest. Returns whether it is visible.
     fn take_newest(&mut self) -> Result<bool> {
         let mut newest = Ok(false);
         let mut steps = 0;

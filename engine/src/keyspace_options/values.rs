@@ -41,16 +41,15 @@ impl KeyspaceOptions {
         self.compression
     }
 
-    /// What [`bottommost_compression`](Self::bottommost_compression) sets; `None` if the last level is
-    /// compressed as the others.
+    /// What [`bottommost_compression`](Self::bottommost_compression) sets; `None` if the last level
+    /// is compressed as the others.
     #[must_use]
     pub fn get_bottommost_compression(&self) -> Option<Compression> {
         self.bottommost_compression
     }
 
-    /// What [`prefix_extractor`](Self::prefix_extractor) sets, if it can be used: of a function that the
-    /// store was opened without there is only the
-    /// [name](Self::get_prefix_extractor_name).
+    /// What [`prefix_extractor`](Self::prefix_extractor) sets, if it can be used: of a function
+    /// that the store was opened without there is only the [name](Self::get_prefix_extractor_name).
     #[must_use]
     pub fn get_prefix_extractor(&self) -> Option<&PrefixExtractor> {
         self.prefix_extractor.present()

@@ -14,7 +14,8 @@ use crate::Result;
 /// Adds every record of `reader`, which has read nothing yet, to `annotation`.
 ///
 /// `payload` describes what a full record holds: it gets the header, the payload and its place. A
-/// bad record, or room for records that never came, ends the description. The whole annotation is held in memory.
+/// bad record, or room for records that never came, ends the description. The whole annotation is
+/// held in memory.
 ///
 /// # Errors
 ///

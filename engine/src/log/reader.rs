@@ -166,8 +166,8 @@ impl Reader {
         self.limit = offset.min(self.window.file_bytes());
     }
 
-    /// Takes the file for no longer than `file_bytes`, where a record ends: others write on behind that, and
-    /// what is read there now and then would not be of one moment. Nothing was read yet.
+    /// Takes the file for no longer than `file_bytes`, where a record ends: others write on behind
+    /// that, and what is read there now and then would not be of one moment. Nothing was read yet.
     pub(crate) fn cut(&mut self, file_bytes: u64) {
         self.window.cut(file_bytes);
         self.limit = self.window.file_bytes();

@@ -18,12 +18,13 @@ use crate::{
     fs::{AppendFile, Fs},
 };
 
-/// The longest buffer. A group above this is written in several appends: so no value needs a buffer of its
-/// own length, and what is copied stays in the processor's cache.
+/// The longest buffer. A group above this is written in several appends: so no value needs a buffer
+/// of its own length, and what is copied stays in the processor's cache.
 pub(crate) const BUFFER_BYTES_MAX: usize = 128 << 10;
 
-/// How far a file that is synced often is longer than its records. A step costs one call and one sync that
-/// writes the length; more would show in the length of files, though not in the space they take.
+/// How far a file that is synced often is longer than its records. A step costs one call and one
+/// sync that writes the length; more would show in the length of files, though not in the space
+/// they take.
 pub(super) const RESERVED_BYTES: u64 = 256 << 10;
 
 /// Appends records to one file.
@@ -127,14 +128,16 @@ impl Writer {
         self.end_group()
     }
 
-    /// Makes the file longer than its records, up to `file_bytes_max`, unless it is: a sync takes two thirds of
-    /// the time if the file keeps its length. Readers find zeros behind the last record.
+    /// Makes the file longer than its records, up to `file_bytes_max`, unless it is: a sync takes
+    /// two thirds of the time if the file keeps its length. Readers find zeros behind the last
+    /// record.
     pub(crate) fn reserve(&mut self, file_bytes_max: u64) {
         let file_bytes = (self.offset + RESERVED_BYTES).min(file_bytes_max);
         if self.closed.is_some() || self.offset < self.reserved || file_bytes <= self.offset {
             return;
         }
-        // Only for speed. Without it the file grows with each append; it is not tried at each sync again.
+        // Only for speed. Without it the file grows with each append; it is not tried at each sync
+        // again.
         let _ = self.file.reserve(file_bytes);
         self.reserved = file_bytes;
     }

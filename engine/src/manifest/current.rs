@@ -6,9 +6,9 @@
 //! | 64     | 8     | `manifest_bytes` | length up to which that manifest was durable, at least   |
 //! | 72     | 4     | `checksum`       | CRC-32 of the bytes before it                            |
 //!
-//! `CURRENT` makes a manifest count. `CLOSED` is written when the store is closed and nothing failed: it only
-//! says how much of the manifest is known to be on the disk, which stays true. So it needs no sync: lost,
-//! torn or outdated, it vouches for less.
+//! `CURRENT` makes a manifest count. `CLOSED` is written when the store is closed and nothing
+//! failed: it only says how much of the manifest is known to be on the disk, which stays true. So
+//! it needs no sync: lost, torn or outdated, it vouches for less.
 
 use std::{io, path::Path};
 
@@ -77,8 +77,9 @@ impl Current {
         Self::read_file(fs, &FileName::Current.path(folder), FileKind::Current)
     }
 
-    /// Up to where the manifest of the store `store_id` was durable when that store was last closed. The
-    /// default, which says nothing, if nobody knows: then whatever depends on it is written anew.
+    /// Up to where the manifest of the store `store_id` was durable when that store was last
+    /// closed. The default, which says nothing, if nobody knows: then whatever depends on it is
+    /// written anew.
     pub(crate) fn read_closed(fs: &dyn Fs, folder: &Path, store_id: u128) -> Position {
         let closed = Self::read_file(fs, &FileName::Closed.path(folder), FileKind::Closed);
         let closed = closed.ok().flatten();

@@ -22,8 +22,8 @@
 //! | 18, optional | as 16, with the place as of a prefix filter in [`super::table_field`]; often | the same for its prefix filter |
 //! | 19, optional | as 16; often        | the same for its range filter                           |
 //!
-//! They are applied in this order: keyspaces created and changed, tables removed, moved, added, filters
-//! replaced, flushes, keyspaces dropped, logs; whatever the order of their bytes.
+//! They are applied in this order: keyspaces created and changed, tables removed, moved, added,
+//! filters replaced, flushes, keyspaces dropped, logs; whatever the order of their bytes.
 
 use std::sync::Arc;
 

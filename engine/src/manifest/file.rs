@@ -1,11 +1,11 @@
 //! Creates a manifest and appends to it.
 //!
-//! Each edit is durable when [`ManifestFile::append`] returns, and carries the synced mark of all before it:
-//! so a bad record that is followed by a good one is damage.
+//! Each edit is durable when [`ManifestFile::append`] returns, and carries the synced mark of all
+//! before it: so a bad record that is followed by a good one is damage.
 //!
 //! The next process goes on with a manifest only if it is known to be on the disk as a whole
-//! ([`Loaded::is_durable`]), as after a clean close. After a crash nobody knows whether what is read back is
-//! there: a sync may have failed. Recovery then begins a new one.
+//! ([`Loaded::is_durable`]), as after a clean close. After a crash nobody knows whether what is
+//! read back is there: a sync may have failed. Recovery then begins a new one.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,8 +29,8 @@ const REWRITE_BYTES_MIN: u64 = 1 << 20;
 /// See [`REWRITE_BYTES_MIN`]. So the edits cost at most a small multiple of their own bytes.
 const GROWTH_MAX: u64 = 8;
 
-/// A manifest that is longer than this and [`KEPT_GROWTH_MAX`] times its first edit is written anew when the
-/// store is opened: from then on that is read faster.
+/// A manifest that is longer than this and [`KEPT_GROWTH_MAX`] times its first edit is written anew
+/// when the store is opened: from then on that is read faster.
 const KEPT_BYTES_MIN: u64 = 64 << 10;
 
 /// See [`KEPT_BYTES_MIN`].
@@ -110,8 +110,8 @@ impl ManifestFile {
         Ok(Self { fs, folder, state, writer, edits, first_bytes, noted, health })
     }
 
-    /// Notes that all of the manifest is on the disk, for whoever opens the store next. Does nothing if
-    /// nobody knows that, or if it is noted.
+    /// Notes that all of the manifest is on the disk, for whoever opens the store next. Does
+    /// nothing if nobody knows that, or if it is noted.
     pub(crate) fn close(&self) {
         let (store_id, manifest) = (self.state.store_id, self.writer.position());
         if matches!(self.health, Health::Good) && self.noted != manifest {

@@ -1,7 +1,7 @@
 //! The manifest: which files are live, and what else a store must remember.
 //!
-//! A manifest is a file of records ([`crate::log`]). Each record is an edit; the first one recreates
-//! the whole state. `CURRENT` names the manifest that counts.
+//! A manifest is a file of records ([`crate::log`]). Each record is an edit; the first one
+//! recreates the whole state. `CURRENT` names the manifest that counts.
 //!
 //! | module         | answers                                                          |
 //! |----------------|------------------------------------------------------------------|

@@ -3,9 +3,9 @@
 use super::{MemoryAccount, MemoryUse};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Memory that an allocator holds beside the bytes that it was asked for: with glibc and three threads
-/// 3 to 5 MiB at small budgets and 9 MiB at 256 MiB, where workers have larger buffers. The 8 MiB
-/// that a process may take beyond the budget are for its program, too.
+/// Memory that an allocator holds beside the bytes that it was asked for: with glibc and three
+/// threads 3 to 5 MiB at small budgets and 9 MiB at 256 MiB, where workers have larger buffers. The
+/// 8 MiB that a process may take beyond the budget are for its program, too.
 const ALLOCATOR_BYTES_MIN: u64 = 3 << 20;
 
 /// The same for any budget.
@@ -92,8 +92,8 @@ impl Uses {
         self.pinned += other.pinned;
     }
 
-    /// Returns what the block cache may take of a pool of `pool` bytes, and of its ceiling, which it
-    /// shares with the indexes.
+    /// Returns what the block cache may take of a pool of `pool` bytes, and of its ceiling, which
+    /// it shares with the indexes.
     pub(crate) fn cache_bytes_left(&self, pool: u64, ceiling: u64) -> u64 {
         let Self { memtables, filters_expected, indexes, bookkeeping, writing, pinned, .. } = self;
         let all = memtables + filters_expected + indexes + bookkeeping + writing + pinned;

@@ -6,13 +6,13 @@
 //! * **block cache**: bytes that its ghost list would have spared, over the bytes of the list;
 //! * **memtables**: `(merged / ln(T / M) + found) / (M / 2)`.
 //!
-//! Active memtables may take `M` bytes, and take half of that on average. Compactions read and wrote
-//! `merged` bytes. Tables take `T` bytes. Lookups would have read `found` bytes if memtables did not
-//! have their entries: memtables are a cache of recent writes.
+//! Active memtables may take `M` bytes, and take half of that on average. Compactions read and
+//! wrote `merged` bytes. Tables take `T` bytes. Lookups would have read `found` bytes if memtables
+//! did not have their entries: memtables are a cache of recent writes.
 //!
 //! Source of the term for merges: Luo and Carey, "Breaking Down Memory Walls: Adaptive Memory
-//! Management in LSM-based Storage Systems", PVLDB 14(3), 2020. There memtables are always full, and
-//! lookups that end in them do not count.
+//! Management in LSM-based Storage Systems", PVLDB 14(3), 2020. There memtables are always full,
+//! and lookups that end in them do not count.
 //!
 //! The share falls or rises by 8/64 if one benefit is more than twice the other. A step changes
 //! their ratio by less than that range, so a steady load does not make the share oscillate. The
@@ -34,7 +34,8 @@ const SHARE_STEP: u64 = 8;
 /// A benefit outweighs the other if it is more than so many times as large.
 const DEAD_BAND: f64 = 2.0;
 
-/// In an epoch of a write burst, memtables would spare more than so many times what the cache would.
+/// In an epoch of a write burst, memtables would spare more than so many times what the cache
+/// would.
 const BURST: f64 = 8.0;
 
 /// The share does not fall within so many epochs after the start and after a return: with the

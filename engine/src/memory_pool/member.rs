@@ -57,8 +57,8 @@ impl Member {
         self.workers.max(1) as u64
     }
 
-    /// Returns whether the ceiling of its memtables adapts: neither it nor the block cache was set by
-    /// hand.
+    /// Returns whether the ceiling of its memtables adapts: neither it nor the block cache was set
+    /// by hand.
     pub(super) fn adapts(&self) -> bool {
         let MemoryBudget { memtable_bytes_max, block_cache_bytes, .. } = self.budget;
         self.is_open && self.flushes && memtable_bytes_max.or(block_cache_bytes).is_none()

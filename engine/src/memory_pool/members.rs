@@ -34,8 +34,8 @@ const GHOST_SHARE: u64 = 4;
 
 /// The memory of one store, or of several that share it.
 ///
-/// Its lock is taken after the locks of a store and before those of the block cache, of filter arenas
-/// and of bells. No lock of a store is taken under it.
+/// Its lock is taken after the locks of a store and before those of the block cache, of filter
+/// arenas and of bells. No lock of a store is taken under it.
 #[derive(Debug)]
 pub(crate) struct Pool {
     cache: Arc<BlockCache>,
@@ -297,8 +297,8 @@ impl State {
         self.members.iter_mut().find(|member| member.account.ptr_eq(&account))
     }
 
-    /// Checks that a shared pool of `bytes` bytes has room for all stores, and for one that joins with
-    /// so many workers.
+    /// Checks that a shared pool of `bytes` bytes has room for all stores, and for one that joins
+    /// with so many workers.
     fn check(&self, bytes: Option<u64>, joining: Option<usize>) -> Result<()> {
         let Some(bytes) = bytes else { return Ok(()) };
         let least =
@@ -346,16 +346,16 @@ impl State {
         let sum = sum(&uses);
         let left = sum.cache_bytes_left(pool, ceiling);
         let step = (ceiling.min(pool) / STEPS_MIN).clamp(1, STEP_BYTES_MAX);
-        // Where nothing is left it has one step beyond that: with a capacity of 0 it would remember no
-        // blocks that it no longer has, even when it has grown again.
+        // Where nothing is left it has one step beyond that: with a capacity of 0 it would remember
+        // no blocks that it no longer has, even when it has grown again.
         let fitting = (left / step * step).max(step.min(ceiling));
         if fitting != self.capacity {
             cache.set_capacity_bytes(fitting);
             let from = mem::replace(&mut self.capacity, fitting);
             self.moves.note(from, fitting, rivals(&sum, pool, ceiling));
         }
-        // Memtables may take what the ceiling of the cache leaves, too. While nothing is left there is
-        // nothing more to give way.
+        // Memtables may take what the ceiling of the cache leaves, too. While nothing is left there
+        // is nothing more to give way.
         let pool_left = sum.cache_bytes_left(pool, u64::MAX);
         let slack = if pool_left < step { step } else { pool_left - fitting };
         let slack = slack.min(STEP_BYTES_MAX);

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, mem};
 
 use crate::sync::Mutex;
 
-/// The ids of trees whose memtables, tables or options have changed. So whoever looks for work need not look at
-/// all keyspaces, of which there may be thousands.
+/// The ids of trees whose memtables, tables or options have changed. So whoever looks for work need
+/// not look at all keyspaces, of which there may be thousands.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedTrees {
     ids: Mutex<BTreeSet<u64>>,

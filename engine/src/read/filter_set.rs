@@ -9,8 +9,9 @@ use crate::{
 
 /// The filters of all tables of a version, as they were when a view was made.
 ///
-/// A lookup finds them beside the tables and takes no reference count; it keeps them alive by its view.
-/// Whoever reads for long keeps the tables without them, so that no old filter stays in memory.
+/// A lookup finds them beside the tables and takes no reference count; it keeps them alive by its
+/// view. Whoever reads for long keeps the tables without them, so that no old filter stays in
+/// memory.
 #[derive(Debug, Default)]
 pub(crate) struct FilterSet {
     runs: Vec<Box<[Arc<TableFilters>]>>,

@@ -5,8 +5,8 @@ use crate::version::head;
 /// Puts the keys of a chunk in order. Its buffer is kept from chunk to chunk.
 #[derive(Debug, Default)]
 pub(super) struct KeyOrder {
-    /// Of each key the first eight bytes behind what all begin with, its place in the chunk, and its
-    /// hash.
+    /// Of each key the first eight bytes behind what all begin with, its place in the chunk, and
+    /// its hash.
     heads: Vec<(u64, u16, u64)>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The hash is computed once, by the caller. Nothing is locked, allocated or written to a shared
 //! cache line on the way to "absent". The lines of all filters, of memtables and of tables, are on
-//! their way to the cache before the first is tested: a key of the memtables pays for that with a search
-//! in each run, and an absent one waits for memory once.
+//! their way to the cache before the first is tested: a key of the memtables pays for that with a
+//! search in each run, and an absent one waits for memory once.
 
 use sievedb_filter::many::{self, Asked};
 use sievedb_format::{InternalKey, SequenceNumber};
@@ -99,8 +99,8 @@ impl Lookup<'_> {
             counters.found_in_memtables.add(1);
             return !matches!(found, Found::Deleted);
         }
-        // Nobody looks whether a positive is true: what filters say here is not counted, or the measured
-        // rate would be that of negatives alone.
+        // Nobody looks whether a positive is true: what filters say here is not counted, or the
+        // measured rate would be that of negatives alone.
         candidates.iter().any(|candidate| match &*candidate.filters.point {
             FilterState::Resident(filter) => many::may_contain(filter, asked),
             FilterState::Unusable(_) | FilterState::NotResident | FilterState::None => true,
@@ -135,8 +135,8 @@ impl Lookup<'_> {
         None
     }
 
-    /// Starts to load what [`in_memtables`](Self::in_memtables) will read of filters. Whether there is a
-    /// memtable to ask at all.
+    /// Starts to load what [`in_memtables`](Self::in_memtables) will read of filters. Whether there
+    /// is a memtable to ask at all.
     fn prefetch_memtables(self, view: &KeptView) -> bool {
         let mut found = false;
         for memtable in view.memtables_at(self.sequence) {

@@ -3,9 +3,9 @@
 //! 1. Hash the keys of the chunk; ask the memtables' filters, their lines prefetched.
 //! 2. Put what is left in key order, unless it is already. In each run the keys of a table are then
 //!    neighbours, and so are those of a block.
-//! 3. In each run, the newest first: find the keys of each table by steps that double, ask the table's
-//!    filter for all of them with many loads under way at once, and look the positives up, each block
-//!    asked for once. What is found leaves the chunk.
+//! 3. In each run, the newest first: find the keys of each table by steps that double, ask the
+//!    table's filter for all of them with many loads under way at once, and look the positives up,
+//!    each block asked for once. What is found leaves the chunk.
 //!
 //! Buffers are kept from chunk to chunk: nothing is allocated for a key.
 
@@ -31,11 +31,12 @@ use crate::{
 
 /// Keys looked up together.
 ///
-/// With so many the filter lines under way fit the cache, and what is done once for a chunk is little.
+/// With so many the filter lines under way fit the cache, and what is done once for a chunk is
+/// little.
 pub(crate) const CHUNK_KEYS: usize = 512;
 
-/// Fewest keys of a table that its filter is asked for in one call. Fewer do not keep the memory busy:
-/// their lines are loaded ahead, together with those of other tables.
+/// Fewest keys of a table that its filter is asked for in one call. Fewer do not keep the memory
+/// busy: their lines are loaded ahead, together with those of other tables.
 const GROUP_KEYS_MIN: usize = 16;
 
 /// Reads a keyspace at one sequence number, chunk by chunk.

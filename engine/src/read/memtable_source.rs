@@ -20,8 +20,8 @@ use crate::{
     read::view::PlacedMemtable,
 };
 
-/// The entries of a memtable within bounds: a move that leads beyond the bound on its way leaves the
-/// cursor without a place.
+/// The entries of a memtable within bounds: a move that leads beyond the bound on its way leaves
+/// the cursor without a place.
 #[derive(Debug)]
 pub(crate) struct MemtableSource {
     /// Dropped before `placed`, whose drop lets a worker free the memtable.

@@ -54,8 +54,9 @@ impl Lookup<'_> {
     ///
     /// # Errors
     ///
-    /// Errors of reading; [`Error::Corrupt`] with [`Unsupported`](sievedb_format::Corruption::Unsupported)
-    /// if the value needs what this release does not have.
+    /// Errors of reading; [`Error::Corrupt`] with
+    /// [`Unsupported`](sievedb_format::Corruption::Unsupported) if the value needs what this
+    /// release does not have.
     #[cold]
     pub(crate) fn find_older(
         self,
@@ -185,8 +186,8 @@ mod tests {
         assert!(seen > compared / 10 && seen < compared, "{seen} of {compared}");
     }
 
-    /// A store whose table has a value of `counter` and a tombstone of `removed`; sequence numbers up to
-    /// 9 are visible.
+    /// A store whose table has a value of `counter` and a tombstone of `removed`; sequence numbers
+    /// up to 9 are visible.
     fn with_table() -> Db {
         let db = open();
         db.insert("counter", "base").unwrap();

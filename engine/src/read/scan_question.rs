@@ -66,11 +66,11 @@ impl<'a> ScanQuestion<'a> {
         Self { prefix, range: is_bounded.then_some(bounds), is_sampled }
     }
 
-    /// Those tables of `window`, all tables of `run` that have a place within the bounds, that may have
-    /// entries there.
+    /// Those tables of `window`, all tables of `run` that have a place within the bounds, that may
+    /// have entries there.
     ///
-    /// Asks the first one and the last one: all keys of a table between two others are within the bounds,
-    /// so it cannot be ruled out.
+    /// Asks the first one and the last one: all keys of a table between two others are within the
+    /// bounds, so it cannot be ruled out.
     pub(crate) fn narrow(
         self,
         run: &Run,
@@ -106,8 +106,8 @@ impl<'a> ScanQuestion<'a> {
         prefix.into_iter().chain(range.then_some(Sampled::RangeFilter(id)))
     }
 
-    /// Whether there are two bounds, and the table has none of its own within them: then it may have
-    /// nothing there.
+    /// Whether there are two bounds, and the table has none of its own within them: then it may
+    /// have nothing there.
     fn reaches_beyond(self, live: &LiveTable) -> bool {
         self.range.is_some_and(|bounds| {
             let (lower, upper) = bounds.as_slices();

@@ -23,8 +23,8 @@ struct Held {
 impl SnapshotList {
     /// Adds a snapshot at what `visible` returns; `now` is the time.
     ///
-    /// `visible` is read under the lock that [`sequences_between`](Self::sequences_between) takes: whoever lists
-    /// the snapshots without this one did so at an earlier visible sequence number.
+    /// `visible` is read under the lock that [`sequences_between`](Self::sequences_between) takes:
+    /// whoever lists the snapshots without this one did so at an earlier visible sequence number.
     pub(crate) fn add(
         &self,
         now: Duration,
@@ -36,7 +36,8 @@ impl SnapshotList {
         sequence
     }
 
-    /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one that is left.
+    /// Removes one snapshot at `sequence`. Returns the sequence number of the oldest one that is
+    /// left.
     pub(crate) fn remove(&self, sequence: SequenceNumber) -> Option<SequenceNumber> {
         let mut held = self.held.lock();
         let of_sequence = held.get_mut(&sequence).expect("an open snapshot is listed");
@@ -58,9 +59,9 @@ impl SnapshotList {
         self.held.lock().keys().copied().collect()
     }
 
-    /// Those sequence numbers of open snapshots, ascending, that tell apart entries placed from `first` to
-    /// `last`: those from there on below `last`, and the oldest one, which tells that there are others below.
-    /// Costs as many steps, however many snapshots there are.
+    /// Those sequence numbers of open snapshots, ascending, that tell apart entries placed from
+    /// `first` to `last`: those from there on below `last`, and the oldest one, which tells that
+    /// there are others below. Costs as many steps, however many snapshots there are.
     pub(crate) fn sequences_between(
         &self,
         first: SequenceNumber,
@@ -84,8 +85,8 @@ impl SnapshotList {
 mod tests {
     use super::*;
 
-    /// Entries are told apart as by all snapshots: by which of them lie between any two, and by whether there
-    /// is one below.
+    /// Entries are told apart as by all snapshots: by which of them lie between any two, and by
+    /// whether there is one below.
     #[test]
     fn snapshots_between_are_enough() {
         let list = SnapshotList::default();

@@ -63,8 +63,8 @@ impl Source {
         Self::Memtable(MemtableSource::new(placed, folder, scan))
     }
 
-    /// The entries of a sorted run within the bounds of the scan. `None` if there are no tables with any,
-    /// as far as bounds and filters tell.
+    /// The entries of a sorted run within the bounds of the scan. `None` if there are no tables
+    /// with any, as far as bounds and filters tell.
     pub(crate) fn run(
         run: &Run,
         scan: &ScanOptions,

@@ -45,15 +45,16 @@ pub(crate) struct Tree {
     bookkeeping: Charge,
 }
 
-/// What a keyspace takes as long as nothing is written to it, apart from its name and its options: this, its views
-/// of which one may still be read while the next is made, the versions and the memtable in them, its entry in the
-/// manifest and the maps of the store.
+/// What a keyspace takes as long as nothing is written to it, apart from its name and its options:
+/// this, its views of which one may still be read while the next is made, the versions and the
+/// memtable in them, its entry in the manifest and the maps of the store.
 const KEYSPACE_BYTES: usize = size_of::<Tree>()
     + 2 * (size_of::<ReadView>() + size_of::<Version>() + size_of::<PlacedMemtable>())
     + size_of::<KeyspaceOptions>()
     + IN_MAPS_BYTES;
 
-/// The manifest's state of a keyspace, and its places in maps by number and by name, whose nodes may be half empty.
+/// The manifest's state of a keyspace, and its places in maps by number and by name, whose nodes
+/// may be half empty.
 const IN_MAPS_BYTES: usize = 512;
 
 impl Tree {
@@ -125,9 +126,9 @@ impl Tree {
         self.filter_wish_number.load(SeqCst)
     }
 
-    /// The present view, without a lock, a shared reference count or, on Linux, even a locked instruction, which
-    /// would keep the next lookup from beginning before this one ends. A thread that holds one already pays for a
-    /// short lock and a count. For short use.
+    /// The present view, without a lock, a shared reference count or, on Linux, even a locked
+    /// instruction, which would keep the next lookup from beginning before this one ends. A thread
+    /// that holds one already pays for a short lock and a count. For short use.
     #[inline]
     pub(crate) fn view(&self) -> ViewGuard<'_, ReadView> {
         self.view.load()

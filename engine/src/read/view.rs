@@ -192,7 +192,8 @@ impl KeptView {
         &self,
         sequence: SequenceNumber,
     ) -> impl Iterator<Item = &Arc<PlacedMemtable>> {
-        // What is visible at `sequence` was placed before, and whoever knows the number sees that too.
+        // What is visible at `sequence` was placed before, and whoever knows the number sees that
+        // too.
         let is_seen = move |placed: &&Arc<PlacedMemtable>| {
             placed.first_sequence().is_some_and(|first| first <= sequence)
         };

@@ -12,8 +12,8 @@
 //! | 2. light barrier                            | 2. heavy barrier                          |
 //! | 3. is it still the present one? else again  | 3. free what is retired and in no slot    |
 //!
-//! One of the two barriers is first. If it is that of the reader, the writer finds the slot. If it is that of
-//! the writer, the reader finds the other view, and notes that one.
+//! One of the two barriers is first. If it is that of the reader, the writer finds the slot. If it
+//! is that of the writer, the reader finds the other view, and notes that one.
 //!
 //! # Why not `arc-swap`
 //!
@@ -153,7 +153,8 @@ impl<T> ViewCell<T> {
         Arc::into_raw(view).cast_mut().map_addr(|address| address | mark)
     }
 
-    /// Borrows the present view. Whatever is loaded from memory afterwards is no older than the view.
+    /// Borrows the present view. Whatever is loaded from memory afterwards is no older than the
+    /// view.
     ///
     /// A thread that has one already, as a closure within `get_with`, gets a reference count.
     #[inline]
@@ -185,8 +186,8 @@ impl<T> ViewCell<T> {
         self.free_unread();
     }
 
-    /// Bytes of the slots that threads have got since the last call: a slot with its mark that it is in use, and as
-    /// much that is not in use yet.
+    /// Bytes of the slots that threads have got since the last call: a slot with its mark that it
+    /// is in use, and as much that is not in use yet.
     pub(crate) fn take_new_slots_bytes(&self) -> usize {
         self.new_slots.swap(0, Relaxed) * 4 * size_of::<Slot<T>>()
     }
@@ -194,7 +195,8 @@ impl<T> ViewCell<T> {
     /// Notes a view in the slot. `None` if it is not the present one any more, and so is not kept.
     #[inline]
     fn note<'c>(&'c self, slot: &'c Slot<T>, noted: *mut T) -> Option<ViewGuard<'c, T>> {
-        // Release: who finds this view in the slot, and not the last one, knows that that was let go.
+        // Release: who finds this view in the slot, and not the last one, knows that that was let
+        // go.
         slot.view.store(noted, Release);
         let is_fenced = is_fenced(noted);
         light(is_fenced);
@@ -204,8 +206,8 @@ impl<T> ViewCell<T> {
         Some(ViewGuard { cell: self, view, is_fenced, slot: Some(slot) })
     }
 
-    /// As [`load`](Self::load), after the view that was noted was replaced. Who did that may have found it in
-    /// the slot, and left it to this thread.
+    /// As [`load`](Self::load), after the view that was noted was replaced. Who did that may have
+    /// found it in the slot, and left it to this thread.
     #[cold]
     fn load_again<'c>(&'c self, slot: &'c Slot<T>) -> ViewGuard<'c, T> {
         loop {
@@ -221,7 +223,8 @@ impl<T> ViewCell<T> {
     fn load_counted(&self) -> ViewGuard<'_, T> {
         let _no_change = self.retired.lock();
         let present = unmarked(self.present.load(Acquire));
-        // SAFETY: it is of `Arc::into_raw`, and nobody takes the count of the cell while the lock is held.
+        // SAFETY: it is of `Arc::into_raw`, and nobody takes the count of the cell while the lock
+        // is held.
         unsafe { Arc::increment_strong_count(present) };
         let view = NonNull::new(present).expect("there always is a view");
         ViewGuard { cell: self, view, is_fenced: false, slot: None }

@@ -25,8 +25,8 @@ impl CountBlocks for BlockCounts {
     }
 }
 
-/// Sees what a lookup does, step by step. What is told is what was done: there is one way of a lookup,
-/// with a witness or without.
+/// Sees what a lookup does, step by step. What is told is what was done: there is one way of a
+/// lookup, with a witness or without.
 pub(crate) trait Witness<A> {
     type Blocks: CountBlocks;
 

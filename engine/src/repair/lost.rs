@@ -6,7 +6,8 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-/// Whether trying again would find no more: the file is gone or too short, or the disk does not give it back.
+/// Whether trying again would find no more: the file is gone or too short, or the disk does not
+/// give it back.
 ///
 /// All else, such as too many open files, no permission or no memory, tells nothing of the file.
 pub(super) fn is_of_file(error: &io::Error) -> bool {

@@ -1,9 +1,10 @@
 //! Writes what can be read of a damaged store to a new one.
 //!
-//! The tables of a keyspace are read from the oldest run to the newest, so that what is newer takes the place
-//! of what is older, and the log comes last, up to its first damage. Where a table, or a block of it, cannot
-//! be read, something newer may be lost than what older runs had of its keys: these keys are taken out again,
-//! unless the filter of the table, which lies apart, knows that they were not in there.
+//! The tables of a keyspace are read from the oldest run to the newest, so that what is newer takes
+//! the place of what is older, and the log comes last, up to its first damage. Where a table, or a
+//! block of it, cannot be read, something newer may be lost than what older runs had of its keys:
+//! these keys are taken out again, unless the filter of the table, which lies apart, knows that
+//! they were not in there.
 
 mod keyspaces;
 mod log;
@@ -50,9 +51,9 @@ pub enum OlderValues {
 }
 
 impl Options {
-    /// Writes what can be read of the store in the folder `from`, which need not be fit to be opened, into a new
-    /// one in the folder `to`, which must be missing or empty. `from` stays as it is; it must not be open. These
-    /// options are those of the new store; keyspaces keep theirs.
+    /// Writes what can be read of the store in the folder `from`, which need not be fit to be
+    /// opened, into a new one in the folder `to`, which must be missing or empty. `from` stays as
+    /// it is; it must not be open. These options are those of the new store; keyspaces keep theirs.
     ///
     /// Damaged blocks and missing tables are lost, and the log from its first damage on. So batches
     /// may be torn apart. A table whose footer or index is damaged is scanned block by block: each
@@ -66,20 +67,22 @@ impl Options {
     /// options since the newest table. A table whose footer is damaged as well is lost, and what
     /// other tables have of its keys may be older: [`RepairReport::tables_unknown`].
     ///
-    /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry that is too large
-    /// for the [memory budget](Self::memory_budget) raises it until this returns. Beside the budget takes some
-    /// 16 bytes for each of the keys that the report counts as [`older`](RepairReport::older).
-    /// Without a manifest it also takes some 32 bytes for each key that the log has.
+    /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry that
+    /// is too large for the [memory budget](Self::memory_budget) raises it until this returns.
+    /// Beside the budget takes some 16 bytes for each of the keys that the report counts as
+    /// [`older`](RepairReport::older). Without a manifest it also takes some 32 bytes for each key
+    /// that the log has.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] also if a file cannot be read for a reason that is none of its own, such as too many open files
-    /// or no right to read it: it would be lost for nothing. To be tried again, with another `to`.
-    /// [`Error::Corrupt`] if no manifest can be read, and no table and no segment of a log.
-    /// [`Error::NewerRelease`] if a later release wrote a file: repair the store with that one.
-    /// [`Error::FolderNotEmpty`] if `to` has files. [`Error::FoldersOverlap`] if `to` is `from`, or one
-    /// of them is inside of the other, symbolic links resolved. As [`verify`](Self::verify) for the one store, and as
-    /// [`open`](Self::open) and [`Keyspace::insert`] for the other.
+    /// [`Error::Io`] also if a file cannot be read for a reason that is none of its own, such as
+    /// too many open files or no right to read it: it would be lost for nothing. To be tried again,
+    /// with another `to`. [`Error::Corrupt`] if no manifest can be read, and no table and no
+    /// segment of a log. [`Error::NewerRelease`] if a later release wrote a file: repair the store
+    /// with that one. [`Error::FolderNotEmpty`] if `to` has files. [`Error::FoldersOverlap`] if
+    /// `to` is `from`, or one of them is inside of the other, symbolic links resolved. As
+    /// [`verify`](Self::verify) for the one store, and as [`open`](Self::open) and
+    /// [`Keyspace::insert`] for the other.
     pub fn repair(
         &self,
         from: impl AsRef<Path>,
@@ -195,11 +198,11 @@ struct Repair<'a> {
 /// A keyspace of the new store.
 struct Saved {
     keyspace: Keyspace,
-    /// Of the keys that it has, or has lost again: the hashes of those whose values may be older than what is
-    /// lost.
+    /// Of the keys that it has, or has lost again: the hashes of those whose values may be older
+    /// than what is lost.
     older: HashSet<u64>,
-    /// Without a manifest: by 128 bits of hash of the key, the largest sequence number so far of what
-    /// was not known to be flushed.
+    /// Without a manifest: by 128 bits of hash of the key, the largest sequence number so far of
+    /// what was not known to be flushed.
     unflushed: HashMap<u128, u64>,
     hash_seed: u64,
 }

@@ -12,8 +12,8 @@ pub struct RepairReport {
     pub lost: Vec<VerifyProblem>,
     /// Damaged files whose content the other files give in full. Nothing that they held is lost.
     pub replaced: Vec<VerifyProblem>,
-    /// Keys of which only values are left that may be older than what is lost. Counted by 64 bits of
-    /// hash, so that of a billion there may be one too few; the store does not depend on it.
+    /// Keys of which only values are left that may be older than what is lost. Counted by 64 bits
+    /// of hash, so that of a billion there may be one too few; the store does not depend on it.
     pub older: u64,
     /// Tables that were read, those with damaged blocks included.
     pub tables: u64,

@@ -1,8 +1,8 @@
 //! Decides what a key is: the one place that says which version of a key a reader sees.
 //!
 //! A caller passes the versions of a key one by one, newest first, from any source.
-//! [`ReadPoint::resolve`] returns a [`Verdict`] on each: the key has a value, the key is deleted, or
-//! older versions are needed. Reading the value is a separate step, because it can fail.
+//! [`ReadPoint::resolve`] returns a [`Verdict`] on each: the key has a value, the key is deleted,
+//! or older versions are needed. Reading the value is a separate step, because it can fail.
 //!
 //! | version                                | verdict                                       |
 //! |----------------------------------------|-----------------------------------------------|
@@ -90,8 +90,9 @@ impl ReadPoint {
 
     /// Returns what `version` says about its key.
     ///
-    /// `cover` returns the sequence number of the newest range tombstone that covers the key and that
-    /// the reader sees; 0 if there is none. It is called at most once, and not for a tombstone.
+    /// `cover` returns the sequence number of the newest range tombstone that covers the key and
+    /// that the reader sees; 0 if there is none. It is called at most once, and not for a
+    /// tombstone.
     #[inline]
     pub(crate) fn resolve(
         self,
@@ -114,8 +115,8 @@ impl ReadPoint {
         if cover() > sequence { Verdict::Deleted } else { verdict }
     }
 
-    /// Returns whether the version with this trailer gives its key a value, stored inline. `cover` as
-    /// in [`resolve`](Self::resolve).
+    /// Returns whether the version with this trailer gives its key a value, stored inline. `cover`
+    /// as in [`resolve`](Self::resolve).
     ///
     /// # Errors
     ///

@@ -7,8 +7,8 @@ use super::{Needed, ReadPoint, Stored, Unsupported, Verdict, Version};
 
 /// Combines merge operands and the value below them into one value.
 pub(crate) trait MergeOperator {
-    /// Returns the value after `operands`, oldest first, were applied to `base`; `None` if there is no
-    /// value below them.
+    /// Returns the value after `operands`, oldest first, were applied to `base`; `None` if there is
+    /// no value below them.
     ///
     /// # Errors
     ///

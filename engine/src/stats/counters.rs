@@ -81,8 +81,8 @@ impl LevelCounters {
         self.false_positives_expected.add(count as f64 * expected_fpr);
     }
 
-    /// So many searches of a table found the key, and so many did not. `expected_fpr` is that of its
-    /// filter, which had passed them; `None` if there was none to ask.
+    /// So many searches of a table found the key, and so many did not. `expected_fpr` is that of
+    /// its filter, which had passed them; `None` if there was none to ask.
     pub(crate) fn add_searches(&self, found: u64, in_vain: u64, expected_fpr: Option<f64>) {
         self.true_positives.add(found);
         self.false_positives.add(in_vain);

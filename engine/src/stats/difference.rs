@@ -9,8 +9,9 @@ impl Stats {
         self.levels.iter().copied().fold(LevelStats::default(), LevelStats::plus)
     }
 
-    /// What happened since `earlier`, an older look at the same store while it was open: what is counted is
-    /// the difference, and [`open_for`](Self::open_for) the time between them; what is held is as now.
+    /// What happened since `earlier`, an older look at the same store while it was open: what is
+    /// counted is the difference, and [`open_for`](Self::open_for) the time between them; what is
+    /// held is as now.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let (mut now, mut earlier) = (self.clone(), earlier.clone());

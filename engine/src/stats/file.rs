@@ -1,8 +1,8 @@
 //! The file `STATS`: the statistics of a store for other processes.
 //!
-//! Lines of a name, a space and a number; the first tells the format, the last is `end`. A name that a
-//! reader does not know is passed over, and one that is missing is 0. Nothing depends on the file: it is
-//! never synced, and after a crash it may be missing, empty or cut.
+//! Lines of a name, a space and a number; the first tells the format, the last is `end`. A name
+//! that a reader does not know is passed over, and one that is missing is 0. Nothing depends on the
+//! file: it is never synced, and after a crash it may be missing, empty or cut.
 //!
 //! | name               | what it is                                                              |
 //! |--------------------|-------------------------------------------------------------------------|

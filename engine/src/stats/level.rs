@@ -5,7 +5,8 @@
 /// `candidates` is the sum of `filter_negatives`, `true_positives` and `false_positives`, where a
 /// table without a usable filter counts as a positive. Filters were asked of
 /// [`filter_probes`](Self::filter_probes) of them. What filters tell
-/// [`may_contain`](crate::Keyspace::may_contain) is not counted: nobody looks whether a positive is true.
+/// [`may_contain`](crate::Keyspace::may_contain) is not counted: nobody looks whether a positive is
+/// true.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -28,9 +29,9 @@ pub struct LevelStats {
     pub tables_with_unusable_filters: u64,
     /// Tables of whose filter only a part is in memory, or nothing, for want of room.
     pub filters_not_whole: u64,
-    /// Expected false-positive rate of the present filters, from 0 to 1: the mean over runs, each of which
-    /// a lookup asks once; of a run the mean over its tables by their keys. A table whose filter is not in
-    /// memory counts as 1.
+    /// Expected false-positive rate of the present filters, from 0 to 1: the mean over runs, each
+    /// of which a lookup asks once; of a run the mean over its tables by their keys. A table whose
+    /// filter is not in memory counts as 1.
     pub filter_fpr_expected: f64,
     /// Tables whose range held the key looked up.
     pub candidates: u64,
@@ -40,8 +41,8 @@ pub struct LevelStats {
     pub filter_true_positives: u64,
     /// Candidates asked in vain because their filter said maybe.
     pub filter_false_positives: u64,
-    /// What `filter_false_positives` should be: the expected rates of the filters, as they were at the time,
-    /// added up over all probes for a key that the table did not have.
+    /// What `filter_false_positives` should be: the expected rates of the filters, as they were at
+    /// the time, added up over all probes for a key that the table did not have.
     pub false_positives_expected: f64,
     /// Candidates asked that had the key.
     pub true_positives: u64,
@@ -64,7 +65,8 @@ pub struct LevelStats {
     pub range_negatives: u64,
     /// Tables that a scan could not ask because their range filter is damaged.
     pub range_unusable: u64,
-    /// Tombstones of the tables that scans stepped over. Where that is often, compactions remove them.
+    /// Tombstones of the tables that scans stepped over. Where that is often, compactions remove
+    /// them.
     pub tombstones_skipped: u64,
     /// Data blocks that lookups asked the cache for.
     pub data_block_requests: u64,
@@ -100,15 +102,15 @@ impl LevelStats {
         self.filter_negatives + self.filter_true_positives + self.filter_false_positives
     }
 
-    /// Measured false-positive rate: of the filters asked for a key that their table did not have, the
-    /// share that said maybe, from 0 to 1; 0 if there were none.
+    /// Measured false-positive rate: of the filters asked for a key that their table did not have,
+    /// the share that said maybe, from 0 to 1; 0 if there were none.
     #[must_use]
     pub fn filter_fpr_measured(&self) -> f64 {
         self.per_absent_probe(self.filter_false_positives as f64)
     }
 
-    /// What [`filter_fpr_measured`](Self::filter_fpr_measured) should be: the mean of the expected rates
-    /// of the filters, as often as each was asked, and as it was then.
+    /// What [`filter_fpr_measured`](Self::filter_fpr_measured) should be: the mean of the expected
+    /// rates of the filters, as often as each was asked, and as it was then.
     #[must_use]
     pub fn filter_fpr_expected_of_probes(&self) -> f64 {
         self.per_absent_probe(self.false_positives_expected)
@@ -119,8 +121,8 @@ impl LevelStats {
         if absent == 0 { 0.0 } else { sum / absent as f64 }
     }
 
-    /// Data blocks that lookups would have asked for without filters, and did not: one for each table ruled
-    /// out. Some of them would have been in the cache.
+    /// Data blocks that lookups would have asked for without filters, and did not: one for each
+    /// table ruled out. Some of them would have been in the cache.
     #[must_use]
     pub fn reads_saved(&self) -> u64 {
         self.filter_negatives

@@ -1,9 +1,9 @@
 //! Which tables lookups come to, and which filters scans ask: each thread takes samples of its own.
 //!
-//! A lookup that is not in the sample counts down, in memory of its own thread, and writes nothing else.
-//! That is 4 instructions, and one lookup of 64 takes some 350 more: about 10 a lookup (callgrind).
-//! Who reads the sample begins the next one by a new epoch, and each thread then forgets
-//! what it had.
+//! A lookup that is not in the sample counts down, in memory of its own thread, and writes nothing
+//! else. That is 4 instructions, and one lookup of 64 takes some 350 more: about 10 a lookup
+//! (callgrind). Who reads the sample begins the next one by a new epoch, and each thread then
+//! forgets what it had.
 
 use std::sync::{
     Arc, OnceLock,
@@ -13,8 +13,8 @@ use std::sync::{
     },
 };
 
-/// One lookup of so many is in the sample, on average. The gaps differ, so that no rhythm of the caller
-/// hides a table.
+/// One lookup of so many is in the sample, on average. The gaps differ, so that no rhythm of the
+/// caller hides a table.
 const LOOKUPS_PER_SAMPLE: u64 = 64;
 
 /// Tables and keyspaces that a thread can count.
@@ -30,7 +30,8 @@ pub(crate) enum Sampled {
     Table(u64),
     /// Lookups that came to the tables of the keyspace with this id.
     Keyspace(u64),
-    /// Scans that the prefix filter of the table with this id could help, whether it is in memory or not.
+    /// Scans that the prefix filter of the table with this id could help, whether it is in memory
+    /// or not.
     PrefixFilter(u64),
     /// The same for the range filter.
     RangeFilter(u64),
@@ -119,7 +120,8 @@ impl LookupSample {
         }
     }
 
-    /// What was counted in `epoch`. A count that changes meanwhile may be lost or go to another table.
+    /// What was counted in `epoch`. A count that changes meanwhile may be lost or go to another
+    /// table.
     pub(super) fn counts(&self, epoch: u64) -> impl Iterator<Item = (Sampled, u64)> {
         let is_present = self.epoch.load(Acquire) == epoch;
         let slots = self.slots.get().filter(|_| is_present);
@@ -197,7 +199,8 @@ mod tests {
         assert!((15_000..16_500).contains(&taken), "{taken} of a million");
     }
 
-    /// A thread that meets more tables than it has slots for still counts those that are asked most.
+    /// A thread that meets more tables than it has slots for still counts those that are asked
+    /// most.
     #[test]
     fn what_is_asked_most_stays_among_many() {
         let sample = LookupSample::new(&Arc::new(AtomicU64::new(1)));

@@ -42,13 +42,13 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// Moves of memory between the block cache and the other parts.
     pub moves: MemoryMoves,
-    /// Sorted runs that a lookup of an absent key searches in vain, on average, as the last plan of the
-    /// filters predicts; 0 before there is one.
+    /// Sorted runs that a lookup of an absent key searches in vain, on average, as the last plan of
+    /// the filters predicts; 0 before there is one.
     pub false_positives_planned: f64,
     /// Tables whose filter cannot be used at present, or not all of it.
     pub tables_with_unusable_filters: u64,
-    /// Tables of whose filter only a part is in memory, or nothing: for want of room, or because newer tables
-    /// need the bits of the policy more.
+    /// Tables of whose filter only a part is in memory, or nothing: for want of room, or because
+    /// newer tables need the bits of the policy more.
     pub filters_not_whole: u64,
     /// Number of quarantined tables: compactions do not read them.
     pub tables_quarantined: u64,
@@ -65,8 +65,8 @@ pub struct Stats {
     pub write_delay_us: u64,
     /// Snapshots that are open: [`Db::snapshot`](crate::Db::snapshot).
     pub snapshots: u64,
-    /// How long there has been a snapshot of the oldest state that is held, without a break, in microseconds; 0
-    /// without any. What it sees cannot be compacted away.
+    /// How long there has been a snapshot of the oldest state that is held, without a break, in
+    /// microseconds; 0 without any. What it sees cannot be compacted away.
     pub oldest_snapshot_us: u64,
     /// Why the store became read-only, if it did. Not that it was opened so.
     pub read_only: Option<String>,
@@ -95,8 +95,9 @@ pub struct OpeningStats {
     pub manifest: Duration,
     /// Threads that opened the tables, the caller's included.
     pub threads: usize,
-    /// Bytes that were cut off behind the last good record of the log, in its segment and in those behind it,
-    /// without room that no record was written to: see [`Event::TornTail`](crate::Event::TornTail).
+    /// Bytes that were cut off behind the last good record of the log, in its segment and in those
+    /// behind it, without room that no record was written to: see
+    /// [`Event::TornTail`](crate::Event::TornTail).
     pub log_bytes_cut: u64,
     /// Bytes at the end of the manifest that were cut off: see
     /// [`Event::TornManifest`](crate::Event::TornManifest).
@@ -108,9 +109,10 @@ pub struct OpeningStats {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LookupStats {
-    /// Keys that were asked for: by `get`, `contains_key` and `may_contain` one a call, by `get_many` and
-    /// `contains_many` one for each key, by `insert_if_absent` one for a key that is there, and two or more
-    /// for a new one, which is looked for again when its turn to be written has come.
+    /// Keys that were asked for: by `get`, `contains_key` and `may_contain` one a call, by
+    /// `get_many` and `contains_many` one for each key, by `insert_if_absent` one for a key that is
+    /// there, and two or more for a new one, which is looked for again when its turn to be written
+    /// has come.
     pub lookups: u64,
     /// Lookups that a memtable answered.
     pub found_in_memtables: u64,
@@ -120,7 +122,8 @@ pub struct LookupStats {
     pub memtable_negatives: u64,
 }
 
-/// What writes did, whichever call made them. What was refused or failed is not counted, but for its stalls.
+/// What writes did, whichever call made them. What was refused or failed is not counted, but for
+/// its stalls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -132,10 +135,11 @@ pub struct WriteStats {
     /// Their length in the log, without the headers of records, in bytes.
     pub bytes: u64,
     /// Syncs of log segments: for writes with [`Durability::Disk`](crate::Durability::Disk), for
-    /// [`Db::persist`](crate::Db::persist), before a flush is installed, and at the end. Writers that come at the
-    /// same time share one.
+    /// [`Db::persist`](crate::Db::persist), before a flush is installed, and at the end. Writers
+    /// that come at the same time share one.
     pub log_syncs: u64,
-    /// How often a write was delayed, or waited, for flushes and compactions. One write may be several times.
+    /// How often a write was delayed, or waited, for flushes and compactions. One write may be
+    /// several times.
     pub stalls: u64,
     /// How long that took, added up over all threads, in microseconds.
     pub stalled_us: u64,
@@ -152,7 +156,8 @@ pub struct IoStats {
     pub bytes: u64,
 }
 
-/// What is in memory, in bytes, with the limits of [`Options::memory_budget`](crate::Options::memory_budget).
+/// What is in memory, in bytes, with the limits of
+/// [`Options::memory_budget`](crate::Options::memory_budget).
 ///
 /// Memtables, filters, indexes, bookkeeping, writing and block cache together take at most the
 /// budget. Not included: fixed structures of a few megabytes (threads, counters), and what
@@ -170,40 +175,44 @@ pub struct MemoryStats {
     pub budget_source: Option<BudgetSource>,
     /// Memtables with their filters, active and frozen.
     pub memtable_bytes: u64,
-    /// Bound of the memtables at present: it [adapts](MemoryMoves::memtable_limit_lowered). Not of those of a store that is opened [read-only](crate::Options::read_only).
+    /// Bound of the memtables at present: it [adapts](MemoryMoves::memtable_limit_lowered). Not of
+    /// those of a store that is opened [read-only](crate::Options::read_only).
     pub memtable_bytes_max: u64,
-    /// Filters of tables, with what is free in the chunks that they lie in and was not given back to the system.
+    /// Filters of tables, with what is free in the chunks that they lie in and was not given back
+    /// to the system.
     pub filter_bytes: u64,
-    /// Bound of the filters. They are within it, but for what lookups hold for some seconds or longer when it is cut.
+    /// Bound of the filters. They are within it, but for what lookups hold for some seconds or
+    /// longer when it is cut.
     pub filter_bytes_max: u64,
     /// Top indexes of tables. They take what they need.
     pub index_bytes: u64,
-    /// What must be known of keyspaces and tables besides, their bounds among it, and the buffers of
-    /// log and manifest.
+    /// What must be known of keyspaces and tables besides, their bounds among it, and the buffers
+    /// of log and manifest.
     pub bookkeeping_bytes: u64,
     /// Tables that are being written, and what is read for that.
     pub writing_bytes: u64,
-    /// Bound of the tables that are being written and of what is read for them. Entries that are long for it take
-    /// more, one worker at a time; the block cache then gives way to that.
+    /// Bound of the tables that are being written and of what is read for them. Entries that are
+    /// long for it take more, one worker at a time; the block cache then gives way to that.
     pub writing_bytes_max: u64,
     /// Blocks in the cache; those of all stores of a [pool](crate::MemoryPool).
     pub block_cache_bytes: u64,
-    /// Bound of the block cache: what the other parts leave of the budget at this moment, in steps of
-    /// 1/64 of it and at most 1 MiB.
+    /// Bound of the block cache: what the other parts leave of the budget at this moment, in steps
+    /// of 1/64 of it and at most 1 MiB.
     pub block_cache_bytes_max: u64,
-    /// Resident pages that hold contents of blocks, and those that are kept for the next blocks. These bytes
-    /// come from the system, not from the allocator. They are a part of `block_cache_bytes` and
-    /// `pinned_bytes`, not in addition to them. 0 where blocks lie on the heap: on systems other than
-    /// Linux, and with pages of another size than 4 KiB. If the kernel takes no page back (`mlockall`), all
-    /// pages that were mapped for blocks.
+    /// Resident pages that hold contents of blocks, and those that are kept for the next blocks.
+    /// These bytes come from the system, not from the allocator. They are a part of
+    /// `block_cache_bytes` and `pinned_bytes`, not in addition to them. 0 where blocks lie on the
+    /// heap: on systems other than Linux, and with pages of another size than 4 KiB. If the kernel
+    /// takes no page back (`mlockall`), all pages that were mapped for blocks.
     pub block_page_bytes: u64,
     /// Memory that only callers hold, by values and iterators: flushed memtables, blocks that are
     /// not in the cache, and read-ahead of iterators. The memtables are part of the budget: the
     /// block cache shrinks by them. The rest is beyond the budget.
     pub pinned_bytes: u64,
-    /// Length of the table files that are mapped, with [`ReadMode::Map`](crate::ReadMode::Map). Beyond the
-    /// budget: which of their pages are in memory is the operating system's choice, and it takes them
-    /// back. Blocks of a map that the cache holds count in `block_cache_bytes` as others do.
+    /// Length of the table files that are mapped, with [`ReadMode::Map`](crate::ReadMode::Map).
+    /// Beyond the budget: which of their pages are in memory is the operating system's choice, and
+    /// it takes them back. Blocks of a map that the cache holds count in `block_cache_bytes` as
+    /// others do.
     pub mapped_bytes: u64,
 }
 

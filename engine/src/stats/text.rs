@@ -75,8 +75,8 @@ impl fmt::Display for Stats {
 }
 
 impl Stats {
-    /// A table of what each level holds, one of what lookups did there, and one of scans if there were
-    /// any that asked filters or met tombstones.
+    /// A table of what each level holds, one of what lookups did there, and one of scans if there
+    /// were any that asked filters or met tombstones.
     fn fmt_levels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbered = self.levels.iter().enumerate();
         let mut rows: Vec<(String, LevelStats)> = numbered

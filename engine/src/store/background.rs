@@ -1,9 +1,9 @@
 //! Who does flushes and compactions, and when.
 //!
-//! Workers take one step at a time: unlink what is obsolete, else flush, else compact, else bring filters
-//! to their plan, else build a filter anew, else, while the store rests, compact what costs little
-//! ([`rest`]). Without workers the same steps are taken on the thread whose
-//! write made them necessary. How the next one is found: [`claim`].
+//! Workers take one step at a time: unlink what is obsolete, else flush, else compact, else bring
+//! filters to their plan, else build a filter anew, else, while the store rests, compact what costs
+//! little ([`rest`]). Without workers the same steps are taken on the thread whose write made them
+//! necessary. How the next one is found: [`claim`].
 
 mod bell;
 mod claim;
@@ -60,7 +60,8 @@ pub(crate) struct Background {
     state: Mutex<State>,
     /// A memtable is due because scans stepped over its tombstones.
     freezes_skipped: AtomicBool,
-    /// What the oldest snapshot has to reach for a compaction to be due, and 1; 0 if none waits for that.
+    /// What the oldest snapshot has to reach for a compaction to be due, and 1; 0 if none waits for
+    /// that.
     awaited_snapshot: AtomicU64,
     /// Tables take too much memory, and merges make them fewer.
     merges_tables: AtomicBool,
@@ -78,7 +79,8 @@ struct State {
     rings_seen: u64,
     /// Keyspaces that may have work.
     due: DueTrees,
-    /// All keyspaces are to be looked at for compactions: scans have stepped over tombstones of some table.
+    /// All keyspaces are to be looked at for compactions: scans have stepped over tombstones of
+    /// some table.
     looks_at_all: bool,
     shut_down: bool,
     /// Keyspaces whose memtables are being flushed.
@@ -290,8 +292,8 @@ impl Background {
 }
 
 impl Store {
-    /// Takes all steps there are, on this thread, in a store without workers. In one that is only read these
-    /// are about filters in memory.
+    /// Takes all steps there are, on this thread, in a store without workers. In one that is only
+    /// read these are about filters in memory.
     pub(crate) fn run_inline(&self) {
         if self.options.read_only {
             return self.fit_due_filters();
@@ -301,7 +303,8 @@ impl Store {
         }
         let stepped = panic::catch_unwind(AssertUnwindSafe(|| while self.step() {}));
         if let Err(reason) = stepped {
-            // As on a worker: what the step had claimed stays claimed, and nobody is to wait for it.
+            // As on a worker: what the step had claimed stays claimed, and nobody is to wait for
+            // it.
             self.poison(Error::WorkerPanicked);
             panic::resume_unwind(reason);
         }
@@ -324,7 +327,8 @@ impl Store {
         self.carry_out(&job)
     }
 
-    /// Does a claimed piece of work and gives the claim back. Whether more work may be tried at once.
+    /// Does a claimed piece of work and gives the claim back. Whether more work may be tried at
+    /// once.
     fn carry_out(&self, job: &Job) -> bool {
         let _claim = Claim::of(&self.background, job);
         let outcome = match job {
@@ -387,8 +391,8 @@ impl Store {
             }
         }
         let worked = outcome.is_ok();
-        // That files were unlinked does not tell that a flush or a compaction has room, nor does a compaction that
-        // was broken off.
+        // That files were unlinked does not tell that a flush or a compaction has room, nor does a
+        // compaction that was broken off.
         let has_written =
             matches!(outcome, Ok(Ended::Done)) && !matches!(job, Job::Unlink | Job::FitFilters);
         let full = outcome.err().filter(Error::is_passing);

@@ -22,13 +22,13 @@ const PENDING_BYTES_MAX: u64 = 1 << 20;
 const PENDING_SHARE: u64 = 64;
 
 impl Store {
-    /// Sends `write` down the pipeline, which takes it. Returns its last sequence number once it is as durable
-    /// as asked and visible, or `None` if `condition` did not hold.
+    /// Sends `write` down the pipeline, which takes it. Returns its last sequence number once it is
+    /// as durable as asked and visible, or `None` if `condition` did not hold.
     ///
     /// # Errors
     ///
-    /// Why the write is neither durable nor visible; `write` is as it was then. After an I/O error it may still
-    /// come back when the store is reopened.
+    /// Why the write is neither durable nor visible; `write` is as it was then. After an I/O error
+    /// it may still come back when the store is reopened.
     pub(crate) fn commit(
         &self,
         write: &mut Write,

@@ -34,15 +34,16 @@ use crate::{
     version::{Run, Version},
 };
 
-/// Read-ahead of all inputs takes at most this share of a worker's part for writing: 2 MiB of 16, enough for
-/// eight runs. The tables that are written need the rest.
+/// Read-ahead of all inputs takes at most this share of a worker's part for writing: 2 MiB of 16,
+/// enough for eight runs. The tables that are written need the rest.
 const READ_AHEAD_IN_SHARE: u64 = 8;
 
 /// What is to be compacted in a keyspace.
 #[derive(Debug)]
 pub(crate) enum Chosen {
     Compaction(Compaction),
-    /// Nothing, or nothing until a running compaction is done; or until the oldest snapshot has this number.
+    /// Nothing, or nothing until a running compaction is done; or until the oldest snapshot has
+    /// this number.
     Nothing {
         awaited_snapshot: Option<SequenceNumber>,
     },
@@ -74,8 +75,9 @@ enum Merged {
 }
 
 impl Store {
-    /// Chooses the next compaction of `tree` beside those `running` in it. If somebody waits for the
-    /// `whole` keyspace, that comes first, without the runs of level 0 with numbers from there on.
+    /// Chooses the next compaction of `tree` beside those `running` in it. If somebody waits for
+    /// the `whole` keyspace, that comes first, without the runs of level 0 with numbers from there
+    /// on.
     pub(crate) fn choose_compaction(
         &self,
         tree: &Tree,
@@ -112,7 +114,8 @@ impl Store {
         self.with_picker(tree, &[], None, |picker| picker.pick_quiet())
     }
 
-    /// Chooses the cheapest merge of `tree` that makes its tables fewer, beside those `running` in it.
+    /// Chooses the cheapest merge of `tree` that makes its tables fewer, beside those `running` in
+    /// it.
     pub(crate) fn choose_crowded(
         &self,
         tree: &Tree,
@@ -161,8 +164,8 @@ impl Store {
         })
     }
 
-    /// Carries `compaction` out. One that was chosen because the store rests goes on only as long as it has not
-    /// to give way, and as there is room for it: nobody waits for it.
+    /// Carries `compaction` out. One that was chosen because the store rests goes on only as long
+    /// as it has not to give way, and as there is room for it: nobody waits for it.
     ///
     /// An input that cannot be read is quarantined, which is reported and is no error.
     ///
@@ -327,12 +330,12 @@ impl Store {
     }
 }
 
-/// Ids of the tables that the last level would have otherwise compressed: none if the keyspace has the same
-/// compression for all levels and always had.
+/// Ids of the tables that the last level would have otherwise compressed: none if the keyspace has
+/// the same compression for all levels and always had.
 ///
-/// A table tells the kind of its compression, and not the level of zstd: so where zstd is also that of the other
-/// levels, with other numbers, what comes from them is taken for different, and what is in the last level is
-/// not.
+/// A table tells the kind of its compression, and not the level of zstd: so where zstd is also that
+/// of the other levels, with other numbers, what comes from them is taken for different, and what
+/// is in the last level is not.
 fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSet<u64> {
     let of_others = options.compression;
     let of_last = options.bottommost_compression.unwrap_or(of_others);
@@ -344,15 +347,15 @@ fn otherwise_compressed(version: &Version, options: &KeyspaceOptions) -> BTreeSe
     version.tables().filter(differs).map(|(_, _, live)| live.meta.id).collect()
 }
 
-/// Brings what the cache had of the inputs, which are those of the version `before`, into it as it is
-/// in the outputs.
+/// Brings what the cache had of the inputs, which are those of the version `before`, into it as it
+/// is in the outputs.
 ///
 /// Reads as many blocks as the cache had, once, and drives no other out: those of the inputs leave
-/// first. Without it each of these reads would be one that a lookup waits for. Where the cache had nothing
-/// it costs 100 ns for each block of the inputs.
+/// first. Without it each of these reads would be one that a lookup waits for. Where the cache had
+/// nothing it costs 100 ns for each block of the inputs.
 ///
-/// The keys to ask for stay within what the worker's share has beside `buffers`: with very long keys not all blocks
-/// are read in.
+/// The keys to ask for stay within what the worker's share has beside `buffers`: with very long
+/// keys not all blocks are read in.
 fn warm_up_outputs(
     tables: &TableStore,
     tree: &Tree,
@@ -387,8 +390,8 @@ fn warm_up_outputs(
     }
 }
 
-/// Returns the tables that a compaction reads, by sorted run, newest run first; `None` if a table is
-/// gone.
+/// Returns the tables that a compaction reads, by sorted run, newest run first; `None` if a table
+/// is gone.
 fn input_runs(version: &Version, compaction: &Compaction) -> Option<Vec<Vec<Arc<LiveTable>>>> {
     let ids: BTreeSet<u64> = compaction.tables().collect();
     let is_input = |live: &&Arc<LiveTable>| ids.contains(&live.meta.id);

@@ -1,5 +1,5 @@
-//! Which keyspaces may have a flush or a compaction due: those that changed since somebody looked and found
-//! nothing. So a step of background work costs the same however many keyspaces there are.
+//! Which keyspaces may have a flush or a compaction due: those that changed since somebody looked
+//! and found nothing. So a step of background work costs the same however many keyspaces there are.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,8 @@ pub(super) struct DueTrees {
     behind_snapshot: BTreeMap<u64, SequenceNumber>,
     /// The smallest of these numbers, or less.
     awaited_snapshot: Option<SequenceNumber>,
-    /// May have a compaction due from this time of the store's clock on: a quarantine pauses until then.
+    /// May have a compaction due from this time of the store's clock on: a quarantine pauses until
+    /// then.
     paused: BTreeSet<(Duration, u64)>,
 }
 
@@ -54,8 +55,8 @@ impl DueTrees {
         self.awaited_snapshot.is_some_and(is_free)
     }
 
-    /// Nothing is to be compacted in the keyspace `id` until it changes or until the oldest snapshot has the
-    /// number that is awaited.
+    /// Nothing is to be compacted in the keyspace `id` until it changes or until the oldest
+    /// snapshot has the number that is awaited.
     pub(super) fn compact_later(&mut self, id: u64, awaited_snapshot: Option<SequenceNumber>) {
         self.compact.remove(id);
         if let Some(awaited) = awaited_snapshot {

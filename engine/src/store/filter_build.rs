@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl Store {
-    /// The filter of all keys of a table for this role, and what is taken for it and its bytes of a worker's
-    /// share; `None` if it is not needed any more. `options` want no other filter.
+    /// The filter of all keys of a table for this role, and what is taken for it and its bytes of a
+    /// worker's share; `None` if it is not needed any more. `options` want no other filter.
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ impl Store {
         }))
     }
 
-    /// Takes what a filter over so many keys takes while it is built, if that is within the share of a
-    /// worker: then all of them together are within the limit.
+    /// Takes what a filter over so many keys takes while it is built, if that is within the share
+    /// of a worker: then all of them together are within the limit.
     fn take_build(&self, keys: u64) -> Result<ShareTaken> {
         let share = self.tables.worker_share();
         let (bytes, bytes_max) = (keys.saturating_mul(ENTRY_BYTES as u64), share.bytes_max());

@@ -1,7 +1,7 @@
 //! The filters that are to be built anew, and those that are not to be tried again.
 //!
-//! Which they are is found out without a lock, one keyspace after the other: it takes microseconds for
-//! each table, and flushes must not wait for that. Here is only what was found.
+//! Which they are is found out without a lock, one keyspace after the other: it takes microseconds
+//! for each table, and flushes must not wait for that. Here is only what was found.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -38,8 +38,8 @@ type Place = (u64, FilterRole);
 struct TreeJobs {
     seen: Option<Seen>,
     due: VecDeque<DueFilter>,
-    /// What was due and made no difference, or brings the filter no nearer to the plan than it can come:
-    /// not to be done again.
+    /// What was due and made no difference, or brings the filter no nearer to the plan than it can
+    /// come: not to be done again.
     done: BTreeMap<Place, DueFilter>,
     /// Tables that could not be read, or whose filter could not be written.
     given_up: BTreeSet<Place>,
@@ -113,7 +113,8 @@ impl FilterJobs {
         mem::replace(&mut self.again_noted, self.again) != self.again
     }
 
-    /// The tables of `tree`, which was then as `seen` says, have these filters to be built, and these ids.
+    /// The tables of `tree`, which was then as `seen` says, have these filters to be built, and
+    /// these ids.
     pub(crate) fn looked(
         &mut self,
         tree: &Tree,
@@ -153,7 +154,8 @@ impl FilterJobs {
         }
     }
 
-    /// The claimed filter waits, with all others, until there may be room. Whether they did not yet.
+    /// The claimed filter waits, with all others, until there may be room. Whether they did not
+    /// yet.
     pub(crate) fn put_off(&mut self, tree: &Tree, due: &DueFilter, error: Error) -> bool {
         self.is_running = false;
         if let Some(jobs) = self.trees.get_mut(&tree.id) {
@@ -188,7 +190,8 @@ impl FilterJobs {
         self.is_running
     }
 
-    /// Whether the tables of `tree` were looked through as they are, and all that was due was built.
+    /// Whether the tables of `tree` were looked through as they are, and all that was due was
+    /// built.
     pub(crate) fn is_done_for(&self, tree: &Tree) -> bool {
         let jobs = self.trees.get(&tree.id);
         jobs.is_some_and(|jobs| jobs.is_up_to_date(tree, self.again) && jobs.due.is_empty())

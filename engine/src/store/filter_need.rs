@@ -50,8 +50,8 @@ pub(crate) struct DueFilter {
     pub(crate) table_id: u64,
     pub(crate) role: FilterRole,
     pub(crate) reason: FilterRebuildReason,
-    /// Which one, if the plan of the point filters says so; else it is [`choice`] of what there is when it
-    /// is built.
+    /// Which one, if the plan of the point filters says so; else it is [`choice`] of what there is
+    /// when it is built.
     pub(crate) planned: Option<FilterChoice>,
 }
 
@@ -111,8 +111,8 @@ impl FilterWish {
     }
 }
 
-/// The tables of a keyspace that should get another filter: first those of lookups that have none of use,
-/// then those off the plan that cost the most reads first, then those that scans ask.
+/// The tables of a keyspace that should get another filter: first those of lookups that have none
+/// of use, then those off the plan that cost the most reads first, then those that scans ask.
 ///
 /// Costs about as much as the filter of a new table does: a few microseconds for each table.
 pub(crate) fn due_filters(wish: &FilterWish, tables: &[TableFacts<'_>]) -> Vec<DueFilter> {

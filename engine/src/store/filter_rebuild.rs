@@ -65,8 +65,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What reading the table, writing the filter or the manifest fails with. The table has the filter
-    /// that it had.
+    /// What reading the table, writing the filter or the manifest fails with. The table has the
+    /// filter that it had.
     pub(crate) fn rebuild_filter(&self, tree: &Arc<Tree>, due: &DueFilter) -> Result<Rebuilt> {
         let version = tree.kept_view().version;
         let mut tables = version.tables().map(|(_, _, live)| live);
@@ -102,7 +102,8 @@ impl Store {
         Ok(rebuilt)
     }
 
-    /// Writes `filter` into a file of its own, durable with its entry in the folder, and reads it back.
+    /// Writes `filter` into a file of its own, durable with its entry in the folder, and reads it
+    /// back.
     fn write_filter(&self, live: &LiveTable, filter: BuiltFilter) -> Result<StoredAnew> {
         let prefix_seed = match &filter {
             BuiltFilter::Prefix(prefix) => prefix.hash_seed,
@@ -196,8 +197,8 @@ impl Store {
 
     /// Gives the claim of the filter `due` back. Whether more work may be tried at once.
     ///
-    /// No failure of a filter makes the store read-only, but for a sync: then nobody knows what else is
-    /// not on the disk.
+    /// No failure of a filter makes the store read-only, but for a sync: then nobody knows what
+    /// else is not on the disk.
     pub(crate) fn release_filter(
         &self,
         tree: &Tree,

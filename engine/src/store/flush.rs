@@ -167,8 +167,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops the log if all its entries are in tables. Nobody writes any more. Tells whether nothing is left
-    /// of it.
+    /// Drops the log if all its entries are in tables. Nobody writes any more. Tells whether
+    /// nothing is left of it.
     pub(crate) fn drop_whole_log(&self) -> Result<bool> {
         let last_placed = self.placement.lock().last_placed();
         if self.first_needed() <= last_placed {

@@ -133,8 +133,8 @@ impl Store {
     }
 }
 
-/// Tables that `change` removes are unlinked when their last reader lets go; their filters go when the
-/// last lookup does, so that no iterator keeps them in memory.
+/// Tables that `change` removes are unlinked when their last reader lets go; their filters go when
+/// the last lookup does, so that no iterator keeps them in memory.
 fn let_go_of_removed(old: &Version, change: &Change) {
     let removed: BTreeSet<_> = change.removed.iter().copied().collect();
     for (_, _, live) in old.tables().filter(|(_, _, live)| removed.contains(&live.meta.id)) {

@@ -148,8 +148,8 @@ impl Store {
         }
         let _ = placed.publish();
         durable?;
-        // The log has the record, and that decides. The manifest gets it when there is room, or when
-        // the store is opened again; if it failed for good, the next write is told.
+        // The log has the record, and that decides. The manifest gets it when there is room, or
+        // when the store is opened again; if it failed for good, the next write is told.
         let _ = self.edit_manifest(|_| Some(VersionEdit::default()), |_| ());
         // Whoever waits for a keyspace that is gone waits no longer.
         self.background.wake();
@@ -188,8 +188,8 @@ mod tests {
         assert!(fs.contents() == before, "nothing was written");
     }
 
-    /// Nothing of a keyspace that is gone is needed any more, whoever knows that it is: the log alone, as here
-    /// after a crash, or the manifest.
+    /// Nothing of a keyspace that is gone is needed any more, whoever knows that it is: the log
+    /// alone, as here after a crash, or the manifest.
     #[test]
     fn a_dropped_keyspace_asks_for_no_feature() {
         for (name, known) in [("created in the log", false), ("created in the manifest", true)] {

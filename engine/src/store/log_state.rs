@@ -80,8 +80,8 @@ impl<'a> LogState<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if they cannot be read. That they need a feature is an error only of keyspaces
-    /// that are there in the end: see [`check_features`](Self::check_features).
+    /// [`Error::Corrupt`] if they cannot be read. That they need a feature is an error only of
+    /// keyspaces that are there in the end: see [`check_features`](Self::check_features).
     pub(super) fn note_options(
         &mut self,
         id: u64,

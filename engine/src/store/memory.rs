@@ -1,4 +1,5 @@
-//! The memory budget at work: memtables of all keyspaces within their part, and changes of the budget.
+//! The memory budget at work: memtables of all keyspaces within their part, and changes of the
+//! budget.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,9 +28,9 @@ pub(super) enum Room {
 
 /// Whether there is room for a write. Pure.
 ///
-/// From 3/4 of the limit on writers are slowed in proportion, so that they settle at the speed of the
-/// flushes. A quarter of what is left must stay: new memtables need filters, at most a fifth of it for a
-/// batch of any number of keyspaces.
+/// From 3/4 of the limit on writers are slowed in proportion, so that they settle at the speed of
+/// the flushes. A quarter of what is left must stay: new memtables need filters, at most a fifth of
+/// it for a batch of any number of keyspaces.
 pub(super) fn room(bytes: u64, used: u64, limit: u64) -> Room {
     if bytes > writable_share(limit) {
         return Room::Never(writable_share(limit));
@@ -197,8 +198,8 @@ impl Store {
         Error::WriteTooLarge { bytes, bytes_max: writable_share(left) }
     }
 
-    /// Changes the memory budget. What is too much now goes: blocks of the cache and parts of filters before
-    /// it returns, memtables by flushes.
+    /// Changes the memory budget. What is too much now goes: blocks of the cache and parts of
+    /// filters before it returns, memtables by flushes.
     ///
     /// # Errors
     ///

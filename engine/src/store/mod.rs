@@ -215,8 +215,8 @@ impl Store {
     }
 
     /// Makes the edit that `change` derives from the present state durable in the manifest, then
-    /// calls `install` before anybody else changes the manifest. `change` may decide that nothing is
-    /// to be done; `install` is told.
+    /// calls `install` before anybody else changes the manifest. `change` may decide that nothing
+    /// is to be done; `install` is told.
     ///
     /// # Errors
     ///

@@ -9,12 +9,12 @@ use crate::{
     table::store::TablePlace,
 };
 
-/// The filter of new tables of `tree` at `place` with at most `new_keys` keys in all, beside all tables of
-/// the keyspace but those that `is_gone` names.
+/// The filter of new tables of `tree` at `place` with at most `new_keys` keys in all, beside all
+/// tables of the keyspace but those that `is_gone` names.
 ///
-/// As large as the policy says, whatever memory has room for: what does not fit is left in the file, and
-/// read when it does. A smaller one would have to be built anew for that, from all keys of the table.
-/// What was measured is left out: it says nothing of new tables.
+/// As large as the policy says, whatever memory has room for: what does not fit is left in the
+/// file, and read when it does. A smaller one would have to be built anew for that, from all keys
+/// of the table. What was measured is left out: it says nothing of new tables.
 pub(super) fn choose_filter(
     tree: &Tree,
     is_gone: impl Fn(u64) -> bool,

@@ -8,8 +8,8 @@ use std::{
 
 use crate::Result;
 
-/// Does `work` for each item, on so many threads, of which the caller's is one. If threads cannot be
-/// started there are fewer.
+/// Does `work` for each item, on so many threads, of which the caller's is one. If threads cannot
+/// be started there are fewer.
 ///
 /// # Errors
 ///

@@ -249,8 +249,8 @@ impl Drop for OpenStore {
             self.abandon();
             return;
         }
-        // Nobody is there to be told of an error, and nothing more was promised than the writes got when they
-        // were acknowledged.
+        // Nobody is there to be told of an error, and nothing more was promised than the writes got
+        // when they were acknowledged.
         let _ = self.end();
     }
 }
@@ -263,8 +263,8 @@ impl Store {
         self.tables.close();
     }
 
-    /// Gives the memory of a closed store to the other stores of its pool. Memtables go with the last
-    /// handle.
+    /// Gives the memory of a closed store to the other stores of its pool. Memtables go with the
+    /// last handle.
     fn leave_pool(&self) {
         if self.options.memory_pool.is_some() {
             // Without others the cache goes with the store.

@@ -1,8 +1,8 @@
-//! The tables of the manifest are opened, on several threads if they are many, and their filters enter
-//! memory.
+//! The tables of the manifest are opened, on several threads if they are many, and their filters
+//! enter memory.
 //!
-//! Nothing is left for later: what is wrong with a table is told when the store is opened, and no lookup
-//! pays for the opening of one. See `sieve bench open` for what it takes.
+//! Nothing is left for later: what is wrong with a table is told when the store is opened, and no
+//! lookup pays for the opening of one. See `sieve bench open` for what it takes.
 
 use std::{num::NonZero, path::Path, sync::Arc, thread};
 
@@ -20,10 +20,11 @@ use crate::{
 
 /// Most threads that open tables. They wait for the device more than they compute.
 const THREADS_MAX: usize = 16;
-/// Threads for each processor: more of them only get in each other's way when all is in the page cache.
+/// Threads for each processor: more of them only get in each other's way when all is in the page
+/// cache.
 const THREADS_PER_PROCESSOR: usize = 4;
-/// Tables that a thread is worth: to start one takes as long as to open two that are in the page cache, and
-/// much less than one that is not.
+/// Tables that a thread is worth: to start one takes as long as to open two that are in the page
+/// cache, and much less than one that is not.
 const TABLES_PER_THREAD: usize = 2;
 
 /// The keyspaces of a store with their tables, whose filters are not in memory yet.
@@ -43,8 +44,8 @@ struct OpenedKeyspace {
     tables: Vec<(u8, u64, Arc<LiveTable>)>,
 }
 
-/// Opens all tables of `state`. All threads that it starts have ended at return; without worker threads it
-/// starts none.
+/// Opens all tables of `state`. All threads that it starts have ended at return; without worker
+/// threads it starts none.
 ///
 /// # Errors
 ///
@@ -97,8 +98,8 @@ fn thread_count(options: &Options, tables: usize) -> usize {
 }
 
 impl OpenedTables {
-    /// Loads the filters, as far as their budget allows, and puts the tables in order. Returns what the
-    /// plan of the filters predicts, too.
+    /// Loads the filters, as far as their budget allows, and puts the tables in order. Returns what
+    /// the plan of the filters predicts, too.
     pub(super) fn into_trees(
         self,
         options: &Options,

@@ -25,7 +25,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`Error::Io`]; [`Error::Corrupt`] if a table is damaged where it must be whole; [`Error::NoStore`].
+/// [`Error::Io`]; [`Error::Corrupt`] if a table is damaged where it must be whole;
+/// [`Error::NoStore`].
 pub(super) fn take_in(
     options: &Options,
     folder: &Path,
@@ -54,8 +55,8 @@ pub(super) fn take_in(
     Ok(Beginning { manifest, tables, trees, last_sequence, log, continued, predicted, opening })
 }
 
-/// The default keyspace of a store whose creation was broken off before the log had it: empty, and in memory
-/// only.
+/// The default keyspace of a store whose creation was broken off before the log had it: empty, and
+/// in memory only.
 fn missing_default(
     options: &Options,
     state: &ManifestState,

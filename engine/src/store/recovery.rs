@@ -1,14 +1,14 @@
 //! A store comes back: from the manifest, and from the log behind it.
 //!
-//! [`read`] finds out what the store holds and writes nothing. After a crash [`take_over`] makes what was
-//! replayed durable again, in one log segment and a new manifest, before the first write: see
-//! [`rewrite_log`](super::rewrite_log).
+//! [`read`] finds out what the store holds and writes nothing. After a crash [`take_over`] makes
+//! what was replayed durable again, in one log segment and a new manifest, before the first write:
+//! see [`rewrite_log`](super::rewrite_log).
 //!
-//! After a clean close all of it is durable already: `CLOSED` vouches for the manifest, and the synced
-//! mark in the manifest for the log. Then both are continued.
+//! After a clean close all of it is durable already: `CLOSED` vouches for the manifest, and the
+//! synced mark in the manifest for the log. Then both are continued.
 //!
-//! In either case the replayed memtables become active ones, their segments stay named until they are
-//! flushed, and new writes begin a new segment.
+//! In either case the replayed memtables become active ones, their segments stay named until they
+//! are flushed, and new writes begin a new segment.
 //!
 //! A read-only store takes nothing over: see [`read_only`](super::read_only).
 
@@ -46,8 +46,8 @@ use crate::{
     },
 };
 
-/// A longer log is rewritten as one segment when the store is opened: each opening that is written to adds a segment, and
-/// every segment takes time to open.
+/// A longer log is rewritten as one segment when the store is opened: each opening that is written
+/// to adds a segment, and every segment takes time to open.
 const CONTINUED_SEGMENTS_MAX: usize = 64;
 
 /// What a folder holds.
@@ -214,9 +214,9 @@ fn above_all(files: &[FileName<'_>]) -> u64 {
 ///
 /// # Errors
 ///
-/// [`Error::Io`]; [`Error::Corrupt`] if a table is damaged where it must be whole, or if it requires
-/// a later release: then nothing was written or unlinked. After every error all that the old
-/// manifest names is still there.
+/// [`Error::Io`]; [`Error::Corrupt`] if a table is damaged where it must be whole, or if it
+/// requires a later release: then nothing was written or unlinked. After every error all that the
+/// old manifest names is still there.
 pub(crate) fn take_over(
     options: &Options,
     folder: &Path,
@@ -328,7 +328,8 @@ impl<'a> Stopwatch<'a> {
     }
 }
 
-/// The stored options of a keyspace; for the default one those that the store is opened with, if any.
+/// The stored options of a keyspace; for the default one those that the store is opened with, if
+/// any.
 pub(super) fn present_options(
     options: &Options,
     name: &str,
@@ -348,8 +349,8 @@ pub(super) fn present_options(
     }
 }
 
-/// What the store is opened with for the default keyspace, if that is not what is stored. Who opens it
-/// without being told the options is to find these.
+/// What the store is opened with for the default keyspace, if that is not what is stored. Who opens
+/// it without being told the options is to find these.
 fn told_options(
     options: &Options,
     state: &ManifestState,

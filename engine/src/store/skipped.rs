@@ -14,8 +14,8 @@ use crate::{
 
 /// A memtable is not flushed for fewer tombstones, in however few entries.
 ///
-/// To write the entries is not all that a flush costs: it syncs its table, the folder and the manifest. That
-/// takes milliseconds, and stepping over so many tombstones some eight.
+/// To write the entries is not all that a flush costs: it syncs its table, the folder and the
+/// manifest. That takes milliseconds, and stepping over so many tombstones some eight.
 const MEMTABLE_SKIPPED_MIN: u64 = 1 << 17;
 
 impl SkippedTombstones for OpenStore {

@@ -128,8 +128,8 @@ fn add_tree(stats: &mut Stats, tree: &Arc<Tree>) {
     stats.keyspaces.push(keyspace);
 }
 
-/// Expected false-positive rate of a filter that a lookup asks in this run: of tables with as many keys
-/// as many lookups ask. A table without a filter in memory counts as 1.
+/// Expected false-positive rate of a filter that a lookup asks in this run: of tables with as many
+/// keys as many lookups ask. A table without a filter in memory counts as 1.
 fn fpr_expected(run: &Run) -> f64 {
     let (mut rates, mut entries) = (0.0, 0.0);
     for live in &**run.tables() {

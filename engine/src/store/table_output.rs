@@ -44,9 +44,9 @@ impl NewTables<'_> {
     }
 }
 
-/// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less if
-/// the memory for writing does not suffice, all of one sorted run. All versions of a key are in one table.
-/// What is taken of the worker's `share` already is to read what `kept` keeps.
+/// Writes all entries of `kept` into tables of about [`KeyspaceOptions::table_bytes`] each, or less
+/// if the memory for writing does not suffice, all of one sorted run. All versions of a key are in
+/// one table. What is taken of the worker's `share` already is to read what `kept` keeps.
 ///
 /// The data of the tables is durable at return, their entries in the folder are not.
 ///

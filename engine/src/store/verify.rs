@@ -1,7 +1,7 @@
 //! Looks at every byte of a store: manifest, log, tables, filters.
 //!
-//! Reads past the block cache and writes nothing. It does not stop at the first problem: what can be
-//! read beside it is read.
+//! Reads past the block cache and writes nothing. It does not stop at the first problem: what can
+//! be read beside it is read.
 
 use std::{borrow::Cow, io, path::Path, sync::Arc};
 
@@ -101,11 +101,12 @@ impl Store {
         Ok(verifier.report)
     }
 
-    /// Looks at the manifest, and at the log as far as it is written now. Nobody changes the manifest
-    /// meanwhile, so all files that it names are there; the log may grow at its end.
+    /// Looks at the manifest, and at the log as far as it is written now. Nobody changes the
+    /// manifest meanwhile, so all files that it names are there; the log may grow at its end.
     fn verify_logs(&self, report: &mut VerifyReport) -> Result<()> {
         let (fs, folder) = (&*self.tables.fs, &*self.tables.folder);
-        // Before the lock of the manifest, by their order. Nobody writes to a store that is only read.
+        // Before the lock of the manifest, by their order. Nobody writes to a store that is only
+        // read.
         let written = (!self.options.read_only).then(|| self.log.written_to());
         let manifest = self.manifest.lock();
         let names = list(fs, folder)?;
@@ -128,12 +129,13 @@ impl Store {
     }
 }
 
-/// Looks at every byte of the store in `folder`, which nobody has open who writes, and keeps it so meanwhile.
+/// Looks at every byte of the store in `folder`, which nobody has open who writes, and keeps it so
+/// meanwhile.
 ///
 /// # Errors
 ///
-/// [`Error::NoStore`]; [`Error::NotAFolder`]; [`Error::Locked`]; [`Error::NewerRelease`]; [`Error::Io`] if
-/// the folder cannot be locked or listed.
+/// [`Error::NoStore`]; [`Error::NotAFolder`]; [`Error::Locked`]; [`Error::NewerRelease`];
+/// [`Error::Io`] if the folder cannot be locked or listed.
 pub(crate) fn verify_folder(
     options: &Options,
     folder: &Path,
@@ -228,8 +230,9 @@ pub(crate) fn segments_of(state: &ManifestState, names: &[String]) -> (Vec<u64>,
 /// Reads the log as recovery does, until `check_needed` fails. Returns the result if the log is
 /// good. A torn tail is no problem: a crash explains it.
 ///
-/// Nothing behind `written` is looked at. Zeros that were read there before somebody wrote, and records that
-/// were read after it, would pass for damage: the later ones vouch for what lay where the zeros were.
+/// Nothing behind `written` is looked at. Zeros that were read there before somebody wrote, and
+/// records that were read after it, would pass for damage: the later ones vouch for what lay where
+/// the zeros were.
 fn verify_log(
     fs: &dyn Fs,
     folder: &Path,

@@ -96,8 +96,8 @@ impl<F> Checked<F> {
 }
 
 impl<'a, 'm> FilterChecks<'a, 'm> {
-    /// Loads the filters, and reports those that cannot be used. A prefix filter whose extractor is none of
-    /// the functions, and none of ours, cannot be asked.
+    /// Loads the filters, and reports those that cannot be used. A prefix filter whose extractor is
+    /// none of the functions, and none of ours, cannot be asked.
     pub(crate) fn new(owner: FilterOwner<'a, 'm>, report: &mut VerifyReport) -> Self {
         let (heap, meta) = (FilterArena::heap(), owner.meta);
         let identity = owner.identity;
@@ -224,8 +224,8 @@ impl FilterOwner<'_, '_> {
         places.filter(|place| place.file_id == self.meta.id).map(|place| place.offset).collect()
     }
 
-    /// Loads the filter for `role` with `load`, and reports one that cannot be used. `None` from `load` if
-    /// nobody can tell.
+    /// Loads the filter for `role` with `load`, and reports one that cannot be used. `None` from
+    /// `load` if nobody can tell.
     fn load<F>(
         &self,
         role: FilterRole,

@@ -138,8 +138,8 @@ impl TableVerifier<'_> {
         }
     }
 
-    /// Reads every block, and asks the filters for every key. Returns where the filters begin that are in
-    /// the file and in use; `None` if the table cannot be read.
+    /// Reads every block, and asks the filters for every key. Returns where the filters begin that
+    /// are in the file and in use; `None` if the table cannot be read.
     fn blocks(
         &mut self,
         VerifiedTable { meta, present, live, .. }: VerifiedTable<'_, '_>,

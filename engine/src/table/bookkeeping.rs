@@ -7,12 +7,12 @@ use sievedb_filter::filter_block::PIECE_BYTES;
 use super::{ChargedFilter, LiveTable, PrefixFilterPlace, ScanFilters, TableFilters, TableMeta};
 use crate::log::BUFFER_BYTES_MAX;
 
-/// Buffers of the log, of the segment that follows it, and of the manifest, and the piece of a filter that is on
-/// its way from its file.
+/// Buffers of the log, of the segment that follows it, and of the manifest, and the piece of a
+/// filter that is on its way from its file.
 pub(crate) const BUFFERS_BYTES: usize = 3 * BUFFER_BYTES_MAX + PIECE_BYTES as usize;
 
-/// The length of a table's entry in a manifest that is begun anew, without its bounds. All of them are
-/// encoded together.
+/// The length of a table's entry in a manifest that is begun anew, without its bounds. All of them
+/// are encoded together.
 pub(crate) const ENCODED_BYTES: usize = 192;
 
 /// Reference counts of an `Arc`.
@@ -57,8 +57,8 @@ const SCAN_FILTERS_BYTES: usize = FILTER_SETS
     * (size_of::<ScanFilters>() + 2 * size_of::<ChargedFilter>() + COUNTS_BYTES * 3)
     + 2 * (size_of::<PrefixFilterPlace>() + STORED_BYTES);
 
-/// Bytes of what is known of a table with these bounds, apart from its index and its filters: what stays, and
-/// what is made of all tables at a time.
+/// Bytes of what is known of a table with these bounds, apart from its index and its filters: what
+/// stays, and what is made of all tables at a time.
 pub(super) fn table_bytes(meta: &TableMeta, path: &Path) -> usize {
     // As they are known, and encoded for a new manifest.
     let bounds = 2 * meta.bounds.memory_bytes();

@@ -24,7 +24,8 @@ use crate::{
 
 /// An entry above this is long: its share grows before it is copied.
 const LONG_ENTRY_BYTES: u64 = 16 << 10;
-/// A long entry is in the block to be and in its content, then in that and compressed, which may be longer.
+/// A long entry is in the block to be and in its content, then in that and compressed, which may be
+/// longer.
 const LONG_ENTRY_COPIES: u64 = 3;
 /// After so many bytes of entries the writer's memory is looked at again.
 const UNMEASURED_BYTES_MAX: u64 = 64 << 10;
@@ -68,8 +69,8 @@ impl TableBuilder {
         }
     }
 
-    /// Whether the table must end here for want of memory: each entry leaves something for the filter, and
-    /// each partition of the index in its top.
+    /// Whether the table must end here for want of memory: each entry leaves something for the
+    /// filter, and each partition of the index in its top.
     pub(crate) fn has_its_share(&self) -> bool {
         let next = if self.is_charge_due() { ENTRIES_CHARGED * self.room.entry_bytes } else { 0 };
         let growing = self.entry_charge() + self.writer.growing_memory_bytes() as u64;

@@ -1,4 +1,5 @@
-//! The memory of a store in its pool: what the block cache may take, and a worker for what it writes.
+//! The memory of a store in its pool: what the block cache may take, and a worker for what it
+//! writes.
 
 use std::sync::Arc;
 
@@ -158,9 +159,9 @@ impl Drop for CacheRoom {
 
 /// What one worker takes for writing at a time: one flush, compaction or filter.
 ///
-/// Within its share of the part for writing it asks nobody. What it must have beyond that, for long entries,
-/// the block cache gives way to; only one worker at a time may do so, and the others wait for it. A compaction of
-/// a store at rest gives way to them.
+/// Within its share of the part for writing it asks nobody. What it must have beyond that, for long
+/// entries, the block cache gives way to; only one worker at a time may do so, and the others wait
+/// for it. A compaction of a store at rest gives way to them.
 #[derive(Debug)]
 pub(crate) struct WorkerShare {
     room: Arc<CacheRoom>,

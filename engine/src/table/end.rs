@@ -11,8 +11,8 @@ const BEHIND_FILTERS_BYTES: u64 = 2 << 10;
 /// Longer ends are read in parts, of which some are not needed.
 const END_BYTES_MAX: u64 = 32 << 10;
 
-/// Bytes at the end of the table that one read should fetch: from the top index on if the filters are
-/// small, else from the trailer of the point filter on, else what lies behind all filters.
+/// Bytes at the end of the table that one read should fetch: from the top index on if the filters
+/// are small, else from the trailer of the point filter on, else what lies behind all filters.
 pub(super) fn end_bytes(meta: &TableMeta) -> usize {
     let prefix = meta.prefix_filter.as_ref().map(|prefix| prefix.place);
     let places = [meta.filter, prefix, meta.range_filter].into_iter().flatten();

@@ -58,8 +58,8 @@ impl TableFiles {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is missing: the manifest names it. [`Error::Io`] if it cannot be opened or, in
-    /// [`ReadMode::Map`], mapped.
+    /// [`Error::Corrupt`] if it is missing: the manifest names it. [`Error::Io`] if it cannot be
+    /// opened or, in [`ReadMode::Map`], mapped.
     pub(crate) fn source(
         &self,
         id: u64,
@@ -98,8 +98,8 @@ fn open(fs: &dyn Fs, mode: ReadMode, path: &Path) -> io::Result<Arc<dyn ReadFile
     match mode {
         ReadMode::Pread => {
             let file = fs.open(path)?;
-            // Linux takes two reads side by side for the begin of a long scan, and fetches four times as much
-            // with the second one. Scans read ahead themselves, and know how far.
+            // Linux takes two reads side by side for the begin of a long scan, and fetches four
+            // times as much with the second one. Scans read ahead themselves, and know how far.
             file.reads_are_scattered();
             Ok(file)
         }

@@ -1,7 +1,7 @@
 //! How much memory filters of tables have, and how much room there is for more.
 //!
-//! Nearly all of it is that of their arena, with the holes between them as far as their pages cannot be given
-//! back to the system. A bound is on what they have, not on what they use of it.
+//! Nearly all of it is that of their arena, with the holes between them as far as their pages
+//! cannot be given back to the system. A bound is on what they have, not on what they use of it.
 
 use sievedb_filter::ArenaStats;
 
@@ -10,11 +10,12 @@ use crate::{
     table::{room::in_memory, store::TableStore},
 };
 
-/// At most this part of a bound is left to holes when filters are planned. What does not fit then waits.
+/// At most this part of a bound is left to holes when filters are planned. What does not fit then
+/// waits.
 const WASTE_PART: u64 = 16;
 
-/// What a filter has outside of the arena is at most this part of it: a ribbon of one column has a 64th in
-/// thresholds...
+/// What a filter has outside of the arena is at most this part of it: a ribbon of one column has a
+/// 64th in thresholds...
 const BESIDE_PART: u64 = 32;
 /// ...and so many bytes: its layers and groups.
 const BESIDE_BYTES: u64 = 1 << 10;
@@ -86,8 +87,8 @@ impl TableStore {
         }
     }
 
-    /// Has the arena keep filters within a bound, as far as holes make room for that. What is loaded must
-    /// [have room](Self::has_filter_room).
+    /// Has the arena keep filters within a bound, as far as holes make room for that. What is
+    /// loaded must [have room](Self::has_filter_room).
     pub(crate) fn bound_filters(&self, bytes_max: u64) {
         self.filter_arena.expect(0, in_memory(self.memory.bytes(MemoryUse::Filters)));
         self.filter_arena.set_bytes_max(in_memory(bytes_max));
@@ -102,7 +103,8 @@ impl TableStore {
         has_room
     }
 
-    /// A filter of so many bytes is about to be loaded: what it has outside of the arena is no more for the arena.
+    /// A filter of so many bytes is about to be loaded: what it has outside of the arena is no more
+    /// for the arena.
     pub(crate) fn expect_filter(&self, bytes: u64) {
         let beside = bytes / BESIDE_PART + BESIDE_BYTES + self.memory.bytes(MemoryUse::Filters);
         self.filter_arena.expect(in_memory(bytes), in_memory(beside));

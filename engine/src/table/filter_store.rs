@@ -1,4 +1,5 @@
-//! The filters of tables in their files: found when a table is opened, written when one is built anew.
+//! The filters of tables in their files: found when a table is opened, written when one is built
+//! anew.
 
 use std::{io, sync::Arc};
 
@@ -66,9 +67,9 @@ impl TableStore {
         TableFilters::point_not_resident(meta.filter, point, &self.memory)
     }
 
-    /// Finds the filters of a new table that scans ask. None of them is in memory yet. That for prefixes only if it
-    /// was built with `extractor`: stored prefixes are of use to the extractor that found them, and to
-    /// no other.
+    /// Finds the filters of a new table that scans ask. None of them is in memory yet. That for
+    /// prefixes only if it was built with `extractor`: stored prefixes are of use to the extractor
+    /// that found them, and to no other.
     pub(super) fn find_scan_filters(&self, live: &LiveTable, extractor: &NamedExtractor) {
         let (meta, source) = (&live.meta, live.table.source());
         let prefix = self.prefix_file(source, meta, meta.prefix_filter.as_ref(), extractor);
@@ -101,8 +102,8 @@ impl TableStore {
         StoredFilter::open_with_end(end, &identity, place.into(), &self.filter_arena)
     }
 
-    /// A filter that scans ask, at `place`: in the file `source` of the table, or in a file of its own. Its
-    /// hashes have this seed, or that of the store. Reads nothing.
+    /// A filter that scans ask, at `place`: in the file `source` of the table, or in a file of its
+    /// own. Its hashes have this seed, or that of the store. Reads nothing.
     fn scan_file(
         &self,
         source: &Arc<dyn TableSource>,
@@ -142,8 +143,8 @@ impl TableStore {
         source.map_err(|error| FilterUnusable::Io(io::Error::other(error)))
     }
 
-    /// Has the prefix filter of `live` answer for `extractor`, if it was built with it, and for no other
-    /// one. It is not in memory then if it was for another one before.
+    /// Has the prefix filter of `live` answer for `extractor`, if it was built with it, and for no
+    /// other one. It is not in memory then if it was for another one before.
     ///
     /// No change of filters may be under way, or it would bring the old one back.
     pub(crate) fn fit_extractor(&self, live: &LiveTable, extractor: &NamedExtractor) {
@@ -156,8 +157,8 @@ impl TableStore {
         }
     }
 
-    /// Writes `filter`, of the table `meta`, into a file of its own. The data is durable at return if
-    /// `sync` says so, the entry in the folder is not.
+    /// Writes `filter`, of the table `meta`, into a file of its own. The data is durable at return
+    /// if `sync` says so, the entry in the folder is not.
     ///
     /// # Errors
     ///
@@ -199,8 +200,8 @@ impl TableStore {
         })
     }
 
-    /// The filter that [`write_filter`](Self::write_filter) has just written, read back and found good. A
-    /// prefix filter has hashes of this seed. `None` for no place.
+    /// The filter that [`write_filter`](Self::write_filter) has just written, read back and found
+    /// good. A prefix filter has hashes of this seed. `None` for no place.
     ///
     /// # Errors
     ///

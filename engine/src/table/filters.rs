@@ -17,8 +17,8 @@ use crate::{
     table::FilterPlace,
 };
 
-/// What lookups ask of a table, as it is in memory. Never changed: others take their place, and these
-/// are freed when the last lookup that began with them is done.
+/// What lookups ask of a table, as it is in memory. Never changed: others take their place, and
+/// these are freed when the last lookup that began with them is done.
 #[derive(Debug)]
 pub(crate) struct TableFilters {
     /// Knows the user key of every entry.
@@ -37,14 +37,14 @@ struct Stored {
     damage: OnceLock<Box<str>>,
 }
 
-/// A filter whose memory is counted for as long as it lives: by its arena, and what lies outside of it by a
-/// charge.
+/// A filter whose memory is counted for as long as it lives: by its arena, and what lies outside of
+/// it by a charge.
 #[derive(Debug)]
 pub(crate) struct ChargedFilter<F = TableFilter> {
     state: FilterState<F>,
     charge: Charge,
-    /// Expected false-positive rate of a point filter, from 0 to 1; `None` if it is not in memory. Kept,
-    /// because each probe counts it and some filters compute it.
+    /// Expected false-positive rate of a point filter, from 0 to 1; `None` if it is not in memory.
+    /// Kept, because each probe counts it and some filters compute it.
     pub(crate) expected_fpr: Option<f64>,
 }
 
@@ -122,17 +122,18 @@ impl TableFilters {
         self.with_point(FilterState::NotResident)
     }
 
-    /// The same with so many columns of the point filter, made from those in memory. `None` if there is
-    /// no ribbon in memory.
+    /// The same with so many columns of the point filter, made from those in memory. `None` if
+    /// there is no ribbon in memory.
     pub(crate) fn shrunk(&self, columns: f64) -> Option<Self> {
         let Some(TableFilter::Ribbon(ribbon)) = self.point.resident() else { return None };
         Some(self.with_point(FilterState::Resident(ribbon.shrunk_to(columns).into())))
     }
 
-    /// The same with so many columns of the point filter, or all of another filter, read from its file.
+    /// The same with so many columns of the point filter, or all of another filter, read from its
+    /// file.
     ///
-    /// If that cannot be read, [`damage`](Self::damage) tells from then on, and it is not tried again.
-    /// What is in memory then stays: `None`.
+    /// If that cannot be read, [`damage`](Self::damage) tells from then on, and it is not tried
+    /// again. What is in memory then stays: `None`.
     pub(crate) fn loaded(&self, columns: f64) -> Option<Self> {
         let stored = self.stored.as_ref().filter(|stored| stored.damage.get().is_none())?;
         match stored.filter.load(columns) {

@@ -95,8 +95,8 @@ impl LiveTable {
         self.filters.load_full()
     }
 
-    /// Puts another point filter of this table in place. Lookups use them from the next view on: see
-    /// [`Tree::refresh_filters`](crate::read::tree::Tree::refresh_filters).
+    /// Puts another point filter of this table in place. Lookups use them from the next view on:
+    /// see [`Tree::refresh_filters`](crate::read::tree::Tree::refresh_filters).
     pub(crate) fn set_filters(&self, filters: TableFilters) {
         self.filters.store(Arc::new(filters));
         self.keep_no_filters_if_obsolete();
@@ -147,8 +147,8 @@ impl LiveTable {
         }
     }
 
-    /// Who changes filters may not know yet that the table left its version. One of both sides sees what
-    /// the other one did: no filter stays in memory for an iterator.
+    /// Who changes filters may not know yet that the table left its version. One of both sides sees
+    /// what the other one did: no filter stays in memory for an iterator.
     fn keep_no_filters_if_obsolete(&self) {
         if self.obsolete.load(Ordering::SeqCst) {
             self.let_go_of_filters();
@@ -216,8 +216,8 @@ impl LiveTable {
         Some(FileName::Filter(place.file_id).path(folder))
     }
 
-    /// The files are to be unlinked once the last reader lets go of the table, the filters are to be freed
-    /// when the last lookup lets go of them.
+    /// The files are to be unlinked once the last reader lets go of the table, the filters are to
+    /// be freed when the last lookup lets go of them.
     ///
     /// Called only when the manifest that drops the table is durable.
     pub(crate) fn mark_obsolete(&self) {

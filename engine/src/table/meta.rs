@@ -5,7 +5,8 @@ use sievedb_sstable::TableIdentity;
 
 use crate::FilterRole;
 
-/// What the manifest knows of a table: enough to check the file and to choose it without opening it.
+/// What the manifest knows of a table: enough to check the file and to choose it without opening
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
     /// Number in the file's name.

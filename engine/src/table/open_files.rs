@@ -1,9 +1,10 @@
 //! Files that are kept open, and what happens when the process may open no more.
 //!
-//! A process has a limit of open files, which other parts of it use up as well. Table files are only kept
-//! open to save the opening, so they give way: [`FrugalFs`] closes half of them when a call fails for that
-//! reason, and tries again. Without that, a flush that cannot create its table would make the store
-//! read-only. Calls of other threads that fail meanwhile are tried again without closing more.
+//! A process has a limit of open files, which other parts of it use up as well. Table files are
+//! only kept open to save the opening, so they give way: [`FrugalFs`] closes half of them when a
+//! call fails for that reason, and tries again. Without that, a flush that cannot create its table
+//! would make the store read-only. Calls of other threads that fail meanwhile are tried again
+//! without closing more.
 
 use std::{
     io,
@@ -67,11 +68,11 @@ impl OpenFiles {
         *self.rounds.lock()
     }
 
-    /// Closes half of the files for a call that began in the round `before` and could open no more. Whether
-    /// any were closed since it began.
+    /// Closes half of the files for a call that began in the round `before` and could open no more.
+    /// Whether any were closed since it began.
     ///
-    /// One shortage hits the calls of many threads. If each of them halved, hardly a file would be left, for
-    /// good: so only the first one does.
+    /// One shortage hits the calls of many threads. If each of them halved, hardly a file would be
+    /// left, for good: so only the first one does.
     fn give_way(&self, before: u64) -> bool {
         let mut rounds = self.rounds.lock();
         if *rounds == before {
@@ -83,8 +84,8 @@ impl OpenFiles {
         true
     }
 
-    /// Closes half of the files, and keeps no more from now on. Whether there were any; those that are
-    /// being read are closed when that is done.
+    /// Closes half of the files, and keeps no more from now on. Whether there were any; those that
+    /// are being read are closed when that is done.
     fn close_half(&self) -> bool {
         let before = self.files.len();
         if before == 0 {
@@ -248,8 +249,8 @@ mod tests {
         }
     }
 
-    /// So many calls find no free file once, as from as many threads: all have begun before the first of them
-    /// is tried again. Returns how often they were tried.
+    /// So many calls find no free file once, as from as many threads: all have begun before the
+    /// first of them is tried again. Returns how often they were tried.
     fn fail_together(fs: &FrugalFs, calls: u32) -> u32 {
         let tries = Cell::new(0);
         let called = fs.call(|_| {

@@ -31,7 +31,8 @@ impl RunBuffers {
     }
 }
 
-/// Buffers for reading tables from front to back, part of the worker's share as long as this is held.
+/// Buffers for reading tables from front to back, part of the worker's share as long as this is
+/// held.
 #[derive(Debug)]
 pub(crate) struct ReadBuffers {
     read_ahead_bytes: usize,
@@ -41,8 +42,8 @@ pub(crate) struct ReadBuffers {
 impl ReadBuffers {
     /// Takes what a worker needs to read these sorted runs at once.
     ///
-    /// All of them read ahead `read_ahead_bytes_max` bytes together, at most: with many runs, or a small
-    /// budget, less is read at once. On top come the blocks in which the runs stand.
+    /// All of them read ahead `read_ahead_bytes_max` bytes together, at most: with many runs, or a
+    /// small budget, less is read at once. On top come the blocks in which the runs stand.
     pub(crate) fn take(
         share: &Arc<WorkerShare>,
         runs: &[RunBuffers],

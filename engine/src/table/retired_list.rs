@@ -1,11 +1,11 @@
 //! A table without entries that lists the tables that are obsolete.
 //!
-//! Only a repair without a manifest reads it, see [`Completed`]. A crash may keep any of the unlinks
-//! of several tables. What is left may hold values of which the tombstones are gone, or a part of
-//! what a failed compaction wrote. So a durable file lists them first. The last table that a flush
-//! or compaction installs does. Where there is none, this one does: for a compaction that left no
-//! entry, a dropped keyspace, tables that were not installed. It is unlinked when the unlinks are
-//! durable.
+//! Only a repair without a manifest reads it, see [`Completed`]. A crash may keep any of the
+//! unlinks of several tables. What is left may hold values of which the tombstones are gone, or a
+//! part of what a failed compaction wrote. So a durable file lists them first. The last table that
+//! a flush or compaction installs does. Where there is none, this one does: for a compaction that
+//! left no entry, a dropped keyspace, tables that were not installed. It is unlinked when the
+//! unlinks are durable.
 
 use std::{
     io,
@@ -37,8 +37,8 @@ impl TableStore {
         Ok(())
     }
 
-    /// Makes a list of all retired tables durable before `paths` are unlinked. Returns `false` if it
-    /// cannot be written: a full disk must not keep the files.
+    /// Makes a list of all retired tables durable before `paths` are unlinked. Returns `false` if
+    /// it cannot be written: a full disk must not keep the files.
     fn list_retired(&self, paths: &[PathBuf]) -> Result<bool> {
         // A list read before that of another thread must not replace it.
         let _turn = self.obsolete_files.list_turn.lock();

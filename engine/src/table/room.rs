@@ -1,7 +1,8 @@
 //! What a table takes of the share of the worker that writes it. Pure.
 //!
-//! A small share makes small tables, of which there are many: each is written with a write buffer, blocks and index
-//! partitions of its measure, so that most of the share is for entries, and little of the index stays in memory.
+//! A small share makes small tables, of which there are many: each is written with a write buffer,
+//! blocks and index partitions of its measure, so that most of the share is for entries, and little
+//! of the index stays in memory.
 
 use sievedb_sstable::{DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_WRITE_BUFFER_BYTES};
 
@@ -9,16 +10,17 @@ use crate::keyspace_options::{Compression, KeyspaceOptions};
 
 /// Entries whose share of the filter is charged at a time.
 pub(crate) const ENTRIES_CHARGED: u64 = 1 << 10;
-/// What an entry takes until the filter is built: its hash in an array that may have an eighth to spare,
-/// and 20 bytes while a ribbon is built.
+/// What an entry takes until the filter is built: its hash in an array that may have an eighth to
+/// spare, and 20 bytes while a ribbon is built.
 pub(crate) const ENTRY_BYTES: usize = HASH_BYTES + 20;
 /// A hash in an array that may have an eighth to spare.
 const HASH_BYTES: usize = size_of::<u64>() * 9 / 8;
 
-/// What the writer takes at first besides its buffers: what LZ4 remembers, and the heads of the entries of a block.
+/// What the writer takes at first besides its buffers: what LZ4 remembers, and the heads of the
+/// entries of a block.
 const WRITER_BYTES: usize = 40 << 10;
-/// So many lengths of a block, and of an index partition, are what it takes to make one: as entries, as content,
-/// compressed, each in an array that may have room to spare.
+/// So many lengths of a block, and of an index partition, are what it takes to make one: as
+/// entries, as content, compressed, each in an array that may have room to spare.
 const COPIES: usize = 4;
 /// A table may have a top index of so many bytes, however little is left for it.
 const TOP_INDEX_BYTES_MIN: u64 = 16 << 10;
@@ -30,8 +32,8 @@ const SAMPLE_RATIO: usize = 100;
 const BUFFER_IN_SHARE: usize = 8;
 /// ...and a block this one.
 const BLOCK_IN_SHARE: usize = 16;
-/// An index partition has at most this part of a share: 2 KiB of the least, with which the indexes of tables that are
-/// written there are not resident as a whole.
+/// An index partition has at most this part of a share: 2 KiB of the least, with which the indexes
+/// of tables that are written there are not resident as a whole.
 const INDEX_PARTITION_IN_SHARE: usize = 256;
 /// Least index partition: that of the least share.
 const INDEX_PARTITION_BYTES_MIN: usize = 2 << 10;
@@ -50,9 +52,9 @@ pub(super) struct TableRoom {
 }
 
 impl TableRoom {
-    /// For a table with `options`, which are [within the share](within_share), while `reading_bytes` of it are taken
-    /// to read: the table ends early for them, but has half of what the writer leaves at least, and room for
-    /// [`ENTRIES_CHARGED`] entries and a little index.
+    /// For a table with `options`, which are [within the share](within_share), while
+    /// `reading_bytes` of it are taken to read: the table ends early for them, but has half of what
+    /// the writer leaves at least, and room for [`ENTRIES_CHARGED`] entries and a little index.
     pub(super) fn new(options: &KeyspaceOptions, share_bytes: u64, reading_bytes: u64) -> Self {
         let share = in_memory(share_bytes);
         let write_buffer_bytes = DEFAULT_WRITE_BUFFER_BYTES.min(share / BUFFER_IN_SHARE);
@@ -84,8 +86,8 @@ impl TableRoom {
     }
 }
 
-/// The options of a table that one worker writes within its share: a block may have 1/16 of it, and what a dictionary
-/// is trained from one half.
+/// The options of a table that one worker writes within its share: a block may have 1/16 of it, and
+/// what a dictionary is trained from one half.
 pub(super) fn within_share(options: &KeyspaceOptions, share_bytes: u64) -> KeyspaceOptions {
     let share = in_memory(share_bytes);
     let mut options = options.clone();
@@ -111,7 +113,8 @@ mod tests {
     #[test]
     fn tables_of_small_shares_have_small_buffers_and_many_entries() {
         let new = KeyspaceOptions::new;
-        // Of the share, the write buffer and the index partition in KiB, and the least and the most entries.
+        // Of the share, the write buffer and the index partition in KiB, and the least and the most
+        // entries.
         let cases = [
             ("the least share, a flush", 512, 0, new(), [64, 2], 13_000..15_000),
             ("two runs are merged", 512, 100, new(), [64, 2], 10_000..12_000),

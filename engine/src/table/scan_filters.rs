@@ -29,8 +29,8 @@ static NO_FILTERS: ScanFilters = ScanFilters {
     range_file: None,
 };
 
-/// The filters of a table that scans ask. Never changed: others take their place, and these are freed
-/// when the last scan that asks them is done.
+/// The filters of a table that scans ask. Never changed: others take their place, and these are
+/// freed when the last scan that asks them is done.
 #[derive(Debug, Default)]
 pub(crate) struct ScanFilters {
     /// Knows the prefix of every user key that has one, by the extractor with the seed of
@@ -42,14 +42,15 @@ pub(crate) struct ScanFilters {
     pub(crate) prefix_place: Option<Arc<PrefixFilterPlace>>,
     /// Where the range filter lies; `None` if there is none.
     pub(crate) range_place: Option<crate::table::FilterPlace>,
-    /// `None` if there is no prefix filter for the extractor that the keyspace has now, or it cannot be
-    /// read.
+    /// `None` if there is no prefix filter for the extractor that the keyspace has now, or it
+    /// cannot be read.
     prefix_file: Option<Arc<StoredWhole>>,
     /// `None` if there is no range filter, or it cannot be read.
     range_file: Option<Arc<StoredWhole>>,
 }
 
-/// The present filters of a table that scans probe. Takes no memory for a table without such filters.
+/// The present filters of a table that scans probe. Takes no memory for a table without such
+/// filters.
 #[derive(Debug)]
 pub(crate) struct PresentScanFilters(pub(super) Option<Arc<ScanFilters>>);
 
@@ -95,8 +96,8 @@ impl StoredWhole {
         Self { source, identity, place, own_file, memory_bytes: OnceLock::new() }
     }
 
-    /// What it takes in memory, or may take at most: before it was read once, only its length is known,
-    /// to which a range filter adds the samples of its sequence.
+    /// What it takes in memory, or may take at most: before it was read once, only its length is
+    /// known, to which a range filter adds the samples of its sequence.
     pub(crate) fn bytes(&self) -> u64 {
         /// A prefix filter begins at a multiple of it.
         const LINE_BYTES: u64 = 64;
@@ -158,8 +159,8 @@ impl ScanFilters {
         filters.with_range_file(live, live.meta.range_filter, range)
     }
 
-    /// The same with the prefix filter at `place`, which is not in memory yet. `found` is `None` if the
-    /// extractor of the keyspace is another one.
+    /// The same with the prefix filter at `place`, which is not in memory yet. `found` is `None` if
+    /// the extractor of the keyspace is another one.
     pub(crate) fn with_prefix_file(
         &self,
         live: &LiveTable,
@@ -201,8 +202,8 @@ impl ScanFilters {
         self.range.as_deref().map_or(&NO_RANGE, |range| range)
     }
 
-    /// The prefix filter, for an extractor whose hashes have this seed: to any other one this filter would
-    /// say "no" about keys that the table has.
+    /// The prefix filter, for an extractor whose hashes have this seed: to any other one this
+    /// filter would say "no" about keys that the table has.
     pub(crate) fn prefix_of(&self, hash_seed: u64) -> PrefixAnswer<'_> {
         let is_other =
             self.prefix_file.as_ref().is_some_and(|it| it.identity.hash_seed != hash_seed);
@@ -219,8 +220,8 @@ impl ScanFilters {
         }
     }
 
-    /// Whether its prefix filter is ready for an extractor whose hashes have this seed, or there is none
-    /// for `None`.
+    /// Whether its prefix filter is ready for an extractor whose hashes have this seed, or there is
+    /// none for `None`.
     pub(crate) fn is_for(&self, hash_seed: Option<u64>) -> bool {
         self.prefix_file.as_ref().map(|file| file.identity.hash_seed) == hash_seed
     }
@@ -244,9 +245,9 @@ impl ScanFilters {
         (prefix.is_some() || range.is_some()).then(|| self.with(prefix, range))
     }
 
-    /// The same with those that are wanted, read from their files if `has_room` says so of their bytes,
-    /// and whether there was room for all; no filters if none is to be read. What turns out to be damaged
-    /// is not read again.
+    /// The same with those that are wanted, read from their files if `has_room` says so of their
+    /// bytes, and whether there was room for all; no filters if none is to be read. What turns out
+    /// to be damaged is not read again.
     pub(crate) fn loaded(
         &self,
         live: &LiveTable,
@@ -311,8 +312,8 @@ impl ScanFilters {
         self.absent_prefix().is_none() && self.absent_range().is_none()
     }
 
-    /// Bytes of the prefix filter in memory, whether it is there now or not; 0 if there is none that can
-    /// be used.
+    /// Bytes of the prefix filter in memory, whether it is there now or not; 0 if there is none
+    /// that can be used.
     pub(crate) fn prefix_bytes(&self) -> u64 {
         let stored = self.absent_prefix().map(StoredWhole::bytes);
         stored.unwrap_or(self.prefix().memory_bytes() as u64)
@@ -355,8 +356,8 @@ pub(crate) enum PrefixAnswer<'a> {
     None,
 }
 
-/// Returns the file and the state of a filter that is not in memory yet. Both are `None` if there is
-/// no filter.
+/// Returns the file and the state of a filter that is not in memory yet. Both are `None` if there
+/// is no filter.
 fn not_resident<F>(found: FoundFile) -> (Option<Arc<StoredWhole>>, Option<FilterState<F>>) {
     match found {
         Some(Ok(file)) => (Some(Arc::new(file)), Some(FilterState::NotResident)),

@@ -143,8 +143,8 @@ impl TableStore {
         self.next_file_id.load(Relaxed)
     }
 
-    /// Begins a table with the options of its keyspace, and this filter, in a share of which `reading_bytes`
-    /// are taken to read: see [`TableRoom`].
+    /// Begins a table with the options of its keyspace, and this filter, in a share of which
+    /// `reading_bytes` are taken to read: see [`TableRoom`].
     ///
     /// # Errors
     ///
@@ -191,8 +191,8 @@ impl TableStore {
         self.memory.limit(MemoryUse::Writing) / self.writers
     }
 
-    /// Opens a table that the manifest names, or is about to name, of a keyspace with these options. Its
-    /// filters are not resident yet.
+    /// Opens a table that the manifest names, or is about to name, of a keyspace with these
+    /// options. Its filters are not resident yet.
     ///
     /// # Errors
     ///
@@ -230,8 +230,8 @@ impl TableStore {
         WorkerShare::new(Arc::clone(&self.cache_room), self.writing_bytes_max())
     }
 
-    /// As [`open`](Self::open) for a table that comes to an open store: tells `listener` of a filter that
-    /// cannot be used, and fits the block cache.
+    /// As [`open`](Self::open) for a table that comes to an open store: tells `listener` of a
+    /// filter that cannot be used, and fits the block cache.
     ///
     /// # Errors
     ///

@@ -71,7 +71,8 @@ impl Version {
             .flat_map(|run| run.tables().iter().map(move |table| (run.level, run.id, table)))
     }
 
-    /// What the manifest knows of the tables, with their present level, run and places of the filters.
+    /// What the manifest knows of the tables, with their present level, run and places of the
+    /// filters.
     pub(crate) fn metas(&self) -> Vec<Cow<'_, TableMeta>> {
         self.tables().map(|(level, run, live)| live.present_meta(level, run)).collect()
     }

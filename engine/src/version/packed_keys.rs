@@ -52,8 +52,8 @@ impl PackedKeys {
         self.first_among_equal(start, key, whole)
     }
 
-    /// The head behind the common prefix, or where a key without that prefix belongs. Not inlined: the calls
-    /// would make every search save its registers.
+    /// The head behind the common prefix, or where a key without that prefix belongs. Not inlined:
+    /// the calls would make every search save its registers.
     #[inline(never)]
     fn head_behind_prefix(&self, key: &[u8]) -> Result<u64, usize> {
         match key.strip_prefix(&*self.common_prefix) {
@@ -62,8 +62,8 @@ impl PackedKeys {
         }
     }
 
-    /// As [`first_at_or_above`](Self::first_at_or_above), when head `start` is the first that equals that
-    /// of `key`.
+    /// As [`first_at_or_above`](Self::first_at_or_above), when head `start` is the first that
+    /// equals that of `key`.
     #[inline(never)]
     fn first_among_equal<'a>(
         &self,

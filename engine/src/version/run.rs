@@ -77,8 +77,8 @@ impl BoundsIndex {
 
     /// Index of the one table whose bounds hold `key`. `table` returns the bounds of a table.
     ///
-    /// Compares packed numbers; looks at a table only for a key that equals one of its bounds, or lies
-    /// before it and behind the table before.
+    /// Compares packed numbers; looks at a table only for a key that equals one of its bounds, or
+    /// lies before it and behind the table before.
     #[inline]
     fn find<'a>(&self, key: &[u8], table: impl Fn(usize) -> &'a TableBounds) -> Option<usize> {
         let at = self.keys.first_at_or_above(key, |at| bound(&table, at));

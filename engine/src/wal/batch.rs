@@ -104,8 +104,8 @@ impl BatchEncoder {
         Self { entries, ..resumed }
     }
 
-    /// Bytes that a put takes, for [`with_capacity`](Self::with_capacity): exactly, so that the buffer need
-    /// not be moved or cut when it is shared.
+    /// Bytes that a put takes, for [`with_capacity`](Self::with_capacity): exactly, so that the
+    /// buffer need not be moved or cut when it is shared.
     pub(crate) const fn put_bytes(keyspace: u64, key_bytes: usize, value_bytes: usize) -> usize {
         Self::remove_bytes(keyspace, key_bytes) + varint_bytes(value_bytes as u64) + value_bytes
     }
@@ -160,8 +160,8 @@ impl BatchEncoder {
     /// The payload. Copies nothing.
     pub(crate) fn finish(mut self) -> Bytes {
         let start = VARINT_BYTES_MAX - varint_bytes(self.entries);
-        // In place, without a buffer of its own: seven bits a byte, the last one without the mark that more
-        // follow.
+        // In place, without a buffer of its own: seven bits a byte, the last one without the mark
+        // that more follow.
         let mut left = self.entries;
         for byte in &mut self.bytes[start..VARINT_BYTES_MAX] {
             *byte = left as u8 | 0x80;

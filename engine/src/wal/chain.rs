@@ -1,8 +1,8 @@
 //! Which segments make up the log, and in which order.
 //!
-//! The manifest names the segments that must exist. A segment that was begun since is durable before
-//! the first batch is placed in it, and its start record tells which segment it continues: so the
-//! chain goes on from the newest named one. What does not hang on the chain is an orphan: a
+//! The manifest names the segments that must exist. A segment that was begun since is durable
+//! before the first batch is placed in it, and its start record tells which segment it continues:
+//! so the chain goes on from the newest named one. What does not hang on the chain is an orphan: a
 //! segment whose creation did not end, or one that an interrupted recovery had begun.
 
 use std::{collections::BTreeMap, io, path::Path};
@@ -32,8 +32,8 @@ pub(crate) struct Segments<'a> {
     pub(crate) floor: u64,
     /// Ids of the segments in the folder, ascending.
     pub(crate) on_disk: &'a [u64],
-    /// The newest of these segments and how much of it was written when somebody looked, while others write
-    /// on. `None` if nobody writes.
+    /// The newest of these segments and how much of it was written when somebody looked, while
+    /// others write on. `None` if nobody writes.
     pub(crate) written: Option<Position>,
 }
 
@@ -82,8 +82,8 @@ pub(super) struct Chain {
 impl Chain {
     /// Follows the chain, as far as the beginnings of the segments can be read.
     ///
-    /// [`broken`](Self::broken) is [`Error::Io`] if a file cannot be read, and [`Error::Corrupt`] if a segment
-    /// that must exist is missing, or its beginning is not what it must be.
+    /// [`broken`](Self::broken) is [`Error::Io`] if a file cannot be read, and [`Error::Corrupt`]
+    /// if a segment that must exist is missing, or its beginning is not what it must be.
     pub(super) fn find(source: &Segments<'_>) -> Self {
         let segments = Vec::with_capacity(source.named.len());
         let (orphans, aborted) = (Vec::new(), Vec::new());
@@ -114,7 +114,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Adds those of the others that go on from there. What is wrong with one of them is told when that is done.
+    /// Adds those of the others that go on from there. What is wrong with one of them is told when
+    /// that is done.
     fn add_newer(&mut self, source: &Segments<'_>) -> Result<()> {
         let newest = source.named.last().copied().unwrap_or(0);
         let (mut newer, mut opened) = (Vec::new(), Ok(()));

@@ -49,8 +49,8 @@ impl ReplayedBatch<'_> {
 pub(crate) struct TornTail {
     /// Everything from here on is gone.
     pub(crate) position: Position,
-    /// Bytes that are cut off, without room for records that never came: of that segment, none if it is only
-    /// shorter than it should be, and of all segments behind it.
+    /// Bytes that are cut off, without room for records that never came: of that segment, none if
+    /// it is only shorter than it should be, and of all segments behind it.
     pub(crate) bytes: u64,
     /// What is there instead of a record.
     pub(crate) reason: Corruption,
@@ -125,12 +125,12 @@ pub(crate) fn replay(
     }
 }
 
-/// As [`replay`], for whoever saves what can be read: what is applied before an error is of use. So if the
-/// beginning of a segment cannot be read, the segments before it are replayed first.
+/// As [`replay`], for whoever saves what can be read: what is applied before an error is of use. So
+/// if the beginning of a segment cannot be read, the segments before it are replayed first.
 ///
-/// Where the last of these ends, only that beginning told: what an append that failed has left behind it is
-/// replayed, too. A segment may lack its seal: an obsolete one is not always synced that far, and
-/// without a manifest it may be among them.
+/// Where the last of these ends, only that beginning told: what an append that failed has left
+/// behind it is replayed, too. A segment may lack its seal: an obsolete one is not always synced
+/// that far, and without a manifest it may be among them.
 ///
 /// # Errors
 ///

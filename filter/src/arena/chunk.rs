@@ -18,7 +18,8 @@ enum Pages {
     Small,
     /// Large ones were asked for.
     Large,
-    /// Small, because some of them were given back. So it stays: a large page would have all of them again.
+    /// Small, because some of them were given back. So it stays: a large page would have all of
+    /// them again.
     Single,
 }
 
@@ -33,8 +34,8 @@ pub(super) fn page_bytes() -> PageBytes {
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// A chunk of `bytes` bytes, a multiple of [`CHUNK_BYTES`], in small pages; `None` if the system has no
-    /// more.
+    /// A chunk of `bytes` bytes, a multiple of [`CHUNK_BYTES`], in small pages; `None` if the
+    /// system has no more.
     pub(super) fn new(bytes: usize) -> Option<Self> {
         assert!(bytes > 0 && bytes.is_multiple_of(CHUNK_BYTES));
         let first = memory::take(bytes)?;
@@ -52,11 +53,12 @@ impl Chunk {
         self.pages == Pages::Small
     }
 
-    /// Gives pages back to the system, `bytes` from `offset` on: what was in them is lost, and they come again,
-    /// filled with zeros, when they are written to. Whether the system has taken them.
+    /// Gives pages back to the system, `bytes` from `offset` on: what was in them is lost, and they
+    /// come again, filled with zeros, when they are written to. Whether the system has taken them.
     ///
-    /// Of a large page the rest stays where it is, and is small pages from then on. The system counts what was
-    /// given back as free at once, but uses it again when it is short of memory and splits the page.
+    /// Of a large page the rest stays where it is, and is small pages from then on. The system
+    /// counts what was given back as free at once, but uses it again when it is short of memory and
+    /// splits the page.
     ///
     /// # Safety
     ///
@@ -72,8 +74,8 @@ impl Chunk {
         unsafe { memory::give_back_pages(self.at(offset), bytes) }
     }
 
-    /// Asks for large pages, and has the system move there what was written to small ones. Who reads it
-    /// meanwhile waits.
+    /// Asks for large pages, and has the system move there what was written to small ones. Who
+    /// reads it meanwhile waits.
     pub(super) fn make_large(&mut self) {
         self.ask_large();
         memory::move_to_large(self.first, self.bytes);

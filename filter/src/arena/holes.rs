@@ -70,8 +70,8 @@ impl Holes {
         Some(first)
     }
 
-    /// Frees a piece of the chunk of `chunk_bytes` at `base`. Returns the length of the hole that it is
-    /// in now.
+    /// Frees a piece of the chunk of `chunk_bytes` at `base`. Returns the length of the hole that
+    /// it is in now.
     pub(super) fn give_back(
         &mut self,
         mut first: usize,

@@ -14,7 +14,8 @@ use crate::{
     page_vec::{PageVec, SystemPages},
 };
 
-/// As a `Box<[T]>`, with its elements in an arena. A question finds them as fast: by pointer and length.
+/// As a `Box<[T]>`, with its elements in an arena. A question finds them as fast: by pointer and
+/// length.
 ///
 /// Nothing in it is ever dropped: a `T` needs no drop.
 pub(crate) struct Slice<T> {
@@ -66,7 +67,8 @@ impl<T> Slice<T> {
     }
 }
 
-/// A [`Slice`] that is being filled, from its begin on. Nobody looks at it before all of it is written.
+/// A [`Slice`] that is being filled, from its begin on. Nobody looks at it before all of it is
+/// written.
 pub(crate) struct Filling<T> {
     piece: Slice<T>,
     written: usize,

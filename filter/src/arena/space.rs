@@ -10,8 +10,8 @@ use super::{
     pages::{PageBytes, Released},
 };
 
-/// As long as all pieces together are fewer bytes they stay on the heap: a store with one small filter
-/// must not pay for a large page.
+/// As long as all pieces together are fewer bytes they stay on the heap: a store with one small
+/// filter must not pay for a large page.
 const HEAP_BYTES_MAX: usize = CHUNK_BYTES / 2;
 
 /// A chunk is larger than this only for a filter that is.
@@ -20,7 +20,8 @@ const GROWN_BYTES_MAX: usize = 8 * CHUNK_BYTES;
 /// Chunks in small pages have so many bytes at most: a processor knows where as many are.
 const SMALL_BYTES_MAX: usize = 4 * CHUNK_BYTES;
 
-/// Pieces of a filter at most: the column groups of a ribbon are four, the arrays of a range filter three.
+/// Pieces of a filter at most: the column groups of a ribbon are four, the arrays of a range filter
+/// three.
 const FILTER_PIECES_MAX: usize = 4;
 
 /// The chunks of an arena and what is in them.
@@ -161,10 +162,11 @@ impl Space {
             return None;
         }
         let least = bytes.checked_next_multiple_of(CHUNK_BYTES)?;
-        // Two filters of 0.75 MB leave a quarter of a small chunk. An eighth of what there is already
-        // keeps what is left below an eighth.
+        // Two filters of 0.75 MB leave a quarter of a small chunk. An eighth of what there is
+        // already keeps what is left below an eighth.
         let grown = (self.chunk_bytes / 8).min(GROWN_BYTES_MAX) / CHUNK_BYTES * CHUNK_BYTES;
-        // Its first piece must not take a chunk that leaves the others no room, unless the chunk can shrink again.
+        // Its first piece must not take a chunk that leaves the others no room, unless the chunk
+        // can shrink again.
         let others = if self.keeps_pages() { self.coming_bytes } else { 0 };
         let has_room = |chunk_bytes: &usize| {
             let after = self.bytes().saturating_add(others).checked_add(*chunk_bytes);
@@ -224,8 +226,8 @@ impl Space {
         Some(chunk)
     }
 
-    /// Gives back what is beyond the bound, as far as holes have it: an empty chunk, then pages, of the longest
-    /// holes first, so that few chunks lose their large pages.
+    /// Gives back what is beyond the bound, as far as holes have it: an empty chunk, then pages, of
+    /// the longest holes first, so that few chunks lose their large pages.
     fn release(&mut self) {
         if self.bytes() <= self.bound() {
             return;
@@ -238,7 +240,8 @@ impl Space {
         }
     }
 
-    /// Gives back so many bytes in pages, as far as holes have them. Whether the system has taken them.
+    /// Gives back so many bytes in pages, as far as holes have them. Whether the system has taken
+    /// them.
     fn release_pages(&mut self, mut beyond: usize) -> bool {
         let mut left = self.holes.whole_page_bytes() - self.released.bytes();
         for (first, bytes) in self.holes.longest_first() {

@@ -278,8 +278,8 @@ fn chunks_are_aligned_and_can_be_written() {
     }
 }
 
-/// Pages change under those who read, and nothing else does. Whether they become large is up to the system, and not
-/// looked at.
+/// Pages change under those who read, and nothing else does. Whether they become large is up to the
+/// system, and not looked at.
 #[test]
 fn small_pages_become_large_ones_while_they_are_read() {
     let small_bytes = |arena: &FilterArena| arena.with_space(|space| space.small_bytes());
@@ -316,7 +316,8 @@ fn small_pages_become_large_ones_while_they_are_read() {
     }
 }
 
-/// What a filter wrote over is given back when it turns out to be damaged, or cannot be read to its end.
+/// What a filter wrote over is given back when it turns out to be damaged, or cannot be read to its
+/// end.
 #[test]
 fn a_filter_that_cannot_be_read_leaves_nothing_behind() {
     let kinds = [FilterKind::BlockedBloom, FilterKind::Ribbon, FilterKind::BinaryFuse];

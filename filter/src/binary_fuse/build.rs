@@ -1,13 +1,13 @@
 //! From hashes to slots: peeling.
 //!
-//! A key that is alone in one of its slots can always be satisfied by that slot, whatever the others
-//! hold. So it is set aside, which leaves others alone; and when all are set aside, the slots are
-//! filled in the reverse order. If some keys never stand alone, another seed is tried.
+//! A key that is alone in one of its slots can always be satisfied by that slot, whatever the
+//! others hold. So it is set aside, which leaves others alone; and when all are set aside, the
+//! slots are filled in the reverse order. If some keys never stand alone, another seed is tried.
 //!
 //! Memory beside the hashes, in bytes a key of a large set: 8 for the mixed hashes, which come to
-//! stand in the order of peeling, 1 for the slot each was alone in, and 10.1 for the sum of the hashes
-//! and their number in each slot. 19.1 together, less than 20 with what waits to be peeled; the filter
-//! comes when the sums are gone. If equal hashes stand apart, 8 more for a sorted copy.
+//! stand in the order of peeling, 1 for the slot each was alone in, and 10.1 for the sum of the
+//! hashes and their number in each slot. 19.1 together, less than 20 with what waits to be peeled;
+//! the filter comes when the sums are gone. If equal hashes stand apart, 8 more for a sorted copy.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -20,14 +20,15 @@ use crate::{
     page_vec::{self, PageVec, SystemPages},
 };
 
-/// More keys than this are put in the order of their first slots, so that their sums are in the cache.
+/// More keys than this are put in the order of their first slots, so that their sums are in the
+/// cache.
 const IN_CACHE: usize = 65_536;
 
 /// Slots that are searched for lonely keys at a time: what waits to be peeled is then little more.
 const SCANNED: usize = 1_024;
 
-/// One key in the count of a slot; the bits below are the XOR of the ranks, 0 to 2, that the slot has
-/// among the slots of its keys.
+/// One key in the count of a slot; the bits below are the XOR of the ranks, 0 to 2, that the slot
+/// has among the slots of its keys.
 const ONE: u8 = 4;
 
 /// A filter's slots, and how they came about.
@@ -136,9 +137,9 @@ fn peel(
 
     let mut ranks = page_vec::zeros(keys);
     let mut peeled = 0;
-    // Slots that had one key when they were put here, and those that their keys left with one. A round
-    // needs nothing of itself, so that the processor works on several keys at once; and slots are put
-    // there without a branch, because nobody can guess it.
+    // Slots that had one key when they were put here, and those that their keys left with one. A
+    // round needs nothing of itself, so that the processor works on several keys at once; and slots
+    // are put there without a branch, because nobody can guess it.
     let (mut alone, mut next) = (Vec::new(), Vec::new());
     for first in (0..slots).step_by(SCANNED) {
         if is_cancelled() {

@@ -3,10 +3,11 @@
 //! A key has three slots, in three adjacent segments; they add up, by XOR, to its fingerprint. A
 //! question always reads three cache lines, side by side: as fast as a blocked Bloom filter while
 //! the filter is in the cache, slower when it is not. Building one takes random access to 12 % more
-//! slots than keys. A [`Ribbon`](crate::Ribbon) takes 11 % less memory and any rate; this one has two.
+//! slots than keys. A [`Ribbon`](crate::Ribbon) takes 11 % less memory and any rate; this one has
+//! two.
 //!
-//! Three slots and not four: with four a filter is 4 % smaller and reads a line more, and for memory
-//! there is the ribbon.
+//! Three slots and not four: with four a filter is 4 % smaller and reads a line more, and for
+//! memory there is the ribbon.
 //!
 //! | file     | what it holds                                |
 //! |----------|----------------------------------------------|
@@ -73,9 +74,9 @@ impl<P: Print> BinaryFuse<P> {
     /// A filter over keys with these hashes, which may repeat.
     ///
     /// Slots are 9/8 of a million keys or more, 1.18 of 100,000, 1.25 of 10,000, 1.4 of 1,000, and
-    /// at least 12. Hashes must be as good as random. Whatever they are, no key is denied: those for
-    /// which no seed is found, which does not happen by chance, give a filter that says "maybe" to
-    /// every key.
+    /// at least 12. Hashes must be as good as random. Whatever they are, no key is denied: those
+    /// for which no seed is found, which does not happen by chance, give a filter that says "maybe"
+    /// to every key.
     ///
     /// Takes 20 bytes a key beside the hashes while it builds, and 28 if equal ones are no
     /// neighbours. 13 to 21 ns a key up to 100,000 keys, 33 ns at a million, 45 ns at a

@@ -51,8 +51,8 @@ impl Hasher {
         product as u64 ^ (product >> 64) as u64
     }
 
-    /// The places of a mixed hash, ascending and below the number of slots, and a word whose highest
-    /// bits are its fingerprint.
+    /// The places of a mixed hash, ascending and below the number of slots, and a word whose
+    /// highest bits are its fingerprint.
     #[inline(always)]
     pub(crate) fn places(&self, mixed: u64) -> ([usize; 3], u64) {
         let spread = mixed.wrapping_mul(self.multiplier);

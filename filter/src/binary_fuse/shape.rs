@@ -1,8 +1,8 @@
 //! How many slots a filter has, and how they are cut into segments.
 //!
 //! Segment length and size are those of Graf and Lemire, section 4, in integers: with `log2(n)`
-//! between powers of two taken along the chord, which is never too high. A segment is then at most a
-//! little shorter than theirs, which just behind their steps is too long to be filled.
+//! between powers of two taken along the chord, which is never too high. A segment is then at most
+//! a little shorter than theirs, which just behind their steps is too long to be filled.
 
 use crate::decode_error::DecodeError;
 

@@ -68,8 +68,8 @@ impl<P: Print> BinaryFuse<P> {
         bytes
     }
 
-    /// The filter that has these slots, as many as its header says. Nothing is checked again when it is
-    /// asked.
+    /// The filter that has these slots, as many as its header says. Nothing is checked again when
+    /// it is asked.
     pub(crate) fn from_stored(header: &Header, slots: Slice<P>, key_count: u64) -> Self {
         debug_assert_eq!(P::BITS, header.print_bits);
         Self::from_parts(header.shape, header.attempt, slots, key_count)

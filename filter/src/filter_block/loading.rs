@@ -1,7 +1,8 @@
 //! A filter on its way from its block into memory, a piece at a time.
 //!
-//! So no more than a piece is in memory beside the filter, and that stays in the processor's cache: of 6 MB of
-//! filters, read whole, half of the time went into the memory for the bytes from the file.
+//! So no more than a piece is in memory beside the filter, and that stays in the processor's cache:
+//! of 6 MB of filters, read whole, half of the time went into the memory for the bytes from the
+//! file.
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -18,8 +19,8 @@ use crate::range_filter::{self, RangeFilter};
 use crate::ribbon;
 use crate::table_filter::TableFilter;
 
-/// Most bytes of a block that are read at once, a multiple of a line. Fewer than what an allocator takes from
-/// the system for each time.
+/// Most bytes of a block that are read at once, a multiple of a line. Fewer than what an allocator
+/// takes from the system for each time.
 pub const PIECE_BYTES: u64 = 64 << 10;
 
 /// A filter for single keys, as far as it was read.
@@ -38,8 +39,8 @@ impl Trailer {
     ///
     /// # Errors
     ///
-    /// Those of `read`; [`DecodeError`] if it returns more or fewer bytes, a group is damaged, or it is a range
-    /// filter.
+    /// Those of `read`; [`DecodeError`] if it returns more or fewer bytes, a group is damaged, or
+    /// it is a range filter.
     pub fn load_in<B: AsRef<[u8]>, E: From<DecodeError>>(
         &self,
         columns: f64,
@@ -51,13 +52,13 @@ impl Trailer {
         Ok(loading.finish(self.key_count()))
     }
 
-    /// Reads a range filter, as [`decode_range`](super::decode_range), with its memory in `arena`, from `read`, which is asked as by
-    /// [`load_in`](Self::load_in).
+    /// Reads a range filter, as [`decode_range`](super::decode_range), with its memory in `arena`,
+    /// from `read`, which is asked as by [`load_in`](Self::load_in).
     ///
     /// # Errors
     ///
-    /// Those of `read`; [`DecodeError`] if it returns more or fewer bytes, the payload is damaged, or it is a filter
-    /// for single keys.
+    /// Those of `read`; [`DecodeError`] if it returns more or fewer bytes, the payload is damaged,
+    /// or it is a filter for single keys.
     pub fn load_range_in<B: AsRef<[u8]>, E: From<DecodeError>>(
         &self,
         arena: &FilterArena,
@@ -73,8 +74,8 @@ impl Trailer {
         Ok(loading.finish(self.key_count())?)
     }
 
-    /// Hands `put` the groups that hold the first `columns` columns, piece by piece, each with the number of
-    /// its group. A group whose checksum is wrong is an error after its last piece.
+    /// Hands `put` the groups that hold the first `columns` columns, piece by piece, each with the
+    /// number of its group. A group whose checksum is wrong is an error after its last piece.
     fn for_each_piece<B: AsRef<[u8]>, E: From<DecodeError>>(
         &self,
         columns: f64,

@@ -1,8 +1,8 @@
 //! The bytes of a table's filter.
 //!
 //! A payload, and a trailer behind it: a writer knows it last. Integers are little-endian, varints
-//! those of `varint.rs`. The file places the block at a multiple of 64, so that a mapped payload has
-//! whole cache lines. `testdata/filter_block` pins these bytes.
+//! those of `varint.rs`. The file places the block at a multiple of 64, so that a mapped payload
+//! has whole cache lines. `testdata/filter_block` pins these bytes.
 //!
 //! | offset        | bytes  | field           | meaning                                              |
 //! |---------------|--------|-----------------|------------------------------------------------------|
@@ -23,14 +23,15 @@
 //! | binary fuse   | `binary_fuse/stored.rs`        | 1      | `print_bits`, `segment_log2`, `segments`, `attempt` |
 //! | range         | `range_filter/stored.rs`       | 1      | `prefix_bytes`, `point_bytes`, `codes`, `universe`, `low_bits`, `seed` |
 //!
-//! The trailer's checksum covers those of the groups, and so the whole block. Hash seed and salt are
-//! in it without being stored: a filter of another table or store fails it like a damaged one. A
-//! column group starts at a multiple of 64 and is checked by itself, so that a ribbon can be loaded
-//! in part: see [`Trailer`].
+//! The trailer's checksum covers those of the groups, and so the whole block. Hash seed and salt
+//! are in it without being stored: a filter of another table or store fails it like a damaged one.
+//! A column group starts at a multiple of 64 and is checked by itself, so that a ribbon can be
+//! loaded in part: see [`Trailer`].
 //!
 //! Later versions keep the last seven bytes and what the checksum covers. Version 1, which no
-//! release wrote, did not have them: it fails the checksum. In version 2 of a ribbon the second layer
-//! had a mix of its own, and in version 3 one that took another product, as the fingerprint did.
+//! release wrote, did not have them: it fails the checksum. In version 2 of a ribbon the second
+//! layer had a mix of its own, and in version 3 one that took another product, as the fingerprint
+//! did.
 //!
 //! Trailers are short. Of a thousand to a million keys: blocked Bloom 15 to 16 bytes, ribbon of one
 //! group 19 to 25, binary fuse 18 to 20, range 30 to 35.
@@ -105,25 +106,25 @@ const COLUMNS: f64 = COLUMNS_MAX as f64;
 
 /// Reads a filter. All checks are here, so that a lookup needs none.
 ///
-/// Takes little more memory than `bytes` has, whatever they say. No bytes, or a block of zero lines,
-/// columns or slots, are no filter that could say "no": they are errors too.
+/// Takes little more memory than `bytes` has, whatever they say. No bytes, or a block of zero
+/// lines, columns or slots, are no filter that could say "no": they are errors too.
 ///
 /// # Errors
 ///
 /// [`DecodeError`] if the bytes are damaged, were made with another hash, belong to another table,
-/// hold a range filter, or a kind of filter that this release does not know. A caller must then take
-/// every key for a "maybe".
+/// hold a range filter, or a kind of filter that this release does not know. A caller must then
+/// take every key for a "maybe".
 pub fn decode(bytes: &[u8], expected: Expected) -> Result<TableFilter, DecodeError> {
     decode_columns(bytes, expected, COLUMNS)
 }
 
-/// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other filter
-/// whole.
+/// Reads the first `columns` columns of a ribbon, all if there are not as many, and any other
+/// filter whole.
 ///
 /// Each column less saves a bit per key and doubles the rate. What is read is the filter that
 /// [`Ribbon::shrink_to`](crate::Ribbon::shrink_to) leaves of the whole one, a fraction and NaN
-/// included. Column groups that it does not need are neither read nor checked; [`Trailer`] does without
-/// having their bytes.
+/// included. Column groups that it does not need are neither read nor checked; [`Trailer`] does
+/// without having their bytes.
 ///
 /// # Errors
 ///

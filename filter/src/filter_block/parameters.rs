@@ -111,7 +111,8 @@ impl Parameters {
         }
     }
 
-    /// The places of the groups that hold the first `columns` columns, of a payload of so many bytes.
+    /// The places of the groups that hold the first `columns` columns, of a payload of so many
+    /// bytes.
     pub(super) fn groups(&self, payload_bytes: u64, columns: f64) -> Vec<Range<u64>> {
         match self {
             Self::Ribbon(header) => header.layout().groups_for(columns).collect(),

@@ -89,11 +89,11 @@ impl Trailer {
         self.groups(columns).last().expect("there is a group").end
     }
 
-    /// Reads a filter for single keys: the first `columns` columns of a ribbon, all if there are not as
-    /// many, and any other filter whole.
+    /// Reads a filter for single keys: the first `columns` columns of a ribbon, all if there are
+    /// not as many, and any other filter whole.
     ///
-    /// `front` is the first [`front_bytes`](Self::front_bytes) of the block or more. Only the groups
-    /// that it takes are checked.
+    /// `front` is the first [`front_bytes`](Self::front_bytes) of the block or more. Only the
+    /// groups that it takes are checked.
     ///
     /// # Errors
     ///
@@ -178,15 +178,16 @@ impl Trailer {
         self.parameters.kind()
     }
 
-    /// Columns of a ribbon, on average over its slots: what [`Ribbon::columns`](crate::Ribbon::columns) says of the whole. `None`
-    /// for any other filter, which is loaded whole or not at all.
+    /// Columns of a ribbon, on average over its slots: what
+    /// [`Ribbon::columns`](crate::Ribbon::columns) says of the whole. `None` for any other filter,
+    /// which is loaded whole or not at all.
     #[must_use]
     pub fn columns(&self) -> Option<f64> {
         self.parameters.columns()
     }
 
-    /// What [`TableFilter::memory_bytes`] will say of the filter that [`decode`](Self::decode) makes of
-    /// these columns. Costs nothing: a planner may ask for every number of columns.
+    /// What [`TableFilter::memory_bytes`] will say of the filter that [`decode`](Self::decode)
+    /// makes of these columns. Costs nothing: a planner may ask for every number of columns.
     #[must_use]
     pub fn memory_bytes(&self, columns: f64) -> u64 {
         self.parameters.memory_bytes(self.payload_bytes, columns)
@@ -227,8 +228,8 @@ impl Trailer {
         bytes
     }
 
-    /// Reads the trailer of a payload of so many bytes without its own checksum, and shows each number
-    /// to `see` as far as it gets.
+    /// Reads the trailer of a payload of so many bytes without its own checksum, and shows each
+    /// number to `see` as far as it gets.
     pub(super) fn parse(
         bytes: &[u8],
         payload_bytes: u64,

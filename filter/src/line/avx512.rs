@@ -21,7 +21,8 @@ static POWERS_OF: [Aligned<[u32; PROBES_MAX as usize]>; PROBES_MAX as usize] = {
     all
 };
 
-/// A lane for each probe, and the first again in the lanes that are left: it is looked at once more.
+/// A lane for each probe, and the first again in the lanes that are left: it is looked at once
+/// more.
 #[inline(always)]
 fn powers_of(probes: u8) -> &'static [u32; PROBES_MAX as usize] {
     &POWERS_OF[usize::from(probes % PROBES_MAX)].0
@@ -39,18 +40,19 @@ impl Avx512 {
 
     /// Whether all bits of `hash` are set in its line of `lines`. There must be lines.
     ///
-    /// In assembly, because a function with intrinsics is never inlined into one that is compiled for any
-    /// processor. What bounds a question is how many instructions it takes, in the caches and far out of them,
-    /// where a core asks as many at once as it holds instructions of. So `mulx` finds the line, which needs no check
-    /// and no moves, the load adds it up, and lanes beyond the probes repeat the first instead of being masked: 16
-    /// instructions in a loop instead of 21, 0.7 ns instead of 1.0.
+    /// In assembly, because a function with intrinsics is never inlined into one that is compiled
+    /// for any processor. What bounds a question is how many instructions it takes, in the caches
+    /// and far out of them, where a core asks as many at once as it holds instructions of. So
+    /// `mulx` finds the line, which needs no check and no moves, the load adds it up, and lanes
+    /// beyond the probes repeat the first instead of being masked: 16 instructions in a loop
+    /// instead of 21, 0.7 ns instead of 1.0.
     #[inline(always)]
     pub(super) fn contains(self, lines: &[Line], hash: u64, probes: u8) -> bool {
         assert!(!lines.is_empty(), "a filter has lines");
         let missing: u32;
-        // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it. What is read are the 64
-        // bytes of each of two references, the powers and a line: the high half of the product, its index, is
-        // below the number of lines, which is not 0.
+        // SAFETY: `detect` alone makes an `Avx512`, and only where the CPU has it. What is read are
+        // the 64 bytes of each of two references, the powers and a line: the high half of the
+        // product, its index, is below the number of lines, which is not 0.
         unsafe {
             asm!(
                 // As `line_index`, times the bytes of a line.
@@ -62,7 +64,8 @@ impl Avx512 {
                 // Bits 28 to 31 of it are the word of the line.
                 "vpsrld zmm17, zmm16, 28",
                 "vpermd zmm17, zmm17, [{lines} + {at}]",
-                // Bits 23 to 27 are the bit within the word: a rotation ignores what stands above them.
+                // Bits 23 to 27 are the bit within the word: a rotation ignores what stands above
+                // them.
                 "vpsrld zmm16, zmm16, 23",
                 "vprorvd zmm16, zmm17, zmm16",
                 // The first of the powers is 1.

@@ -5,12 +5,13 @@ use super::{Line, line_index, line_of, prefetch};
 /// So many lines are on their way from memory at once.
 ///
 /// Far more than the processor loads at a time: a filter of a hundred million keys took 8.0 ns a
-/// question with 16, 5.9 with 32, 3.8 with 128 and 4.2 with 256, and 13 ns a key to build with 16, 5.8
-/// with 128. To partition the hashes of a build by ranges of lines first was no faster at any size.
+/// question with 16, 5.9 with 32, 3.8 with 128 and 4.2 with 256, and 13 ns a key to build with 16,
+/// 5.8 with 128. To partition the hashes of a build by ranges of lines first was no faster at any
+/// size.
 const AHEAD: usize = 128;
 
-/// Lines of fewer bytes are in the caches next to the core if they are asked often. Their questions are not helped by
-/// prefetches: they took 1.1 ns with, 0.8 ns without.
+/// Lines of fewer bytes are in the caches next to the core if they are asked often. Their questions
+/// are not helped by prefetches: they took 1.1 ns with, 0.8 ns without.
 pub(super) const FAR_BYTES: usize = 256 << 10;
 
 /// Sets each of `answers` to what `test` says of the hash at its place and its line.

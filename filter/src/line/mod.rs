@@ -7,11 +7,11 @@
 //! | high    | the line: `hash * lines / 2^64`, which needs no division and takes any `lines`  |
 //! | 0 to 31 | the probes: `g(i) = low * 0x9e3779b9^i mod 2^32`; the 9 high bits of `g(i)` are the bit |
 //!
-//! With up to 2^32 lines (256 GiB) the two parts do not overlap. Bit `b` of a line is bit `b % 8` of
-//! its byte `b / 8`. Probes may coincide; the formulas in [`crate::params`] know that.
+//! With up to 2^32 lines (256 GiB) the two parts do not overlap. Bit `b` of a line is bit `b % 8`
+//! of its byte `b / 8`. Probes may coincide; the formulas in [`crate::params`] know that.
 //!
-//! The layout is that of RocksDB's `FastLocalBloom`, with 64 instead of 32 bits for the choice of the
-//! line.
+//! The layout is that of RocksDB's `FastLocalBloom`, with 64 instead of 32 bits for the choice of
+//! the line.
 //!
 //! | file       | what it holds                                                   |
 //! |------------|-----------------------------------------------------------------|
@@ -50,7 +50,8 @@ pub const PROBES_MAX: u8 = 16;
 /// 2^32 divided by the golden ratio: its powers spread the probes of a key.
 const GOLDEN: u32 = 0x9e37_79b9;
 
-/// In a cache line of its own: a question that reads it reads no second one, wherever the linker puts it.
+/// In a cache line of its own: a question that reads it reads no second one, wherever the linker
+/// puts it.
 #[repr(C, align(64))]
 pub(crate) struct Aligned<T>(pub(crate) T);
 

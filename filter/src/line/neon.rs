@@ -1,7 +1,7 @@
 //! The line as a table of 64 bytes in four NEON registers, and a byte for each probe.
 //!
-//! Tested under emulation: the unit tests of this crate, built for `aarch64-unknown-linux-gnu`, pass
-//! in `qemu-aarch64`. Its speed has not been measured.
+//! Tested under emulation: the unit tests of this crate, built for `aarch64-unknown-linux-gnu`,
+//! pass in `qemu-aarch64`. Its speed has not been measured.
 
 use core::arch::aarch64::{
     uint16x8_t, vandq_u8, vcgeq_u8, vcombine_u8, vcombine_u16, vdupq_n_u8, vld1q_u8, vld1q_u8_x4,

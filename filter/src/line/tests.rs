@@ -57,8 +57,8 @@ proptest! {
         }
     }
 
-    /// Batches shorter and longer than what is on its way from memory, of few lines and of so many that they
-    /// are asked for ahead.
+    /// Batches shorter and longer than what is on its way from memory, of few lines and of so many
+    /// that they are asked for ahead.
     #[test]
     fn every_path_finds_all_of_a_batch(
         hashes in proptest::collection::vec(any::<u64>(), 0..400),

@@ -1,8 +1,8 @@
 //! A blocked Bloom filter: lines of 512 bits, and each key in one of them.
 //!
 //! The rates at the best number of probes, beside those of an unblocked filter with its own best
-//! number, and what the bits are over the [`lower_bound_bits_per_key`](super::lower_bound_bits_per_key)
-//! of the blocked rate:
+//! number, and what the bits are over the
+//! [`lower_bound_bits_per_key`](super::lower_bound_bits_per_key) of the blocked rate:
 //!
 //! | bits | probes |   blocked |  unblocked |  over |
 //! |------|--------|-----------|------------|-------|

@@ -32,14 +32,15 @@ pub fn bloom_bits(keys: u64, fpr: f64) -> u64 {
 #[must_use]
 pub fn bloom_bits_per_key(fpr: f64) -> f64 {
     check_fpr(fpr);
-    // The reciprocal of the smallest rates is infinite. A difference, for the rate 1 gives 0, not -0.
+    // The reciprocal of the smallest rates is infinite. A difference, for the rate 1 gives 0, not
+    // -0.
     (0.0 - fpr.ln()) / (LN_2 * LN_2)
 }
 
 /// Best number of probes: `bits_per_key ln(2)`, rounded to the nearest, at least 1.
 ///
-/// Above 2 bits per key, rounding makes the rate at most 5 % larger than [`bloom_optimal_fpr`], which
-/// a fraction of a probe would reach.
+/// Above 2 bits per key, rounding makes the rate at most 5 % larger than [`bloom_optimal_fpr`],
+/// which a fraction of a probe would reach.
 ///
 /// # Panics
 ///
@@ -244,7 +245,8 @@ mod tests {
             let exact = bloom_fpr_of(keys, bits, 7);
             assert_near(exact, bloom_fpr(bits as f64 / keys as f64, 7), tolerance, "rate");
         }
-        // One line of a blocked filter is an unblocked one; its rate is computed without an average.
+        // One line of a blocked filter is an unblocked one; its rate is computed without an
+        // average.
         let truth = blocked_bloom_fpr_of(51, 1, 7);
         assert_near(truth, bloom_fpr_of(51, 512, 7) * 1.0126, 1e-3, "512 bits");
         assert_eq!(bloom_fpr_of(0, 1, 7), 0.0);

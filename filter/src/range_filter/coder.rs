@@ -29,10 +29,11 @@ impl Coder {
 
     /// By how much the codes of a stretch are moved, below the universe.
     ///
-    /// The upper half of a product of 128 bits is pairwise independent for factors of 64 bits, also if
-    /// these were permuted. Without that, the moves of adjacent stretches would differ by the same number
-    /// each time, and ranges that are evenly spread would all be a "maybe", or none. Source: Dietzfelbinger, "Universal Hashing and k-Wise Independent Random Variables via Integer
-    /// Arithmetic without Primes", STACS 1996.
+    /// The upper half of a product of 128 bits is pairwise independent for factors of 64 bits, also
+    /// if these were permuted. Without that, the moves of adjacent stretches would differ by the
+    /// same number each time, and ranges that are evenly spread would all be a "maybe", or none.
+    /// Source: Dietzfelbinger, "Universal Hashing and k-Wise Independent Random Variables via
+    /// Integer Arithmetic without Primes", STACS 1996.
     fn shift(&self, stretch: u64) -> u64 {
         let hash =
             self.multiplier.wrapping_mul(mix(stretch).into()).wrapping_add(self.addend) >> 64;

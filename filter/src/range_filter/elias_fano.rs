@@ -1,15 +1,16 @@
 //! Sorted codes, compressed.
 //!
-//! The low bits of each code are stored as they are. The upper bits choose a bucket: for each bucket
-//! there is a one for each of its codes, and then a zero. A directory holds the zeros before each
-//! 1,024 bits of that, to find a bucket. It is not stored, but counted when the codes are read.
+//! The low bits of each code are stored as they are. The upper bits choose a bucket: for each
+//! bucket there is a one for each of its codes, and then a zero. A directory holds the zeros before
+//! each 1,024 bits of that, to find a bucket. It is not stored, but counted when the codes are
+//! read.
 //!
-//! Written here, since the crates for it (sucds, ef_rs, elias-fano) need `std`, trust the bytes that
-//! they read, and promise no stored form.
+//! Written here, since the crates for it (sucds, ef_rs, elias-fano) need `std`, trust the bytes
+//! that they read, and promise no stored form.
 //!
 //! Source: Elias, "Efficient Storage and Retrieval by Content and Address of Static Files", Journal
-//! of the ACM 21(2), 1974; Fano, "On the Number of Bits Required to Implement an Associative Memory",
-//! MIT, 1971.
+//! of the ACM 21(2), 1974; Fano, "On the Number of Bits Required to Implement an Associative
+//! Memory", MIT, 1971.
 
 use core::ops::Range;
 
@@ -68,8 +69,8 @@ impl EliasFano {
     /// # Errors
     ///
     /// [`DecodeError`] unless they are as many as [`words`] says and hold `count` codes. All that a
-    /// search relies on is checked. The order within a bucket is not: a search of codes out of order
-    /// gives some answer, and a checksum vouches for the order.
+    /// search relies on is checked. The order within a bucket is not: a search of codes out of
+    /// order gives some answer, and a checksum vouches for the order.
     pub(super) fn checked(
         lows: Slice<u64>,
         uppers: Slice<u64>,
@@ -98,8 +99,8 @@ impl EliasFano {
         Ok(Self { lows, uppers, zeros_before, low_bits: shape.low_bits, buckets, count })
     }
 
-    /// Whether a code from `first` to `last` is in the sequence; `first` is not behind `last`, which is
-    /// below the universe.
+    /// Whether a code from `first` to `last` is in the sequence; `first` is not behind `last`,
+    /// which is below the universe.
     pub(super) fn any_in(&self, first: u64, last: u64) -> bool {
         let mask = low_mask(self.low_bits);
         let (first_bucket, last_bucket) = (first >> self.low_bits, last >> self.low_bits);
@@ -166,7 +167,8 @@ impl EliasFano {
 
     /// The section with the zero of `bucket`: the last one that has no more zeros before it.
     ///
-    /// Searched from where it would be if the codes were evenly spread, as those of random keys are.
+    /// Searched from where it would be if the codes were evenly spread, as those of random keys
+    /// are.
     fn section(&self, bucket: u64) -> usize {
         let sections = &*self.zeros_before;
         let is_behind = |section: usize| u64::from(sections[section]) > bucket;

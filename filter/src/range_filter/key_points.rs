@@ -1,18 +1,18 @@
 //! How byte strings become points, and ranges of them ranges of points.
 //!
-//! The point of a key is the 8 bytes behind the prefix that all keys of a table have in common, as a
-//! big-endian integer, with zeros behind a key that ends before; fewer bytes if the longest key has fewer
-//! there, so that neighbouring numbers are neighbouring points however long the prefix is. Keys in
-//! ascending order have points in ascending order.
+//! The point of a key is the 8 bytes behind the prefix that all keys of a table have in common, as
+//! a big-endian integer, with zeros behind a key that ends before; fewer bytes if the longest key
+//! has fewer there, so that neighbouring numbers are neighbouring points however long the prefix
+//! is. Keys in ascending order have points in ascending order.
 //!
 //! # What is lost
 //!
 //! Keys that agree in these 8 bytes share a point: a range that lies between two of them, however
-//! short, is always a "maybe". Ranges are as long as their points are apart: one whose bounds differ in
-//! the last of the 8 bytes has up to 256 points, in the last but one up to 65,536, and the bound on the
-//! rate grows with them. So the filter is for keys whose difference lies in these 8 bytes, as big-endian
-//! numbers and times do, also with a prefix before them; not for long texts with much in common, nor
-//! for digits in text, of which each takes a factor of 256 for one of ten.
+//! short, is always a "maybe". Ranges are as long as their points are apart: one whose bounds
+//! differ in the last of the 8 bytes has up to 256 points, in the last but one up to 65,536, and
+//! the bound on the rate grows with them. So the filter is for keys whose difference lies in these
+//! 8 bytes, as big-endian numbers and times do, also with a prefix before them; not for long texts
+//! with much in common, nor for digits in text, of which each takes a factor of 256 for one of ten.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -45,8 +45,8 @@ pub struct Points {
 }
 
 impl Points {
-    /// These integers, ascending. They may repeat. Out of order nothing is lost, but equal ones that
-    /// are no neighbours count twice.
+    /// These integers, ascending. They may repeat. Out of order nothing is lost, but equal ones
+    /// that are no neighbours count twice.
     #[must_use]
     pub fn new(points: Vec<u64>) -> Self {
         Self { prefix_bytes: 0, point_bytes: POINT_BYTES_MAX, points }
@@ -112,8 +112,8 @@ impl PointCollector {
         self.points.is_empty()
     }
 
-    /// The points of all keys, behind the prefix that `smallest` and `largest` have in common: no key
-    /// lies outside these.
+    /// The points of all keys, behind the prefix that `smallest` and `largest` have in common: no
+    /// key lies outside these.
     #[must_use]
     pub fn finish(self, smallest: &[u8], largest: &[u8]) -> Points {
         let Self { first, longest, mut points, prefixes } = self;
@@ -139,8 +139,8 @@ impl RangeFilter {
     /// Returns `false` only if no key within the bounds was added.
     ///
     /// `table_key` is any key with the prefix that all keys of the filter have in common, such as a
-    /// bound of the table; if it is shorter than [`prefix_bytes`](Self::prefix_bytes), the answer is
-    /// "maybe".
+    /// bound of the table; if it is shorter than [`prefix_bytes`](Self::prefix_bytes), the answer
+    /// is "maybe".
     #[must_use]
     pub fn may_contain_keys(
         &self,

@@ -1,4 +1,5 @@
-//! Range filter: "is any key in `a..=b` stored?", with a bound on the rate for any keys and questions.
+//! Range filter: "is any key in `a..=b` stored?", with a bound on the rate for any keys and
+//! questions.
 //!
 //! Keys are points, integers of 64 bits. A hash that keeps neighbours together maps each point to a
 //! code of a small universe; the sorted codes are compressed. Within a stretch of as many points as
@@ -16,13 +17,13 @@
 //! # The bound
 //!
 //! With `B` bits per point, an empty range of `n` points is a "maybe" with a probability of about
-//! `n / 2^(B - 2)`, at most 1.07 times that: 12.6 bits for 1 % and 16 points, a bit more or less for
-//! each factor of two. It holds whatever the keys are and whichever ranges are asked for, as long as
-//! nobody chooses them by the seed. It is the probability over all seeds: under one seed, ranges that
-//! lie close to each other share their luck.
+//! `n / 2^(B - 2)`, at most 1.07 times that: 12.6 bits for 1 % and 16 points, a bit more or less
+//! for each factor of two. It holds whatever the keys are and whichever ranges are asked for, as
+//! long as nobody chooses them by the seed. It is the probability over all seeds: under one seed,
+//! ranges that lie close to each other share their luck.
 //!
-//! Source: Costa, Ferragina and Vinciguerra, "Grafite: Taming Adversarial Queries with Optimal Range
-//! Filters", Proceedings of the ACM on Management of Data 2(1), 2024 (SIGMOD).
+//! Source: Costa, Ferragina and Vinciguerra, "Grafite: Taming Adversarial Queries with Optimal
+//! Range Filters", Proceedings of the ACM on Management of Data 2(1), 2024 (SIGMOD).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -65,8 +66,8 @@ impl RangeFilter {
     ///
     /// # Panics
     ///
-    /// If `bits_per_key` is not from [`BITS_PER_KEY_MIN`] to [`BITS_PER_KEY_MAX`], or there are more
-    /// than [`POINTS_MAX`] points.
+    /// If `bits_per_key` is not from [`BITS_PER_KEY_MIN`] to [`BITS_PER_KEY_MAX`], or there are
+    /// more than [`POINTS_MAX`] points.
     #[must_use]
     pub fn build(points: Points, bits_per_key: f64, seed: u64) -> Self {
         assert!(
@@ -90,8 +91,8 @@ impl RangeFilter {
 
     /// Returns `false` only if no point from `first` to `last`, both included, was added.
     ///
-    /// Reads some three places in memory. A filter over no points always says `false`, and so does a
-    /// range whose `last` is before its `first`.
+    /// Reads some three places in memory. A filter over no points always says `false`, and so does
+    /// a range whose `last` is before its `first`.
     #[must_use]
     pub fn may_contain_range(&self, first: u64, last: u64) -> bool {
         if self.codes.is_empty() || last < first {
@@ -133,8 +134,8 @@ impl RangeFilter {
         self.key_count
     }
 
-    /// Leading bytes of a key that are no part of its point: all keys must have them in common. 0 if
-    /// the points did not come from byte strings.
+    /// Leading bytes of a key that are no part of its point: all keys must have them in common. 0
+    /// if the points did not come from byte strings.
     #[must_use]
     pub fn prefix_bytes(&self) -> u64 {
         self.prefix_bytes
@@ -146,7 +147,8 @@ impl RangeFilter {
         self.codes.memory_bytes()
     }
 
-    /// Those of [`memory_bytes`](Self::memory_bytes) that its [arena](crate::FilterArena) counts as used.
+    /// Those of [`memory_bytes`](Self::memory_bytes) that its [arena](crate::FilterArena) counts as
+    /// used.
     #[must_use]
     pub fn arena_bytes(&self) -> usize {
         self.codes.arena_bytes()

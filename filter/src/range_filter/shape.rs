@@ -24,9 +24,9 @@ pub(super) struct Shape {
 impl Shape {
     /// The largest universe with which so many codes take `bits_per_key` bits each.
     ///
-    /// With `u` codes in the universe for each that is taken, `low_bits` of them stored as they are,
-    /// an upper part takes `1 + u / 2^low_bits` bits, and the directory its share of these. That is
-    /// least if `u / 2^low_bits` is from 1 to 2.
+    /// With `u` codes in the universe for each that is taken, `low_bits` of them stored as they
+    /// are, an upper part takes `1 + u / 2^low_bits` bits, and the directory its share of these.
+    /// That is least if `u / 2^low_bits` is from 1 to 2.
     pub(super) fn new(codes: u64, bits_per_key: f64) -> Self {
         let per_upper_bit = 1.0 + DIRECTORY_BITS_PER_BIT;
         let low_bits = (bits_per_key - 2.0 * per_upper_bit) as u32; // From 1 to 37, rounded down.

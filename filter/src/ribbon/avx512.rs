@@ -20,8 +20,8 @@ use crate::line::Aligned;
 
 const ROWS: usize = BLOCK_SLOTS as usize;
 
-/// Proof that this CPU has AVX-512 with the population count of words and matrices of bits: those of
-/// Intel since Ice Lake, of AMD since Zen 4.
+/// Proof that this CPU has AVX-512 with the population count of words and matrices of bits: those
+/// of Intel since Ice Lake, of AMD since Zen 4.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512(());
 
@@ -77,9 +77,10 @@ impl Avx512 {
 
 /// Questions, none of them compiled for the processor but in assembly: see [`sums`](Avx512::sums).
 impl Avx512 {
-    /// What most filters need is inlined wherever a caller asks, and nothing else. As one function with the rest,
-    /// which the compiler inlined in programs that ask in one place, a question in the caches took 4.7 instead of
-    /// 3.5 ns in others: for the call, the registers saved, and what is the same for all questions of a loop.
+    /// What most filters need is inlined wherever a caller asks, and nothing else. As one function
+    /// with the rest, which the compiler inlined in programs that ask in one place, a question in
+    /// the caches took 4.7 instead of 3.5 ns in others: for the call, the registers saved, and what
+    /// is the same for all questions of a loop.
     #[inline(always)]
     pub(crate) fn may_contain_mixed(self, ribbon: &Ribbon, hash: u64, mixed: Mixed) -> bool {
         let group = ribbon.groups.first.view();
@@ -135,29 +136,31 @@ impl Avx512 {
     fn matches(self, group: View<'_>, place: &Place, fingerprint: u8) -> bool {
         let (first, _, columns) = place.words(group);
         let words = group.lines.as_ptr().cast::<u64>().wrapping_add(first);
-        // SAFETY: `Place::words` names words of the group, with whole lines behind them, and a place is one of 64.
+        // SAFETY: `Place::words` names words of the group, with whole lines behind them, and a
+        // place is one of 64.
         let sums = unsafe { self.sums(words, columns, place) };
         let wrong = sums ^ u32::from(fingerprint);
-        // Columns of other blocks do not count; of a mixture the last group has none in some blocks.
+        // Columns of other blocks do not count; of a mixture the last group has none in some
+        // blocks.
         wrong & ((1 << columns) - 1) == 0
     }
 
-    /// Bit `j` is the sum of the slots of `place` in column `j` of its block and the next, which begin at
-    /// `words`, and so many words behind it as there are columns.
+    /// Bit `j` is the sum of the slots of `place` in column `j` of its block and the next, which
+    /// begin at `words`, and so many words behind it as there are columns.
     ///
-    /// In assembly, because a function with intrinsics is never inlined into one that is compiled for any
-    /// processor. The call, the constants that each call loads anew, and the `vzeroupper` that a compiler
-    /// must put behind registers below 16, made a question a quarter longer.
+    /// In assembly, because a function with intrinsics is never inlined into one that is compiled
+    /// for any processor. The call, the constants that each call loads anew, and the `vzeroupper`
+    /// that a compiler must put behind registers below 16, made a question a quarter longer.
     ///
     /// # Safety
     ///
-    /// Eight words from `words` on, and eight from `columns` words behind it, must be readable, and the offset of
-    /// `place` be below 64.
+    /// Eight words from `words` on, and eight from `columns` words behind it, must be readable, and
+    /// the offset of `place` be below 64.
     #[inline(always)]
     unsafe fn sums(self, words: *const u64, columns: u8, place: &Place) -> u32 {
         let sums: u32;
-        // SAFETY: `self` proves that the processor has these instructions. What they read is the table, and
-        // the eight words from either place on, which the caller vouches for.
+        // SAFETY: `self` proves that the processor has these instructions. What they read is the
+        // table, and the eight words from either place on, which the caller vouches for.
         unsafe {
             asm!(
                 // Slots before the start are those of the next block.
@@ -187,8 +190,8 @@ impl Avx512 {
     }
 }
 
-/// For each slot of a block the bits from it on, and behind those for each its own bit: to compute them
-/// takes instructions that wait where all others wait, too.
+/// For each slot of a block the bits from it on, and behind those for each its own bit: to compute
+/// them takes instructions that wait where all others wait, too.
 static BITS: Aligned<[[u64; ROWS]; 2]> = {
     let mut bits = [[0; ROWS]; 2];
     let mut slot = 0;

@@ -1,4 +1,5 @@
-//! Asking a filter for many hashes at once: their places first, and the answers when the lines are there.
+//! Asking a filter for many hashes at once: their places first, and the answers when the lines are
+//! there.
 
 use super::Ribbon;
 use super::group::View;
@@ -28,8 +29,9 @@ pub(crate) fn test_batch(
     }
 }
 
-/// Answers each hash by a `test` of its place, of which `group` is read first. Each answer is found [`BATCH`]
-/// questions after its place, when the lines are there; a batch of fewer finds all places first.
+/// Answers each hash by a `test` of its place, of which `group` is read first. Each answer is found
+/// [`BATCH`] questions after its place, when the lines are there; a batch of fewer finds all places
+/// first.
 #[inline(always)]
 fn test_places(
     ribbon: &Ribbon,
@@ -68,11 +70,11 @@ fn test_places(
     }
 }
 
-/// Makes `row` the equation of this hash, and asks for its lines. Rows are kept, and not places, because they are
-/// smaller.
+/// Makes `row` the equation of this hash, and asks for its lines. Rows are kept, and not places,
+/// because they are smaller.
 ///
-/// A copy made afterwards would wait for its parts. A closure would not be inlined, and so be compiled
-/// for any processor.
+/// A copy made afterwards would wait for its parts. A closure would not be inlined, and so be
+/// compiled for any processor.
 #[inline(always)]
 fn find(row: &mut TurnedRow, ribbon: &Ribbon, group: View<'_>, hash: u64) {
     match ribbon.front.row(ribbon, Mixed::new(hash, ribbon.front.seed)) {

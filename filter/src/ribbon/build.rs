@@ -1,9 +1,9 @@
 //! From hashes to a filter: layer after layer, then the slots.
 //!
-//! Memory beside the hashes, in bytes a key: 8 for the hashes in the order of a layer, 12 for each of
-//! its slots (17 slots for 18 keys), and 8 for each bumped key, of which there are about 0.06. That is
-//! the peak, 20 together (19.8 measured at ten million keys): the rows of later layers and the filter
-//! come when the ordered hashes are gone.
+//! Memory beside the hashes, in bytes a key: 8 for the hashes in the order of a layer, 12 for each
+//! of its slots (17 slots for 18 keys), and 8 for each bumped key, of which there are about 0.06.
+//! That is the peak, 20 together (19.8 measured at ten million keys): the rows of later layers and
+//! the filter come when the ordered hashes are gone.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -26,8 +26,8 @@ use super::shape::{
 use super::solve::solve;
 use crate::arena::FilterArena;
 
-/// So many keys or fewer make a last layer of one block, and one before it that is tried with several
-/// seeds, until they fill all of their slots but a few.
+/// So many keys or fewer make a last layer of one block, and one before it that is tried with
+/// several seeds, until they fill all of their slots but a few.
 const TAIL_KEYS_MAX: usize = 1_024;
 
 /// Seeds for the last layer but one, for each number of blocks.
@@ -231,7 +231,8 @@ impl Layers {
     /// Adds a last layer for `count` different keys: for hashes that are anything but random.
     fn keep(&mut self, keys: &[u64], count: usize) {
         if self.bands.len() == 1 {
-            // The second layer takes its mix from the first: hashes that contradict each other there do so in it, too.
+            // The second layer takes its mix from the first: hashes that contradict each other
+            // there do so in it, too.
             let keys = self.bump(keys, bumping_blocks(count as u64), 0, &|| false);
             let count = distinct(&keys);
             return self.keep(&keys, count);
@@ -257,12 +258,12 @@ fn distinct(hashes: &[u64]) -> usize {
     hashes.chunk_by(|left, right| left == right).count()
 }
 
-/// Whether keys of these starts have hardly a chance to get their slots, `taken` of those from `first`
-/// on having a row already.
+/// Whether keys of these starts have hardly a chance to get their slots, `taken` of those from
+/// `first` on having a row already.
 ///
-/// The keys up to some start have the slots less than [`WIDTH`] behind it. Each takes one, if it does
-/// not follow from others. To try the few that just fit would bump no fewer keys in the end, and
-/// take longer.
+/// The keys up to some start have the slots less than [`WIDTH`] behind it. Each takes one, if it
+/// does not follow from others. To try the few that just fit would bump no fewer keys in the end,
+/// and take longer.
 fn is_crowded(starts: &[u64], first: u64, taken: u32) -> bool {
     const SPARE: u64 = 2;
     let taken = (u64::from(taken) + 1..).zip(starts);

@@ -2,9 +2,9 @@
 //!
 //! A key is a linear equation over 64 adjacent slots; building the filter solves the system, and a
 //! question adds up the slots and compares. Each column of slots halves the false positives, and
-//! costs one bit a key and 0.3 % more from 100,000 keys on, 0.8 % at 10,000; a Bloom filter pays 44 %
-//! more, a blocked one 50 %.
-//! Keys that do not fit their layer are bumped: they belong to the next one, a thirteenth in size or less.
+//! costs one bit a key and 0.3 % more from 100,000 keys on, 0.8 % at 10,000; a Bloom filter pays 44
+//! % more, a blocked one 50 %. Keys that do not fit their layer are bumped: they belong to the next
+//! one, a thirteenth in size or less.
 //!
 //! | file       | what it holds                                              |
 //! |------------|------------------------------------------------------------|
@@ -90,16 +90,17 @@ pub struct Ribbon {
 impl Ribbon {
     /// A filter over keys with these hashes, of `bits_per_key` columns.
     ///
-    /// For the rate see [`columns_fpr`](crate::params::columns_fpr). A fraction is honoured by a column less in a part of the
-    /// filter. Fewer than 1 counts as 1, more than [`COLUMNS_MAX`] as that. Thresholds and slots
-    /// that stay empty come on top of the columns. A filter has at least 64 slots: for fewer than
-    /// some 2,000 keys a [`BlockedBloom`](crate::BlockedBloom) is the better choice.
+    /// For the rate see [`columns_fpr`](crate::params::columns_fpr). A fraction is honoured by a
+    /// column less in a part of the filter. Fewer than 1 counts as 1, more than [`COLUMNS_MAX`] as
+    /// that. Thresholds and slots that stay empty come on top of the columns. A filter has at least
+    /// 64 slots: for fewer than some 2,000 keys a [`BlockedBloom`](crate::BlockedBloom) is the
+    /// better choice.
     ///
     /// A hash that equals its predecessor is counted once. Other repetitions are correct and take
     /// space. Hashes must be as good as random; whatever they are, no key is denied.
     ///
-    /// Takes 20 bytes a key beside the hashes while it builds. 25 to 45 ns a key with AVX-512, the more the
-    /// less fits the caches, 80 ns without.
+    /// Takes 20 bytes a key beside the hashes while it builds. 25 to 45 ns a key with AVX-512, the
+    /// more the less fits the caches, 80 ns without.
     ///
     /// # Panics
     ///
@@ -180,8 +181,8 @@ impl Ribbon {
         }
     }
 
-    /// What [`may_contain_hash`](Self::may_contain_hash) says of a hash that other filters are asked for
-    /// too.
+    /// What [`may_contain_hash`](Self::may_contain_hash) says of a hash that other filters are
+    /// asked for too.
     #[inline(always)]
     pub(crate) fn may_contain_mixed(&self, asked: Asked) -> bool {
         let Asked { hash, mixed } = asked.of(self);
@@ -215,8 +216,8 @@ impl Ribbon {
         }
     }
 
-    /// Starts to load what [`may_contain_hash`](Self::may_contain_hash) will read, if the key is not
-    /// a bumped one.
+    /// Starts to load what [`may_contain_hash`](Self::may_contain_hash) will read, if the key is
+    /// not a bumped one.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.prefetch_first(Mixed::new(hash, self.front.seed));

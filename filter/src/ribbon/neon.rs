@@ -1,7 +1,7 @@
 //! A block of eight columns in four NEON registers.
 //!
-//! Tested under emulation: the unit tests of this crate, built for `aarch64-unknown-linux-gnu`, pass
-//! in `qemu-aarch64`. Its speed has not been measured.
+//! Tested under emulation: the unit tests of this crate, built for `aarch64-unknown-linux-gnu`,
+//! pass in `qemu-aarch64`. Its speed has not been measured.
 
 use core::arch::aarch64::{
     uint8x16_t, vandq_u64, vcntq_u8, vdup_n_u8, vdupq_n_u64, veor_u8, veorq_u64, vget_lane_u64,

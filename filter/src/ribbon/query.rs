@@ -7,8 +7,8 @@ use super::group::{Groups, LINE_WORDS, View};
 use super::row::{self, Mixed, Source, TurnedRow};
 use super::shape::{BLOCK_SLOTS, BUCKET_STARTS, GROUP_COLUMNS, GroupShape, Layer, is_bumped_at};
 
-/// A hash that several filters are asked for, and what the first layers of all ribbons of more than some
-/// 1,000 keys make of it alike.
+/// A hash that several filters are asked for, and what the first layers of all ribbons of more than
+/// some 1,000 keys make of it alike.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     pub(crate) hash: u64,
@@ -37,7 +37,8 @@ impl Asked {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) block: u64,
-    /// The slot of `block` where it starts. Coefficients of slots before that one are of the block behind it.
+    /// The slot of `block` where it starts. Coefficients of slots before that one are of the block
+    /// behind it.
     pub(crate) offset: u64,
     pub(crate) fingerprint: u32,
     /// As [`TurnedRow::coefficients`].
@@ -87,8 +88,9 @@ impl Place {
 
     /// Where `group` holds the words of the two blocks, and how many each has.
     ///
-    /// The eight words from each place on are in the group: a start is below those of its layer, whose
-    /// blocks are in the group, as [`Ribbon::from_parts`] asserts, and behind the last there are zeros.
+    /// The eight words from each place on are in the group: a start is below those of its layer,
+    /// whose blocks are in the group, as [`Ribbon::from_parts`] asserts, and behind the last there
+    /// are zeros.
     #[inline(always)]
     pub(crate) fn words(&self, group: View<'_>) -> (usize, usize, u8) {
         let GroupShape { columns, upper, blocks } = group.shape;
@@ -149,8 +151,8 @@ impl Front {
         }
     }
 
-    /// The equation in the first or the second layer, whose starts count from the first slot of all, or
-    /// `None` if both bump the key.
+    /// The equation in the first or the second layer, whose starts count from the first slot of
+    /// all, or `None` if both bump the key.
     #[inline(always)]
     pub(crate) fn row(&self, ribbon: &Ribbon, mixed: Mixed) -> Option<TurnedRow> {
         let first = mixed.row(self.starts);
@@ -177,8 +179,8 @@ pub(crate) fn row_of_bumped(ribbon: &Ribbon, hash: u64) -> TurnedRow {
     row_among(&ribbon.shape.layers[2..], ribbon, hash)
 }
 
-/// The equation of `hash` in the first of `layers`, to which the last one belongs, that it is not bumped from. Its
-/// start counts from the first slot of all.
+/// The equation of `hash` in the first of `layers`, to which the last one belongs, that it is not
+/// bumped from. Its start counts from the first slot of all.
 #[inline(always)]
 fn row_among(layers: &[Layer], ribbon: &Ribbon, hash: u64) -> TurnedRow {
     for layer in layers {
@@ -190,14 +192,14 @@ fn row_among(layers: &[Layer], ribbon: &Ribbon, hash: u64) -> TurnedRow {
     unreachable!("the last layer bumps no key");
 }
 
-/// Whether its layer bumps keys of this start, which counts from the first bucket of all. The last layer
-/// has thresholds in memory that keep all.
+/// Whether its layer bumps keys of this start, which counts from the first bucket of all. The last
+/// layer has thresholds in memory that keep all.
 #[inline(always)]
 fn is_bumped(ribbon: &Ribbon, start: u64) -> bool {
     let byte = (start / (4 * BUCKET_STARTS)) as usize; // Four to a byte.
     debug_assert!(byte < ribbon.thresholds.len());
-    // SAFETY: a start is below those of its layer, and `Ribbon::from_parts` sees to it that there is a
-    // threshold for each bucket of each layer.
+    // SAFETY: a start is below those of its layer, and `Ribbon::from_parts` sees to it that there
+    // is a threshold for each bucket of each layer.
     let thresholds = unsafe { ribbon.thresholds.get_unchecked(byte) };
     is_bumped_at(start, *thresholds)
 }
@@ -226,15 +228,16 @@ pub(crate) fn matches_column(group: View<'_>, place: &Place, fingerprint: u8, co
 
 /// Answers a question with `test`, or with one of the others where there is more to do.
 ///
-/// One key in 13, of a large filter in 18, is bumped from the first layer, and no processor guesses which: that
-/// costs some 15 ns in the caches, the less the sooner its other place is found. It is a third of all the time: with
-/// no key bumped, a question took 2.0 instead of 3.3 ns. Without the branch every question
-/// takes longer, 1.4 ns with both places and conditional moves, as the load then waits for the thresholds, and 3 ns to
-/// look at both. Fewer loads for more instructions, or the products by `mulx` in assembly, gain nothing.
-/// `of_bumped` answers for keys that the second layer bumps, too, one in 170 or fewer, and `of_many` tests
-/// more groups than one. Both are functions of their own, so that other questions pay nothing for them, not
-/// even the saving of registers. From memory a core asks as many questions at once as it holds instructions of:
-/// each counts, and so does each jump that is taken.
+/// One key in 13, of a large filter in 18, is bumped from the first layer, and no processor guesses
+/// which: that costs some 15 ns in the caches, the less the sooner its other place is found. It is
+/// a third of all the time: with no key bumped, a question took 2.0 instead of 3.3 ns. Without the
+/// branch every question takes longer, 1.4 ns with both places and conditional moves, as the load
+/// then waits for the thresholds, and 3 ns to look at both. Fewer loads for more instructions, or
+/// the products by `mulx` in assembly, gain nothing. `of_bumped` answers for keys that the second
+/// layer bumps, too, one in 170 or fewer, and `of_many` tests more groups than one. Both are
+/// functions of their own, so that other questions pay nothing for them, not even the saving of
+/// registers. From memory a core asks as many questions at once as it holds instructions of: each
+/// counts, and so does each jump that is taken.
 #[inline(always)]
 pub(crate) fn test_one(
     ribbon: &Ribbon,

@@ -6,13 +6,14 @@
 //! | coefficients | the low half: bit `s % 64` says whether slot `s` of the 64 from the start on takes part; the start does |
 //! | fingerprint  | the 32 low bits of `high`, one for each column                                  |
 //!
-//! `starts` is odd, so that each half of the second product is as random as `g`. Of random hashes the low half of
-//! `high` looks independent of `g`, which has as much of `low`: absent keys meet each column with one half. Of hashes
-//! in order it hardly changes in its upper bits: they must be as good as random. A product of its own for the
-//! fingerprint made a question 5 % longer.
+//! `starts` is odd, so that each half of the second product is as random as `g`. Of random hashes
+//! the low half of `high` looks independent of `g`, which has as much of `low`: absent keys meet
+//! each column with one half. Of hashes in order it hardly changes in its upper bits: they must be
+//! as good as random. A product of its own for the fingerprint made a question 5 % longer.
 //!
-//! The second layer, which most bumped keys belong to, takes the coefficients of the first, times an odd factor, for
-//! the mix, and has the same fingerprint. That `g` need not be kept for it made a question another 5 % shorter.
+//! The second layer, which most bumped keys belong to, takes the coefficients of the first, times
+//! an odd factor, for the mix, and has the same fingerprint. That `g` need not be kept for it made
+//! a question another 5 % shorter.
 
 /// Slots that an equation spans: one machine word.
 pub(crate) const WIDTH: u64 = 64;
@@ -42,7 +43,8 @@ impl Row {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnedRow {
     pub(crate) start: u64,
-    /// Bit `s % 64` says whether slot `s` takes part. That of the start, which does, may be anything.
+    /// Bit `s % 64` says whether slot `s` takes part. That of the start, which does, may be
+    /// anything.
     pub(crate) coefficients: u64,
     pub(crate) fingerprint: u32,
 }
@@ -61,7 +63,8 @@ impl TurnedRow {
         }
     }
 
-    /// The equation in the second layer, of `starts` starts, of a key that has this one in the first.
+    /// The equation in the second layer, of `starts` starts, of a key that has this one in the
+    /// first.
     #[inline(always)]
     pub(crate) fn in_second(self, factor: u64, starts: u64) -> Self {
         let (start, coefficients) = halves(self.coefficients.wrapping_mul(factor), starts);
@@ -79,7 +82,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Of layer `layer` at attempt `attempt`, the first layer being at `first_attempt` with `first_starts` starts.
+    /// Of layer `layer` at attempt `attempt`, the first layer being at `first_attempt` with
+    /// `first_starts` starts.
     pub(crate) const fn new(
         layer: usize,
         attempt: u16,

@@ -50,12 +50,13 @@ pub(crate) fn layer_starts(blocks: u64, is_last: bool) -> u64 {
     blocks * BLOCK_SLOTS - if is_last { WIDTH - 1 } else { 1 }
 }
 
-/// Blocks of a layer that bumps some of `keys` keys: 12 slots for 13 keys, so that nearly every slot
-/// gets a row, and 17 for 18 in large layers, for which a block more is nothing.
+/// Blocks of a layer that bumps some of `keys` keys: 12 slots for 13 keys, so that nearly every
+/// slot gets a row, and 17 for 18 in large layers, for which a block more is nothing.
 ///
-/// A question waits longest for a bumped key. With 12 for 13 two of 10,000 slots stay empty, with 15 for 16
-/// three, with 17 for 18 four, with 19 for 20 six: too many. Of filters of 100,000 keys one in ten takes a block
-/// more than it need with 12 for 13, two in ten with 13 for 14, four with 15 for 16.
+/// A question waits longest for a bumped key. With 12 for 13 two of 10,000 slots stay empty, with
+/// 15 for 16 three, with 17 for 18 four, with 19 for 20 six: too many. Of filters of 100,000 keys
+/// one in ten takes a block more than it need with 12 for 13, two in ten with 13 for 14, four with
+/// 15 for 16.
 pub(crate) fn bumping_blocks(keys: u64) -> u64 {
     let all = if keys < LARGE_KEYS { 13 } else { 18 };
     (keys * (all - 1)).div_ceil(all * BLOCK_SLOTS)
@@ -189,9 +190,9 @@ impl GroupShape {
 
 /// The first offset in a bucket that is kept, by the threshold's two bits.
 ///
-/// 3 keeps all, 0 none: at a bucket's low offsets lie the slots that the bucket to the left has filled
-/// already. The steps between leave the fewest slots of 100,000 empty, 21 on average; those of
-/// Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast Succinct Retrieval and Approximate
+/// 3 keeps all, 0 none: at a bucket's low offsets lie the slots that the bucket to the left has
+/// filled already. The steps between leave the fewest slots of 100,000 empty, 21 on average; those
+/// of Dillinger, Hübschle-Schneider, Sanders and Walzer, "Fast Succinct Retrieval and Approximate
 /// Membership Using Ribbon", SEA 2022, for an overload of 4/64, 38 and 17, leave 32.
 pub(crate) const KEPT_FROM: [u8; 4] = [128, 42, 20, 0];
 
@@ -202,15 +203,15 @@ pub(crate) fn kept_from(threshold: u8) -> u64 {
     u64::from((PACKED >> (8 * u32::from(threshold & 3))) as u8)
 }
 
-/// Whether a start, counted from a multiple of four buckets, lies in its bucket before the first that its
-/// threshold keeps, which is one of the four in `thresholds`.
+/// Whether a start, counted from a multiple of four buckets, lies in its bucket before the first
+/// that its threshold keeps, which is one of the four in `thresholds`.
 #[inline(always)]
 pub(crate) fn is_bumped_at(start: u64, thresholds: u8) -> bool {
     /// Starts that share a byte of thresholds.
     const STARTS: usize = 4 * BUCKET_STARTS as usize;
 
-    /// For each of the starts the bits of its threshold, and behind those the least threshold, at these
-    /// bits, that keeps it: the fewest instructions.
+    /// For each of the starts the bits of its threshold, and behind those the least threshold, at
+    /// these bits, that keeps it: the fewest instructions.
     static KEPT: [[u8; STARTS]; 2] = {
         let mut kept = [[0; STARTS]; 2];
         let mut start = 0;

@@ -15,14 +15,14 @@ use super::shape::{GroupShape, Shape};
 impl Ribbon {
     /// Gives up columns until `columns` are left, 1 at least, and their memory with them.
     ///
-    /// The filter then answers "maybe" more often: see [`expected_fpr`](Self::expected_fpr). No key is
-    /// denied. A fraction is honoured as in [`build`](Self::build). A filter of so many columns or
-    /// fewer stays as it is, and so does any filter for NaN: columns cannot be had back but from the
-    /// stored filter.
+    /// The filter then answers "maybe" more often: see [`expected_fpr`](Self::expected_fpr). No key
+    /// is denied. A fraction is honoured as in [`build`](Self::build). A filter of so many columns
+    /// or fewer stays as it is, and so does any filter for NaN: columns cannot be had back but from
+    /// the stored filter.
     ///
-    /// Groups of eight columns that go altogether are freed at once, so 16 columns become 8 without a
-    /// copy. The last group that stays is copied if it becomes smaller, some 0.1 ns a key and column;
-    /// until that is done, it takes its old memory and its new.
+    /// Groups of eight columns that go altogether are freed at once, so 16 columns become 8 without
+    /// a copy. The last group that stays is copied if it becomes smaller, some 0.1 ns a key and
+    /// column; until that is done, it takes its old memory and its new.
     pub fn shrink_to(&mut self, columns: f64) {
         let Some(shape) = self.shape.shrunk(columns) else { return };
         self.groups.truncate(shape.group_count());
@@ -34,8 +34,8 @@ impl Ribbon {
         self.set_shape(shape);
     }
 
-    /// The filter that [`shrink_to`](Self::shrink_to) makes of this one, which stays as it is. In the
-    /// same [arena](crate::FilterArena).
+    /// The filter that [`shrink_to`](Self::shrink_to) makes of this one, which stays as it is. In
+    /// the same [arena](crate::FilterArena).
     #[must_use]
     pub fn shrunk_to(&self, columns: f64) -> Self {
         let Some(shape) = self.shape.shrunk(columns) else { return self.clone() };
@@ -51,8 +51,8 @@ impl Ribbon {
         shrunk
     }
 
-    /// What [`memory_bytes`](Self::memory_bytes) says after [`shrink_to`](Self::shrink_to) with these
-    /// columns. Costs nothing: a planner may ask for every number of columns.
+    /// What [`memory_bytes`](Self::memory_bytes) says after [`shrink_to`](Self::shrink_to) with
+    /// these columns. Costs nothing: a planner may ask for every number of columns.
     #[must_use]
     pub fn memory_bytes_at(&self, columns: f64) -> usize {
         self.shape

@@ -6,9 +6,9 @@
 //! | t      | ⌈buckets / 4⌉ | thresholds | two bits a bucket, low bits first; buckets of all layers but the last, in order |
 //! | 64 × a | 8 × words     | group 1 …  | words of the next eight columns, from the next multiple of 64 on |
 //!
-//! Zeros fill up to a multiple of 64 where another group follows. The checksum of a group covers all
-//! bytes from its start to that of the next one: that of group 0 also the thresholds, without which
-//! no question can be answered, and so no other group needs more than itself and group 0.
+//! Zeros fill up to a multiple of 64 where another group follows. The checksum of a group covers
+//! all bytes from its start to that of the next one: that of group 0 also the thresholds, without
+//! which no question can be answered, and so no other group needs more than itself and group 0.
 //!
 //! Word `j` of a block is column `j` of its group; bit `i` of it is slot `i` of the block. Blocks
 //! before `upper` lack the last column. A layer of `b` blocks has `64 b - 1` starts, the last
@@ -206,7 +206,8 @@ mod tests {
         loading.finish(keys)
     }
 
-    /// What is read in part is what [`Ribbon::shrunk_to`] makes, and the words are those of the whole.
+    /// What is read in part is what [`Ribbon::shrunk_to`] makes, and the words are those of the
+    /// whole.
     #[test]
     fn the_first_columns_are_those_of_the_whole() {
         // Of few keys a group may have no word at all.

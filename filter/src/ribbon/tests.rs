@@ -108,8 +108,8 @@ fn questions_bump_what_the_builder_bumps() {
     }
 }
 
-/// Which slots get rows depends on the equations alone, in dense layers and in those with gaps wider
-/// than a row, and over their ends.
+/// Which slots get rows depends on the equations alone, in dense layers and in those with gaps
+/// wider than a row, and over their ends.
 #[test]
 fn every_path_eliminates_alike() {
     const BLOCKS: u64 = 40;
@@ -205,8 +205,9 @@ fn columns_met(filter: &Ribbon, hash: u64) -> u32 {
     u32::from_le_bytes(bits.try_into().expect("four groups"))
 }
 
-/// An absent key meets each column with one half, and any two with a quarter: no part of the fingerprint follows
-/// from the coefficients. So each column halves the rate, also of filters whose rate nobody can measure.
+/// An absent key meets each column with one half, and any two with a quarter: no part of the
+/// fingerprint follows from the coefficients. So each column halves the rate, also of filters whose
+/// rate nobody can measure.
 #[test]
 fn absent_keys_meet_columns_by_chance() {
     const ASKED: usize = 1 << 17;
@@ -234,8 +235,9 @@ fn absent_keys_meet_columns_by_chance() {
     }
 }
 
-/// Hashes of the same mix under the first layer's seed, and different fingerprints: in the first two layers they
-/// contradict each other under every seed of the second. Found by walks of 2^34 steps.
+/// Hashes of the same mix under the first layer's seed, and different fingerprints: in the first
+/// two layers they contradict each other under every seed of the second. Found by walks of 2^34
+/// steps.
 #[test]
 fn hashes_that_contradict_each_other_in_two_layers_are_found() {
     const PAIRS: [[u64; 2]; 6] = [

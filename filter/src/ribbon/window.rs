@@ -1,15 +1,15 @@
 //! Elimination eight keys at a time, with AVX-512 and its products of 8 × 8 bit matrices.
 //!
-//! Keys come in rising order of their starts, so the rows that can still meet a key have their first
-//! slots within the 64 slots from its start on. They are held as a fully reduced 64 × 64 matrix: a
-//! row has no other row's first slot. So eight keys are reduced by one product with the matrix, and
-//! then by each other. Their rows go into the matrix by another product. One key at a time would
-//! wait for each answer before the next question: four times as slow. Bit `s % 64` stands for slot
-//! `s`, as a row and as a column.
+//! Keys come in rising order of their starts, so the rows that can still meet a key have their
+//! first slots within the 64 slots from its start on. They are held as a fully reduced 64 × 64
+//! matrix: a row has no other row's first slot. So eight keys are reduced by one product with the
+//! matrix, and then by each other. Their rows go into the matrix by another product. One key at a
+//! time would wait for each answer before the next question: four times as slow. Bit `s % 64`
+//! stands for slot `s`, as a row and as a column.
 //!
-//! The affine instruction of GFNI multiplies the bytes of a word with a matrix. It sums over the bits
-//! of the bytes on both sides. Hence two forms of an 8 × 8 matrix `m` in a word, which a product with
-//! [`TURN`] turns into each other:
+//! The affine instruction of GFNI multiplies the bytes of a word with a matrix. It sums over the
+//! bits of the bytes on both sides. Hence two forms of an 8 × 8 matrix `m` in a word, which a
+//! product with [`TURN`] turns into each other:
 //!
 //! * by rows: bit `c` of byte `7 - r` is `m[r][c]`,
 //! * by columns: bit `r` of byte `7 - c` is `m[r][c]`.
@@ -40,8 +40,8 @@ const TURN: u64 = 0x0102_0408_1020_4080;
 /// The rows that keys can still meet. Those before `base` are in the band.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
-    /// Word `j` of entry `i`: rows `8 i` to `8 i + 7`, columns `8 j` to `8 j + 7`, by columns. Slots
-    /// without a row have zeros.
+    /// Word `j` of entry `i`: rows `8 i` to `8 i + 7`, columns `8 j` to `8 j + 7`, by columns.
+    /// Slots without a row have zeros.
     blocks: [WordLine; LANES],
     /// Word `i` of entry `g`: the fingerprints of rows `8 i` to `8 i + 7` in column group `g`, by
     /// columns.
@@ -326,8 +326,8 @@ fn from_rows() -> __m512i {
     load(&INDEX)
 }
 
-/// Which byte of a register goes to each place: byte `w` of word `b` to byte `b` of word `w`, counted
-/// from behind if so told.
+/// Which byte of a register goes to each place: byte `w` of word `b` to byte `b` of word `w`,
+/// counted from behind if so told.
 const fn index(reverse_bytes: bool, reverse_words: bool) -> WordLine {
     let mut words = [[0; 8]; LANES];
     let mut at = 0;

@@ -66,7 +66,8 @@ impl AtomicBloomFilter {
     ///
     /// # Panics
     ///
-    /// If `bits` is 0 or more than the memory can have, or `probes` is not from 1 to [`PROBES_MAX`].
+    /// If `bits` is 0 or more than the memory can have, or `probes` is not from 1 to
+    /// [`PROBES_MAX`].
     #[must_use]
     pub fn with_shape(bits: u64, probes: u32) -> Self {
         Self::with_shape_and_hasher(bits, probes, Xxh3::default())
@@ -116,7 +117,8 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
         present
     }
 
-    /// Returns `false` only if the key was not added before (see [memory order](self#memory-order)).
+    /// Returns `false` only if the key was not added before (see [memory
+    /// order](self#memory-order)).
     #[doc(alias = "contains")]
     #[inline]
     #[must_use]
@@ -144,8 +146,8 @@ impl<S: BuildHasher> AtomicBloomFilter<S> {
         Ok(())
     }
 
-    /// Keeps the bits that `other` has too: as [`BloomFilter::intersect`]. The count of keys becomes
-    /// the estimate from the bits.
+    /// Keeps the bits that `other` has too: as [`BloomFilter::intersect`]. The count of keys
+    /// becomes the estimate from the bits.
     ///
     /// Through a unique reference: it would undo what another thread inserts at the same time.
     ///

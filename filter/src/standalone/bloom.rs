@@ -1,10 +1,10 @@
 //! The classic Bloom filter: a key sets bits anywhere in one array.
 //!
 //! Source: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", CACM 13(7), 1970.
-//! Its rate is [`bloom_fpr`](crate::params::bloom_fpr) of the keys inserted; tests hold the measured
-//! one to it. That formula is for large filters: a tiny one has a higher rate on average, by 1 % of
-//! it for 100 keys and 10 % for 10 keys, because its fill varies and counts by a power (Bose et al.,
-//! "On the False-Positive Rate of Bloom Filters", IPL 108(4), 2008).
+//! Its rate is [`bloom_fpr`](crate::params::bloom_fpr) of the keys inserted; tests hold the
+//! measured one to it. That formula is for large filters: a tiny one has a higher rate on average,
+//! by 1 % of it for 100 keys and 10 % for 10 keys, because its fill varies and counts by a power
+//! (Bose et al., "On the False-Positive Rate of Bloom Filters", IPL 108(4), 2008).
 //!
 //! A [`BlockedBloom`](crate::BlockedBloom) is several times faster where the keys are known
 //! beforehand.
@@ -68,7 +68,8 @@ impl BloomFilter {
     ///
     /// # Panics
     ///
-    /// If `bits` is 0 or more than the memory can have, or `probes` is not from 1 to [`PROBES_MAX`].
+    /// If `bits` is 0 or more than the memory can have, or `probes` is not from 1 to
+    /// [`PROBES_MAX`].
     #[must_use]
     pub fn with_shape(bits: u64, probes: u32) -> Self {
         Self::with_shape_and_hasher(bits, probes, Xxh3::default())

@@ -37,8 +37,9 @@
 //!
 //! What [`hash_one`](core::hash::BuildHasher::hash_one) gives depends on the processor and on the
 //! release of Rust: a filter that is loaded elsewhere is better filled with bytes. A hasher with
-//! random keys, such as [`RandomState`](https://doc.rust-lang.org/std/hash/struct.RandomState.html),
-//! cannot be had again, and a filter with it is refused when another process loads it.
+//! random keys, such as
+//! [`RandomState`](https://doc.rust-lang.org/std/hash/struct.RandomState.html), cannot be had
+//! again, and a filter with it is refused when another process loads it.
 
 mod atomic_bits;
 pub mod atomic_bloom;

@@ -1,5 +1,6 @@
 //! What the traits offer, as methods of the structures: for users who import no trait. The
-//! constructors without a hasher are those of the default one, so that its type need not be written.
+//! constructors without a hasher are those of the default one, so that its type need not be
+//! written.
 
 use core::hash::BuildHasher;
 
@@ -73,8 +74,8 @@ macro_rules! of_saved {
                 Saved::to_bytes(self)
             }
 
-            /// Reads a [saved form](crate::saved). `hasher` must hash as the one of the saved filter
-            /// did.
+            /// Reads a [saved form](crate::saved). `hasher` must hash as the one of the saved
+            /// filter did.
             ///
             /// Takes no more memory than the filter had. Any bytes may be given.
             ///

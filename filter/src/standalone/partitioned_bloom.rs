@@ -1,8 +1,9 @@
 //! A Bloom filter of k slices: each probe sets one bit in a slice of its own.
 //!
-//! No two probes of a key can meet, so that every key sets exactly `probes` bits, and the slices can
-//! be searched independently. The price is a rate that is higher by a trifle: with `s` bits a slice
-//! `(1 - (1 - 1/s)^n)^k`, which is [`bloom_fpr`](crate::params::bloom_fpr) up to terms of `1/s`.
+//! No two probes of a key can meet, so that every key sets exactly `probes` bits, and the slices
+//! can be searched independently. The price is a rate that is higher by a trifle: with `s` bits a
+//! slice `(1 - (1 - 1/s)^n)^k`, which is [`bloom_fpr`](crate::params::bloom_fpr) up to terms of
+//! `1/s`.
 //!
 //! Source: Kirsch and Mitzenmacher, "Less Hashing, Same Performance: Building a Better Bloom
 //! Filter", Random Structures and Algorithms 33(2), 2008, section 3.

@@ -52,8 +52,8 @@ impl Places {
     #[inline]
     fn next(&mut self) -> u64 {
         // By multiplication, not by a remainder: Lemire, "Fast Random Integer Generation in an
-        // Interval", TOMACS 29(1), 2019. 64 bits wide, so that an array of any length is used evenly.
-        // The product's upper half is below `len`, which is a `u64`.
+        // Interval", TOMACS 29(1), 2019. 64 bits wide, so that an array of any length is used
+        // evenly. The product's upper half is below `len`, which is a `u64`.
         let place = ((u128::from(self.probe) * u128::from(self.len)) >> u64::BITS) as u64;
         let place = self.base + place;
         self.base += self.stride;

@@ -1,7 +1,7 @@
 //! What the concurrent filters promise, under thread schedules that shuttle chooses.
 //!
-//! Run them with `cargo test -p sievedb-filter --features shuttle --lib schedules`. A failure prints
-//! the schedule and the seed.
+//! Run them with `cargo test -p sievedb-filter --features shuttle --lib schedules`. A failure
+//! prints the schedule and the seed.
 
 use std::{env, sync::Arc};
 

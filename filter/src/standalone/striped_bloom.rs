@@ -3,9 +3,10 @@
 //! # What is striped, and when it pays
 //!
 //! The keys cannot be: all threads would still write all stripes, as they write all lines of an
-//! [`AtomicBloomFilter`](super::AtomicBloomFilter). So each thread sets bits in one of several arrays of full size, and a
-//! question looks at each bit in all of them. No thread writes where another writes, as long as there
-//! are as many stripes as threads. The rate is that of one filter with all keys.
+//! [`AtomicBloomFilter`](super::AtomicBloomFilter). So each thread sets bits in one of several
+//! arrays of full size, and a question looks at each bit in all of them. No thread writes where
+//! another writes, as long as there are as many stripes as threads. The rate is that of one filter
+//! with all keys.
 //!
 //! The price: `stripes` times the memory, `stripes` loads a probe, and an insertion that does not
 //! say whether the key was there, since to look at what others write is the contention that stripes
@@ -56,8 +57,8 @@ pub struct StripedBloomFilter<S = Xxh3> {
 }
 
 impl StripedBloomFilter {
-    /// An empty filter that reaches the false-positive rate `fpr` when it holds `capacity` keys, for
-    /// `stripes` threads; otherwise as [`BloomFilter::with_rate`].
+    /// An empty filter that reaches the false-positive rate `fpr` when it holds `capacity` keys,
+    /// for `stripes` threads; otherwise as [`BloomFilter::with_rate`].
     ///
     /// # Panics
     ///

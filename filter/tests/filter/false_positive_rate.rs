@@ -99,7 +99,8 @@ fn of_atomic_filters() {
     });
 }
 
-/// Whatever the slots hold, each question throws a die with as many sides as there are fingerprints.
+/// Whatever the slots hold, each question throws a die with as many sides as there are
+/// fingerprints.
 #[test]
 fn of_fuse_filters() {
     let seed = seed();

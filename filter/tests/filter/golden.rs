@@ -30,8 +30,8 @@ fn filter_blocks_are_pinned() {
     assert_eq!(found, golden, "rerun with REWRITE=1 if the change is meant");
 }
 
-/// Runs `KIND millibits=N seed=N salt=N KEY...` and describes the bytes. `FIRST..END` stands for the
-/// numbers from `FIRST` to below `END`.
+/// Runs `KIND millibits=N seed=N salt=N KEY...` and describes the bytes. `FIRST..END` stands for
+/// the numbers from `FIRST` to below `END`.
 fn run(input: &str) -> String {
     let command = input.lines().find(|line| !line.starts_with('#')).expect("a command");
     let mut words = command.split(' ');

@@ -1,5 +1,5 @@
-//! Bytes that are not a filter are refused, or are a filter that answers in bounds: without a panic,
-//! and without more memory than the bytes justify.
+//! Bytes that are not a filter are refused, or are a filter that answers in bounds: without a
+//! panic, and without more memory than the bytes justify.
 //!
 //! A million cases; `SIEVE_LONG=1` runs ten times as many. `SIEVE_SEED` chooses them.
 

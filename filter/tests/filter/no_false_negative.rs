@@ -85,7 +85,8 @@ fn hostile_hashes_are_found_in_fuse_filters() {
     }
 }
 
-/// Every number of keys, and large sets under many seeds: `SIEVE_LONG=1` takes ten million for each.
+/// Every number of keys, and large sets under many seeds: `SIEVE_LONG=1` takes ten million for
+/// each.
 #[test]
 fn many_sets_are_found_in_fuse_filters() {
     let mut random = Random(seed());
@@ -100,8 +101,8 @@ fn many_sets_are_found_in_fuse_filters() {
     }
 }
 
-/// A million keys under many seeds, ten million with `SIEVE_LONG=1`: rare faults do not show in small
-/// sets.
+/// A million keys under many seeds, ten million with `SIEVE_LONG=1`: rare faults do not show in
+/// small sets.
 #[test]
 fn a_million_keys_are_found_under_many_seeds() {
     let keys = if std::env::var_os("SIEVE_LONG").is_some() { 10_000_000 } else { 1_000_000 };

@@ -6,9 +6,10 @@ const ATTEMPTS: u64 = 3;
 /// Fails unless `sigmas(seed)`, by how many standard deviations a measurement is off, is at most 3
 /// under one of three seeds that follow from `seed`. The first mostly does.
 ///
-/// Even if all rates are right, one measurement in 370 is off by more, and one in 140 whose deviation
-/// is estimated from 20 filters. There are some two hundred: under a random `SIEVE_SEED` every second
-/// run would fail. Three in a row are off once in 10,000 runs; where a rate is wrong, they always are.
+/// Even if all rates are right, one measurement in 370 is off by more, and one in 140 whose
+/// deviation is estimated from 20 filters. There are some two hundred: under a random `SIEVE_SEED`
+/// every second run would fail. Three in a row are off once in 10,000 runs; where a rate is wrong,
+/// they always are.
 pub(crate) fn assert_within_three_sigmas(
     name: &str,
     seed: u64,

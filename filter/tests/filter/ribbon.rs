@@ -58,8 +58,8 @@ fn hostile_hashes_are_found() {
     }
 }
 
-/// What thresholds, empty slots and the trailer add to the columns: the median over seeds. Of filters
-/// of 100,000 keys most take 0.28 %, and one in ten a block more: 0.35 %.
+/// What thresholds, empty slots and the trailer add to the columns: the median over seeds. Of
+/// filters of 100,000 keys most take 0.28 %, and one in ten a block more: 0.35 %.
 #[test]
 fn space_is_little_more_than_the_columns() {
     let seed = seed();

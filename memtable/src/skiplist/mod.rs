@@ -1,8 +1,9 @@
 //! A sorted list of entries that threads insert into and walk over at once, without a lock.
 //!
-//! A skiplist (Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 1990) from which
-//! nothing is ever taken out: so a link is set by one compare-and-swap, and a node that was found stays
-//! valid as long as the list. Nodes lie in [memory of their own](crate::node_memory), each with its key:
+//! A skiplist (Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 1990) from
+//! which nothing is ever taken out: so a link is set by one compare-and-swap, and a node that was
+//! found stays valid as long as the list. Nodes lie in [memory of their own](crate::node_memory),
+//! each with its key:
 //!
 //! | words  | hold                                                                 |
 //! |--------|----------------------------------------------------------------------|
@@ -11,8 +12,8 @@
 //! | key    | the user key                                                         |
 //! | value  | the value                                                            |
 //!
-//! A pointer to a node points behind its tower. So a search, which reads a link and the key, mostly needs one
-//! cache line of a node.
+//! A pointer to a node points behind its tower. So a search, which reads a link and the key, mostly
+//! needs one cache line of a node.
 
 use std::{
     marker::PhantomData,
@@ -84,8 +85,8 @@ pub(crate) struct Node<'l> {
     list: PhantomData<&'l SkipList>,
 }
 
-// SAFETY: a node is reached from its list, which may be shared, and shows what does not change, but for links,
-// which are atomics.
+// SAFETY: a node is reached from its list, which may be shared, and shows what does not change, but
+// for links, which are atomics.
 unsafe impl Send for Node<'_> {}
 // SAFETY: the same.
 unsafe impl Sync for Node<'_> {}
@@ -332,8 +333,8 @@ impl SkipList {
         found
     }
 
-    /// As [`find`](Self::find), and tells `note` what lies beside the place on each level in use, the highest
-    /// first.
+    /// As [`find`](Self::find), and tells `note` what lies beside the place on each level in use,
+    /// the highest first.
     #[inline]
     fn find_noting<'l>(
         &'l self,
@@ -347,8 +348,8 @@ impl SkipList {
         }
     }
 
-    /// Goes on, on this level, from the node before to the place that all nodes that are `before` lie before.
-    /// What lies behind on the level above is not compared again.
+    /// Goes on, on this level, from the node before to the place that all nodes that are `before`
+    /// lie before. What lies behind on the level above is not compared again.
     #[inline]
     fn go_on<'l>(
         &'l self,

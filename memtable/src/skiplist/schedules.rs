@@ -1,11 +1,11 @@
 //! What the list promises to threads that insert neighbours, walk and search at once.
 //!
-//! Run them with `cargo test -p sievedb-memtable --features shuttle --lib schedules`. A failure prints the
-//! schedule and the seed.
+//! Run them with `cargo test -p sievedb-memtable --features shuttle --lib schedules`. A failure
+//! prints the schedule and the seed.
 //!
-//! Each of these changes to `insert`, made by hand, lets at least one of the tests fail: a link is stored, not
-//! compared and swapped; level 1 is linked before level 0; after a link was taken by another node, the place
-//! is not looked for again, or the new node's own link is not set again.
+//! Each of these changes to `insert`, made by hand, lets at least one of the tests fail: a link is
+//! stored, not compared and swapped; level 1 is linked before level 0; after a link was taken by
+//! another node, the place is not looked for again, or the new node's own link is not set again.
 
 use std::{
     array, env,
@@ -145,7 +145,8 @@ fn keys<'l>(first: Option<Node<'l>>, step: impl Fn(Node<'l>) -> Option<Node<'l>>
     std::iter::successors(first, |node| step(*node)).take(100).map(key_of).collect()
 }
 
-/// Inserts `there`, then those of each of `threads` in a thread of its own while one more reads, if told how.
+/// Inserts `there`, then those of each of `threads` in a thread of its own while one more reads, if
+/// told how.
 fn insert_at_once<const N: usize>(there: &[Entry], threads: [&[Entry]; N], read: Option<Read>) {
     let value = Bytes::from(b"value".to_vec());
     let shared = Arc::new(Shared {

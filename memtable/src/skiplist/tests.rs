@@ -12,7 +12,8 @@ fn nodes(list: &SkipList) -> impl Iterator<Item = Node<'_>> {
     std::iter::successors(list.first(), |node| node.next())
 }
 
-/// Keys of all lengths beside the words, in towers of all heights, and keys that are slabs by themselves.
+/// Keys of all lengths beside the words, in towers of all heights, and keys that are slabs by
+/// themselves.
 #[test]
 fn keys_of_all_lengths_lie_in_towers_of_all_heights() {
     let list = SkipList::new();

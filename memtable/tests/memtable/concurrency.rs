@@ -98,8 +98,8 @@ fn a_reader_finds_all_that_was_published() {
     assert_eq!(memtable.entries() as u64, ENTRIES);
 }
 
-/// Four writers whose keys are neighbours, so that they set the same links at once: each entry is met once, in
-/// order.
+/// Four writers whose keys are neighbours, so that they set the same links at once: each entry is
+/// met once, in order.
 #[test]
 fn neighbours_are_inserted_at_once() {
     const EACH: u64 = 5_000;

@@ -10,8 +10,8 @@ use super::{
 /// Buffers that one large entry made longer than this are given back.
 pub(super) const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// The fields in front of the prefix take no more: five varints, three of 32 bits and one each of 16
-/// and 56, and two bytes.
+/// The fields in front of the prefix take no more: five varints, three of 32 bits and one each of
+/// 16 and 56, and two bytes.
 const HEADER_BYTES_MAX: usize = 3 * 5 + 3 + 8 + 2;
 
 /// Collects sorted entries into the content of a block; reused from block to block.

@@ -32,8 +32,8 @@ impl Content {
 
     /// Checks the bytes of a block, and collects what a search in them starts with.
     ///
-    /// All checks are here, so that searches and cursors need none: entries are whole and in order, and
-    /// the handles of an index can be read.
+    /// All checks are here, so that searches and cursors need none: entries are whole and in order,
+    /// and the handles of an index can be read.
     ///
     /// # Errors
     ///

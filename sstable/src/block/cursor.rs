@@ -13,15 +13,15 @@ const NOWHERE: usize = usize::MAX;
 
 /// A place in a block, or none.
 ///
-/// A step decodes one entry, in both directions alike: an entry starts where the one before ends, and
-/// all ends can be told.
+/// A step decodes one entry, in both directions alike: an entry starts where the one before ends,
+/// and all ends can be told.
 #[derive(Debug)]
 pub(crate) struct BlockCursor {
     block: Block,
     /// The number of the current entry; that of all entries or [`NOWHERE`] if unpositioned.
     index: usize,
-    /// The current user key, if the block has a prefix, which it starts with. Else the key lies in the
-    /// block as it is. Empty until the block is looked at.
+    /// The current user key, if the block has a prefix, which it starts with. Else the key lies in
+    /// the block as it is. Empty until the block is looked at.
     user_key: Vec<u8>,
     /// Memory for the user key that a step out of a block leaves.
     left_key: Vec<u8>,
@@ -35,8 +35,8 @@ pub(crate) struct BlockCursor {
     left_suffix: Range<usize>,
     /// Where the entry before starts, and its parts, if they were looked at.
     before: Option<(usize, Entry)>,
-    /// Whether the first entry was reached by a step over the edge of the block before, and has the user
-    /// key of the last one there.
+    /// Whether the first entry was reached by a step over the edge of the block before, and has the
+    /// user key of the last one there.
     repeats_across: bool,
 }
 
@@ -58,7 +58,8 @@ impl BlockCursor {
         }
     }
 
-    /// Goes over to another block, unpositioned, and keeps the buffers. Does not look at the block yet.
+    /// Goes over to another block, unpositioned, and keeps the buffers. Does not look at the block
+    /// yet.
     pub(crate) fn enter(&mut self, block: Block) {
         self.replace(block);
     }
@@ -87,8 +88,8 @@ impl BlockCursor {
         }
     }
 
-    /// Whether the current entry, to which [`next`](Self::next) went, is another version of the user key
-    /// of the entry before. Only when positioned.
+    /// Whether the current entry, to which [`next`](Self::next) went, is another version of the
+    /// user key of the entry before. Only when positioned.
     #[inline]
     pub(crate) fn repeats(&self) -> bool {
         if self.index == 0 { self.repeats_across } else { self.has_suffix(&self.left_suffix) }
@@ -165,9 +166,9 @@ impl BlockCursor {
         self.go_to(0);
     }
 
-    /// Goes over to the first entry of the block that follows the one which a step up has just left. Tells
-    /// how its user key compares with that of the entry left; [`Greater`](Ordering::Greater) if there is
-    /// no entry here.
+    /// Goes over to the first entry of the block that follows the one which a step up has just
+    /// left. Tells how its user key compares with that of the entry left;
+    /// [`Greater`](Ordering::Greater) if there is no entry here.
     pub(crate) fn go_on_to_first(&mut self, block: Block) -> Ordering {
         let left_suffix = self.suffix.clone();
         mem::swap(&mut self.user_key, &mut self.left_key);

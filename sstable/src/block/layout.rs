@@ -97,8 +97,8 @@ impl Layout {
         put_field(out, trailer.sequence() - self.sequence, self.sequence_width);
     }
 
-    /// Reads the start of `content` and checks that prefix and ends are there. The entries are left to
-    /// [`check_entry`](Self::check_entry).
+    /// Reads the start of `content` and checks that prefix and ends are there. The entries are left
+    /// to [`check_entry`](Self::check_entry).
     ///
     /// # Errors
     ///
@@ -152,7 +152,8 @@ impl Layout {
             suffix_width: widths >> SUFFIX_SHIFT & 3,
             sequence_width: widths >> SEQUENCE_SHIFT,
         };
-        // For each entry of an index memory is taken before the entry is looked at: it has a handle, then.
+        // For each entry of an index memory is taken before the entry is looked at: it has a
+        // handle, then.
         let entry_bytes_min = (layout.head_bytes() + HANDLE_BYTES_MIN) as u64;
         let have = u64::from(content_bytes - entries_at);
         if role == BlockRole::Index && u64::from(entries) * entry_bytes_min > have {
@@ -258,8 +259,8 @@ impl Layout {
         }
     }
 
-    /// Reads what is in front of the suffix of the entry at `start`: with one load, unless it takes more
-    /// than 8 bytes.
+    /// Reads what is in front of the suffix of the entry at `start`: with one load, unless it takes
+    /// more than 8 bytes.
     #[inline]
     fn head(&self, content: &[u8], start: usize) -> Head {
         let word = word_at(content, start);

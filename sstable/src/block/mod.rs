@@ -22,13 +22,15 @@
 //! | `suffix`        |        | the rest of the user key                                         |
 //! | `value`         |        | the value, or the handle; up to the end of the entry             |
 //!
-//! `end` repeats for each entry; then the last five do, in ascending order of the internal keys, without
-//! gaps and up to the end of the content. All numbers are little-endian, and none is wider than the block
-//! needs: where lengths, kind and sequence numbers are all alike, an entry is its suffix and its value.
+//! `end` repeats for each entry; then the last five do, in ascending order of the internal keys,
+//! without gaps and up to the end of the content. All numbers are little-endian, and none is wider
+//! than the block needs: where lengths, kind and sequence numbers are all alike, an entry is its
+//! suffix and its value.
 //!
-//! Every entry can be read by its number and stands alone, so that a search is free to take any, a step
-//! backward is as short as one forward, and a lookup reads one. The price is paid by keys that have more in
-//! common with their neighbours than with the block; where it matters, compression takes most of that.
+//! Every entry can be read by its number and stands alone, so that a search is free to take any, a
+//! step backward is as short as one forward, and a lookup reads one. The price is paid by keys that
+//! have more in common with their neighbours than with the block; where it matters, compression
+//! takes most of that.
 //!
 //! How content is compressed and protected in the file: [`stored`].
 

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{handle::BlockHandle, sync::Guard};
 
-/// Entries that a lookup compares because of their tags before it searches: more have the tag only if
-/// the key has many versions, or if somebody chose keys so.
+/// Entries that a lookup compares because of their tags before it searches: more have the tag only
+/// if the key has many versions, or if somebody chose keys so.
 const TAGGED_COMPARED_MAX: usize = 8;
 
 /// Lines of entries that a search asks for before it compares some, and a walk up goes on with.
@@ -154,7 +154,8 @@ impl Block {
         Self(Arc::new(BlockInner { search, content, residence, handle, slots }))
     }
 
-    /// Lets lookups that come from `index` find the block in slot `at`, as long as the cache keeps it.
+    /// Lets lookups that come from `index` find the block in slot `at`, as long as the cache keeps
+    /// it.
     pub(crate) fn place_in(&self, index: &Arc<BlockInner>, at: usize) {
         residence::place(&self.0, index, at);
     }
@@ -196,8 +197,8 @@ impl BlockInner {
         [self.search.address(), self.content.bytes().as_ptr().addr()]
     }
 
-    /// Starts to load the last entries, which a walk down reads first: the processor's own guess begins
-    /// only with the second or third line of a block.
+    /// Starts to load the last entries, which a walk down reads first: the processor's own guess
+    /// begins only with the second or third line of a block.
     pub(crate) fn prefetch_last(&self) {
         let end = self.content.bytes().as_ptr_range().end.addr();
         (1..=LAST_LINES).for_each(|line| prefetch(end.wrapping_sub(line * LINE_BYTES)));
@@ -218,8 +219,8 @@ impl BlockInner {
         self.slot(at).prefetch();
     }
 
-    /// Starts to load what a search in the block below entry `at` of an index reads first. Whether the block is
-    /// in its slot.
+    /// Starts to load what a search in the block below entry `at` of an index reads first. Whether
+    /// the block is in its slot.
     pub(crate) fn prefetch_below(&self, at: usize) -> bool {
         self.slot(at).load().is_some()
     }

@@ -1,25 +1,26 @@
 //! Where a block is found without a search: the block slots of an index.
 //!
-//! An index block has a slot for each block below it. A lookup that comes from the index finds the block
-//! there by one load, without hash, lock or reference count. The cache alone decides which blocks are
-//! kept: a slot has a block only as long as the cache has it.
+//! An index block has a slot for each block below it. A lookup that comes from the index finds the
+//! block there by one load, without hash, lock or reference count. The cache alone decides which
+//! blocks are kept: a slot has a block only as long as the cache has it.
 //!
 //! # Why no block outlives its eviction in a slot
 //!
-//! Each block has a lock over where it is: nowhere, in one slot, or evicted for good. It is put into a
-//! slot under this lock and only if it is not evicted; the cache marks it as evicted under this lock, and
-//! then takes it out of the slot that it was in. So whichever comes second sees what the first did, and what
-//! is evicted comes into no slot again. A slot is emptied only of the block that is evicted: another reader
-//! may have put its own copy there. Nobody takes the one for the other by its address: who compares has
-//! the block. A reader that found a block keeps it for as long as it looks at it, as with any pointer of
-//! `arc-swap`, also after the slot, the index and the table are gone.
+//! Each block has a lock over where it is: nowhere, in one slot, or evicted for good. It is put
+//! into a slot under this lock and only if it is not evicted; the cache marks it as evicted under
+//! this lock, and then takes it out of the slot that it was in. So whichever comes second sees what
+//! the first did, and what is evicted comes into no slot again. A slot is emptied only of the block
+//! that is evicted: another reader may have put its own copy there. Nobody takes the one for the
+//! other by its address: who compares has the block. A reader that found a block keeps it for as
+//! long as it looks at it, as with any pointer of `arc-swap`, also after the slot, the index and
+//! the table are gone.
 //!
-//! A block knows its index without keeping it alive, so there is no circle. An index that cannot be had
-//! any more is about to be dropped with what is in its slots.
+//! A block knows its index without keeping it alive, so there is no circle. An index that cannot be
+//! had any more is about to be dropped with what is in its slots.
 //!
-//! The lock orders all that is said of one block. What a reader sees through a slot was written before the
-//! slot was (`arc-swap` stores to release and loads to acquire), on every processor. The counts of uses and
-//! the places to prefetch are hints: nothing follows from them.
+//! The lock orders all that is said of one block. What a reader sees through a slot was written
+//! before the slot was (`arc-swap` stores to release and loads to acquire), on every processor. The
+//! counts of uses and the places to prefetch are hints: nothing follows from them.
 //!
 //! All schedules of a few threads are run by `schedules`.
 
@@ -38,16 +39,17 @@ use crate::sync::{ArcSwapOption, Guard, Mutex};
 
 /// The cache learns of so many uses of a block between two looks at it: it counts no more.
 ///
-/// Telling it of none would spare a load for each hit, and cost blocks read: for 1,000 hits by Zipf's
-/// distribution beside short scans, with a cache of half the data, 118 instead of 82 if what is hot lies side by
-/// side and 264 instead of 208 if it is scattered; without scans, or beside long ones, 1 to 12 % more.
-/// Telling it of each use reads no less. `cargo run --release -p sievedb-benches --example cache` takes these
-/// figures.
+/// Telling it of none would spare a load for each hit, and cost blocks read: for 1,000 hits by
+/// Zipf's distribution beside short scans, with a cache of half the data, 118 instead of 82 if what
+/// is hot lies side by side and 264 instead of 208 if it is scattered; without scans, or beside
+/// long ones, 1 to 12 % more. Telling it of each use reads no less. `cargo run --release -p
+/// sievedb-benches --example cache` takes these figures.
 const USES_MAX: u8 = 2;
 
-/// Places that a lookup reads first and that one line of the block itself does not hold. Three of them,
-/// chosen to be the tags and the ends of entries, or the middle of the heads, showed no gain in three
-/// rounds on a busy machine, in a build with other changes beside: no proof that they cannot pay.
+/// Places that a lookup reads first and that one line of the block itself does not hold. Three of
+/// them, chosen to be the tags and the ends of entries, or the middle of the heads, showed no gain
+/// in three rounds on a busy machine, in a build with other changes beside: no proof that they
+/// cannot pay.
 const PLACES: usize = 2;
 
 /// A place for a block in the index above it.
@@ -60,8 +62,9 @@ pub(super) struct Slot {
 }
 
 impl Drop for Slot {
-    /// Of an empty slot nothing is dropped: `arc-swap` would look whether any thread is about to share
-    /// the block that is not there, and write to a line of each thread for each slot of an index.
+    /// Of an empty slot nothing is dropped: `arc-swap` would look whether any thread is about to
+    /// share the block that is not there, and write to a line of each thread for each slot of an
+    /// index.
     fn drop(&mut self) {
         if self.block.load().is_some() {
             // SAFETY: dropped here and not used again.
@@ -146,8 +149,8 @@ pub(super) fn place(block: &Arc<BlockInner>, index: &Arc<BlockInner>, at: usize)
     let mut home = block.residence().home.lock();
     match &*home {
         Home::Evicted => return,
-        // The index itself was evicted and read again, and its old slots may still be in use; or it is
-        // damaged and has the block twice.
+        // The index itself was evicted and read again, and its old slots may still be in use; or it
+        // is damaged and has the block twice.
         Home::Slot(before, number) => {
             let number = *number as usize;
             let is_same = |before: &Arc<_>| number == at && Arc::ptr_eq(before, index);

@@ -1,13 +1,13 @@
 //! What [`residence`](super::residence) promises, under every schedule of a few threads.
 //!
-//! Run them with `cargo test -p sievedb-sstable --features shuttle --lib schedules`. A failure prints
-//! the schedule.
+//! Run them with `cargo test -p sievedb-sstable --features shuttle --lib schedules`. A failure
+//! prints the schedule.
 //!
-//! Each of these changes to `residence` and `cache`, made by hand, lets at least one of the tests fail:
-//! a block is placed although it was evicted; stored in the slot before or behind the lock; not taken
-//! out of the slot before; not taken out of its slot when it is evicted, or whatever is in there is;
-//! marked as evicted after it was taken out; the slot keeps its index alive; a block that the cache
-//! gave up, replaced or did not take is not evicted.
+//! Each of these changes to `residence` and `cache`, made by hand, lets at least one of the tests
+//! fail: a block is placed although it was evicted; stored in the slot before or behind the lock;
+//! not taken out of the slot before; not taken out of its slot when it is evicted, or whatever is
+//! in there is; marked as evicted after it was taken out; the slot keeps its index alive; a block
+//! that the cache gave up, replaced or did not take is not evicted.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -1,20 +1,21 @@
 //! What a search looks at before it looks at entries: made of a block's keys when it is read.
 //!
-//! The keys of a block lie far apart, between their values: each one that a search compares is not in the
-//! CPU's cache. Here parts of all of them lie side by side.
+//! The keys of a block lie far apart, between their values: each one that a search compares is not
+//! in the CPU's cache. Here parts of all of them lie side by side.
 //!
-//! * A *key tag* is a hash of one byte for each entry: a lookup compares the tags, eight at a time, and then one
-//!   entry that has the right one; of other keys' entries one in 256 has it. So do the buckets of Meta's
-//!   F14 and of the Swiss tables of Abseil.
-//! * A *head* is the first 8 bytes of every n-th user key behind the common prefix, as a number that orders
-//!   as they do: a binary search over heads leaves n or 2 n entries. Bohannon, McIlroy and
-//!   Rastogi, "Main-Memory Index Structures with Fixed-Size Partial Keys", SIGMOD 2001.
+//! * A *key tag* is a hash of one byte for each entry: a lookup compares the tags, eight at a time,
+//!   and then one entry that has the right one; of other keys' entries one in 256 has it. So do the
+//!   buckets of Meta's F14 and of the Swiss tables of Abseil.
+//! * A *head* is the first 8 bytes of every n-th user key behind the common prefix, as a number
+//!   that orders as they do: a binary search over heads leaves n or 2 n entries. Bohannon, McIlroy
+//!   and Rastogi, "Main-Memory Index Structures with Fixed-Size Partial Keys", SIGMOD 2001.
 //!
-//! * Of many heads each eighth is repeated in front, and each eighth of those again: a search reads one line
-//!   of each tier, where a binary search reads one for each of its first steps. Rao and Ross, "Making
-//!   B+-Trees Cache Conscious in Main Memory", SIGMOD 2000.
+//! * Of many heads each eighth is repeated in front, and each eighth of those again: a search reads
+//!   one line of each tier, where a binary search reads one for each of its first steps. Rao and
+//!   Ross, "Making B+-Trees Cache Conscious in Main Memory", SIGMOD 2000.
 //!
-//! None of them is stored. A reader that trusted stored tags could miss keys, and to check them is to make them.
+//! None of them is stored. A reader that trusted stored tags could miss keys, and to check them is
+//! to make them.
 
 use std::ops::Range;
 
@@ -26,8 +27,8 @@ const PREFIX_BYTES_MAX: usize = 21;
 /// Stands for the length of a longer prefix.
 const PREFIX_IS_LONG: u8 = u8::MAX;
 
-/// Entries of a data block for each head: 2 bytes of memory for each entry, and a seek compares two or
-/// three entries that lie side by side. A lookup asks tags.
+/// Entries of a data block for each head: 2 bytes of memory for each entry, and a seek compares two
+/// or three entries that lie side by side. A lookup asks tags.
 const DATA_HEAD_INTERVAL: usize = 4;
 
 /// Blocks with more entries have no tags: the search by heads is shorter.
@@ -56,7 +57,8 @@ const fn head_interval(role: BlockRole) -> usize {
 /// Parts of a block's keys.
 #[derive(Debug)]
 pub(super) struct Search {
-    /// Tiers of heads, the one of all heads last, then tags from the lowest byte of a word to the highest.
+    /// Tiers of heads, the one of all heads last, then tags from the lowest byte of a word to the
+    /// highest.
     words: Box<[u64]>,
     heads: u32,
     /// Where the tags start.
@@ -114,8 +116,8 @@ impl Search {
         self.words.len() > self.tags_at as usize
     }
 
-    /// The entries with the tag of `suffix`, ascending: all of its versions, some others, and numbers
-    /// behind the last entry.
+    /// The entries with the tag of `suffix`, ascending: all of its versions, some others, and
+    /// numbers behind the last entry.
     #[inline]
     pub(super) fn tagged(&self, suffix: &[u8]) -> impl Iterator<Item = usize> {
         let wanted = ONES * u64::from(tag(suffix, word_of(suffix)));
@@ -132,8 +134,8 @@ impl Search {
         })
     }
 
-    /// Which of `entries` entries have to be compared with a user key that has this `suffix`: those before
-    /// the range are before it, those behind the range are behind it.
+    /// Which of `entries` entries have to be compared with a user key that has this `suffix`: those
+    /// before the range are before it, those behind the range are behind it.
     #[inline]
     pub(super) fn narrow(&self, suffix: &[u8], entries: usize) -> Range<usize> {
         let word = word_of(suffix);
@@ -229,8 +231,8 @@ impl SearchBuilder {
     }
 }
 
-/// A hash of a user key without its prefix, whose first bytes are `word`. Need not withstand attacks: where
-/// many entries have the tag of a key the search by heads finds it.
+/// A hash of a user key without its prefix, whose first bytes are `word`. Need not withstand
+/// attacks: where many entries have the tag of a key the search by heads finds it.
 #[inline]
 fn tag(suffix: &[u8], word: u64) -> u8 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -6,9 +6,9 @@
 //! | `type`     | 1     | 0: as it is; 1: LZ4; 2: zstd; 3: zstd with the table's dictionary      |
 //! | `checksum` | 4     | [`checksum::block`] of the table's salt, the block's offset, and these |
 //!
-//! Compressed content is the length of the content as a varint, then an LZ4 block or a zstd frame without
-//! length, checksum and number of the dictionary. A block is stored compressed only if that saves 12 % of
-//! it: less is not worth the time of each read.
+//! Compressed content is the length of the content as a varint, then an LZ4 block or a zstd frame
+//! without length, checksum and number of the dictionary. A block is stored compressed only if that
+//! saves 12 % of it: less is not worth the time of each read.
 
 use bytes::Bytes;
 use lz4_flex::block::{
@@ -195,8 +195,8 @@ impl Stored {
         Ok(Self { bytes, type_byte })
     }
 
-    /// The content, at most `content_bytes_max` bytes if it has to be decompressed, perhaps with the
-    /// `dictionary` of the table.
+    /// The content, at most `content_bytes_max` bytes if it has to be decompressed, perhaps with
+    /// the `dictionary` of the table.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Compression by zstd, with a dictionary of the table.
 //!
-//! A block of some KiB is too short for a compressor to learn from. So a writer keeps the contents of its
-//! first blocks, trains a dictionary from them (zstd's own training, "cover"), stores it in the table, and
-//! compresses all further blocks with it. A table that ends before that has none.
+//! A block of some KiB is too short for a compressor to learn from. So a writer keeps the contents
+//! of its first blocks, trains a dictionary from them (zstd's own training, "cover"), stores it in
+//! the table, and compresses all further blocks with it. A table that ends before that has none.
 //!
 //! Without the feature `zstd` this module has the same parts, and none of them can be made.
 
@@ -15,12 +15,13 @@ use crate::{options::Compression, properties::COMPRESSION_ZSTD};
 const NEEDS_FEATURE: Corruption =
     Corruption::NeedsFeature { what: "compression by zstd", feature: "zstd" };
 
-/// How many times longer than the dictionary the blocks are that it is trained from: what zstd advises.
+/// How many times longer than the dictionary the blocks are that it is trained from: what zstd
+/// advises.
 #[cfg(feature = "zstd")]
 const SAMPLE_RATIO: usize = 100;
 
-/// The dictionary is trained from so many bytes of a block at the most: one long value tells nothing of
-/// the others, and training would take minutes and its memory.
+/// The dictionary is trained from so many bytes of a block at the most: one long value tells
+/// nothing of the others, and training would take minutes and its memory.
 #[cfg(feature = "zstd")]
 const SAMPLE_BLOCK_BYTES_MAX: usize = 64 << 10;
 

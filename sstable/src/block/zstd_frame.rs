@@ -1,7 +1,8 @@
 //! How much a zstd frame may stand for, told from the headers of its blocks.
 //!
-//! A frame of 128 KiB may stand for 4 GiB, if it repeats one byte again and again. Most do not: what is
-//! allocated for a frame is what its own blocks say, not what the longest frame of that length could be.
+//! A frame of 128 KiB may stand for 4 GiB, if it repeats one byte again and again. Most do not:
+//! what is allocated for a frame is what its own blocks say, not what the longest frame of that
+//! length could be.
 //!
 //! | part                  | bytes       | meaning                                                            |
 //! |-----------------------|-------------|--------------------------------------------------------------------|
@@ -11,7 +12,8 @@
 //! | blocks                | 3 and more each | bit 0: the last one; 2 bits: type; 21 bits: length             |
 //! | checksum              | 0 or 4      | of the content; not looked at                                      |
 //!
-//! Source: RFC 8878, "Zstandard Compression and the 'application/zstd' Media Type", 2021, section 3.1.
+//! Source: RFC 8878, "Zstandard Compression and the 'application/zstd' Media Type", 2021, section
+//! 3.1.
 
 /// The bytes that a frame begins with.
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -19,8 +21,8 @@ const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// The most bytes that a block of a frame stands for.
 const BLOCK_CONTENT_BYTES_MAX: u64 = 128 << 10;
 
-/// The most bytes that the first frame in `bytes` stands for, as its blocks tell; 0 if it is no frame, or not a
-/// whole one. Looks at the header of each block only.
+/// The most bytes that the first frame in `bytes` stands for, as its blocks tell; 0 if it is no
+/// frame, or not a whole one. Looks at the header of each block only.
 pub(super) fn content_bytes_max_of(bytes: &[u8]) -> u64 {
     blocks(bytes).and_then(content_bytes_max).unwrap_or(0)
 }

@@ -1,17 +1,17 @@
 //! Memory of cached blocks: whole pages of the system.
 //!
 //! A cache on the heap cannot give memory back. Blocks that are evicted lie scattered between those
-//! that stay, in the arenas of all threads that ever read one, and an allocator returns only what is
-//! free in one piece. With a budget of 32 MiB some 10 MiB were free and resident. So each content
-//! has pages of its own, and a page can be given back whatever lies beside it.
+//! that stay, in the arenas of all threads that ever read one, and an allocator returns only what
+//! is free in one piece. With a budget of 32 MiB some 10 MiB were free and resident. So each
+//! content has pages of its own, and a page can be given back whatever lies beside it.
 //!
 //! # Which contents lie in pages
 //!
-//! A content has pages if it uses enough of them: see [`pages_of`]. Others lie on the heap, and so do
-//! contents longer than 256 KiB, which the allocator maps one by one.
+//! A content has pages if it uses enough of them: see [`pages_of`]. Others lie on the heap, and so
+//! do contents longer than 256 KiB, which the allocator maps one by one.
 //!
-//! * A data block uses 3/4 of its pages at least. The cache consists of data blocks: what one wastes
-//!   would be lost to the whole cache.
+//! * A data block uses 3/4 of its pages at least. The cache consists of data blocks: what one
+//!   wastes would be lost to the whole cache.
 //! * An index partition uses half of its pages at least. There are few partitions, and they live
 //!   long: on the heap each keeps memory around it from being returned. Partitions of 16 KiB leave
 //!   1 to 3 % of their pages unused; the last one of a table leaves half a page on average.
@@ -22,12 +22,12 @@
 //! # When pages return to the system
 //!
 //! Pages of evicted contents are kept for the next ones, up to 1/64 of the pages that contents have
-//! and at most 1 MiB. No content is charged for them. More are returned in steps of 256 pages, and no
-//! lock is held meanwhile. A cache that is dropped returns no pages: it unmaps its chunks.
+//! and at most 1 MiB. No content is charged for them. More are returned in steps of 256 pages, and
+//! no lock is held meanwhile. A cache that is dropped returns no pages: it unmaps its chunks.
 //!
 //! A system that locks memory (`mlockall`) takes no page back. Then the pages of evicted contents
-//! stay resident until their chunk is unmapped, and are reused. If the system refuses a map, contents
-//! lie on the heap until it is asked again, after 1,024 of them.
+//! stay resident until their chunk is unmapped, and are reused. If the system refuses a map,
+//! contents lie on the heap until it is asked again, after 1,024 of them.
 //!
 //! | file     | what it holds                                        |
 //! |----------|------------------------------------------------------|
@@ -77,10 +77,10 @@ const RUN_PAGES_MAX: usize = CONTENT_BYTES_MAX / PAGE_BYTES;
 /// Pages for the contents of cached blocks. Shared by the cache and by all who still read one of
 /// its blocks.
 ///
-/// A thread that drops a content pushes its run onto a stack, and empties the stack only if the lock
-/// is free. So a content can be dropped in a forked process, where a thread that is not there may
-/// hold the lock forever. Treiber, "Systems Programming: Coping with Parallelism", IBM 1986; as all
-/// runs are taken at once, no pointer is compared that was reused.
+/// A thread that drops a content pushes its run onto a stack, and empties the stack only if the
+/// lock is free. So a content can be dropped in a forked process, where a thread that is not there
+/// may hold the lock forever. Treiber, "Systems Programming: Coping with Parallelism", IBM 1986; as
+/// all runs are taken at once, no pointer is compared that was reused.
 pub(crate) struct BlockMemory {
     pages: Mutex<Pages>,
     dropped: AtomicPtr<Dropped>,
@@ -150,7 +150,8 @@ impl BlockMemory {
     fn put_back_dropped(&self, pages: &mut Pages) {
         let mut next = self.dropped.swap(ptr::null_mut(), Acquire);
         while !next.is_null() {
-            // SAFETY: it was written before it was pushed, and its run is taken until it is put back.
+            // SAFETY: it was written before it was pushed, and its run is taken until it is put
+            // back.
             let Dropped { run, before } = unsafe { next.read() };
             pages.put_back(run);
             next = before;

@@ -124,8 +124,8 @@ impl Pages {
         self.kept_pages += pages;
     }
 
-    /// Takes up to [`LEAVING_PAGES_MAX`] of the kept pages if they are too many: of long runs first,
-    /// as they take the fewest calls, and of each length those that were kept longest.
+    /// Takes up to [`LEAVING_PAGES_MAX`] of the kept pages if they are too many: of long runs
+    /// first, as they take the fewest calls, and of each length those that were kept longest.
     pub(super) fn take_surplus(&mut self) -> Vec<Leaving> {
         let kept_max = if self.phase == Phase::Closed { 0 } else { kept_pages_max(self.used) };
         let mut runs = Vec::new();
@@ -145,8 +145,8 @@ impl Pages {
         self.chunks.leave(runs)
     }
 
-    /// Makes pages free that were returned to the system, or refused by it. Returns the maps that no
-    /// content uses.
+    /// Makes pages free that were returned to the system, or refused by it. Returns the maps that
+    /// no content uses.
     pub(super) fn free(&mut self, leaving: &[Leaving], is_returned: bool) -> Vec<Arc<Map>> {
         self.is_refused |= !is_returned;
         let free = |leaving: &Leaving| {

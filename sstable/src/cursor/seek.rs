@@ -24,12 +24,12 @@ impl TableCursor {
         (0..Self::SEEK_STEPS).try_for_each(|step| self.seek_step(step, target))
     }
 
-    /// Takes one step of a [`seek`](Self::seek), which is all [`SEEK_STEPS`](Self::SEEK_STEPS) of them in
-    /// their order: 0 and up, with one `target`. Unpositioned in between.
+    /// Takes one step of a [`seek`](Self::seek), which is all [`SEEK_STEPS`](Self::SEEK_STEPS) of
+    /// them in their order: 0 and up, with one `target`. Unpositioned in between.
     ///
-    /// Each but the last ends with asking the processor for what the next one reads. So whoever moves
-    /// several cursors and takes each step with all of them waits for memory once a step, not once a step and
-    /// cursor. A block that is not in memory is read when its step comes: see
+    /// Each but the last ends with asking the processor for what the next one reads. So whoever
+    /// moves several cursors and takes each step with all of them waits for memory once a step, not
+    /// once a step and cursor. A block that is not in memory is read when its step comes: see
     /// [`will_seek_step`](Self::will_seek_step).
     ///
     /// # Errors

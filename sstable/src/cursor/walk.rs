@@ -6,16 +6,17 @@ use super::TableCursor;
 use crate::{cache::CacheUse, direction::Direction};
 
 impl TableCursor {
-    /// Whether a block was read from the source by the last search or since; and whether the next step of a
-    /// [`seek`](Self::seek) has to, as far as the index tells.
+    /// Whether a block was read from the source by the last search or since; and whether the next
+    /// step of a [`seek`](Self::seek) has to, as far as the index tells.
     #[inline]
     #[must_use]
     pub fn has_read(&self) -> bool {
         self.misses || self.counts.blocks_read > self.blocks_read_before
     }
 
-    /// This step of a [`seek`](Self::seek) is about to follow: begins to fetch what it has to read, and does not
-    /// wait. Moves nothing, and searches nothing: the steps before have found the place.
+    /// This step of a [`seek`](Self::seek) is about to follow: begins to fetch what it has to read,
+    /// and does not wait. Moves nothing, and searches nothing: the steps before have found the
+    /// place.
     #[inline]
     pub fn will_seek_step(&self, step: usize) {
         match step {
@@ -35,8 +36,8 @@ impl TableCursor {
         }
     }
 
-    /// A [`seek_before`](Self::seek_before) of `target` is about to follow: begins to fetch what it has to read, and
-    /// does not wait. Moves nothing. Costs a search in the index.
+    /// A [`seek_before`](Self::seek_before) of `target` is about to follow: begins to fetch what it
+    /// has to read, and does not wait. Moves nothing. Costs a search in the index.
     pub fn will_seek_before(&self, target: InternalKey<'_>) {
         self.table.announce_search_before(target, &self.options);
     }

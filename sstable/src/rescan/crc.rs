@@ -4,7 +4,8 @@
 const POLYNOMIAL: u32 = 0xedb8_8320;
 /// The polynomial 1, reflected.
 pub(super) const ONE: u32 = 1 << 31;
-/// Multiplies a reflected polynomial by x^8, modulo the CRC's, or feeds a byte that was added to a state.
+/// Multiplies a reflected polynomial by x^8, modulo the CRC's, or feeds a byte that was added to a
+/// state.
 pub(super) fn step(value: u32) -> u32 {
     TABLE[(value & 0xff) as usize] ^ (value >> 8)
 }

@@ -1,4 +1,5 @@
-//! Blocks in the cache and in the slots of their index: which are kept, and that others are let go of.
+//! Blocks in the cache and in the slots of their index: which are kept, and that others are let go
+//! of.
 
 use std::{
     sync::{Arc, Barrier},

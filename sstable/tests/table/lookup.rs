@@ -65,8 +65,8 @@ fn watched(entries: &[Entry], options: TableOptions) -> (Arc<Watched>, Arc<Table
     (source, Arc::new(table.unwrap()))
 }
 
-/// Reading a whole table takes a few reads for each partition, which end where it does: between partitions
-/// it goes on with as much as before.
+/// Reading a whole table takes a few reads for each partition, which end where it does: between
+/// partitions it goes on with as much as before.
 #[test]
 fn reading_ahead_goes_on_behind_a_partition() {
     let entries = numbered(20_000);

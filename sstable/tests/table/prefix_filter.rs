@@ -10,8 +10,8 @@ use crate::support::{Built, Entry, IDENTITY, build};
 
 const FIXED: PrefixExtractor = PrefixExtractor::FixedLength(4);
 
-/// Two thousand prefixes of four bytes with three keys each; a third of the keys are tombstones. One
-/// key is too short for a prefix.
+/// Two thousand prefixes of four bytes with three keys each; a third of the keys are tombstones.
+/// One key is too short for a prefix.
 fn entries() -> Vec<Entry> {
     let mut entries = vec![Entry::put(b"abc", 1, b"too short")];
     for number in 0..2_000_u32 {

@@ -1,7 +1,7 @@
 //! What the block cache keeps while hits and scans take turns.
 //!
-//! Counts of blocks, the same in each run: a cache this small is one shard on every machine, so that the
-//! hashes of its keys, which differ, decide nothing.
+//! Counts of blocks, the same in each run: a cache this small is one shard on every machine, so
+//! that the hashes of its keys, which differ, decide nothing.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -75,7 +75,8 @@ impl Lru {
     }
 }
 
-/// Random numbers: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
+/// Random numbers: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
+/// 2014.
 struct Random(u64);
 
 impl Random {
@@ -165,8 +166,8 @@ impl Store {
 
 /// Scans do not drive out what lookups use, though these find it in its slot, without the cache.
 ///
-/// With two blocks of scans for each hit an LRU reads a fifth of the hits' blocks. A cache that is not told of
-/// uses in slots reads 1,150 of 5,000 beside short scans, and none beside long ones.
+/// With two blocks of scans for each hit an LRU reads a fifth of the hits' blocks. A cache that is
+/// not told of uses in slots reads 1,150 of 5,000 beside short scans, and none beside long ones.
 #[test]
 fn blocks_in_use_survive_scans() {
     for seed in 0..5 {

@@ -8,7 +8,8 @@ use sievedb_sstable::{BlockCounts, Compression, ReadError, TableOptions, TableSo
 
 use crate::support::{Built, Entry, build, model_get};
 
-/// Records that a dictionary helps: each block alone is too short to learn the names of the fields from.
+/// Records that a dictionary helps: each block alone is too short to learn the names of the fields
+/// from.
 fn entries(count: u64) -> Vec<Entry> {
     let record = |n: u64| {
         let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);

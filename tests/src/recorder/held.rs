@@ -86,8 +86,8 @@ impl Recorder {
         self.ranges.len()
     }
 
-    /// Reads the rest of a held range, if there is one of this number, from both ends in turn, compares it with what the keyspace
-    /// held when it was begun, and lets it go.
+    /// Reads the rest of a held range, if there is one of this number, from both ends in turn,
+    /// compares it with what the keyspace held when it was begun, and lets it go.
     ///
     /// # Panics
     ///

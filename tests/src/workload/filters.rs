@@ -21,8 +21,8 @@ fn reopen_with(r: &mut Recorder, kind: FilterPolicyKind, bits_per_key: f64) {
     r.wait_for_background();
 }
 
-/// A filter takes the place of none, of one in its table, and of one in a file of its own; at the end
-/// there is none again.
+/// A filter takes the place of none, of one in its table, and of one in a file of its own; at the
+/// end there is none again.
 pub(super) fn rebuilt(r: &mut Recorder) {
     r.set_filter_policy(FilterPolicy::new(FilterPolicyKind::None));
     r.reopen();
@@ -61,8 +61,8 @@ fn reopen_as(r: &mut Recorder, keyspace: KeyspaceOptions) {
     r.wait_for_background();
 }
 
-/// Prefix and range filters take the place of none, of those in the table, and of those in files of their
-/// own; at the end there are none again, and their tables are compacted away.
+/// Prefix and range filters take the place of none, of those in the table, and of those in files of
+/// their own; at the end there are none again, and their tables are compacted away.
 pub(super) fn of_scans_rebuilt(r: &mut Recorder) {
     let prefixes = |bytes| small_keyspace().prefix_extractor(PrefixExtractor::FixedLength(bytes));
     r.set_keyspace(small_keyspace());

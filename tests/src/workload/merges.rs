@@ -97,7 +97,8 @@ pub(super) fn tombstones_above(r: &mut Recorder) {
     r.persist(Disk);
 }
 
-/// Runs of level 0 are merged with each other, above a level that is much larger, and go down later.
+/// Runs of level 0 are merged with each other, above a level that is much larger, and go down
+/// later.
 pub(super) fn merges_in_level0(r: &mut Recorder) {
     r.set_keyspace(small_keyspace().base_level_bytes(256 << 10));
     r.reopen();

@@ -1,5 +1,5 @@
-//! What `bottommost_compression` does to tables that would be moved to the last level as they are: those of
-//! keys that are inserted in ascending order.
+//! What `bottommost_compression` does to tables that would be moved to the last level as they are:
+//! those of keys that are inserted in ascending order.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 

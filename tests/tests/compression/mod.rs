@@ -1,4 +1,5 @@
-//! Stores whose last level is compressed by zstd: in builds with the feature `zstd`, and in those without.
+//! Stores whose last level is compressed by zstd: in builds with the feature `zstd`, and in those
+//! without.
 //!
 //! | module    | what                                                                              |
 //! |-----------|-----------------------------------------------------------------------------------|

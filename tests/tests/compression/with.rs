@@ -33,7 +33,8 @@ fn key(number: u32) -> Vec<u8> {
     format!("customer/{number:08}").into_bytes()
 }
 
-/// Records that a dictionary helps: each block alone is too short to learn the names of the fields from.
+/// Records that a dictionary helps: each block alone is too short to learn the names of the fields
+/// from.
 fn record(number: u32, version: u32) -> Vec<u8> {
     let mixed = u64::from(number * 7 + version).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!(
@@ -182,8 +183,8 @@ fn a_damaged_dictionary_is_named_with_its_place() {
     check(&open(folder.path(), WITH_DICTIONARY).unwrap(), false);
 }
 
-/// Bytes that were changed together with their checksum: blocks that were compressed with others are read
-/// as the forger wants, or not at all, and the rest of the store is as it was.
+/// Bytes that were changed together with their checksum: blocks that were compressed with others
+/// are read as the forger wants, or not at all, and the rest of the store is as it was.
 #[test]
 fn a_forged_dictionary_does_no_harm_to_the_process() {
     let (folder, table, dictionary) = with_dictionary();

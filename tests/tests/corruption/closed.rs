@@ -1,4 +1,5 @@
-//! Damage to `CLOSED`: what does not read well vouches for nothing, and the store opens as after a crash.
+//! Damage to `CLOSED`: what does not read well vouches for nothing, and the store opens as after a
+//! crash.
 
 use bytes::Bytes;
 use sievedb::ReadMode;

@@ -9,7 +9,8 @@ use sievedb_format::{checksum, file_header::HEADER_BYTES};
 const RECORD_HEADER_BYTES: usize = 40;
 const TABLE_TAIL_BYTES: usize = 64;
 const FOOTER_ENTRY_BYTES: usize = 18;
-/// Kinds of the footer entries of filters, which have seals of their own, and are tested by themselves.
+/// Kinds of the footer entries of filters, which have seals of their own, and are tested by
+/// themselves.
 const FILTERS: RangeInclusive<u8> = 3..=5;
 
 /// A part of a file with a checksum.

@@ -1,6 +1,6 @@
 //! Damage to logs. What a later record or the manifest vouches for is refused; a tail that nothing
-//! vouches for is cut off at the first record that is not whole. When a store is closed the manifest
-//! vouches for all of its log.
+//! vouches for is cut off at the first record that is not whole. When a store is closed the
+//! manifest vouches for all of its log.
 
 use sievedb::ReadMode;
 

@@ -1,6 +1,6 @@
 //! Damage to the manifest. Nothing but its very end may be missing without being refused, and what
-//! the last edits say can mostly be learned from the logs and tables that are still there. That an end
-//! is missing is told.
+//! the last edits say can mostly be learned from the logs and tables that are still there. That an
+//! end is missing is told.
 
 use std::{
     path::Path,
@@ -102,8 +102,8 @@ impl EventListener for Cuts {
     }
 }
 
-/// Nothing vouches for the last edit of a store that was not closed: rot in it looks as if a crash had
-/// broken it off. It is cut off, and everybody who can be told is.
+/// Nothing vouches for the last edit of a store that was not closed: rot in it looks as if a crash
+/// had broken it off. It is cut off, and everybody who can be told is.
 #[test]
 fn an_end_that_is_cut_off_is_told() {
     let fs = Arc::new(MemoryFs::new());

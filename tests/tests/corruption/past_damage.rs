@@ -1,4 +1,5 @@
-//! How to get past a damaged block: ranges that seek behind it, and the recipe of `docs/operations.md`.
+//! How to get past a damaged block: ranges that seek behind it, and the recipe of
+//! `docs/operations.md`.
 
 use std::{ops::RangeBounds as _, sync::Arc};
 
@@ -38,7 +39,8 @@ fn damage(fs: &MemoryFs, sixths: &[usize]) -> Arc<MemoryFs> {
     disk(&files)
 }
 
-/// A disk with a store that has a keyspace `users` of one table, with a damaged block at each of these sixths.
+/// A disk with a store that has a keyspace `users` of one table, with a damaged block at each of
+/// these sixths.
 fn damaged(sixths: &[usize]) -> Arc<MemoryFs> {
     let fs = Arc::new(MemoryFs::new());
     let db = open(&fs);
@@ -108,8 +110,8 @@ fn a_seek_leads_past_a_damaged_block() {
     assert_eq!(number(&keys.next().unwrap().unwrap()), lost.end);
 }
 
-/// Copies what can be read. Returns how many keys it left out, because what can be read of them may be older
-/// than what is lost.
+/// Copies what can be read. Returns how many keys it left out, because what can be read of them may
+/// be older than what is lost.
 fn copy(from: &Keyspace, to: &Keyspace) -> Result<u64> {
     let past_damage = from.with_read_options(ReadOptions::new().skip_damaged(true));
     let mut left_out = 0;

@@ -66,8 +66,8 @@ impl Verdict {
     }
 }
 
-/// Writes to a store that was opened with damage, and opens it again: what was cut off must not come
-/// back, what was read must still be there.
+/// Writes to a store that was opened with damage, and opens it again: what was cut off must not
+/// come back, what was read must still be there.
 fn check_later(
     sample: &Sample,
     fs: Arc<MemoryFs>,

@@ -25,8 +25,9 @@ pub(super) fn users_options() -> KeyspaceOptions {
     KeyspaceOptions::new().block_bytes(1 << 10).compression(Compression::None)
 }
 
-/// Two tables of the keyspace `users`, of which the newer one replaces or removes every other key of the older
-/// one, one table of the default keyspace, and a log with more keys of `users`, durable one by one.
+/// Two tables of the keyspace `users`, of which the newer one replaces or removes every other key
+/// of the older one, one table of the default keyspace, and a log with more keys of `users`,
+/// durable one by one.
 pub(super) fn store() -> Files {
     // With a seed: which filter errs for which key is the same each time.
     let fs = Arc::new(MemoryFs::with_seed(7));
@@ -64,7 +65,8 @@ pub(super) fn tables(files: &Files) -> Vec<String> {
     files.keys().filter(|name| name.ends_with(".sst")).cloned().collect()
 }
 
-/// Flips a bit of a file, at what `at` makes of its length without the room that is reserved behind it.
+/// Flips a bit of a file, at what `at` makes of its length without the room that is reserved behind
+/// it.
 pub(super) fn change(files: &mut Files, name: &str, at: impl Fn(usize) -> usize) {
     let mut bytes = files[name].to_vec();
     let at = at(bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1);
@@ -137,7 +139,8 @@ fn what_can_be_read_is_saved_and_nothing_else() {
         }
         let missing: Vec<u32> =
             whole.keys().filter(|key| !found.contains_key(key)).copied().collect();
-        // What the older table has is left out where the filter of the newer one errs, of some 500 keys.
+        // What the older table has is left out where the filter of the newer one errs, of some 500
+        // keys.
         let others = missing.iter().filter(|&key| !is_new(key)).count();
         let (kept_older, keys) = repair(&files, OlderValues::Keep);
         match name {
@@ -152,8 +155,8 @@ fn what_can_be_read_is_saved_and_nothing_else() {
                 assert!((4..20).contains(&(missing.len() - others)) && others <= 2, "{missing:?}");
                 assert_eq!(kept_older.older, report.older);
                 assert!(report.older >= missing.len() as u64, "those removed, too: {report}");
-                // Without the index it is unknown whether the block ended with newer versions of the first
-                // key behind it.
+                // Without the index it is unknown whether the block ended with newer versions of
+                // the first key behind it.
                 let certain = missing.len() - usize::from(name.starts_with("the newer end"));
                 let older = missing[..certain].iter().all(|key| keys[key] == [1; 100][..]);
                 assert!(older, "{name}: {missing:?}");
@@ -193,7 +196,8 @@ fn n15_a_store_without_current_loses_nothing() {
     }
 }
 
-/// An older manifest names tables whose values are older, so it never takes the place of a newer one.
+/// An older manifest names tables whose values are older, so it never takes the place of a newer
+/// one.
 #[test]
 fn n15_an_older_manifest_does_not_count() {
     let fs = Arc::new(MemoryFs::with_seed(7));

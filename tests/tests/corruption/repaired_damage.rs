@@ -1,4 +1,5 @@
-//! Any one file is damaged at random: a repair returns all else, and nothing that had been replaced.
+//! Any one file is damaged at random: a repair returns all else, and nothing that had been
+//! replaced.
 
 use std::{collections::BTreeMap, ops::RangeBounds as _, sync::Arc};
 

@@ -19,8 +19,8 @@ pub(super) enum End {
     Closed,
 }
 
-/// The files of a disk, logs without the room behind their records: any length of it is as good, so it is
-/// added where it is tested.
+/// The files of a disk, logs without the room behind their records: any length of it is as good, so
+/// it is added where it is tested.
 fn written(fs: &MemoryFs) -> Files {
     let mut files = files(fs);
     for (_, bytes) in files.iter_mut().filter(|(name, _)| name.ends_with(".log")) {
@@ -61,8 +61,8 @@ fn seeded_sample(end: End, seed: u64) -> Sample {
     script.end(end)
 }
 
-/// The same tables, with filters that were dropped and built anew in files of their own; the manifest has
-/// every step of it.
+/// The same tables, with filters that were dropped and built anew in files of their own; the
+/// manifest has every step of it.
 pub(super) fn rebuilt_filters(end: End) -> Sample {
     let mut script = Script::begin(0);
     script.tables();

@@ -17,7 +17,8 @@ mod threads;
 /// What has to be checked at least, or the enumeration has become blind.
 const STATES_MIN: usize = 20_000;
 
-/// Recovery succeeds, the state is a legal prefix of the history, and opening again changes nothing.
+/// Recovery succeeds, the state is a legal prefix of the history, and opening again changes
+/// nothing.
 ///
 /// `SIEVE_CASE`, which a failure prints, runs one state alone.
 #[test]

@@ -53,8 +53,8 @@ fn damage_tables(fs: &MemoryFs) {
     }
 }
 
-/// Who waits for a change of filters to end has not locked the manifest, which a new segment of the log
-/// needs.
+/// Who waits for a change of filters to end has not locked the manifest, which a new segment of the
+/// log needs.
 #[test]
 fn writes_do_not_wait_for_a_change_of_filters() {
     let fs = Arc::new(MemoryFs::new());
@@ -73,7 +73,8 @@ fn writes_do_not_wait_for_a_change_of_filters() {
     let are_written = thread::scope(|scope| {
         let extractor = Some(PrefixExtractor::FixedLength(4));
         let changing = scope.spawn(|| db.default_keyspace().set_prefix_extractor(extractor));
-        // Nothing shows that it waits. If it does not yet, the test proves nothing, and does not fail.
+        // Nothing shows that it waits. If it does not yet, the test proves nothing, and does not
+        // fail.
         thread::sleep(Duration::from_millis(50));
         let (sender, receiver) = mpsc::channel();
         let db = &db;
@@ -92,7 +93,8 @@ fn writes_do_not_wait_for_a_change_of_filters() {
     assert!(are_written, "writes wait");
 }
 
-/// What is in memory stays, the rest means "maybe"; each is told once, and built anew from the keys.
+/// What is in memory stays, the rest means "maybe"; each is told once, and built anew from the
+/// keys.
 #[test]
 fn filters_that_cannot_be_read_again_are_told_and_hide_nothing() {
     for (percent, name) in [(0, "nothing in memory"), (60, "some columns in memory")] {

@@ -41,8 +41,8 @@ fn fill(db: &Db, numbers: std::ops::Range<u64>) {
     db.flush().unwrap();
 }
 
-/// While tables come and go, and the bound is cut and raised, filters never have more memory than the bound of
-/// that moment, and what it allows is used.
+/// While tables come and go, and the bound is cut and raised, filters never have more memory than
+/// the bound of that moment, and what it allows is used.
 #[test]
 fn holes_between_filters_are_within_the_bound() {
     for workers in [0, 2] {

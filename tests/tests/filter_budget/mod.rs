@@ -1,5 +1,5 @@
-//! Filters under a budget that is cut and raised: every key stays readable, the bytes are bounded at
-//! every moment, and needless reads grow along a curve.
+//! Filters under a budget that is cut and raised: every key stays readable, the bytes are bounded
+//! at every moment, and needless reads grow along a curve.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -76,8 +76,8 @@ fn needless_reads(db: &Db, lookups: u64) -> f64 {
     (sum(db, |level| level.false_positives) - before) as f64 / lookups as f64
 }
 
-/// False positives for each absent key, by the rates of the filters in memory: the sum over levels, each
-/// level below 0 being one run.
+/// False positives for each absent key, by the rates of the filters in memory: the sum over levels,
+/// each level below 0 being one run.
 fn expected_reads(db: &Db) -> f64 {
     let expected = |level: &LevelStats| level.filter_fpr_expected * level.runs as f64;
     db.stats().levels.iter().map(expected).sum()

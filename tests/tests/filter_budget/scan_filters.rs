@@ -169,8 +169,8 @@ fn cuts_from_two_threads_during_compactions_return() {
     check(&db);
 }
 
-/// What scans ask stays where there is room for a part only, and gives way to what lookups ask where nobody
-/// scans.
+/// What scans ask stays where there is room for a part only, and gives way to what lookups ask
+/// where nobody scans.
 #[test]
 fn filters_that_are_asked_stay() {
     let [scanned, looked_up] = [true, false].map(|scans| {

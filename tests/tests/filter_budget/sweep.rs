@@ -59,7 +59,8 @@ fn a_budget_that_is_cut_and_raised_gives_a_curve() {
         assert!((up - down).abs() <= 0.25 * down + chance, "{percent} %: {down} and then {up}");
     }
     db.set_filter_bytes_max(u64::MAX).unwrap();
-    // Less than a quarter of a column is not read again, and small filters may have been built anew.
+    // Less than a quarter of a column is not read again, and small filters may have been built
+    // anew.
     let (bytes, end) = (filter_bytes(&db), needless_reads(&db, LOOKUPS));
     assert!((whole * 99 / 100..=whole * 101 / 100).contains(&bytes), "{bytes} of {whole} bytes");
     let chance = 5.0 * (2.0 * beginning / LOOKUPS as f64).sqrt();

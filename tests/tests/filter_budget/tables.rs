@@ -38,8 +38,8 @@ fn a_store_is_opened_with_what_fits() {
     }
 }
 
-/// Flushes and compactions stay within the bound at every moment, also beside an iterator that keeps
-/// all tables.
+/// Flushes and compactions stay within the bound at every moment, also beside an iterator that
+/// keeps all tables.
 #[test]
 fn tables_come_and_go_within_the_bound() {
     for workers in [0, 2] {
@@ -72,8 +72,8 @@ fn tables_come_and_go_within_the_bound() {
     }
 }
 
-/// In their files filters are as large as the policy says: no table is read again to build another one
-/// because the bound is small, or is raised.
+/// In their files filters are as large as the policy says: no table is read again to build another
+/// one because the bound is small, or is raised.
 #[test]
 fn a_small_budget_has_no_filter_built_anew() {
     let rebuilt = [u64::MAX, 40_000, 5_000, 0].map(|bytes_max| {
@@ -89,7 +89,8 @@ fn a_small_budget_has_no_filter_built_anew() {
         assert!(stats.memory.filter_bytes > KEYS, "{bytes_max}: {:?}", stats.memory);
         stats.background.filters_rebuilt
     });
-    // Some that were written when the store was small are off the plan in the end, whatever the bound.
+    // Some that were written when the store was small are off the plan in the end, whatever the
+    // bound.
     let [without, bounded @ ..] = rebuilt;
     assert!(bounded.iter().all(|&count| count <= without + 3), "{rebuilt:?}");
 }

@@ -46,7 +46,8 @@ fn columns(db: &Db, key: [u8; 8]) -> f64 {
     last.filter.columns.unwrap_or(0.0)
 }
 
-/// Memory is cut step by step: the tables that nobody asks for give up columns before the others do.
+/// Memory is cut step by step: the tables that nobody asks for give up columns before the others
+/// do.
 #[test]
 fn cold_tables_give_up_columns_first() {
     let db = grown(&Arc::new(MemoryFs::new()));

@@ -89,7 +89,8 @@ fn is_stored(number: u32) -> bool {
     number % 4 != 3
 }
 
-/// A store with a run of several tables on the last level and two runs on level 0, in two keyspaces.
+/// A store with a run of several tables on the last level and two runs on level 0, in two
+/// keyspaces.
 pub(super) fn filled(policy: FilterPolicy) -> Arc<MemoryFs> {
     let fs = Arc::new(MemoryFs::new());
     let db = options(fs.clone(), policy, 0).open(FOLDER).unwrap();

@@ -103,7 +103,8 @@ fn hash_seed(fs: &MemoryFs) -> u64 {
     u64::from_le_bytes(manifest[at..at + 8].try_into().unwrap())
 }
 
-/// Changes the filter block in the file `path`, seals it, and has the manifest name the new checksum.
+/// Changes the filter block in the file `path`, seals it, and has the manifest name the new
+/// checksum.
 fn with_seal(fs: &MemoryFs, path: &Path, expected: Expected, forge: impl FnOnce(&mut Vec<u8>)) {
     let bytes = read(fs, path);
     let mut block = bytes[HEADER_BYTES..].to_vec();
@@ -133,8 +134,8 @@ fn with_seal(fs: &MemoryFs, path: &Path, expected: Expected, forge: impl FnOnce(
     });
 }
 
-/// The filter in the file `path` as it would be without the first of its keys, and with another one in
-/// its place.
+/// The filter in the file `path` as it would be without the first of its keys, and with another one
+/// in its place.
 fn without_a_key(fs: &MemoryFs, path: &Path, identity: Expected) -> TableFilter {
     let block = read(fs, path)[HEADER_BYTES..].to_vec();
     let good = filter_block::decode(&block, identity).unwrap();

@@ -1,5 +1,5 @@
-//! Filters that cannot be used are built anew, in files of their own, and `verify` finds what is wrong
-//! with them.
+//! Filters that cannot be used are built anew, in files of their own, and `verify` finds what is
+//! wrong with them.
 //!
 //! | module    | what                                                                       |
 //! |-----------|----------------------------------------------------------------------------|

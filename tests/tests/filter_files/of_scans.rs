@@ -89,8 +89,8 @@ fn table_ids(fs: &MemoryFs) -> Vec<u64> {
     ids
 }
 
-/// The store on `fs`, where these filters of the tables cannot be used, hides nothing, and has all of them
-/// whole again when the background work is done, for good.
+/// The store on `fs`, where these filters of the tables cannot be used, hides nothing, and has all
+/// of them whole again when the background work is done, for good.
 fn check_rebuilt(fs: &MemoryFs, damaged: &[(u64, FilterRole)], what: &str) {
     for workers in [0, 2] {
         let fs = copy(fs);
@@ -239,7 +239,8 @@ fn a_changed_extractor_rebuilds_the_filters() {
     }
 }
 
-/// A policy that changes while the store is open has filters built anew, too, and both options are kept.
+/// A policy that changes while the store is open has filters built anew, too, and both options are
+/// kept.
 #[test]
 fn a_policy_and_an_extractor_change_side_by_side() {
     let fs = Arc::new(MemoryFs::new());

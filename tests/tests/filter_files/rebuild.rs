@@ -33,8 +33,8 @@ pub(super) fn damage_all(fs: &MemoryFs) -> Vec<u64> {
     ids
 }
 
-/// The store on `fs`, where the filters of the tables `damaged` cannot be used, hides nothing, and has
-/// all filters whole again when the background work is done, for good.
+/// The store on `fs`, where the filters of the tables `damaged` cannot be used, hides nothing, and
+/// has all filters whole again when the background work is done, for good.
 fn check_rebuilt(fs: &Arc<MemoryFs>, policy: FilterPolicy, damaged: &[u64], what: &str) {
     for workers in [0, 2] {
         let fs = Arc::new(fs.crash(fs.operations(), &sievedb_doubles::Loss::Nothing));

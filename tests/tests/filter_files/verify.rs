@@ -213,7 +213,8 @@ fn a_replaced_filter_hides_no_other_damage() {
     let table = &paths(&good, ".sst")[0];
     let bytes = super::fixture::read(&good, table);
     let place = filter_place(&bytes).unwrap();
-    // The first data block; behind the footer; and the padding in front of the filter, if there is any.
+    // The first data block; behind the footer; and the padding in front of the filter, if there is
+    // any.
     let padding = (place.start - 1..place.start).filter(|&at| bytes[at] == 0);
     for at in [70, bytes.len() - 1].into_iter().chain(padding) {
         let fs = copy(&good);

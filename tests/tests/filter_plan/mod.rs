@@ -1,4 +1,5 @@
-//! Filters of a tree as it grows: the bits it was given are kept to, and spent where they save reads.
+//! Filters of a tree as it grows: the bits it was given are kept to, and spent where they save
+//! reads.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use sievedb_tests::settings::{FOLDER, report, small_options};
 
 const KEYS: u64 = 120_000;
 
-/// Writes keys in random order, with flushes and compactions in between, and calls `look` from time to
-/// time. The store, flushed at the end.
+/// Writes keys in random order, with flushes and compactions in between, and calls `look` from time
+/// to time. The store, flushed at the end.
 fn grow(policy: FilterPolicy, mut look: impl FnMut(&Db)) -> Result<Db> {
     let keyspace = KeyspaceOptions::new()
         .memtable_bytes(512 << 10)

@@ -104,8 +104,8 @@ fn a_compaction_without_room_succeeds_for_nobody() {
     assert_eq!(tables, [1]);
 }
 
-/// The segment that a flush leaves behind is worth a new one only if there is room: the old ones go all
-/// the same, and the flush is done.
+/// The segment that a flush leaves behind is worth a new one only if there is room: the old ones go
+/// all the same, and the flush is done.
 #[test]
 fn a_flush_needs_no_room_for_a_new_log_segment() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::new())));

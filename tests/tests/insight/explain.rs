@@ -41,7 +41,8 @@ fn told(explanation: &Explanation) -> [u64; 6] {
     ]
 }
 
-/// Holds the explanations of random keys against lookups of them. How many there were of each answer.
+/// Holds the explanations of random keys against lookups of them. How many there were of each
+/// answer.
 fn check(db: &Db, rng: &mut Rng, asked: u64) -> [u64; 3] {
     let mut answers = [0; 3];
     for _ in 0..asked {

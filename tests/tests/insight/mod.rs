@@ -40,7 +40,8 @@ fn fill(db: &Db, numbers: Range<u64>) {
     }
 }
 
-/// A store with a run of several tables on the last level, two runs on level 0, and keys in the memtable.
+/// A store with a run of several tables on the last level, two runs on level 0, and keys in the
+/// memtable.
 fn grown(fs: &Arc<MemoryFs>) -> Db {
     let db = options(fs.clone()).open(FOLDER).unwrap();
     fill(&db, 0..KEYS - 1_200);

@@ -20,8 +20,9 @@ fn ask_absent(db: &Db, lookups: u64) {
 
 /// False positives are what a coin of the expected rate gives, within five deviations.
 ///
-/// The coin is not the same for all filters of a rate: how full the lines of a small Bloom filter are, is
-/// chance, too. One line's rate deviates by up to its mean, so that of all lines by its root part.
+/// The coin is not the same for all filters of a rate: how full the lines of a small Bloom filter
+/// are, is chance, too. One line's rate deviates by up to its mean, so that of all lines by its
+/// root part.
 fn assert_as_expected(level: &LevelStats, what: &str) {
     let (found, expected) = (level.filter_false_positives as f64, level.false_positives_expected);
     let lines = (level.filter_bytes as f64 / 64.0).max(1.0);
@@ -77,8 +78,8 @@ fn expectations_follow_a_budget_that_changes() {
     assert_as_expected(&db.stats().total(), "all together");
 }
 
-/// Two runs of one level, of which only one has filters: the rates are those of the filters, and the
-/// other one's searches count apart, however many keys each has.
+/// Two runs of one level, of which only one has filters: the rates are those of the filters, and
+/// the other one's searches count apart, however many keys each has.
 #[test]
 fn a_run_without_filters_does_not_blur_the_rate_of_the_others() {
     let fs = Arc::new(MemoryFs::new());

@@ -15,8 +15,8 @@ fn open(options: Options) -> Db {
     options.worker_threads(0).background_rewrites(false).open(FOLDER).unwrap()
 }
 
-/// Writes to one keyspace and then 48 MiB to another one. Returns whether the first is still in memory, and the
-/// greatest length of the log.
+/// Writes to one keyspace and then 48 MiB to another one. Returns whether the first is still in
+/// memory, and the greatest length of the log.
 fn write(db: &Db) -> (bool, u64) {
     let idle = db.keyspace("idle").unwrap();
     idle.insert("key", "value").unwrap();

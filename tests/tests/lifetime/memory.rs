@@ -40,8 +40,8 @@ fn memtables_are_charged_as_they_fill_and_released_when_flushed() {
     let empty = db.stats().memory.memtable_bytes;
     db.insert("key", [7; 1000]).unwrap();
     let full = db.stats().memory.memtable_bytes;
-    // With the filter, a 64th of the size that the memtable is meant for, and as much as the entry takes for what is
-    // allocated and not used.
+    // With the filter, a 64th of the size that the memtable is meant for, and as much as the entry
+    // takes for what is allocated and not used.
     assert!((empty + 3024..empty + 3500).contains(&full), "{empty} and then {full}");
     let iterator = db.iter();
     db.flush().unwrap();

@@ -52,7 +52,8 @@ fn a_missing_store_is_an_error_if_asked_for() {
     assert!(matches!(lost, Err(Error::Corrupt { .. })), "there are tables: {lost:?}");
 }
 
-/// What was closed well is opened without a write, and without a sync. What was not is made durable anew.
+/// What was closed well is opened without a write, and without a sync. What was not is made durable
+/// anew.
 #[test]
 fn an_opening_after_a_clean_close_writes_nothing() {
     let fs = Arc::new(MemoryFs::new());

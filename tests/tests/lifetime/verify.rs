@@ -130,12 +130,12 @@ impl Fs for WritesBeforeRead {
     }
 }
 
-/// The log is longer than its records, so readers see zeros where others are about to write: these must not pass
-/// for records that were lost.
+/// The log is longer than its records, so readers see zeros where others are about to write: these
+/// must not pass for records that were lost.
 #[test]
 fn it_finds_no_damage_where_others_write_on() {
-    /// Batches of about a KiB before: at the end of the first window, within the second one, at its end, and in
-    /// the third.
+    /// Batches of about a KiB before: at the end of the first window, within the second one, at its
+    /// end, and in the third.
     const BATCHES: [u32; 6] = [1, 20, 31, 100, 158, 200];
     for batches in BATCHES {
         let mut has_written = 0;

@@ -18,7 +18,8 @@ fn open() -> Db {
     options.durability(Durability::Memory).open("db").unwrap()
 }
 
-/// Allocations of a write into each keyspace and its flush, with all that is done in the background then.
+/// Allocations of a write into each keyspace and its flush, with all that is done in the background
+/// then.
 fn allocations(keyspaces: &[Keyspace]) -> usize {
     let ((), count) = count_in(|| {
         for keyspace in keyspaces {
@@ -46,7 +47,8 @@ fn a_flush_is_not_dearer_among_many_keyspaces() {
         some
     };
     let (few, many) = (of(10), of(MANY));
-    // The manifest copies its list of keyspaces, in nodes of at least five, once for each of some edits.
+    // The manifest copies its list of keyspaces, in nodes of at least five, once for each of some
+    // edits.
     assert!(many < few + MANY, "{few} allocations among 10 keyspaces, {many} among {MANY}");
 }
 

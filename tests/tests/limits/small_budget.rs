@@ -7,8 +7,8 @@ use sievedb_doubles::MemoryFs;
 
 const ENTRIES: u32 = 8_000;
 
-/// However little is left for writing beside what is read, and however large the blocks are: a table gets
-/// more than a key.
+/// However little is left for writing beside what is read, and however large the blocks are: a
+/// table gets more than a key.
 #[test]
 fn tables_are_not_cut_down_to_single_keys() {
     let cases = [("blocks of 4 KiB", 4, 8), ("blocks of 64 KiB", 64, 4), ("of 1 MiB", 1 << 10, 2)];

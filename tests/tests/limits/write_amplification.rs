@@ -30,8 +30,8 @@ impl Shape {
     }
 }
 
-/// Writes entries with keys below `distinct` in batches, in no order, without workers. Returns bytes
-/// rewritten per byte flushed.
+/// Writes entries with keys below `distinct` in batches, in no order, without workers. Returns
+/// bytes rewritten per byte flushed.
 fn write_amplification(budget_mib: u64, distinct: u64) -> f64 {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
     let db = options.memory_budget(budget_mib << 20).open("db").unwrap();

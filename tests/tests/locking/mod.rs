@@ -139,8 +139,8 @@ fn a_killed_process_leaves_no_lock() {
     assert_eq!(db.get("from").unwrap().as_deref(), Some(&b"elsewhere"[..]), "written as Disk");
 }
 
-/// The openers begin together. An opener that closes its store at once lets the others have the lock
-/// after they saw an empty directory.
+/// The openers begin together. An opener that closes its store at once lets the others have the
+/// lock after they saw an empty directory.
 #[test]
 fn n16_one_of_several_openers_creates_the_store() {
     const OPENERS: usize = 4;

@@ -24,8 +24,8 @@ fn grow(bytes: usize) {
     PEAK_BYTES.fetch_max(live, Relaxed);
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; `realloc` by default is made of
-// the others, so that old and new memory are counted together.
+// SAFETY: every call is passed on to the system's allocator as it came; `realloc` by default is
+// made of the others, so that old and new memory are counted together.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());

@@ -36,7 +36,8 @@ fn idle_keyspaces_cost_little() {
     assert!(keyspaces.iter().all(|keyspace| keyspace.contains_key("key").unwrap()));
 }
 
-/// A small live table takes little memory beside its filter and its blocks, and less than is charged.
+/// A small live table takes little memory beside its filter and its blocks, and less than is
+/// charged.
 #[test]
 fn n3_a_small_live_table_takes_little_memory() {
     const KEYSPACES: usize = 500;
@@ -71,8 +72,8 @@ fn n3_a_small_live_table_takes_little_memory() {
     assert!(charged >= allocated, "{charged} bytes charged, {allocated} allocated");
 }
 
-/// Writes a small table into each keyspace, `rounds` times. Returns the bytes that compactions wrote
-/// for each byte that flushes wrote.
+/// Writes a small table into each keyspace, `rounds` times. Returns the bytes that compactions
+/// wrote for each byte that flushes wrote.
 fn flush_in_turn(db: &Db, keyspaces: &[Keyspace], rounds: std::ops::Range<u64>) -> f64 {
     for round in rounds {
         for keyspace in keyspaces {
@@ -179,8 +180,8 @@ fn n13_small_writes_to_many_keyspaces_need_few_flushes() {
     assert!(flushes < 250, "{flushes} flushes");
 }
 
-/// A keyspace that gets a little of each batch does not keep what others got, after their flushes and when it is
-/// read back from the log.
+/// A keyspace that gets a little of each batch does not keep what others got, after their flushes
+/// and when it is read back from the log.
 #[test]
 fn a_keyspace_with_few_entries_keeps_no_others() {
     const BUDGET: usize = 8 * MIB;

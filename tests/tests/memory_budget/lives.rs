@@ -1,4 +1,5 @@
-//! Whole lives of stores, by budget and length of the values: what is allocated is never more than the budget.
+//! Whole lives of stores, by budget and length of the values: what is allocated is never more than
+//! the budget.
 
 use std::thread;
 
@@ -13,8 +14,8 @@ use crate::{
     samples::{bytes_now, most_bytes_while},
 };
 
-/// What is no part of a budget, whatever the store holds: the counters and queues of each thread that reads or
-/// writes, names of threads, and what the test allocates itself.
+/// What is no part of a budget, whatever the store holds: the counters and queues of each thread
+/// that reads or writes, names of threads, and what the test allocates itself.
 const FIXED_BYTES: usize = 64 << 10;
 
 /// A life.
@@ -70,13 +71,14 @@ impl Life {
         key
     }
 
-    /// What a thread of the test takes for a write: the value, the encoded batch, and the key in both.
+    /// What a thread of the test takes for a write: the value, the encoded batch, and the key in
+    /// both.
     fn write_bytes(&self) -> usize {
         2 * (self.value_bytes + self.key_bytes) + (8 << 10)
     }
 
-    /// What callers hold at the most while they read: a scan stands in a block and an index partition of each run,
-    /// of which one is stored and unpacked at a time.
+    /// What callers hold at the most while they read: a scan stands in a block and an index
+    /// partition of each run, of which one is stored and unpacked at a time.
     fn read_bytes(&self) -> usize {
         const RUNS: usize = 24;
 
@@ -125,12 +127,13 @@ impl Life {
     }
 
     fn options(&self) -> Options {
-        // What filters do not take must not hide what others take too much: all that is left is the cache's.
+        // What filters do not take must not hide what others take too much: all that is left is the
+        // cache's.
         Options::new().memory_budget(self.budget as u64).filter_bytes_max(self.budget as u64 / 32)
     }
 
-    /// Checks the most that was allocated since `before`, and the most of all samples, `sampled`, which
-    /// count pages of blocks too. `callers` of it is theirs.
+    /// Checks the most that was allocated since `before`, and the most of all samples, `sampled`,
+    /// which count pages of blocks too. `callers` of it is theirs.
     fn check(&self, what: &str, before: usize, sampled: usize, budget: usize, callers: usize) {
         let (peak, sum) = (peak_bytes() - before, sampled.saturating_sub(before));
         let over = sum.max(peak) as i64 - budget as i64;

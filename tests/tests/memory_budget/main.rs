@@ -2,7 +2,8 @@
 //!
 //! Contents of cached blocks do not come from the allocator: samples add them to what it counts.
 //!
-//! A binary of its own: the allocator counts all threads, those of the store too. The tests take turns.
+//! A binary of its own: the allocator counts all threads, those of the store too. The tests take
+//! turns.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![expect(clippy::print_stdout, reason = "a test tells what it measured")]

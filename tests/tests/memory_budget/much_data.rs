@@ -1,4 +1,5 @@
-//! A small budget holds much data: what stays in memory of each table is little, and there are not too many tables.
+//! A small budget holds much data: what stays in memory of each table is little, and there are not
+//! too many tables.
 
 use sievedb::{Db, Durability, Keyspace, Options, stats::MemoryStats};
 use sievedb_tests::{rng::Rng, settings};
@@ -29,8 +30,8 @@ fn write(db: &Db, keyspace: &Keyspace, entries: u64) {
     batch.commit(Durability::Memory).unwrap();
 }
 
-/// Writes `entries` to a store with this budget, merges and reads them. There are so many to a table at least, and of
-/// each so many bytes are resident at most.
+/// Writes `entries` to a store with this budget, merges and reads them. There are so many to a
+/// table at least, and of each so many bytes are resident at most.
 fn hold(budget: usize, entries: u64, entries_of_table_min: u64, resident_of_table_max: u64) {
     let folder = tempfile::tempdir().unwrap();
     let before = forget_peak();
@@ -74,7 +75,8 @@ fn hold(budget: usize, entries: u64, entries_of_table_min: u64, resident_of_tabl
     check("merged and read", sampled);
 }
 
-/// With its two workers the least budget holds 12 times as many bytes, and 48 times in the long form.
+/// With its two workers the least budget holds 12 times as many bytes, and 48 times in the long
+/// form.
 #[test]
 fn the_least_budget_holds_much_data() {
     let _turn = turn();

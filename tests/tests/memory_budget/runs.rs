@@ -8,7 +8,8 @@ use crate::{
     counting::{forget_peak, peak_bytes, turn},
 };
 
-/// A store in files, for its disk is not to be counted, of so many flushes, most of them runs still.
+/// A store in files, for its disk is not to be counted, of so many flushes, most of them runs
+/// still.
 pub(crate) fn store_of_runs(folder: &std::path::Path, budget: usize, runs: u32) -> Db {
     // Only what is asked for is compacted.
     let options = Options::new().worker_threads(0).background_rewrites(false);
@@ -28,7 +29,8 @@ pub(crate) fn store_of_runs(folder: &std::path::Path, budget: usize, runs: u32) 
     db
 }
 
-/// What a compaction of many runs reads ahead, and what it buffers to write, is within the part for writing.
+/// What a compaction of many runs reads ahead, and what it buffers to write, is within the part for
+/// writing.
 #[test]
 fn a_compaction_stays_within_the_part_for_writing() {
     const RUNS: u32 = 8;

@@ -96,8 +96,8 @@ impl Story {
         }
     }
 
-    /// Reads `range` forwards, backwards or from both ends in turn; sometimes only its beginning. Seeks
-    /// in some, and changes the store meanwhile, which the range must not show.
+    /// Reads `range` forwards, backwards or from both ends in turn; sometimes only its beginning.
+    /// Seeks in some, and changes the store meanwhile, which the range must not show.
     fn compare(&mut self, mut range: Range, wanted: &[(Bytes, Bytes)]) {
         let from_back_in_8 = [0, 8, self.lots.below(9)][self.lots.below(3)];
         let steps = if self.lots.chance(1, 2) { self.lots.below(20) } else { wanted.len() + 2 };

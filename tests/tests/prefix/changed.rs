@@ -71,8 +71,8 @@ fn a_changed_extractor_loses_no_key() {
     assert!(sum(&db, |level| level.prefix_probes) > 0);
 }
 
-/// A function of the same name whose prefixes are not those of the stored filters must not be given;
-/// one of another name may.
+/// A function of the same name whose prefixes are not those of the stored filters must not be
+/// given; one of another name may.
 #[derive(Debug)]
 struct Renamed;
 

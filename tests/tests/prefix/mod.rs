@@ -36,8 +36,8 @@ impl PrefixFunction for TwoParts {
     }
 }
 
-/// The first two bytes, but one byte if the second is a slash: prefixes of different lengths, and one
-/// that begins others.
+/// The first two bytes, but one byte if the second is a slash: prefixes of different lengths, and
+/// one that begins others.
 #[derive(Debug)]
 struct OneOrTwo;
 

@@ -33,7 +33,8 @@ impl PrefixFunction for Panics {
     }
 }
 
-/// Nobody waits for ever for what a panic has ended, be it on a thread of the store or of the caller.
+/// Nobody waits for ever for what a panic has ended, be it on a thread of the store or of the
+/// caller.
 #[test]
 fn a_flush_that_panics_makes_the_store_read_only() {
     for worker_threads in [0, 1] {

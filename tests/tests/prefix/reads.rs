@@ -10,7 +10,8 @@ use super::{keyspace, open, options, sum};
 const RUNS: u32 = 3;
 const PREFIXES: u32 = 500;
 
-/// Three runs; keys of even prefixes, and of those that are a multiple of 4 in the newest run alone.
+/// Three runs; keys of even prefixes, and of those that are a multiple of 4 in the newest run
+/// alone.
 fn fill(db: &Db) {
     for run in 0..RUNS {
         let prefixes = (0..PREFIXES).map(|prefix| 2 * prefix);

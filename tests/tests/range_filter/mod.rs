@@ -57,8 +57,8 @@ fn empty_ranges(lots: &mut Rng, numbers: &[u64], length: u64, near: bool) -> Vec
     ranges
 }
 
-/// The rate at which tables are read in vain is at most 1.2 times the bound, `length / 2^(bits - 2)`; the
-/// blocks that are asked for fall by as much.
+/// The rate at which tables are read in vain is at most 1.2 times the bound, `length / 2^(bits -
+/// 2)`; the blocks that are asked for fall by as much.
 #[test]
 fn empty_ranges_read_within_the_bound() {
     let mut lots = Rng::new(seed("range filter", 1));
@@ -129,8 +129,8 @@ fn ranges_within_a_point_are_read() {
     assert!(between > 90, "{between} of 98");
 }
 
-/// New tables take what the keyspace was opened with last; older ones follow, but for how many bits they
-/// have.
+/// New tables take what the keyspace was opened with last; older ones follow, but for how many bits
+/// they have.
 #[test]
 fn the_option_may_change() {
     let fs = Arc::new(MemoryFs::new());

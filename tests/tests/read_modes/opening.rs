@@ -57,8 +57,8 @@ fn several_threads_open_what_one_would() {
     check(&db);
 }
 
-/// A call that fails while tables are opened by several threads fails the opening, or costs a filter
-/// until it is read again; it never costs a key.
+/// A call that fails while tables are opened by several threads fails the opening, or costs a
+/// filter until it is read again; it never costs a key.
 #[test]
 fn a_failing_call_fails_the_opening_or_does_no_harm() {
     let (faults, tables) = many_tables();

@@ -31,7 +31,8 @@ fn a_log_that_is_larger_than_the_memtables_may_be_is_read() {
     assert!(!db.contains_key("absent").unwrap());
     let memory = db.stats().memory;
     assert_eq!(memory.memtable_bytes_max, PART);
-    // Filters of memtables differ with the room for them, and batches are shared by their entries or not.
+    // Filters of memtables differ with the room for them, and batches are shared by their entries
+    // or not.
     let known = written / 2..written * 3 / 2;
     assert!(known.contains(&memory.memtable_bytes), "{} of {written}", memory.memtable_bytes);
     assert_eq!(db.stats().log_bytes, log, "{}", db.stats());

@@ -1,5 +1,5 @@
-//! Stores that are opened only to be read: nothing in their folder changes, and they show what any other
-//! opening would.
+//! Stores that are opened only to be read: nothing in their folder changes, and they show what any
+//! other opening would.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -37,8 +37,8 @@ const CHANGING: [Call; 11] = [
 /// Entries of the default keyspace of [`killed`].
 const ENTRIES: u32 = 300;
 
-/// A store whose process was killed: tables, and a log with entries of two keyspaces, one of which only the
-/// log knows.
+/// A store whose process was killed: tables, and a log with entries of two keyspaces, one of which
+/// only the log knows.
 fn killed() -> MemoryFs {
     let disk = Arc::new(MemoryFs::new());
     let db = small_options(disk.clone()).open(FOLDER).unwrap();

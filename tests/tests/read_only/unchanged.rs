@@ -34,8 +34,9 @@ fn use_it(db: &Db) {
     assert_eq!(stats.keyspaces.iter().map(|it| it.frozen_memtables).sum::<u64>(), 0);
 }
 
-/// Not one call that changes something reaches the file system, though all of them would fail: a folder
-/// without the right to write, or a file system that is mounted read-only, is as good as any.
+/// Not one call that changes something reaches the file system, though all of them would fail: a
+/// folder without the right to write, or a file system that is mounted read-only, is as good as
+/// any.
 #[test]
 fn no_call_changes_anything() {
     let closed = {

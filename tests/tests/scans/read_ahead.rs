@@ -84,8 +84,8 @@ fn short_scans_read_a_block() {
     }
 }
 
-/// Fifty entries, as after most seeks of services: two or three blocks, of which the first read fetches as many as
-/// the scans before had in common.
+/// Fifty entries, as after most seeks of services: two or three blocks, of which the first read
+/// fetches as many as the scans before had in common.
 #[test]
 fn like_scans_read_their_blocks_at_once() {
     let db = filled();

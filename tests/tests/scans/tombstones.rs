@@ -1,4 +1,5 @@
-//! Long rows of tombstones are passed in time that is linear, and do not stay where scans pass them.
+//! Long rows of tombstones are passed in time that is linear, and do not stay where scans pass
+//! them.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use sievedb_tests::settings::{from_env, report};
 
 use super::{key, open};
 
-/// Tombstones in front of the live key; a million with `SIEVE_LONG=1`. So many that two scans over them are
-/// reason enough for a flush.
+/// Tombstones in front of the live key; a million with `SIEVE_LONG=1`. So many that two scans over
+/// them are reason enough for a flush.
 fn tombstones() -> u64 {
     if from_env("SIEVE_LONG", 0) == 1 { 1_000_000 } else { 70_000 }
 }

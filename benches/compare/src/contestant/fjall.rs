@@ -1,12 +1,12 @@
 //! fjall.
 //!
-//! The advice is that of the documentation of its options: a hash index in data blocks. Filters and indexes are pinned, one block for each table.
-//! Its filters are the default ones: 10 bits per key, more on level 0. So are its blocks: LZ4 from level 2
-//! on.
+//! The advice is that of the documentation of its options: a hash index in data blocks. Filters and
+//! indexes are pinned, one block for each table. Its filters are the default ones: 10 bits per key,
+//! more on level 0. So are its blocks: LZ4 from level 2 on.
 //!
-//! A memtable has a 16th of the total, at most its default size, and the cache the rest. The documentation
-//! recommends 20 to 25 % of the memory for the cache, or more if the data fit, and leaves the rest to the page
-//! cache, which is in no engine's total here: more is better for fjall.
+//! A memtable has a 16th of the total, at most its default size, and the cache the rest. The
+//! documentation recommends 20 to 25 % of the memory for the cache, or more if the data fit, and
+//! leaves the rest to the page cache, which is in no engine's total here: more is better for fjall.
 
 use std::{ops::RangeInclusive, path::Path};
 

@@ -38,7 +38,8 @@ impl Engine for Lmdb {
         flags.set(EnvFlags::NO_SYNC, !settings.sync_writes);
         // As `lmdb.h` advises for random reads of data larger than the memory.
         flags.set(EnvFlags::NO_READ_AHEAD, settings.drop_page_cache);
-        // SAFETY: without a sync the store may be lost with the machine, as this measurement would be.
+        // SAFETY: without a sync the store may be lost with the machine, as this measurement would
+        // be.
         unsafe { options.flags(flags) };
         // SAFETY: the folder is this process's own; nobody else opens or truncates the file.
         let env = unsafe { options.open(path)? };
@@ -104,7 +105,8 @@ fn show<'a>(
     Ok(())
 }
 
-/// Keeps a transaction, which sees the store as it was when it began, for as long as nothing is written.
+/// Keeps a transaction, which sees the store as it was when it began, for as long as nothing is
+/// written.
 pub(crate) struct LmdbReader<'a> {
     env: &'a Env<WithTls>,
     table: Table,

@@ -1,7 +1,8 @@
 //! The engines, and what a workload asks of each.
 //!
-//! Each is configured as its makers advise for point reads; [docs/benchmarks.md] says where they do.
-//! Writes reach the operating system before they are acknowledged, not the disk, unless a call says so.
+//! Each is configured as its makers advise for point reads; [docs/benchmarks.md] says where they
+//! do. Writes reach the operating system before they are acknowledged, not the disk, unless a call
+//! says so.
 //!
 //! [docs/benchmarks.md]: ../../../../docs/benchmarks.md
 
@@ -139,7 +140,8 @@ pub(crate) trait Engine: Sized + Sync {
     /// What the store looks like, as far as the engine tells.
     fn shape(&self) -> Result<String>;
 
-    /// Data blocks that lookups have asked the cache for since the store was opened, if the engine tells.
+    /// Data blocks that lookups have asked the cache for since the store was opened, if the engine
+    /// tells.
     fn data_block_requests(&self) -> Option<u64> {
         None
     }

@@ -1,14 +1,14 @@
 //! RocksDB.
 //!
-//! The advice is that of its `OptimizeForPointLookup`, of its header files and of its wiki: Bloom filters
-//! of 10 bits per key, a hash index in data blocks, a Bloom filter in the memtable, the hyper clock cache,
-//! LZ4.
+//! The advice is that of its `OptimizeForPointLookup`, of its header files and of its wiki: Bloom
+//! filters of 10 bits per key, a hash index in data blocks, a Bloom filter in the memtable, the
+//! hyper clock cache, LZ4.
 //!
-//! The total is split as the wiki caps the memory by a single limit ("Write Buffer Manager", "Memory usage in
-//! RocksDB"): the block cache has all of it. Filters and indexes are blocks of the cache, those of level 0
-//! pinned, and memtables are charged to it. "Setup Options and Basic Tuning" recommends a third of the memory
-//! for the cache and leaves the rest to the page cache, which is in no engine's total here: the whole total
-//! is better for RocksDB.
+//! The total is split as the wiki caps the memory by a single limit ("Write Buffer Manager",
+//! "Memory usage in RocksDB"): the block cache has all of it. Filters and indexes are blocks of the
+//! cache, those of level 0 pinned, and memtables are charged to it. "Setup Options and Basic
+//! Tuning" recommends a third of the memory for the cache and leaves the rest to the page cache,
+//! which is in no engine's total here: the whole total is better for RocksDB.
 
 use std::path::Path;
 
@@ -154,8 +154,8 @@ impl Engine for RocksDb {
     }
 }
 
-/// Keeps its options, which would otherwise be allocated for each lookup, and an iterator, as its wiki
-/// advises, for as long as nothing is written.
+/// Keeps its options, which would otherwise be allocated for each lookup, and an iterator, as its
+/// wiki advises, for as long as nothing is written.
 pub(crate) struct RocksDbReader<'a> {
     db: &'a DB,
     family: &'a ColumnFamily,

@@ -1,8 +1,8 @@
 //! sled.
 //!
 //! Its makers advise little: the mode for high throughput, and a cache of the right size. It has no
-//! compression without a C library. It writes to the file every half second, or when a segment is full: less
-//! than the others keep when the process dies.
+//! compression without a C library. It writes to the file every half second, or when a segment is
+//! full: less than the others keep when the process dies.
 
 use std::{path::Path, slice};
 

@@ -52,8 +52,8 @@ pub(crate) struct Median {
 }
 
 impl Median {
-    /// What an operation costs, in ns: CPU time of the thread that asks. Where it waits for the disk or for
-    /// other threads, which is what is to be known there, real time.
+    /// What an operation costs, in ns: CPU time of the thread that asks. Where it waits for the
+    /// disk or for other threads, which is what is to be known there, real time.
     pub(crate) fn cost_ns(&self) -> f64 {
         if waits(self.case.workload) { self.figures.ns } else { self.figures.cpu_ns }
     }

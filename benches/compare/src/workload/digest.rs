@@ -6,7 +6,8 @@ use crate::{
     keys::Entry,
 };
 
-/// Number and sum of entries, whatever their order. Adding one costs little more than looking at it.
+/// Number and sum of entries, whatever their order. Adding one costs little more than looking at
+/// it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Digest {
     pub(crate) entries: u64,

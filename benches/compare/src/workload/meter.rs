@@ -103,7 +103,8 @@ impl Meter {
         Ok(result)
     }
 
-    /// Runs one operation by itself, for its latency. The clock would spoil the mean: it is not in it.
+    /// Runs one operation by itself, for its latency. The clock would spoil the mean: it is not in
+    /// it.
     pub(crate) fn single<T>(&mut self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let before: Instant = now();
         let result = work()?;

@@ -73,7 +73,8 @@ pub(crate) const TOMBSTONES: &str = "tombstones";
 /// Name of the figure: time of the first lookup after the store was opened.
 const FIRST_HIT_NS: &str = "first_hit_ns";
 
-/// Does a task. Fails if an answer is wrong. Returns nothing of a peer, whose figures another process has.
+/// Does a task. Fails if an answer is wrong. Returns nothing of a peer, whose figures another
+/// process has.
 pub(crate) fn run<E: Engine>(task: &Task, tuning: Tuning) -> Result<Option<Measurement>> {
     let settings = &task.settings;
     let place = match task.peer {
@@ -226,9 +227,9 @@ impl<E: Engine> Session<'_, E> {
         Ok(settle)
     }
 
-    /// Reads everything, where the total holds that, and does a part of the operations. Where it does not, all
-    /// operations are done before, with the page cache, so that the engine's cache is full. Nothing of it is
-    /// measured. Returns the digest of what was loaded.
+    /// Reads everything, where the total holds that, and does a part of the operations. Where it
+    /// does not, all operations are done before, with the page cache, so that the engine's cache is
+    /// full. Nothing of it is measured. Returns the digest of what was loaded.
     fn warm_up(&mut self, model: &mut Model) -> Result<Digest> {
         let settings = &self.task.settings;
         let mut loaded = Digest::default();

@@ -7,8 +7,8 @@ use crate::{
     task::Task,
 };
 
-/// What a store should hold. It is made before the store is opened, so that its memory is not taken for
-/// the engine's.
+/// What a store should hold. It is made before the store is opened, so that its memory is not taken
+/// for the engine's.
 #[derive(Debug)]
 pub(crate) struct Model {
     keys: Keys,

@@ -1,8 +1,8 @@
 //! Does short operations again and again, until enough are done or time is up.
 //!
-//! Most chunks of operations lie between two looks at the clocks, for the mean; every eighth is timed
-//! operation by operation, for the percentiles. Operations are made ready, and answers checked, while no
-//! clock runs.
+//! Most chunks of operations lie between two looks at the clocks, for the mean; every eighth is
+//! timed operation by operation, for the percentiles. Operations are made ready, and answers
+//! checked, while no clock runs.
 
 use sievedb_workload::clock::now;
 
@@ -14,11 +14,12 @@ const SINGLE_SHARE: u64 = 8;
 
 /// Operations of one thread.
 pub(crate) trait Operations {
-    /// Operations between two looks at the clocks, unless few are left. What they ask for and get fits the
-    /// processor's caches beside the engine's data.
+    /// Operations between two looks at the clocks, unless few are left. What they ask for and get
+    /// fits the processor's caches beside the engine's data.
     const CHUNK: usize;
 
-    /// Makes the next operations ready, [`CHUNK`](Self::CHUNK) at most. Returns their number; 0 ends it all.
+    /// Makes the next operations ready, [`CHUNK`](Self::CHUNK) at most. Returns their number; 0
+    /// ends it all.
     fn prepare(&mut self) -> Result<usize>;
 
     /// Does number `index` of those that are ready.

@@ -1,4 +1,5 @@
-//! Lookups by threads on one store, in turn with as many processes at a time, each on a copy of its own.
+//! Lookups by threads on one store, in turn with as many processes at a time, each on a copy of its
+//! own.
 
 use std::{
     env,
@@ -128,8 +129,8 @@ fn turn<E: Engine>(engine: &E, asked: Asked, seed: u64, settings: &Settings) -> 
     Ok(meter)
 }
 
-/// What a peer does with its warm store: it looks keys up for a turn whenever it is told to, until it is told
-/// no more.
+/// What a peer does with its warm store: it looks keys up for a turn whenever it is told to, until
+/// it is told no more.
 #[expect(clippy::print_stdout, reason = "the other process reads it")]
 pub(crate) fn serve<E: Engine>(engine: &E, asked: Asked, task: &Task) -> Result<()> {
     println!("{READY}");

@@ -1,4 +1,5 @@
-//! Waits until an engine's background work is done, in the same way for all: until the process sleeps.
+//! Waits until an engine's background work is done, in the same way for all: until the process
+//! sleeps.
 
 use std::{
     thread,

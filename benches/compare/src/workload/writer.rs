@@ -38,8 +38,8 @@ impl Writer {
         Self { keys: Keys::new(seed), first, per_second }
     }
 
-    /// Writes from when `begun` is passed until `stop`, then checks what was written last. Returns the
-    /// entries written per second.
+    /// Writes from when `begun` is passed until `stop`, then checks what was written last. Returns
+    /// the entries written per second.
     pub(crate) fn run<E: Engine>(
         self,
         engine: &E,

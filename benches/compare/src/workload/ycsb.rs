@@ -1,7 +1,7 @@
 //! The core workloads of YCSB on records of one field of 100 bytes.
 //!
-//! Source: Cooper, Silberstein, Tam, Ramakrishnan and Sears, "Benchmarking Cloud Serving Systems with
-//! YCSB", SoCC 2010, and the files `workloada` to `workloadf` that it publishes.
+//! Source: Cooper, Silberstein, Tam, Ramakrishnan and Sears, "Benchmarking Cloud Serving Systems
+//! with YCSB", SoCC 2010, and the files `workloada` to `workloadf` that it publishes.
 
 use std::{collections::BTreeSet, slice};
 

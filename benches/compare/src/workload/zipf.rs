@@ -1,8 +1,9 @@
 //! Unequal popularity, as YCSB draws it.
 //!
 //! Source: Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly Generating Billion-Record
-//! Synthetic Databases", SIGMOD 1994; Cooper, Silberstein, Tam, Ramakrishnan and Sears, "Benchmarking Cloud
-//! Serving Systems with YCSB", SoCC 2010, and its `ScrambledZipfianGenerator` and `SkewedLatestGenerator`.
+//! Synthetic Databases", SIGMOD 1994; Cooper, Silberstein, Tam, Ramakrishnan and Sears,
+//! "Benchmarking Cloud Serving Systems with YCSB", SoCC 2010, and its `ScrambledZipfianGenerator`
+//! and `SkewedLatestGenerator`.
 
 use sievedb_workload::random::Random;
 
@@ -150,7 +151,8 @@ mod tests {
         assert!(counts.iter().all(|&count| count > 0.0));
         counts.sort_by(|a, b| b.total_cmp(a));
         let head: f64 = counts[..100].iter().sum();
-        // Ranks beyond the first thousands fall on all keys alike: 100 of them get their tenth of that.
+        // Ranks beyond the first thousands fall on all keys alike: 100 of them get their tenth of
+        // that.
         assert!((0.25..0.5).contains(&(head / DRAWS as f64)), "{head}");
     }
 

@@ -8,7 +8,8 @@ use std::{
 };
 
 thread_local! {
-    /// Const, and without a destructor: reading it allocates nothing. Wraps: only differences count.
+    /// Const, and without a destructor: reading it allocates nothing. Wraps: only differences
+    /// count.
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 

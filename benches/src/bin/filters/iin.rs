@@ -1,7 +1,7 @@
 //! 20 million identification numbers of Kazakhstan, and 10 million tests, verified.
 //!
-//! A test asks for a random number that is valid; some are stored ones. Times contain the hashing of
-//! the 12 digits: xxh3 of the digits for all, given as a hash to the other crates too.
+//! A test asks for a random number that is valid; some are stored ones. Times contain the hashing
+//! of the 12 digits: xxh3 of the digits for all, given as a hash to the other crates too.
 
 use std::{fmt::Write as _, hint::black_box};
 

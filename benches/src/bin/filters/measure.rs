@@ -127,8 +127,8 @@ fn trusted(measured: f64, expected: Option<f64>, questions: u64) -> f64 {
     expected.filter(agrees).unwrap_or(measured).clamp(least, 1.0)
 }
 
-/// Measures every setting of the structures whose names begin with one of `only`, or of all if there
-/// is none.
+/// Measures every setting of the structures whose names begin with one of `only`, or of all if
+/// there is none.
 ///
 /// # Errors
 ///

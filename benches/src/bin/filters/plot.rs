@@ -23,7 +23,8 @@ pub(crate) const PATH: &str = "target/filters-space.svg";
 
 const SIZE: (u32, u32) = (960, 600);
 
-/// What is above is not drawn: the eye needs room for what is close to the bound, and the legend its own.
+/// What is above is not drawn: the eye needs room for what is close to the bound, and the legend
+/// its own.
 const OVER_MAX: f64 = 2.0;
 
 /// Colours that are told apart also by those who do not see red and green: Okabe and Ito, "Color

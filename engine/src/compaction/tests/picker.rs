@@ -14,9 +14,10 @@
 //! | `quarantine id …`                |                            | as `levels`                    |
 //! | `below level from..to key key …` |                            | which keys may be deeper       |
 //!
-//! `levels` also takes `runs=`, `base=`, `fan-out=` and `snapshot=`; `start` leaves the choice running.
-//! A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9`: ids, bounds, and then what differs from 1M bytes,
-//! 100 entries, no tombstones and the sequence numbers 1 to 100. Runs of level 0: newest first.
+//! `levels` also takes `runs=`, `base=`, `fan-out=` and `snapshot=`; `start` leaves the choice
+//! running. A run is `L1 4:a-e 5:m-z,10M,del=60%,seq=3-9`: ids, bounds, and then what differs from
+//! 1M bytes, 100 entries, no tombstones and the sequence numbers 1 to 100. Runs of level 0: newest
+//! first.
 
 use std::{collections::BTreeSet, env, fmt::Write as _, ops::Bound, path::Path};
 

@@ -38,8 +38,8 @@ fn retain(
     Ok((kept, splits))
 }
 
-/// The definition: what some reader meets first, except tombstones that hide nothing from the oldest;
-/// puts that hide nothing from the oldest lose their sequence number.
+/// The definition: what some reader meets first, except tombstones that hide nothing from the
+/// oldest; puts that hide nothing from the oldest lose their sequence number.
 fn definition(
     sorted: &[Entry],
     snapshots: &[SequenceNumber],

@@ -291,9 +291,9 @@ fn rest(store: &mut Store) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Lets the store come to rest: it must, also with quarantined tables, which bounds the runs of level 0.
-/// Without them every level is then within its target, and a compact range is one sorted run, compressed
-/// as the last level should be.
+/// Lets the store come to rest: it must, also with quarantined tables, which bounds the runs of
+/// level 0. Without them every level is then within its target, and a compact range is one sorted
+/// run, compressed as the last level should be.
 fn settle(store: &mut Store) -> Result<(), TestCaseError> {
     while !store.running.is_empty() {
         store.finish(0);

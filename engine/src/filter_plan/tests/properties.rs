@@ -96,8 +96,8 @@ fn stored_filters_shrink_to_near_the_ideal() {
     }
 }
 
-/// As a tree grows, each run gets its filter when it is written. Older ones give up columns in memory, and
-/// are rebuilt if that is not enough.
+/// As a tree grows, each run gets its filter when it is written. Older ones give up columns in
+/// memory, and are rebuilt if that is not enough.
 #[test]
 fn a_growing_tree_stays_near_the_ideal() {
     let cases: [(&str, &[u64], usize); 4] = [

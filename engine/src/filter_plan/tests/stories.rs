@@ -11,8 +11,8 @@
 //! | `choose K LEVEL/RUN KEYS`   |                       | the filter of new tables                    |
 //!
 //! A keyspace is `keyspace auto 10 [max=BYTES] [lookups=L]`; its runs follow, the newest first, as
-//! `run 0/7 TABLES`. `3x600K:ribbon10` are three tables of 600,000 keys with ribbons of ten columns;
-//! the other filters are `bloom10`, `fuse9` and `none`.
+//! `run 0/7 TABLES`. `3x600K:ribbon10` are three tables of 600,000 keys with ribbons of ten
+//! columns; the other filters are `bloom10`, `fuse9` and `none`.
 
 use std::{collections::BTreeMap, env, fmt::Write as _, path::Path};
 

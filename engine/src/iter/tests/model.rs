@@ -374,7 +374,8 @@ pub(crate) fn any_history(writes_max: usize, sources_max: usize) -> impl Strateg
     })
 }
 
-/// Checks `test` on `cases` random values. The seed is printed with a failure; `SIEVE_SEED` sets it.
+/// Checks `test` on `cases` random values. The seed is printed with a failure; `SIEVE_SEED` sets
+/// it.
 pub(crate) fn check<S: Strategy>(
     cases: u32,
     strategy: &S,

@@ -18,7 +18,8 @@ use crate::{
     },
 };
 
-/// Tables of entries, each with the bounds that its meta-data states, and which of them were opened.
+/// Tables of entries, each with the bounds that its meta-data states, and which of them were
+/// opened.
 #[derive(Debug, Default)]
 struct Run {
     tables: Vec<Table>,

@@ -26,8 +26,8 @@ impl Driver {
         self.observe();
     }
 
-    /// As [`epoch`](Self::epoch), with exactly what an epoch takes, and benefits in this ratio: of a
-    /// byte for memtables over one for the cache.
+    /// As [`epoch`](Self::epoch), with exactly what an epoch takes, and benefits in this ratio: of
+    /// a byte for memtables over one for the cache.
     fn benefits(&mut self, of_memtables: f64, of_cache: f64) {
         let active = self.balance.ceiling(NOMINAL) / 2;
         let levels = (TABLE_BYTES as f64 / active as f64).ln();

@@ -20,8 +20,8 @@ struct Part {
 }
 
 impl MemoryStats {
-    /// Writes the budget and the table of its parts. "took" is memory that a part took from the block
-    /// cache, or the block cache got back; "gave way" is the other direction.
+    /// Writes the budget and the table of its parts. "took" is memory that a part took from the
+    /// block cache, or the block cache got back; "gave way" is the other direction.
     pub(super) fn fmt_with(&self, moves: &MemoryMoves, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let budget = (self.budget_bytes < u64::MAX).then_some(self.budget_bytes);
         match budget {

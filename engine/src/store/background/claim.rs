@@ -87,8 +87,8 @@ impl Store {
         }
     }
 
-    /// Tells those who drop snapshots which one is waited for. Whether a keyspace waits no longer, since
-    /// that one has gone meanwhile.
+    /// Tells those who drop snapshots which one is waited for. Whether a keyspace waits no longer,
+    /// since that one has gone meanwhile.
     fn awaits_no_longer(&self, state: &mut State) -> bool {
         self.background.await_snapshot(state.due.awaited_snapshot());
         // After that: whoever has dropped it before did not know.
@@ -141,7 +141,8 @@ impl Store {
                 Chosen::WholeIsDone => {
                     state.whole.remove(&tree.id);
                     self.background.progress.notify_all();
-                    // Of what came since, something may be due, and nobody would wake a worker for it.
+                    // Of what came since, something may be due, and nobody would wake a worker for
+                    // it.
                     from = id;
                 }
                 Chosen::WholeFails(error) => {

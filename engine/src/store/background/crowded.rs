@@ -1,9 +1,10 @@
 //! Merges small tables while the tables of a store take too much of its memory.
 //!
-//! Each live table counts as [`TABLE_BYTES`]. From 1/8 of the memory budget on, divided by the number
-//! of stores that share a pool, the store is crowded: merges that make the tables fewer are done, the
-//! one with the smallest [price](crate::compaction::crowded::Price) of all keyspaces first. From 3/8 on
-//! writes are delayed as long as there is such a merge, at most by [`DELAY_MAX`] at 3/4.
+//! Each live table counts as [`TABLE_BYTES`]. From 1/8 of the memory budget on, divided by the
+//! number of stores that share a pool, the store is crowded: merges that make the tables fewer are
+//! done, the one with the smallest [price](crate::compaction::crowded::Price) of all keyspaces
+//! first. From 3/8 on writes are delayed as long as there is such a merge, at most by [`DELAY_MAX`]
+//! at 3/4.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -110,8 +111,8 @@ impl Store {
         delay(memory.live_tables(), memory.tables_ample())
     }
 
-    /// Claims the cheapest merge that makes the tables of a crowded store fewer, unless it reads more
-    /// than `bytes_max`.
+    /// Claims the cheapest merge that makes the tables of a crowded store fewer, unless it reads
+    /// more than `bytes_max`.
     pub(super) fn claim_crowded(&self, state: &mut State, bytes_max: u64) -> Option<Job> {
         let merge = self.cheapest_merge(state);
         self.background.merges_tables.store(merge.is_some(), Relaxed);

@@ -1,8 +1,9 @@
 //! Quiet compactions that were given up, and which tables are not tried again.
 //!
-//! What they wrote was for nothing, and whoever flushes another keyspace as soon as one has begun would cut off
-//! each of them. So a table of level 0 goes into so many in vain, and then waits for a compaction that is due. A
-//! table that others are merged with is rewritten for one of level 0: so this bounds the bytes, too.
+//! What they wrote was for nothing, and whoever flushes another keyspace as soon as one has begun
+//! would cut off each of them. So a table of level 0 goes into so many in vain, and then waits for
+//! a compaction that is due. A table that others are merged with is rewritten for one of level 0:
+//! so this bounds the bytes, too.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ pub(super) struct InVain {
 }
 
 impl InVain {
-    /// `compaction` of this keyspace was given up. Those of its tables that `is_there` does not know are forgotten.
+    /// `compaction` of this keyspace was given up. Those of its tables that `is_there` does not
+    /// know are forgotten.
     pub(super) fn note(
         &mut self,
         keyspace: u64,

@@ -1,14 +1,15 @@
 //! What is compacted only while the store rests, and when it does.
 //!
-//! The store rests when for some time nothing was written and no worker had anything to do. Then one compaction
-//! after the other is done that the picker finds cheap enough ([`quiet`](crate::compaction)). One under way gives way
-//! to a flush that no worker is left for, to work that waits for memory beyond its share, to whoever waits for a
-//! keyspace to be compacted as a whole, and to the end of the store.
+//! The store rests when for some time nothing was written and no worker had anything to do. Then
+//! one compaction after the other is done that the picker finds cheap enough
+//! ([`quiet`](crate::compaction)). One under way gives way to a flush that no worker is left for,
+//! to work that waits for memory beyond its share, to whoever waits for a keyspace to be compacted
+//! as a whole, and to the end of the store.
 //!
 //! One that is given up is not tried again for ever: see [`in_vain`](super::in_vain).
 //!
-//! Nobody looks again and again: when nothing was found a keyspace is looked at when it has changed, and
-//! workers wait with a limit only between a change and the rest that follows.
+//! Nobody looks again and again: when nothing was found a keyspace is looked at when it has
+//! changed, and workers wait with a limit only between a change and the rest that follows.
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
@@ -27,12 +28,13 @@ use crate::{
     store::{Store, compact::Ended},
 };
 
-/// How long nothing must have been done. Long enough that a writer who prepares the next batch is not
-/// resting, short enough that whoever reads what was just loaded finds it merged.
+/// How long nothing must have been done. Long enough that a writer who prepares the next batch is
+/// not resting, short enough that whoever reads what was just loaded finds it merged.
 pub(super) const REST: Duration = Duration::from_millis(300);
 
-/// The same for a level 0 that was there when the store was opened: whoever opens it, reads and closes it soon is
-/// not to pay for what others wrote. And after a compaction that gave way: what it wrote was for nothing.
+/// The same for a level 0 that was there when the store was opened: whoever opens it, reads and
+/// closes it soon is not to pay for what others wrote. And after a compaction that gave way: what
+/// it wrote was for nothing.
 pub(super) const LONG_REST: Duration = Duration::from_secs(10);
 
 /// The shortest wait: a clock that stands still must not make workers spin.
@@ -81,7 +83,8 @@ impl Rest {
         now.saturating_sub(self.since)
     }
 
-    /// How long the store has to rest for a compaction of tables which were all there when it was opened, or not.
+    /// How long the store has to rest for a compaction of tables which were all there when it was
+    /// opened, or not.
     fn needed(&self, all_are_old: bool) -> Duration {
         if all_are_old || self.gave_way { LONG_REST } else { REST }
     }
@@ -94,8 +97,8 @@ impl Rest {
 }
 
 impl Background {
-    /// A `compaction` of `tree` that was begun because the store rests has ended so. If it could not be done, it is
-    /// not tried again before the keyspace changes.
+    /// A `compaction` of `tree` that was begun because the store rests has ended so. If it could
+    /// not be done, it is not tried again before the keyspace changes.
     pub(crate) fn note_quiet_end(&self, tree: &Tree, compaction: &Compaction, ended: Ended) {
         let mut state = self.state.lock();
         state.rest.note_end(ended == Ended::GaveWay);
@@ -111,8 +114,8 @@ impl Background {
 }
 
 impl Store {
-    /// Claims a compaction that only a store at rest does, if it rests and there is one. No flush and no
-    /// compaction is under way beside it when it begins.
+    /// Claims a compaction that only a store at rest does, if it rests and there is one. No flush
+    /// and no compaction is under way beside it when it begins.
     pub(super) fn claim_quiet(&self, state: &mut State) -> Option<Job> {
         let is_busy = !state.flushing.is_empty()
             || !state.running.is_empty()

@@ -106,7 +106,8 @@ fn nothing_that_is_due_is_left() {
     }
 }
 
-/// Who waits until nothing is to be done is told when somebody gives up waiting for a keyspace that is gone.
+/// Who waits until nothing is to be done is told when somebody gives up waiting for a keyspace that
+/// is gone.
 #[test]
 fn a_request_that_is_withdrawn_wakes_who_waits() {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
@@ -127,8 +128,8 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     waiter.join().expect("it has ended").expect("somebody listens");
 }
 
-/// What came after somebody asked for a keyspace to be compacted as a whole, and is due, is found in the step that
-/// finds that done: nobody would wake a worker for it.
+/// What came after somebody asked for a keyspace to be compacted as a whole, and is due, is found
+/// in the step that finds that done: nobody would wake a worker for it.
 #[test]
 fn what_is_due_is_found_when_a_request_is_done() {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
@@ -224,7 +225,8 @@ fn only_a_snapshot_that_something_waits_for_wakes_the_workers() {
     }
 }
 
-/// What it kept is compacted without another write, and only when the last one that kept it has gone.
+/// What it kept is compacted without another write, and only when the last one that kept it has
+/// gone.
 #[test]
 fn a_snapshot_that_goes_wakes_the_workers() {
     let (sender, compacted) = mpsc::sync_channel(100);

@@ -63,7 +63,8 @@ impl Store {
                 return Err(error.clone());
             }
             if self.options.worker_threads == 0 {
-                // Another store of the pool may have caused work since, which only this thread does.
+                // Another store of the pool may have caused work since, which only this thread
+                // does.
                 self.background.progress.wait_for(&mut state, INLINE_LOOKS);
                 drop(state);
                 self.run_inline();

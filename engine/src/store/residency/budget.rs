@@ -42,9 +42,10 @@ impl Store {
         }
     }
 
-    /// Takes from memory what the present budget and policies leave no room for. At return the filters
-    /// are within them, but for what a lookup holds that lasts longer than some seconds: no wait is
-    /// without end, since that lookup may be the caller's, or a listener may keep a table from its version.
+    /// Takes from memory what the present budget and policies leave no room for. At return the
+    /// filters are within them, but for what a lookup holds that lasts longer than some seconds: no
+    /// wait is without end, since that lookup may be the caller's, or a listener may keep a table
+    /// from its version.
     pub(super) fn cut_filters(&self) {
         let memory = &self.tables.memory;
         for _ in 0..CUT_LOOKS {
@@ -69,17 +70,18 @@ impl Store {
                 return;
             }
             drop(measured);
-            // The rest is that of tables which are about to enter a version, or which a reader has not
-            // let go of yet.
+            // The rest is that of tables which are about to enter a version, or which a reader has
+            // not let go of yet.
             thread::sleep(CUT_INTERVAL);
         }
-        // All that there is fits: what is held goes when it is let go of, and nothing comes before that.
+        // All that there is fits: what is held goes when it is let go of, and nothing comes before
+        // that.
         let _change = self.residency.lock_change();
         memory.set_limit(MemoryUse::Filters, self.residency.bytes_max.load(SeqCst));
     }
 
-    /// Bounds the filters of all keyspaces together. At return they are within the bound, but for what
-    /// [`cut_filters`](Self::cut_filters) could not wait for.
+    /// Bounds the filters of all keyspaces together. At return they are within the bound, but for
+    /// what [`cut_filters`](Self::cut_filters) could not wait for.
     pub(in crate::store) fn set_filter_bytes_max(&self, bytes_max: u64) {
         let memory = &self.tables.memory;
         self.residency.bytes_max.store(bytes_max, SeqCst);

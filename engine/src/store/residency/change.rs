@@ -1,5 +1,5 @@
-//! Filters take the place of others, one after the other, and never more of them are in memory at a time
-//! than a bound allows.
+//! Filters take the place of others, one after the other, and never more of them are in memory at a
+//! time than a bound allows.
 
 use std::{
     sync::{Arc, Weak},
@@ -25,8 +25,8 @@ pub(super) const LOOK_INTERVAL: Duration = Duration::from_micros(50);
 pub(super) enum Patience {
     /// Some milliseconds each time: lookups last that long if they read from a disk.
     Short,
-    /// Some seconds in all. Not for ever: the lookup may be that of the caller, whose closure is still to
-    /// return.
+    /// Some seconds in all. Not for ever: the lookup may be that of the caller, whose closure is
+    /// still to return.
     Long,
 }
 
@@ -131,9 +131,9 @@ impl<'a> Changes<'a> {
         Self { waiters: Some(waiters), ..self }
     }
 
-    /// Takes from memory what the targets do not want: whole filters, then columns. Where there is no
-    /// room for a smaller copy beside the larger one, the filter goes; [`load`](Self::load) brings the
-    /// columns back.
+    /// Takes from memory what the targets do not want: whole filters, then columns. Where there is
+    /// no room for a smaller copy beside the larger one, the filter goes; [`load`](Self::load)
+    /// brings the columns back.
     pub(super) fn give_up(&mut self, targets: &[Target]) {
         let mut shrinks = Vec::new();
         for target in targets {
@@ -164,8 +164,8 @@ impl<'a> Changes<'a> {
         self.release();
     }
 
-    /// Reads what the targets want and memory lacks, small filters first, as far as there is room and
-    /// until `bytes_max` bytes were read. Whether that was all.
+    /// Reads what the targets want and memory lacks, small filters first, as far as there is room
+    /// and until `bytes_max` bytes were read. Whether that was all.
     pub(super) fn load<'t>(
         &mut self,
         targets: impl IntoIterator<Item = &'t Target>,
@@ -207,8 +207,9 @@ impl<'a> Changes<'a> {
         is_all
     }
 
-    /// Takes filters from memory, the last ones first, until all that these targets have is `bytes_max`
-    /// or less, once lookups have let go of what was replaced: a plan knows their bytes but nearly.
+    /// Takes filters from memory, the last ones first, until all that these targets have is
+    /// `bytes_max` or less, once lookups have let go of what was replaced: a plan knows their bytes
+    /// but nearly.
     pub(super) fn drop_beyond(&mut self, targets: &[Target], bytes_max: u64) {
         let held = |changes: &Self| {
             let all: u64 = changes.keyspaces.iter().map(|held| held.bytes).sum();
@@ -234,8 +235,8 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Takes the filter of `target` from memory if that makes room for so many bytes: one that is larger
-    /// than what is left over has to go before its successor is made. Whether there is room.
+    /// Takes the filter of `target` from memory if that makes room for so many bytes: one that is
+    /// larger than what is left over has to go before its successor is made. Whether there is room.
     fn makes_room_itself(&mut self, target: &Target, bytes: u64) -> bool {
         let filters = target.live.filters();
         let found = filters.point.memory_bytes() as u64;
@@ -282,7 +283,8 @@ impl<'a> Changes<'a> {
         self.replace_scan_filters(target, &filters, loaded);
     }
 
-    /// No view holds them: the old ones are free when the scans that ask them now have their answers.
+    /// No view holds them: the old ones are free when the scans that ask them now have their
+    /// answers.
     fn replace_scan_filters(&mut self, target: &Target, old: &ScanFilters, new: ScanFilters) {
         let held = &mut self.keyspaces[target.keyspace];
         held.bytes = held.bytes + new.memory_bytes() as u64 - old.memory_bytes() as u64;
@@ -307,15 +309,16 @@ impl<'a> Changes<'a> {
         of_store.min(bytes_max.saturating_sub(bytes))
     }
 
-    /// The same for a keyspace that may have as many as it had before, if its bound was cut meanwhile.
+    /// The same for a keyspace that may have as many as it had before, if its bound was cut
+    /// meanwhile.
     fn room_of_before(&self, keyspace: usize) -> u64 {
         let of_store = self.store.filter_memory().room(self.bytes_max);
         let Held { bytes, bytes_max, bytes_before, .. } = self.keyspaces[keyspace];
         of_store.min(bytes_max.max(bytes_before).saturating_sub(bytes))
     }
 
-    /// Whether `room` is `bytes` or more, once lookups have let go of what was replaced. A filter of so many
-    /// bytes is loaded then.
+    /// Whether `room` is `bytes` or more, once lookups have let go of what was replaced. A filter
+    /// of so many bytes is loaded then.
     fn make_room(&mut self, keyspace: usize, bytes: u64, room: fn(&Self, usize) -> u64) -> bool {
         let has_room = room(self, keyspace) >= bytes || {
             self.release();

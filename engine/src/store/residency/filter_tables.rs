@@ -160,8 +160,8 @@ impl FilterTables {
         self.keyspaces.iter().map(&mut of_tables).collect()
     }
 
-    /// What the planner is told, beside the filters that scans ask and that are wanted: they are not its,
-    /// only what they leave.
+    /// What the planner is told, beside the filters that scans ask and that are wanted: they are
+    /// not its, only what they leave.
     fn shape(
         &self,
         filter_bytes_max: u64,

@@ -1,12 +1,12 @@
-//! How often lookups come to each table and scans to each filter: the samples of all threads, added up and
-//! slowly forgotten.
+//! How often lookups come to each table and scans to each filter: the samples of all threads, added
+//! up and slowly forgotten.
 
 use std::collections::BTreeMap;
 
 use crate::{filter_plan::TableUse, stats::Sampled};
 
-/// At so many lookups, or as many questions of scans to filters, in the sample of a store all counts are
-/// halved: what is older than some millions of lookups hardly counts.
+/// At so many lookups, or as many questions of scans to filters, in the sample of a store all
+/// counts are halved: what is older than some millions of lookups hardly counts.
 const LOOKUPS_MAX: f64 = 32_768.0;
 
 /// How often lookups come to each table, in lookups of the sample, and scans to each filter.
@@ -31,8 +31,8 @@ struct KeyspaceUse {
 }
 
 impl MeasuredUse {
-    /// Adds a sample. `keyspaces` are those that there are now, each with its tables; a table that is new
-    /// is counted from now on.
+    /// Adds a sample. `keyspaces` are those that there are now, each with its tables; a table that
+    /// is new is counted from now on.
     pub(super) fn add(&mut self, sample: &BTreeMap<Sampled, u64>, keyspaces: &[(u64, Vec<u64>)]) {
         let count = |what| sample.get(&what).copied().unwrap_or(0) as f64;
         let mut before = std::mem::take(&mut self.keyspaces);

@@ -1,9 +1,10 @@
 //! Filters are kept in memory as the plan says: which, and how much of each.
 //!
-//! [`filter_plan`](crate::filter_plan) decides; here the store is described to it, and what it wants is
-//! carried out. A resident ribbon gives up columns by a smaller copy, and gets them back from its file.
-//! Whatever is replaced is freed when the last lookup that began with it is done. No lookup ever reads a
-//! filter: this is done by those who change tables or the budget, and by a background job.
+//! [`filter_plan`](crate::filter_plan) decides; here the store is described to it, and what it
+//! wants is carried out. A resident ribbon gives up columns by a smaller copy, and gets them back
+//! from its file. Whatever is replaced is freed when the last lookup that began with it is done. No
+//! lookup ever reads a filter: this is done by those who change tables or the budget, and by a
+//! background job.
 //!
 //! | module             | answers                                                       |
 //! |--------------------|---------------------------------------------------------------|
@@ -49,11 +50,12 @@ use crate::{
     },
 };
 
-/// How often a plan is made anew where memory is short, because the use of the tables may have changed.
+/// How often a plan is made anew where memory is short, because the use of the tables may have
+/// changed.
 pub(crate) const REPLAN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long to wait before the first look for room that a lookup holds; twice as long before each next one,
-/// up to [`REPLAN_INTERVAL`].
+/// How long to wait before the first look for room that a lookup holds; twice as long before each
+/// next one, up to [`REPLAN_INTERVAL`].
 const STUCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// After so many looks the interval is the longest.
@@ -70,7 +72,8 @@ pub(crate) struct Residency {
     change: Mutex<MeasuredUse>,
     /// Threads that wait for `change`: a cut that waits for a lookup aborts for them.
     change_waiters: AtomicU32,
-    /// What plans are made for, in bytes. The limit of the account follows when the filters are within it.
+    /// What plans are made for, in bytes. The limit of the account follows when the filters are
+    /// within it.
     bytes_max: AtomicU64,
     /// There is room, or use has changed: the background job is to look.
     is_due: AtomicBool,
@@ -82,8 +85,8 @@ pub(crate) struct Residency {
     questions_planned: AtomicU64,
     /// What the last plans predict.
     predicted: Mutex<Prediction>,
-    /// Bytes that the last plan of all keyspaces leaves, without what came since: as long as there are any,
-    /// tables that come concern their own keyspace only. Changed while `change` is held.
+    /// Bytes that the last plan of all keyspaces leaves, without what came since: as long as there
+    /// are any, tables that come concern their own keyspace only. Changed while `change` is held.
     spare_bytes: AtomicU64,
     /// When the last plan was made, by the clock of the options, in milliseconds.
     planned_at_ms: AtomicU64,
@@ -130,7 +133,8 @@ impl Residency {
         self.spare_bytes.fetch_update(Relaxed, Relaxed, taken).is_ok()
     }
 
-    /// How long the background job may wait for the next look; `None` for as long as nothing happens.
+    /// How long the background job may wait for the next look; `None` for as long as nothing
+    /// happens.
     pub(crate) fn wait_max(&self) -> Option<Duration> {
         match self.stuck_looks.load(Relaxed) {
             0 => self.is_short.load(Relaxed).then_some(REPLAN_INTERVAL),
@@ -193,8 +197,8 @@ impl Store {
         targets
     }
 
-    /// The same for the keyspace of `tables` alone, while there are spare bytes for all that is new: then it
-    /// is what a plan of all keyspaces would say.
+    /// The same for the keyspace of `tables` alone, while there are spare bytes for all that is
+    /// new: then it is what a plan of all keyspaces would say.
     fn plan_alone(&self, measured: &MeasuredUse, tables: &FilterTables) -> Vec<Target> {
         let (plan, targets) = tables.plan(u64::MAX, measured);
         let is_short = plan.is_short || targets.iter().any(Target::lacks_scan_filters);

@@ -1,7 +1,7 @@
 //! The options of a keyspace are changed while the store is open.
 //!
-//! Here, beside the filters, because they are what follows: at once in memory, by the background job in
-//! files. All else holds for tables that are written from then on.
+//! Here, beside the filters, because they are what follows: at once in memory, by the background
+//! job in files. All else holds for tables that are written from then on.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl Store {
         Ok(())
     }
 
-    /// Changes what finds the prefixes of a keyspace, for good. Prefix filters of tables are built anew in
-    /// the background.
+    /// Changes what finds the prefixes of a keyspace, for good. Prefix filters of tables are built
+    /// anew in the background.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ impl Store {
         Ok(())
     }
 
-    /// Changes all options of a keyspace, for good. Filters of tables that there are are built anew in the
-    /// background.
+    /// Changes all options of a keyspace, for good. Filters of tables that there are are built anew
+    /// in the background.
     ///
     /// # Errors
     ///
@@ -66,8 +66,8 @@ impl Store {
         tree: &Arc<Tree>,
         change: impl FnOnce(KeyspaceOptions) -> KeyspaceOptions,
     ) -> Result<()> {
-        // Before the manifest is locked: a change of filters that is under way may take long, and the next
-        // segment of the log, for which all writes wait, needs the manifest.
+        // Before the manifest is locked: a change of filters that is under way may take long, and
+        // the next segment of the log, for which all writes wait, needs the manifest.
         let _change = self.residency.lock_change();
         // Nobody else changes them meanwhile.
         let present = tree.kept_options();

@@ -41,8 +41,8 @@ impl Prediction {
         self.keyspaces.retain(|&id, _| is_there(id));
     }
 
-    /// Runs that a lookup of an absent key searches in vain, expected; the mean over the keyspaces by their
-    /// lookups.
+    /// Runs that a lookup of an absent key searches in vain, expected; the mean over the keyspaces
+    /// by their lookups.
     pub(super) fn false_positives(&self) -> f64 {
         let counts = self.keyspaces.values().map(|it| (it.lookups, it.keys));
         let shares = keyspace_shares(counts);

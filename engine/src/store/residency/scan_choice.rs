@@ -1,16 +1,17 @@
 //! Which prefix and range filters are in memory under a budget. Pure.
 //!
-//! A filter is worth as many reads as scans ask it, by what was measured; until enough was, the scans of a
-//! run ask each of its tables as often as its keys let expect. Those that are asked most for their bytes come
-//! first. Point filters can shrink, and these cannot: together they get what point filters do not want, and
-//! up to half of the bound in any case; less where lookups ask point filters more often than scans ask these.
+//! A filter is worth as many reads as scans ask it, by what was measured; until enough was, the
+//! scans of a run ask each of its tables as often as its keys let expect. Those that are asked most
+//! for their bytes come first. Point filters can shrink, and these cannot: together they get what
+//! point filters do not want, and up to half of the bound in any case; less where lookups ask point
+//! filters more often than scans ask these.
 
-/// A filter counts as if scans had asked it so often as its keys let expect, besides what was measured; so
-/// do scans beside lookups.
+/// A filter counts as if scans had asked it so often as its keys let expect, besides what was
+/// measured; so do scans beside lookups.
 const SCANS_ASSUMED: f64 = 64.0;
 
-/// A filter in memory makes way only for one that is asked so many times as often for its bytes: reading one
-/// costs something, and samples swing.
+/// A filter in memory makes way only for one that is asked so many times as often for its bytes:
+/// reading one costs something, and samples swing.
 const RESIDENT_FACTOR: f64 = 1.5;
 
 /// A filter that scans ask.
@@ -57,8 +58,8 @@ impl Candidate {
     }
 }
 
-/// Whether each of the candidates is to be in memory. Of those that are asked equally often for their bytes
-/// the smaller come first, and then those that are named first.
+/// Whether each of the candidates is to be in memory. Of those that are asked equally often for
+/// their bytes the smaller come first, and then those that are named first.
 pub(super) fn choose(candidates: &[Candidate], store: Bound, keyspaces: &[Bound]) -> Vec<bool> {
     let mut scans = vec![0.0; keyspaces.len()];
     for candidate in candidates {
@@ -143,7 +144,8 @@ mod tests {
         assert_eq!(choose(&all, store, &none), [false, true, true, true], "a little more often");
         all[0].is_resident = true;
         assert_eq!(choose(&all, store, &none), [true, true, false, false], "it is there already");
-        // A hundredth of a run is asked a hundredth of the times, and has as many bytes of the run's.
+        // A hundredth of a run is asked a hundredth of the times, and has as many bytes of the
+        // run's.
         let mut parts = runs([10, 10, 10, 10]);
         parts[2].share = 0.01;
         let found = choose(&parts, bound((60, 900)), &none);

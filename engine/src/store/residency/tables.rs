@@ -23,9 +23,9 @@ use crate::{
     version::Version,
 };
 
-/// Loads the filters of a store that is being opened, as far as its budget allows. Each keyspace is given
-/// with its id, name, policy and tables. Several threads read them, up to `threads`, if there is room for
-/// all that the plan wants. Returns what the plan predicts.
+/// Loads the filters of a store that is being opened, as far as its budget allows. Each keyspace is
+/// given with its id, name, policy and tables. Several threads read them, up to `threads`, if there
+/// is room for all that the plan wants. Returns what the plan predicts.
 pub(crate) fn load_filters<'a>(
     store: &TableStore,
     listener: Option<&dyn EventListener>,
@@ -53,8 +53,9 @@ pub(crate) fn load_filters<'a>(
 /// This part of the room is left for what filters are rounded up to, and for a page of each chunk.
 const ROUNDING_PART: u64 = 64;
 
-/// Loads the point filters that `targets` want, on several threads, if all of them fit: then none has to
-/// wait for room. Nothing is loaded if they do not, or if one thread is to do it. Those that could not be read.
+/// Loads the point filters that `targets` want, on several threads, if all of them fit: then none
+/// has to wait for room. Nothing is loaded if they do not, or if one thread is to do it. Those that
+/// could not be read.
 fn load_at_once(
     tables: &FilterTables,
     targets: &[Target],
@@ -78,9 +79,9 @@ fn load_at_once(
         let range = if target.wanted.range { scan_filters.range_bytes() } else { 0 };
         bytes += prefix + range;
     }
-    // Nothing is in the arena yet, so they lie one behind the other: each of them begins in the page where another
-    // one ends.
-    // Other stores of the pool may open at the same time: counted first, then compared.
+    // Nothing is in the arena yet, so they lie one behind the other: each of them begins in the
+    // page where another one ends. Other stores of the pool may open at the same time: counted
+    // first, then compared.
     store.memory.expect_filters(store.filter_memory().bytes() + bytes);
     store.fit_cache();
     let room = store.filter_memory().room(store.memory.filter_bytes_max());
@@ -89,7 +90,8 @@ fn load_at_once(
         return Vec::new();
     }
     store.expect_filter(bytes);
-    // A piece of a file is on its way to each: nobody writes tables yet, and their part has room for more.
+    // A piece of a file is on its way to each: nobody writes tables yet, and their part has room
+    // for more.
     let loaded = on_threads(threads, &loads, |(target, columns)| {
         let filters = target.live.filters();
         if let Some(loaded) = filters.loaded(*columns) {
@@ -124,10 +126,10 @@ enum NewFilters {
 }
 
 impl Store {
-    /// Loads the filters of `opened`, which are about to come to `tree` and make `version` of it. Others
-    /// give up what the plan for that says; what is about to go away keeps its filters until it does. So
-    /// there may be less room than the plan wants: `false` if [`fit_filters`](Self::fit_filters) should
-    /// be called afterwards.
+    /// Loads the filters of `opened`, which are about to come to `tree` and make `version` of it.
+    /// Others give up what the plan for that says; what is about to go away keeps its filters until
+    /// it does. So there may be less room than the plan wants: `false` if
+    /// [`fit_filters`](Self::fit_filters) should be called afterwards.
     pub(crate) fn admit_filters(
         &self,
         tree: &Arc<Tree>,
@@ -169,12 +171,13 @@ impl Store {
         fits
     }
 
-    /// Makes a filter that was built anew, and lies in a file, ready to take the place of that of `live` for
-    /// this role; none for `None`. It enters memory if there is room, and as far as the plan says by the
-    /// background job.
+    /// Makes a filter that was built anew, and lies in a file, ready to take the place of that of
+    /// `live` for this role; none for `None`. It enters memory if there is room, and as far as the
+    /// plan says by the background job.
     ///
-    /// Waits for a change of filters that is under way, which may take long, and reads the file. So it comes
-    /// before the manifest is locked: the next segment of the log needs it, and all writes need that.
+    /// Waits for a change of filters that is under way, which may take long, and reads the file. So
+    /// it comes before the manifest is locked: the next segment of the log needs it, and all writes
+    /// need that.
     pub(crate) fn prepare_filter<'a>(
         &'a self,
         tree: &Tree,

@@ -15,7 +15,8 @@ use crate::{
 
 const MIB: u64 = 1 << 20;
 
-/// Values are three times in memory: among the entries, in the content of their block, and compressed.
+/// Values are three times in memory: among the entries, in the content of their block, and
+/// compressed.
 #[test]
 fn each_long_value_is_charged_its_copies() {
     let fs: Arc<dyn Fs> = Arc::new(MemoryFs::with_seed(1));
@@ -41,7 +42,8 @@ fn each_long_value_is_charged_its_copies() {
     }
 }
 
-/// However small the share is, and whatever the entries are like: a table that ends for want of it has not taken more.
+/// However small the share is, and whatever the entries are like: a table that ends for want of it
+/// has not taken more.
 #[test]
 fn a_table_ends_within_its_share() {
     let fs: Arc<dyn Fs> = Arc::new(MemoryFs::with_seed(2));

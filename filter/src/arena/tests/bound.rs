@@ -54,8 +54,8 @@ fn least(stats: ArenaStats) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 48 }))]
 
-    /// Who looks before each filter whether there is room never has more than the bound, and what was written
-    /// stays.
+    /// Who looks before each filter whether there is room never has more than the bound, and what
+    /// was written stays.
     #[test]
     fn a_bound_is_kept(steps in steps(), keeps_pages in any::<bool>()) {
         let arena = FilterArena::new();
@@ -149,7 +149,8 @@ fn holes_make_room_for_the_heap() {
     let arena = FilterArena::new();
     arena.set_bytes_max(bytes_max);
     let filter = |number: u8| Slice::filled(number, FILTER_BYTES, &arena);
-    // The first comes before it is time for a chunk, then there are two in each, and one has no place there.
+    // The first comes before it is time for a chunk, then there are two in each, and one has no
+    // place there.
     let filters: Vec<_> = (0..6).map(filter).collect();
     let stats = arena.stats();
     assert_eq!((stats.chunks, heap_bytes(&arena)), (2, 2 * FILTER_BYTES));
@@ -200,7 +201,8 @@ mod of_the_system {
         pages.iter().filter(|page| **page & 1 == 1).count()
     }
 
-    /// Asks the system to make pages large, as a thread of its own may do at any time. Before Linux 6.1 it refuses.
+    /// Asks the system to make pages large, as a thread of its own may do at any time. Before Linux
+    /// 6.1 it refuses.
     fn collapse(first: usize, bytes: usize) {
         const MADV_COLLAPSE: libc::c_int = 25;
 
@@ -210,8 +212,8 @@ mod of_the_system {
         let _ = advised;
     }
 
-    /// A bound that is cut takes the pages of a hole, also from a chunk in large pages, and whoever gets the place
-    /// later has what he writes.
+    /// A bound that is cut takes the pages of a hole, also from a chunk in large pages, and whoever
+    /// gets the place later has what he writes.
     #[test]
     fn released_pages_are_gone_and_come_again() {
         const QUARTER: usize = CHUNK_BYTES / 4;

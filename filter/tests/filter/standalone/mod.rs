@@ -24,7 +24,8 @@ pub(crate) trait Structure: InsertFilter + KeyFilter<Hasher = Xxh3> {
     /// An empty one for `capacity` keys at rate `fpr`.
     fn with_rate(capacity: u64, fpr: f64, hasher: Xxh3) -> Self;
 
-    /// The rate that its documentation states for `keys` keys, computed without looking at its bits.
+    /// The rate that its documentation states for `keys` keys, computed without looking at its
+    /// bits.
     fn stated_fpr(&self, keys: u64) -> f64;
 
     /// Adds a key as its users do. `true`: it may have been there.

@@ -114,7 +114,8 @@ impl File {
         end - bytes.len()..end
     }
 
-    /// Makes the file `file_bytes` long, as the journal's `operation`. Tells whether it was shorter.
+    /// Makes the file `file_bytes` long, as the journal's `operation`. Tells whether it was
+    /// shorter.
     pub(super) fn reserve(&self, file_bytes: usize, operation: usize) -> bool {
         let mut content = self.content.lock();
         let grows = content.len() < file_bytes;

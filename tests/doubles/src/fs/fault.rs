@@ -4,8 +4,8 @@
 //! a prefix first, and a fault may [carry the call out](Fault::carried_out). A call may also
 //! [panic](Fault::panic). After a failed [`AppendFile::sync_data`] the later ones of the same file
 //! succeed without reaching the file system below either, also through another handle: that is the
-//! kernel's lie that [`sievedb::fs`] describes, so a retry that is believed shows as lost data at the next
-//! crash.
+//! kernel's lie that [`sievedb::fs`] describes, so a retry that is believed shows as lost data at
+//! the next crash.
 
 use std::{
     io,

@@ -105,8 +105,8 @@ impl Fault {
         self
     }
 
-    /// Is about paths that end so only, such as `.log`; for a rename or link, the new path. Default:
-    /// all.
+    /// Is about paths that end so only, such as `.log`; for a rename or link, the new path.
+    /// Default: all.
     #[must_use]
     pub fn suffix(mut self, suffix: impl Into<String>) -> Self {
         self.suffix = suffix.into();

@@ -7,8 +7,8 @@ use super::{
     disk_file::File,
 };
 
-/// One operation of the journal, for reading. Paths are as [`MemoryFs`](super::MemoryFs) keeps them;
-/// of a file's data operations, `path` is the name that it was created under.
+/// One operation of the journal, for reading. Paths are as [`MemoryFs`](super::MemoryFs) keeps
+/// them; of a file's data operations, `path` is the name that it was created under.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// A folder came to be; one operation for each missing parent.
@@ -48,7 +48,8 @@ impl fmt::Display for Operation {
 }
 
 /// An operation in the form that a crash replays: names are numbers, and an entry says which node
-/// it points to, so that it can be kept while the operation that made the node's first entry is lost.
+/// it points to, so that it can be kept while the operation that made the node's first entry is
+/// lost.
 #[derive(Debug)]
 pub(super) enum Change {
     /// `name` points to `node`.

@@ -45,8 +45,8 @@ impl MemoryFs {
 
     /// The same with other random numbers ([`Fs::random_u64`]).
     ///
-    /// They follow from the seed, and go on after a crash: what happens to a store on this disk can be
-    /// repeated, and two disks need two seeds if their stores must not be taken for each other.
+    /// They follow from the seed, and go on after a crash: what happens to a store on this disk can
+    /// be repeated, and two disks need two seeds if their stores must not be taken for each other.
     #[must_use]
     pub fn with_seed(seed: u64) -> Self {
         let disk = Disk::with_capacity(1, SplitMix64(seed));

@@ -94,7 +94,8 @@ pub(crate) trait Structure {
     /// `false` only if no key with this hash was added.
     fn may_contain(&self, hash: u64) -> bool;
 
-    /// Answers all of `hashes` by calls about 32 of them; `false` if the structure has no such call.
+    /// Answers all of `hashes` by calls about 32 of them; `false` if the structure has no such
+    /// call.
     fn answer_all(&self, _hashes: &[u64], _answers: &mut [bool]) -> bool {
         false
     }

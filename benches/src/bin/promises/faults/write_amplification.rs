@@ -8,10 +8,11 @@ use crate::{
     scale::{MIB, Scale},
 };
 
-/// Crawls 2 million URLs at five budgets with the default workers, and counts what compactions wrote.
+/// Crawls 2 million URLs at five budgets with the default workers, and counts what compactions
+/// wrote.
 ///
-/// The fast writer never waits for compactions, so each of them takes many runs. The slow writer waits
-/// for them after each batch, so each of them takes the fewest runs.
+/// The fast writer never waits for compactions, so each of them takes many runs. The slow writer
+/// waits for them after each batch, so each of them takes the fewest runs.
 pub(crate) fn measure(scale: &Scale) -> Measured {
     let urls = scale.pick(2_000_000, 300_000);
     let mut figures = Vec::new();

@@ -17,8 +17,8 @@ const DATA_OVER_BUDGET: u64 = 2;
 /// Exponent of Zipf's law for lookups.
 const EXPONENT: f64 = 0.99;
 const BUDGET: u64 = 16 * MIB;
-/// Lookups for each overwrite, and overwrites. The limit changes in the first half of them, if at all;
-/// the second half is measured.
+/// Lookups for each overwrite, and overwrites. The limit changes in the first half of them, if at
+/// all; the second half is measured.
 const LOADS: [(u64, u64); 2] = [(200, 100_000), (10, 240_000)];
 
 /// Bytes that a store reads from tables and writes to them.

@@ -252,7 +252,8 @@ fn it_gives_way_to_a_flush_that_waits_for_memory() {
     assert!(!store.must_give_way());
 }
 
-/// The bound of [`compaction::quiet`](crate::compaction): five bytes for each that a flush has written.
+/// The bound of [`compaction::quiet`](crate::compaction): five bytes for each that a flush has
+/// written.
 #[test]
 fn bursts_with_pauses_write_no_more_than_the_bound() {
     /// Distinct keys, entries of a burst, and whether a burst has keys in a row.

@@ -52,7 +52,8 @@ struct Simulation {
     db: Db,
     clock: Arc<ManualClock>,
     random: u64,
-    /// Capacities of the cache in this phase, in the order in which they were seen; equal ones once.
+    /// Capacities of the cache in this phase, in the order in which they were seen; equal ones
+    /// once.
     capacities: Vec<u64>,
     /// Limits of memtables in this phase, in the same form.
     limits: Vec<u64>,
@@ -255,8 +256,8 @@ impl Simulation {
         simulation
     }
 
-    /// Overwrites random entries, each after reads of others. Returns the bytes read from tables, and
-    /// written by compactions.
+    /// Overwrites random entries, each after reads of others. Returns the bytes read from tables,
+    /// and written by compactions.
     fn mixed(&mut self, writes: u64) -> u64 {
         let device_bytes = |db: &Db| {
             let stats = db.stats();

@@ -1,4 +1,5 @@
-//! Quiet compactions that are given up: again and again, without room, with an input that cannot be read.
+//! Quiet compactions that are given up: again and again, without room, with an input that cannot be
+//! read.
 
 use super::*;
 use crate::fs::{Call, Fault, FaultFs, Times};
@@ -20,8 +21,8 @@ fn begun() -> (Arc<FaultFs>, Fixture, Job) {
     (faults, fixture, job)
 }
 
-/// Nobody waits for it, so it neither pauses the workers nor is it told of, and is not tried again before the
-/// keyspace changes.
+/// Nobody waits for it, so it neither pauses the workers nor is it told of, and is not tried again
+/// before the keyspace changes.
 #[test]
 fn a_full_disk_ends_it() {
     let (faults, fixture, job) = begun();
@@ -38,7 +39,8 @@ fn a_full_disk_ends_it() {
     assert_eq!(fixture.level0_runs(), 0);
 }
 
-/// A compaction that is given up does not tell that there is room, so what a flush met is told once.
+/// A compaction that is given up does not tell that there is room, so what a flush met is told
+/// once.
 #[test]
 fn it_leaves_alone_that_others_wait_for_room() {
     let (faults, fixture, job) = begun();
