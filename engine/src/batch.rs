@@ -123,7 +123,7 @@ impl Batch {
         self.encoder.charge_bytes()
     }
 
-    /// Drops all that was added. The batch may be filled anew.
+    /// Drops all that was added. The batch may be refilled.
     pub fn clear(&mut self) {
         if let Some(open) = self.open.take() {
             self.encoder = WriteEncoder::new(open.store().hash_seed, 0);
@@ -131,7 +131,7 @@ impl Batch {
     }
 
     /// Writes the batch. Visible, and as durable as asked, at return; the batch is empty then, and
-    /// may be filled anew.
+    /// may be refilled.
     ///
     /// # Errors
     ///

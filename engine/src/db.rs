@@ -296,7 +296,7 @@ impl Db {
     }
 
     /// Waits until there is nothing left to do in the background: no memtable waits for its flush,
-    /// no compaction is due, no filter is to be read back or built anew, and no obsolete file is
+    /// no compaction is due, no filter is to be read back or rebuilt, and no obsolete file is
     /// left that could go. A store that was opened [read-only](Options::read_only) has no such
     /// work.
     ///

@@ -78,7 +78,7 @@ impl KeyspaceOptions {
     /// A large one makes fewer, larger tables; up to four exist at a time.
     ///
     /// From 4 KiB to 16 GiB; default 32 MiB ([`DEFAULT_MEMTABLE_BYTES`]). May be exceeded by the
-    /// batches that are under way.
+    /// batches that are in flight.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self

@@ -20,9 +20,9 @@ pub enum Event {
     TornManifest { manifest_id: u64, offset: u64, bytes: u64 },
     /// The filter of a table cannot be used, so every lookup in its range asks the table itself.
     FilterUnusable { keyspace: String, table_id: u64, reason: String },
-    /// A filter of a table was built anew, or removed if the options want none.
+    /// A filter of a table was rebuilt, or removed if the options want none.
     FilterRebuilt { keyspace: String, table_id: u64, role: FilterRole, reason: FilterRebuildReason },
-    /// A filter of a table was to be built anew, and that failed. It is not tried again before the
+    /// A filter of a table was to be rebuilt, and that failed. It is not tried again before the
     /// store is opened the next time or its memory budget changes, unless the table is compacted
     /// first.
     FilterNotRebuilt { keyspace: String, table_id: u64, role: FilterRole, error: Error },
@@ -51,7 +51,7 @@ pub enum Event {
     ReadOnly { cause: Error },
 }
 
-/// Why a filter was built anew, or removed.
+/// Why a filter was rebuilt, or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterRebuildReason {

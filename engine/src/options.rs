@@ -252,7 +252,7 @@ impl Options {
         self
     }
 
-    /// Threads for flushes, compactions, and filters that are read back or built anew.
+    /// Threads for flushes, compactions, and filters that are read back or rebuilt.
     ///
     /// From 0 to 64; default 2 ([`DEFAULT_WORKER_THREADS`]). With 0 the work is done on the writing
     /// thread right after the write that made it necessary: slow, but deterministic, for tests.

@@ -82,7 +82,7 @@ impl CursorSource for ViewSource {
 /// Shows the keyspace as it was when the range was made, and keeps what it shows in memory and on
 /// disk for as long as it lives; filters are not among that. The two ends may be used in turn and
 /// never yield a key twice, unless [`seek`](Self::seek) asks for it. After an error the range is at
-/// its end, until a seek begins it anew.
+/// its end, until a seek restarts it.
 ///
 /// The iterator yields keys and values that may be kept: a value keeps its block in memory.
 /// [`next_ref`](Self::next_ref) lends them instead, which costs about half.

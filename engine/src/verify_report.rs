@@ -79,7 +79,7 @@ pub struct VerifyProblem {
     /// Bytes of data blocks and index partitions that cannot be read; 0 if the problem is not about
     /// blocks.
     pub bytes: u64,
-    /// Which field, and what is wrong with it.
+    /// The field, and its problem.
     pub message: String,
 }
 

@@ -1,7 +1,7 @@
 //! One key against many filters: that of a lookup, which asks the filters of several tables.
 //!
 //! The plain loop waits for the memory of one filter before it asks the next wherever the answer
-//! decides a branch. Here the loads of all large filters are under way before the first is tested.
+//! decides a branch. Here the loads of all large filters are in flight before the first is tested.
 //! Eight filters of ten million keys each took 21 ns a Bloom filter instead of 28, and 50 ns a
 //! ribbon instead of 64. What all ribbons make of the hash alike is found once, which pays for
 //! looking which filters are large. Filters of one type need not be told apart: pass them as that

@@ -114,7 +114,7 @@ impl TableFilter {
     }
 
     /// Sets each of `answers` to what [`may_contain_hash`](Self::may_contain_hash) says of the hash
-    /// at its place, with many loads from memory under way at once.
+    /// at its place, with many loads from memory in flight at once.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
 //! Tells the source what a search is about to read.
 //!
 //! A search in several tables waits for one read after the other. Announced before the first of
-//! them, the reads are under way at once: with four tables that are not in memory it took half the
+//! them, the reads are in flight at once: with four tables that are not in memory it took half the
 //! time, and half the CPU time too, since a thread that does not wait need not be woken. Where the
 //! system has the blocks at hand, an announcement costs 0.4 us.
 

@@ -24,7 +24,7 @@ use crate::{
 
 /// A block's key: the table's number in this process, and the block's offset.
 ///
-/// Not the file id: a file that is opened anew, or restored under an old id, must not meet the
+/// Not the file id: a file that is reopened, or restored under an old id, must not meet the
 /// blocks of its predecessor.
 pub(crate) type BlockKey = (u64, u64);
 
@@ -202,7 +202,7 @@ impl BlockCache {
     }
 
     /// Bytes of what was read for callers and that only they have now, not the cache: blocks of
-    /// values that they hold, of cursors, and of lookups under way, and what cursors have read
+    /// values that they hold, of cursors, and of lookups in flight, and what cursors have read
     /// ahead. Blocks of a mapped file are counted too; what is read for [`CacheUse::Background`] is
     /// not.
     ///

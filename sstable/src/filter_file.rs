@@ -1,6 +1,6 @@
 //! A filter in a file of its own.
 //!
-//! A table's filter is built anew without the table being written again. The checksum of the filter
+//! A table's filter is rebuilt without the table being written again. The checksum of the filter
 //! block covers salt and hash seed of the table that it belongs to, so that no other table can be
 //! answered from it; which file it is, the header says. `testdata/filter_file` pins these bytes.
 //!

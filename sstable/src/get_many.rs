@@ -12,7 +12,7 @@ use crate::{
     table::Table,
 };
 
-/// Keys whose blocks are asked for together: at most so many reads are under way at once, and so
+/// Keys whose blocks are asked for together: at most so many reads are in flight at once, and so
 /// many blocks in memory that the cache does not keep.
 const TOGETHER: usize = 32;
 

@@ -2,7 +2,7 @@
 //!
 //! A workload runs once, on a disk that keeps a journal. Then the disk is cut from power after each
 //! operation of the journal, in several ways, and each state is opened and checked. For a tenth of
-//! the states the disk is cut again while the first recovery, or what came after it, is under way.
+//! the states the disk is cut again while the first recovery, or what came after it, is in flight.
 
 use std::{
     fmt,

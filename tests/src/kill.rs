@@ -66,7 +66,7 @@ impl Kill<'_> {
     fn story(&self, disk: &Arc<MemoryFs>) -> Result<usize, String> {
         let mut lots = Rng::new(mix(self.seed ^ mix(self.call as u64)));
         let faults = Arc::new(FaultFs::new(Arc::clone(disk) as Arc<dyn Fs>));
-        // The call under way may have written all, some or nothing.
+        // The call in flight may have written all, some or nothing.
         let written = *lots.pick(&[0, 5, 700, usize::MAX]);
         let fault = Fault::new(DEAD, Times::ForGood).after(self.call).written_bytes(written);
         faults.inject(fault);

@@ -192,7 +192,7 @@ impl<'a> Levels<'a> {
         bytes(self.run(level).iter().filter(|table| self.is_kept(level, table)))
     }
 
-    /// The compactions under way.
+    /// The compactions in flight.
     pub(crate) fn running(&self) -> &'a [Compaction] {
         self.running
     }
@@ -245,7 +245,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// What is left to do, compactions under way included. Bytes of kept tables do not count.
+    /// What is left to do, compactions in flight included. Bytes of kept tables do not count.
     pub(crate) fn debt(&self, options: &LevelOptions) -> Debt {
         let targets = self.targets(options);
         let level0_runs = self.level0.len();

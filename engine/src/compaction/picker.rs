@@ -39,7 +39,7 @@ const SMALL_TABLES_IN_BASE_LEVEL: u64 = 32;
 /// Chooses compactions. Every answer follows from what it is given.
 #[derive(Debug)]
 pub(crate) struct Picker<'a> {
-    /// The tables, and the compactions under way.
+    /// The tables, and the compactions in flight.
     pub(crate) levels: &'a Levels<'a>,
     /// When a level is due.
     pub(crate) options: &'a LevelOptions,

@@ -83,7 +83,7 @@ pub(crate) fn plan(store: &StoreShape) -> FilterPlan {
     plan
 }
 
-/// The filter of each table if all were built anew, in the order of the shape.
+/// The filter of each table if all were rebuilt, in the order of the shape.
 #[derive(Debug, Clone)]
 pub(super) struct Ideal {
     pub(super) buyers: Vec<Buyer>,

@@ -10,7 +10,7 @@
 //! | question                                          | answer       |
 //! |---------------------------------------------------|--------------|
 //! | what should be in memory of the stored filters?   | [`plan`]     |
-//! | which of them should be built anew?               | [`rebuilds`] |
+//! | which of them should be rebuilt?               | [`rebuilds`] |
 //! | which filter do new tables get?                   | [`choose`]   |
 //! | which one does a table get that has none of use?  | [`ideal_of`] |
 //!
@@ -18,7 +18,7 @@
 //! with [`Auto`](crate::FilterPolicyKind::Auto), the bits per key of the policy as an average.
 //! Bytes go where they save the most false positives per lookup, so with fewer of them the deep
 //! tables that are asked seldom lose columns first, one at a time; at the end those that profit
-//! least have no filter. Only ribbons give up columns; others stay, go, or are built anew.
+//! least have no filter. Only ribbons give up columns; others stay, go, or are rebuilt.
 //!
 //! Pure functions: the store says what it has, and does what the plan says.
 //!

@@ -15,7 +15,7 @@ use crate::filter_policy::{FilterChoice, FilterPolicyKind};
 /// times.
 const GAIN_MIN: f64 = 1.0;
 
-/// The filters that should be built anew, those that gain most first.
+/// The filters that should be rebuilt, those that gain most first.
 ///
 /// `plan` is that of `store`. Reading a table to build its filter costs far more than what a filter
 /// slightly off the plan does: only those are named that are off by two bits a key or so, are

@@ -48,7 +48,7 @@ pub(crate) struct TableTarget {
     pub(crate) fpr: f64,
 }
 
-/// A filter that should be built anew: no part of the stored one does what the table should have.
+/// A filter that should be rebuilt: no part of the stored one does what the table should have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rebuild {
     /// Index in the shape.

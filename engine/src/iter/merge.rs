@@ -101,7 +101,7 @@ impl<C: Cursor> MergeCursor<C> {
     }
 
     /// Moves every cursor with `go`. As soon as one has to read, or if `reads` tells that one did
-    /// before, those behind it are told with `announce`: then their reads are under way together.
+    /// before, those behind it are told with `announce`: then their reads are in flight together.
     /// With everything in memory nobody looks up anything twice.
     #[inline]
     fn move_all(

@@ -34,7 +34,7 @@ pub(crate) trait CursorSource {
 ///
 /// Each end has a cursor of its own, made at its first step: a scan in one direction pays for one.
 /// The ends never yield an entry twice, unless a seek asks for it. After an error the range is at
-/// its end, until a seek begins it anew.
+/// its end, until a seek restarts it.
 ///
 /// A step allocates nothing; an item takes memory for the key, once per [`KEY_BUFFER_BYTES`].
 pub(crate) struct Range<S: CursorSource> {

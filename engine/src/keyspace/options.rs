@@ -68,7 +68,7 @@ impl Keyspace {
     /// return; for the default keyspace [`Options::keyspace`](crate::Options::keyspace) counts
     /// again if it is called when the store is opened.
     ///
-    /// New tables get prefix filters after it, and those of the others are built anew in the
+    /// New tables get prefix filters after it, and those of the others are rebuilt in the
     /// background. Until then scans do without them; ranges and iterators that were made before
     /// lose nothing. The function of [`PrefixExtractor::Custom`] is not stored: give it to
     /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened.

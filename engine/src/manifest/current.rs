@@ -79,7 +79,7 @@ impl Current {
 
     /// Up to where the manifest of the store `store_id` was durable when that store was last
     /// closed. The default, which says nothing, if nobody knows: then whatever depends on it is
-    /// written anew.
+    /// rewritten.
     pub(crate) fn read_closed(fs: &dyn Fs, folder: &Path, store_id: u128) -> Position {
         let closed = Self::read_file(fs, &FileName::Closed.path(folder), FileKind::Closed);
         let closed = closed.ok().flatten();

@@ -23,13 +23,13 @@ use crate::{
     log::{Payload, PendingRecord, Position, Start, Writer, draw_secret},
 };
 
-/// A manifest is written anew when it is longer than this and [`GROWTH_MAX`] times its first edit.
+/// A manifest is rewritten when it is longer than this and [`GROWTH_MAX`] times its first edit.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
 /// See [`REWRITE_BYTES_MIN`]. So the edits cost at most a small multiple of their own bytes.
 const GROWTH_MAX: u64 = 8;
 
-/// A manifest that is longer than this and [`KEPT_GROWTH_MAX`] times its first edit is written anew
+/// A manifest that is longer than this and [`KEPT_GROWTH_MAX`] times its first edit is rewritten
 /// when the store is opened: from then on that is read faster.
 const KEPT_BYTES_MIN: u64 = 64 << 10;
 

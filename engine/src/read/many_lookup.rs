@@ -4,7 +4,7 @@
 //! 2. Put what is left in key order, unless it is already. In each run the keys of a table are then
 //!    neighbours, and so are those of a block.
 //! 3. In each run, the newest first: find the keys of each table by steps that double, ask the
-//!    table's filter for all of them with many loads under way at once, and look the positives up,
+//!    table's filter for all of them with many loads in flight at once, and look the positives up,
 //!    each block asked for once. What is found leaves the chunk.
 //!
 //! Buffers are kept from chunk to chunk: nothing is allocated for a key.
@@ -31,7 +31,7 @@ use crate::{
 
 /// Keys looked up together.
 ///
-/// With so many the filter lines under way fit the cache, and what is done once for a chunk is
+/// With so many the filter lines in flight fit the cache, and what is done once for a chunk is
 /// little.
 pub(crate) const CHUNK_KEYS: usize = 512;
 

@@ -109,7 +109,7 @@ impl Tree {
         self.options.load_full()
     }
 
-    /// Changes the options. Scans, flushes and compactions under way go on with those before.
+    /// Changes the options. Scans, flushes and compactions in flight go on with those before.
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
         self.options.store(Arc::new(options));
         self.filter_wish_number.fetch_add(1, SeqCst);

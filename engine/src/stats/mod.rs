@@ -227,7 +227,7 @@ pub struct BackgroundStats {
     pub compactions: u64,
     /// Compactions that only moved tables to another level.
     pub trivial_moves: u64,
-    /// Filters built anew for tables that there were already, or removed.
+    /// Filters rebuilt for tables that there were already, or removed.
     pub filters_rebuilt: u64,
     /// Bytes of tables written by flushes.
     pub flush_bytes_written: u64,

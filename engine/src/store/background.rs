@@ -89,7 +89,7 @@ struct State {
     merge_turn: bool,
     /// Whether filters are brought to their plan.
     fitting: bool,
-    /// Compactions under way, with the id of their keyspace.
+    /// Compactions in flight, with the id of their keyspace.
     running: Vec<(u64, Compaction)>,
     /// Keyspaces that somebody waits for to be compacted as a whole.
     whole: WholeRequests,
@@ -228,7 +228,7 @@ impl Background {
         self.state.lock().shut_down
     }
 
-    /// Looks at the filters that are to be built anew. Whoever waits for them looks again.
+    /// Looks at the filters that are to be rebuilt. Whoever waits for them looks again.
     pub(crate) fn with_filters<T>(&self, look: impl FnOnce(&mut FilterJobs) -> T) -> T {
         let looked = look(&mut self.state.lock().filters);
         self.progress.notify_all();

@@ -109,7 +109,7 @@ impl Store {
         })
     }
 
-    /// Chooses a compaction of `tree` that is done while the store rests, if nothing is under way.
+    /// Chooses a compaction of `tree` that is done while the store rests, if nothing is in flight.
     pub(crate) fn choose_quiet(&self, tree: &Tree) -> Option<Compaction> {
         self.with_picker(tree, &[], None, |picker| picker.pick_quiet())
     }

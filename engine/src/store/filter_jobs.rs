@@ -1,4 +1,4 @@
-//! The filters that are to be built anew, and those that are not to be tried again.
+//! The filters that are to be rebuilt, and those that are not to be tried again.
 //!
 //! Which they are is found out without a lock, one keyspace after the other: it takes microseconds
 //! for each table, and flushes must not wait for that. Here is only what was found.
@@ -14,7 +14,7 @@ use crate::{
     store::filter_rebuild::Rebuilt, version::Version,
 };
 
-/// The filters that are to be built anew: one at a time, which bounds the memory and leaves the
+/// The filters that are to be rebuilt: one at a time, which bounds the memory and leaves the
 /// other workers to flushes and compactions.
 #[derive(Debug, Default)]
 pub(crate) struct FilterJobs {
@@ -66,7 +66,7 @@ pub(crate) enum FilterJob {
 }
 
 impl FilterJobs {
-    /// The next piece of work, if there is none under way. Give the claim back with
+    /// The next piece of work, if there is none in flight. Give the claim back with
     /// [`looked`](Self::looked) or [`release`](Self::release).
     ///
     /// `tree_of` tells the keyspace with an id, if it is there.
@@ -185,7 +185,7 @@ impl FilterJobs {
         self.put_off.as_ref()
     }
 
-    /// Whether a piece of this work is under way.
+    /// Whether a piece of this work is in flight.
     pub(crate) fn is_running(&self) -> bool {
         self.is_running
     }

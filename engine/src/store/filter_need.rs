@@ -156,7 +156,7 @@ fn off_plan<'a>(
     })
 }
 
-/// Whether a filter of so many keys comes nearer to `choice` when it is built anew. One that is not
+/// Whether a filter of so many keys comes nearer to `choice` when it is rebuilt. One that is not
 /// made of columns is rounded up to lines, and would be off by as much again.
 fn is_worth_it(stored: &StoredFilter, choice: FilterChoice, keys: u64) -> bool {
     let asked = choice.bits_per_key * keys as f64 / 8.0;

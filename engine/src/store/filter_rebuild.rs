@@ -1,4 +1,4 @@
-//! The filter of a table is built anew from its keys, without its data being written again.
+//! The filter of a table is rebuilt from its keys, without its data being written again.
 //!
 //! The new filter lies in a file of its own, and is durable there before the manifest names it. The
 //! one that it replaces serves until then; its file, if it has one, goes when the manifest has
@@ -41,7 +41,7 @@ pub(crate) enum Rebuilt {
 }
 
 impl Store {
-    /// Finds out which filters of `tree` should be built anew.
+    /// Finds out which filters of `tree` should be rebuilt.
     pub(crate) fn look_for_due_filters(&self, tree: &Arc<Tree>, seen: Seen) {
         let wish = FilterWish::of(&tree.options());
         let version = tree.kept_view().version;

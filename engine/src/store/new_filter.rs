@@ -13,7 +13,7 @@ use crate::{
 /// tables of the keyspace but those that `is_gone` names.
 ///
 /// As large as the policy says, whatever memory has room for: what does not fit is left in the
-/// file, and read when it does. A smaller one would have to be built anew for that, from all keys
+/// file, and read when it does. A smaller one would have to be rebuilt for that, from all keys
 /// of the table. What was measured is left out: it says nothing of new tables.
 pub(super) fn choose_filter(
     tree: &Tree,

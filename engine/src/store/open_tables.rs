@@ -1,7 +1,7 @@
 //! The tables of the manifest are opened, on several threads if they are many, and their filters
 //! enter memory.
 //!
-//! Nothing is left for later: what is wrong with a table is told when the store is opened, and no
+//! Nothing is left for later: the problems of a table are reported when the store is opened, and no
 //! lookup pays for the opening of one. See `sieve bench open` for what it takes.
 
 use std::{num::NonZero, path::Path, sync::Arc, thread};

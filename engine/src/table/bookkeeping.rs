@@ -11,7 +11,7 @@ use crate::log::BUFFER_BYTES_MAX;
 /// filter that is on its way from its file.
 pub(crate) const BUFFERS_BYTES: usize = 3 * BUFFER_BYTES_MAX + PIECE_BYTES as usize;
 
-/// The length of a table's entry in a manifest that is begun anew, without its bounds. All of them
+/// The length of a table's entry in a manifest that is restarted, without its bounds. All of them
 /// are encoded together.
 pub(crate) const ENCODED_BYTES: usize = 192;
 

@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// A filter that was built anew.
+/// A filter that was rebuilt.
 #[derive(Debug)]
 pub(crate) enum BuiltFilter {
     Point(TableFilter),
@@ -30,7 +30,7 @@ pub(crate) enum BuiltFilter {
     Range(RangeFilter),
 }
 
-/// A filter that was built anew and is in a file.
+/// A filter that was rebuilt and is in a file.
 #[derive(Debug)]
 pub(crate) enum StoredAnew {
     Point(FilterPlace, StoredFilter),
@@ -146,7 +146,7 @@ impl TableStore {
     /// Has the prefix filter of `live` answer for `extractor`, if it was built with it, and for no
     /// other one. It is not in memory then if it was for another one before.
     ///
-    /// No change of filters may be under way, or it would bring the old one back.
+    /// No change of filters may be in flight, or it would bring the old one back.
     pub(crate) fn fit_extractor(&self, live: &LiveTable, extractor: &NamedExtractor) {
         let filters = live.scan_filters();
         let place = filters.prefix_place.clone();

@@ -148,7 +148,7 @@ impl Elimination {
         Self { band: Band::new(0), means }
     }
 
-    /// Begins a layer of `blocks` blocks, or begins it anew if nothing was inserted.
+    /// Begins a layer of `blocks` blocks, or restarts it if nothing was inserted.
     pub(crate) fn start(&mut self, blocks: u64) {
         let before = core::mem::replace(&mut self.band, Band::new(blocks));
         self.band.coefficients[..OVERHANG].copy_from_slice(&before.coefficients[..OVERHANG]);

@@ -7,7 +7,7 @@ use super::query::{Place, row_of_bumped, test_all};
 use super::row::{Mixed, TurnedRow};
 
 /// So many questions of a batch are on their way from memory at once: twice as many loads as a core
-/// keeps under way. With 32 a question takes a third longer at 10^8 keys, with 16 twice as long.
+/// keeps in flight. With 32 a question takes a third longer at 10^8 keys, with 16 twice as long.
 const BATCH: usize = 64;
 
 /// Tests a batch with `test`.

@@ -1,4 +1,4 @@
-//! Filters that are built anew, in files of their own.
+//! Filters that are rebuilt, in files of their own.
 
 use sievedb::{
     Durability::{Disk, OsBuffer},

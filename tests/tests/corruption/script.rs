@@ -61,7 +61,7 @@ fn seeded_sample(end: End, seed: u64) -> Sample {
     script.end(end)
 }
 
-/// The same tables, with filters that were dropped and built anew in files of their own; the
+/// The same tables, with filters that were dropped and rebuilt in files of their own; the
 /// manifest has every step of it.
 pub(super) fn rebuilt_filters(end: End) -> Sample {
     let mut script = Script::begin(0);

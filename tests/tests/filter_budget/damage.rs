@@ -93,7 +93,7 @@ fn writes_do_not_wait_for_a_change_of_filters() {
     assert!(are_written, "writes wait");
 }
 
-/// What is in memory stays, the rest means "maybe"; each is told once, and built anew from the
+/// What is in memory stays, the rest means "maybe"; each is told once, and rebuilt from the
 /// keys.
 #[test]
 fn filters_that_cannot_be_read_again_are_told_and_hide_nothing() {

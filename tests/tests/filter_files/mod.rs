@@ -1,4 +1,4 @@
-//! Filters that cannot be used are built anew, in files of their own, and `verify` finds what is
+//! Filters that cannot be used are rebuilt, in files of their own, and `verify` finds what is
 //! wrong with them.
 //!
 //! | module    | what                                                                       |

@@ -239,7 +239,7 @@ fn a_changed_extractor_rebuilds_the_filters() {
     }
 }
 
-/// A policy that changes while the store is open has filters built anew, too, and both options are
+/// A policy that changes while the store is open has filters rebuilt, too, and both options are
 /// kept.
 #[test]
 fn a_policy_and_an_extractor_change_side_by_side() {

@@ -49,7 +49,7 @@ fn n1_killed_recoveries_leave_at_most_the_files_of_one() {
     let mut logs_most = 0;
     for call in 0.. {
         let faults = Arc::new(FaultFs::new(Arc::clone(&disk) as Arc<dyn Fs>));
-        // The call that is under way may have written something.
+        // The call that is in flight may have written something.
         faults.inject(Fault::new(DEAD, Times::ForGood).after(call).written_bytes(100));
         let opened = small_options(faults.clone()).open(FOLDER).is_ok();
         if opened && faults.failures() == 0 {

@@ -82,7 +82,7 @@ fn a_close_waits_for_its_workers() {
             db.insert(key, round.to_be_bytes().repeat(10)).unwrap();
             model.insert(key.to_vec(), round.to_be_bytes().repeat(10));
         }
-        // While flushes and compactions are under way.
+        // While flushes and compactions are in flight.
         drop(db);
     }
     let db = Db::open(folder.path()).unwrap();

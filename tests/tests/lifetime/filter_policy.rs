@@ -60,7 +60,7 @@ fn the_last_policy_counts() {
     let first = bytes(Bloom, 0..1_000);
     assert!((1_250..2_000).contains(&first), "{first}");
     assert_eq!(bytes(None, 1_000..2_000), 0);
-    // Those of the first two are built anew, and rounded to whole lines in another way.
+    // Those of the first two are rebuilt, and rounded to whole lines in another way.
     let all = bytes(Bloom, 2_000..3_000);
     assert!((3 * first..=3 * first + 256).contains(&all), "{all}, and {first} of the first");
 }

@@ -15,7 +15,7 @@ use super::small_store::FOLDER;
 
 const NAMES: [&str; 2] = ["default", "other"];
 
-/// Counts the filters that were built anew.
+/// Counts the filters that were rebuilt.
 #[derive(Debug, Default)]
 struct Rebuilt(AtomicUsize);
 
@@ -109,7 +109,7 @@ fn filled(fs: &Arc<MemoryFs>, options: &KeyspaceOptions) {
 }
 
 /// The store is used by who knows nothing of its options: nothing is lost of them, and no filter is
-/// built anew, neither then nor when it is opened with them again.
+/// rebuilt, neither then nor when it is opened with them again.
 #[test]
 fn a_plain_open_keeps_the_options() {
     let options = keyspace(PrefixExtractor::FixedLength(2));

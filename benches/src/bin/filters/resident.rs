@@ -103,7 +103,7 @@ fn time<T>(filters: &[T], asked: &[u64], count: impl Fn(&[T], u64) -> usize) -> 
     ns(ask, 2, asked.len() * filters.len())
 }
 
-/// How many of our filters call the key "maybe": in one call, with all loads under way at once.
+/// How many of our filters call the key "maybe": in one call, with all loads in flight at once.
 #[inline]
 fn count_in<F: AmongMany>(filters: &[&F], hash: u64) -> usize {
     many::may_contain_in(filters, hash).count_ones() as usize

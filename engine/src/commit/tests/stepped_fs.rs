@@ -148,7 +148,7 @@ impl AppendFile for SteppedAppend {
 
     fn sync_data(&self) -> io::Result<()> {
         self.shared.step();
-        // What is appended while the sync is under way is not covered.
+        // What is appended while the sync is in flight is not covered.
         let synced = self.inner.sync_data();
         self.shared.step();
         synced

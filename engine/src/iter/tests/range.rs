@@ -201,7 +201,7 @@ fn an_error_is_yielded_once_and_ends_the_range_until_a_seek() {
         assert_eq!(error.to_string(), failure().to_string());
         assert!(step().is_none());
         assert!(range.next().is_none() && range.next_back().is_none());
-        // As if made anew, from either end; and the error comes again if it is still there.
+        // As if rebuilt, from either end; and the error comes again if it is still there.
         range.seek(End::Front, b"b");
         assert_eq!(range.next().unwrap().unwrap().0, "b");
         assert_eq!(range.next_back().unwrap().unwrap().0, "d");

@@ -157,7 +157,7 @@ impl Store {
         None
     }
 
-    /// Whether there is no work, and none is under way.
+    /// Whether there is no work, and none is in flight.
     pub(super) fn is_idle(&self, state: &mut State) -> bool {
         self.note_changes(state);
         state.flushing.is_empty()
@@ -185,7 +185,7 @@ impl Store {
         false
     }
 
-    /// Whether any keyspace has a flush or a compaction due, while none is under way.
+    /// Whether any keyspace has a flush or a compaction due, while none is in flight.
     fn has_flush_or_compaction(&self, state: &mut State) -> bool {
         if self.has_unclaimed_flush(state) {
             return true;

@@ -2,7 +2,7 @@
 //!
 //! The store rests when for some time nothing was written and no worker had anything to do. Then
 //! one compaction after the other is done that the picker finds cheap enough
-//! ([`quiet`](crate::compaction)). One under way gives way to a flush that no worker is left for,
+//! ([`quiet`](crate::compaction)). One in flight gives way to a flush that no worker is left for,
 //! to work that waits for memory beyond its share, to whoever waits for a keyspace to be compacted
 //! as a whole, and to the end of the store.
 //!
@@ -115,7 +115,7 @@ impl Background {
 
 impl Store {
     /// Claims a compaction that only a store at rest does, if it rests and there is one. No flush
-    /// and no compaction is under way beside it when it begins.
+    /// and no compaction is in flight beside it when it begins.
     pub(super) fn claim_quiet(&self, state: &mut State) -> Option<Job> {
         let is_busy = !state.flushing.is_empty()
             || !state.running.is_empty()

@@ -341,7 +341,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Lets lookups use what is there now, and waits until those under way have let go of the rest.
+    /// Lets lookups use what is there now, and waits until those in flight have let go of the rest.
     pub(super) fn release(&mut self) {
         self.refresh();
         for look in 0..self.looks_max {

@@ -50,7 +50,7 @@ use crate::{
     },
 };
 
-/// How often a plan is made anew where memory is short, because the use of the tables may have
+/// How often a plan is made again where memory is short, because the use of the tables may have
 /// changed.
 pub(crate) const REPLAN_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -45,7 +45,7 @@ impl Store {
         Ok(())
     }
 
-    /// Changes all options of a keyspace, for good. Filters of tables that there are are built anew
+    /// Changes all options of a keyspace, for good. Filters of tables that there are are rebuilt
     /// in the background.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Store {
         tree: &Arc<Tree>,
         change: impl FnOnce(KeyspaceOptions) -> KeyspaceOptions,
     ) -> Result<()> {
-        // Before the manifest is locked: a change of filters that is under way may take long, and
+        // Before the manifest is locked: a change of filters that is in flight may take long, and
         // the next segment of the log, for which all writes wait, needs the manifest.
         let _change = self.residency.lock_change();
         // Nobody else changes them meanwhile.

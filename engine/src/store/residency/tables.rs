@@ -110,7 +110,7 @@ fn load_at_once(
 
 /// A filter of a table that is ready to take the place of another one.
 ///
-/// As long as it lives no other change of filters is under way, which would bring the old one back.
+/// As long as it lives no other change of filters is in flight, which would bring the old one back.
 #[derive(Debug)]
 pub(crate) struct Replacement<'a> {
     filters: NewFilters,
@@ -118,7 +118,7 @@ pub(crate) struct Replacement<'a> {
     _change: MutexGuard<'a, MeasuredUse>,
 }
 
-/// The filters of a table, with the one that was built anew.
+/// The filters of a table, with the one that was rebuilt.
 #[derive(Debug)]
 enum NewFilters {
     Point(Box<TableFilters>),
@@ -171,11 +171,11 @@ impl Store {
         fits
     }
 
-    /// Makes a filter that was built anew, and lies in a file, ready to take the place of that of
+    /// Makes a filter that was rebuilt, and lies in a file, ready to take the place of that of
     /// `live` for this role; none for `None`. It enters memory if there is room, and as far as the
     /// plan says by the background job.
     ///
-    /// Waits for a change of filters that is under way, which may take long, and reads the file. So
+    /// Waits for a change of filters that is in flight, which may take long, and reads the file. So
     /// it comes before the manifest is locked: the next segment of the log needs it, and all writes
     /// need that.
     pub(crate) fn prepare_filter<'a>(
