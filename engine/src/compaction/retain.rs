@@ -53,7 +53,7 @@ use crate::{
 /// merge may hold it; it is asked in ascending order, for the oldest stripe only and, unless the
 /// stream is [`settling`](Self::settling), for tombstones only.
 #[derive(Debug)]
-pub(crate) struct RetainStream<C, B, S = fn() -> bool> {
+pub(crate) struct RetainStream<C, B, S> {
     cursor: C,
     interruption: Interruption<S>,
     /// Ascending, without repetition.
@@ -71,15 +71,21 @@ pub(crate) struct RetainStream<C, B, S = fn() -> bool> {
     is_settled: bool,
 }
 
-impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
-    /// An uninterrupted, unpositioned stream over `cursor` for the readers at `snapshots`, in any
-    /// order, and those at the visible sequence number.
-    pub(crate) fn new(cursor: C, mut snapshots: Vec<SequenceNumber>, is_bottom: B) -> Self {
+impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, S> {
+    /// An unpositioned stream over `cursor` for the readers at `snapshots`, in any order, and those
+    /// at the visible sequence number. It fails with [`Closed`](Error::Closed) soon after `stops`
+    /// returns `true`.
+    pub(crate) fn new(
+        cursor: C,
+        mut snapshots: Vec<SequenceNumber>,
+        is_bottom: B,
+        stops: S,
+    ) -> Self {
         snapshots.sort_unstable();
         snapshots.dedup();
         Self {
             cursor,
-            interruption: Interruption::new(|| false),
+            interruption: Interruption::new(stops),
             snapshots,
             is_bottom,
             settles: false,
@@ -91,25 +97,6 @@ impl<C: Cursor, B: FnMut(&[u8]) -> bool> RetainStream<C, B> {
         }
     }
 
-    /// Returns the same stream, which fails with [`Closed`](Error::Closed) soon after `stops`
-    /// returns `true`.
-    pub(crate) fn interrupted_by<S: FnMut() -> bool>(self, stops: S) -> RetainStream<C, B, S> {
-        RetainStream {
-            cursor: self.cursor,
-            interruption: Interruption::new(stops),
-            snapshots: self.snapshots,
-            is_bottom: self.is_bottom,
-            settles: self.settles,
-            user_key: self.user_key,
-            stripe: self.stripe,
-            is_first_of_key: self.is_first_of_key,
-            is_positioned: self.is_positioned,
-            is_settled: self.is_settled,
-        }
-    }
-}
-
-impl<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool> RetainStream<C, B, S> {
     /// The same stream, which gives sequence number 0 to entries whose own says nothing any more.
     pub(crate) fn settling(self) -> Self {
         Self { settles: true, ..self }

@@ -288,8 +288,7 @@ impl Store {
             gave_way.get() || self.tables.is_closing()
         };
         let merged = MergeCursor::new(inputs, 0);
-        let kept = RetainStream::new(merged, snapshots, is_bottom);
-        let mut kept = kept.settling().interrupted_by(stops);
+        let mut kept = RetainStream::new(merged, snapshots, is_bottom, stops).settling();
         let place = TablePlace { level: output_level, run: output_run };
         let entries = gone().map(|table| table.entries).sum();
         let filter = choose_filter(tree, is_gone, place, entries);

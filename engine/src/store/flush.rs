@@ -49,8 +49,7 @@ pub(crate) fn write_memtables(
     let scan = ScanOptions::once(CursorOptions::whole_table());
     let cursors = memtables.iter().map(|placed| Source::memtable(placed, &folder, &scan)).collect();
     let merged = MergeCursor::new(cursors, 0);
-    let kept = RetainStream::new(merged, snapshots, is_bottom);
-    let mut kept = kept.interrupted_by(|| tables.is_closing());
+    let mut kept = RetainStream::new(merged, snapshots, is_bottom, || tables.is_closing());
     // Numbers of files ascend, so a later flush makes a newer run.
     let place = TablePlace { level: 0, run: tables.new_file_id() };
     let entries = memtables.iter().map(|placed| placed.memtable.entries() as u64).sum();

@@ -20,7 +20,7 @@ fn retain(
     is_bottom: impl FnMut(&[u8]) -> bool,
     moves: &Rc<Moves>,
 ) -> Result<(Vec<Entry>, Vec<bool>)> {
-    let stream = RetainStream::new(history.merge(moves), snapshots.to_vec(), is_bottom);
+    let stream = RetainStream::new(history.merge(moves), snapshots.to_vec(), is_bottom, || false);
     let mut stream = stream.settling();
     let (mut kept, mut splits) = (Vec::new(), Vec::new());
     // A second start forgets the first.
@@ -144,7 +144,7 @@ fn a_kind_that_cannot_be_applied_is_refused_unless_a_newer_version_hides_it() {
 fn entries_out_of_order_are_refused() {
     for (name, input) in [("keys", "b@2 a@1"), ("versions", "a@1 a@9")] {
         let cursor = VecCursor::new(entries(input), &Rc::default());
-        let mut stream = RetainStream::new(cursor, vec![5], |_: &[u8]| true);
+        let mut stream = RetainStream::new(cursor, vec![5], |_: &[u8]| true, || false);
         let error = stream.seek_to_first().and_then(|()| stream.next()).unwrap_err();
         let want = Corruption::Order { what: "an entry" };
         assert!(matches!(error, Error::Corrupt { source, .. } if source == want), "{name}");
@@ -157,11 +157,11 @@ fn a_merge_stops_at_the_second_check() {
     let input: Vec<_> = (0..3000).map(|number| format!("{number:04}@1")).collect();
     let cursor = VecCursor::new(entries(&input.join(" ")), &Rc::default());
     let mut checks = 0;
-    let stream = RetainStream::new(cursor, Vec::new(), |_: &[u8]| true);
-    let mut stream = stream.interrupted_by(|| {
+    let stops = || {
         checks += 1;
         checks == 2
-    });
+    };
+    let mut stream = RetainStream::new(cursor, Vec::new(), |_: &[u8]| true, stops);
     stream.seek_to_first().unwrap();
     let mut steps = 0;
     let error = loop {
