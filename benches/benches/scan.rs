@@ -55,7 +55,7 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     for (store, runs) in STORES {
         let folder = tempfile::tempdir().expect("there is a folder for temporary files");
-        let options = Options::new().block_cache_bytes(CACHE_BYTES).quiet_compactions(false);
+        let options = Options::new().block_cache_bytes(CACHE_BYTES).idle_compactions(false);
         let db = options.open(folder.path()).expect("an empty folder becomes a store");
         fill(&db, runs).expect("the store takes writes");
         let mut next = shuffled(ENTRIES);

@@ -43,7 +43,7 @@ fn fill(db: &Db, keys: u64) -> Result<()> {
 
 fn open(path: &Path, keys: u64) -> Result<Db> {
     let keyspace = KeyspaceOptions::new().memtable_bytes(512 << 20);
-    let options = Options::new().block_cache_bytes(256 << 20).quiet_compactions(false);
+    let options = Options::new().block_cache_bytes(256 << 20).idle_compactions(false);
     let db = options.keyspace(keyspace).open(path)?;
     if db.stats().keyspaces[0].runs == 0 {
         fill(&db, keys)?;

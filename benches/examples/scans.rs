@@ -24,7 +24,7 @@ const SHORT_ENTRIES: u64 = 50;
 const STORES: [(&str, &[u64]); 2] = [("one run", &[100]), ("three runs", &[90, 9, 1])];
 
 fn open(path: &Path, keys: u64, shares: &[u64]) -> Result<Db> {
-    let db = Options::new().block_cache_bytes(2 << 30).quiet_compactions(false).open(path)?;
+    let db = Options::new().block_cache_bytes(2 << 30).idle_compactions(false).open(path)?;
     if db.stats().keyspaces[0].entries == 0 {
         let mut next = 0;
         for (run, share) in shares.iter().enumerate() {

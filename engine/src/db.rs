@@ -301,7 +301,7 @@ impl Db {
     /// work.
     ///
     /// Compactions that wait for the store to rest are not waited for: see
-    /// [`Options::quiet_compactions`](crate::Options::quiet_compactions).
+    /// [`Options::idle_compactions`](crate::Options::idle_compactions).
     ///
     /// Active memtables stay as they are: see [`flush`](Self::flush). While others write, new work
     /// may come as fast as it is done, and the call may not return.

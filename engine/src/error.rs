@@ -53,18 +53,18 @@ pub enum Error {
     NewerRelease { path: PathBuf, needs: String },
     /// The folder `path` holds `name`, which is no file of a store, and it holds no store: none is
     /// made there. Nothing was changed.
-    ForeignFolder { path: PathBuf, name: String },
+    ForeignDirectory { path: PathBuf, name: String },
     /// The folder `path` is to be empty, and holds `name`. Nothing was changed.
-    FolderNotEmpty { path: PathBuf, name: String },
+    DirectoryNotEmpty { path: PathBuf, name: String },
     /// One of the directories `from` and `to` of a [repair](crate::Options::repair) is the other
     /// one, or is inside of it. Nothing was changed.
-    FoldersOverlap { from: PathBuf, to: PathBuf },
+    DirectoriesOverlap { from: PathBuf, to: PathBuf },
     /// The folder `path` is missing, or holds no store, and none is to be made:
     /// [`Options::create_if_missing`](crate::Options::create_if_missing), or what only reads.
     /// Nothing was changed.
     NoStore { path: PathBuf },
     /// `path`, or something that it should lie in, is a file, and a store is a folder.
-    NotAFolder { path: PathBuf },
+    NotADirectory { path: PathBuf },
     /// Another process, or this one, has the store at `path` open: in this one as long as a handle
     /// of any kind lives, a keyspace, snapshot, batch or iterator too. Only those that open it
     /// [read-only](crate::Options::read_only) may have it open together.
@@ -250,19 +250,19 @@ impl fmt::Display for Error {
                  release",
                 path.display()
             ),
-            Self::ForeignFolder { path, name } => write!(
+            Self::ForeignDirectory { path, name } => write!(
                 f,
                 "not a store: {} holds {name:?}; use an empty directory, which may hold subdirectories",
                 path.display()
             ),
-            Self::FolderNotEmpty { path, name } => {
+            Self::DirectoryNotEmpty { path, name } => {
                 write!(
                     f,
                     "{} is not empty: it holds {name:?}; use an empty directory",
                     path.display()
                 )
             }
-            Self::FoldersOverlap { from, to } => write!(
+            Self::DirectoriesOverlap { from, to } => write!(
                 f,
                 "{} and {} must not lie in one another, since a repair never changes the damaged \
                  store; name a new directory elsewhere",
@@ -270,7 +270,7 @@ impl fmt::Display for Error {
                 to.display()
             ),
             Self::NoStore { path } => write!(f, "there is no store in {}", path.display()),
-            Self::NotAFolder { path } => {
+            Self::NotADirectory { path } => {
                 write!(f, "not a directory: {}, or one of its parents, is a file", path.display())
             }
             Self::Locked { path, process } => {
@@ -407,7 +407,10 @@ mod tests {
             (damaged, ["000007.log is corrupt near byte 64; run", "restore a backup"]),
             (locked(None), ["/store is open", "; close it there first"]),
             (locked(Some(0)), ["LOCK names process 0", "; close it there first"]),
-            (Error::FolderNotEmpty { path: "/new".into(), name: name.clone() }, ["/new", "; use"]),
+            (
+                Error::DirectoryNotEmpty { path: "/new".into(), name: name.clone() },
+                ["/new", "; use"],
+            ),
             (Error::NoKeyspace { name }, ["\"notes\"", "; list keyspaces"]),
             (Error::ReadOnly { cause: panicked }, ["read-only", "; reopen it"]),
             (Error::Closed, ["closed", "; open it again"]),

@@ -75,7 +75,7 @@ pub trait EventListener: Debug + Send + Sync {
 }
 
 /// Tells `listener` of `event`.
-pub(crate) fn tell(listener: &dyn EventListener, event: &Event) {
+pub(crate) fn notify(listener: &dyn EventListener, event: &Event) {
     // A panic would leave undone what others wait for: a write, or a step of background work.
     let _ = panic::catch_unwind(AssertUnwindSafe(|| listener.on_event(event)));
 }

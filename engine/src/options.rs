@@ -59,7 +59,7 @@ pub struct Options {
     pub(crate) create_new: bool,
     pub(crate) read_only: bool,
     pub(crate) background_rewrites: bool,
-    pub(crate) quiet_compactions: bool,
+    pub(crate) idle_compactions: bool,
     pub(crate) warms_up: bool,
     pub(crate) prefix_functions: Vec<Arc<dyn PrefixFunction>>,
     #[cfg(feature = "planted-bugs")]
@@ -85,7 +85,7 @@ impl Default for Options {
             create_new: false,
             read_only: false,
             background_rewrites: true,
-            quiet_compactions: true,
+            idle_compactions: true,
             warms_up: true,
             prefix_functions: Vec::new(),
             #[cfg(feature = "planted-bugs")]
@@ -354,8 +354,8 @@ impl Options {
     /// was flushed, and only where little lies below; at most 10 more if flushes always cut it off,
     /// which leave no worker for it: see `docs/design.md`. Never without
     /// [`worker_threads`](Self::worker_threads).
-    pub fn quiet_compactions(mut self, quiet: bool) -> Self {
-        self.quiet_compactions = quiet;
+    pub fn idle_compactions(mut self, quiet: bool) -> Self {
+        self.idle_compactions = quiet;
         self
     }
 

@@ -85,7 +85,7 @@ pub(crate) struct Filling<'a> {
 
 /// Options of a store whose runs stay as they are, however long it rests.
 fn as_filled() -> Options {
-    Options::new().quiet_compactions(false)
+    Options::new().idle_compactions(false)
 }
 
 impl Filling<'_> {

@@ -130,7 +130,7 @@ impl Args {
     fn options(&self) -> Options {
         // What follows is the same for every opening: no compaction moves tables meanwhile.
         let keyspace = KeyspaceOptions::new().table_bytes(self.table_bytes());
-        let options = Options::new().keyspace(keyspace).quiet_compactions(false);
+        let options = Options::new().keyspace(keyspace).idle_compactions(false);
         options.read_mode(self.read_mode.0).memory_budget(1 << 30)
     }
 

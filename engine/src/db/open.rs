@@ -29,8 +29,8 @@ impl Options {
     /// zstd and this build lacks the feature `zstd`,
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range,
     /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) for a memory budget, or a part of
-    /// it, that is, [`Error::ForeignFolder`](crate::Error::ForeignFolder) for a folder with files
-    /// of others and no store, [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
+    /// it, that is, [`Error::ForeignDirectory`](crate::Error::ForeignDirectory) for a folder with files
+    /// of others and no store, [`Error::NotADirectory`](crate::Error::NotADirectory) for a file,
     /// [`Error::NoStore`](crate::Error::NoStore) for one without a store where none is to be made,
     /// [`Error::StoreExists`](crate::Error::StoreExists) for an existing store with
     /// [`create_new`](Self::create_new), [`Error::NewerRelease`](crate::Error::NewerRelease) if a
@@ -59,7 +59,7 @@ impl Options {
     /// # Errors
     ///
     /// [`Error::NoStore`](crate::Error::NoStore) for a folder that is missing or holds nothing of a
-    /// store, [`Error::NotAFolder`](crate::Error::NotAFolder) for a file,
+    /// store, [`Error::NotADirectory`](crate::Error::NotADirectory) for a file,
     /// [`Error::Locked`](crate::Error::Locked) if the store is open,
     /// [`Error::NewerRelease`](crate::Error::NewerRelease) if a later release wrote the manifest,
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed or locked. What is wrong

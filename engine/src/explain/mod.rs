@@ -128,11 +128,11 @@ pub struct FilterStep {
 #[non_exhaustive]
 pub enum FilterVerdict {
     /// It was not asked: the key was found before.
-    NotAsked,
+    NotProbed,
     /// The table certainly does not have the key, and was not searched.
     Absent,
     /// The table may have the key, and was searched.
-    Maybe,
+    MayContain,
     /// Memory has no room for the filter: the table was searched.
     NotResident,
     /// The filter is damaged or of another release: the table was searched.
@@ -163,7 +163,7 @@ pub struct BlockStep {
 #[non_exhaustive]
 pub struct LookupCost {
     /// Filters of tables that were asked.
-    pub filters_asked: u64,
+    pub filters_probed: u64,
     /// Tables that were searched.
     pub tables_searched: u64,
     /// Data blocks asked of the cache.

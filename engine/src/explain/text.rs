@@ -53,8 +53,8 @@ impl fmt::Display for LookupCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} asked, {} searched, {} and {} asked for, {} read ({})",
-            counted(self.filters_asked, ["table filter", "table filters"]),
+            "{} probed, {} searched, {} and {} requested, {} read ({})",
+            counted(self.filters_probed, ["table filter", "table filters"]),
             counted(self.tables_searched, ["table", "tables"]),
             counted(self.data_block_requests, ["data block", "data blocks"]),
             counted(self.index_block_requests, ["index partition", "index partitions"]),
@@ -69,10 +69,10 @@ impl fmt::Display for MemtableStep {
         let name = if self.is_frozen { "frozen memtable" } else { "memtable" };
         write!(f, "{name}, {}: ", counted(self.entries, ["entry", "entries"]))?;
         match (self.may_contain, &self.found) {
-            (None, _) => write!(f, "not asked, the key was found"),
-            (Some(false), _) => write!(f, "its filter says no"),
-            (Some(true), None) => write!(f, "its filter says maybe; not found"),
-            (Some(true), Some(found)) => write!(f, "its filter says maybe; found {found}"),
+            (None, _) => write!(f, "skipped, the key was found"),
+            (Some(false), _) => write!(f, "filter: absent"),
+            (Some(true), None) => write!(f, "filter: may match; not found"),
+            (Some(true), Some(found)) => write!(f, "filter: may match; found {found}"),
         }
     }
 }
@@ -96,7 +96,7 @@ impl fmt::Display for TableStep {
         let entries = counted(self.entries, ["entry", "entries"]);
         write!(f, "{} to {}, {entries}", Key(&self.smallest), Key(&self.largest))?;
         if self.is_skipped {
-            return write!(f, ": not asked, the key was found");
+            return write!(f, ": skipped, the key was found");
         }
         write!(f, "\n  filter: {}", self.filter)?;
         for block in &self.blocks {
@@ -126,7 +126,7 @@ impl fmt::Display for FilterStep {
             }
             let Self { bits_per_key, bits_per_key_stored, .. } = self;
             write!(f, "{bits_per_key:.2} of {bits_per_key_stored:.2} bits a key, ")?;
-            write!(f, "expected to err for {:.4} % of absent keys: ", self.fpr_expected * 100.0)?;
+            write!(f, "expected false-positive rate {:.4} %: ", self.fpr_expected * 100.0)?;
         }
         write!(f, "{}", self.verdict)
     }
@@ -135,12 +135,12 @@ impl fmt::Display for FilterStep {
 impl fmt::Display for FilterVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAsked => write!(f, "not asked"),
-            Self::Absent => write!(f, "no"),
-            Self::Maybe => write!(f, "maybe"),
-            Self::NotResident => write!(f, "not in memory, which counts as maybe"),
-            Self::Unusable { reason } => write!(f, "unusable, which counts as maybe: {reason}"),
-            Self::NoFilter => write!(f, "none, which counts as maybe"),
+            Self::NotProbed => write!(f, "not probed"),
+            Self::Absent => write!(f, "absent"),
+            Self::MayContain => write!(f, "may match"),
+            Self::NotResident => write!(f, "not in memory, table searched"),
+            Self::Unusable { reason } => write!(f, "unusable, table searched: {reason}"),
+            Self::NoFilter => write!(f, "none, table searched"),
         }
     }
 }

@@ -84,10 +84,10 @@ impl Witness<u64> for Scribe {
     fn filter(&mut self, number: usize, may_contain: bool) {
         let step = &mut self.tables[number];
         step.is_skipped = false;
-        if let FilterVerdict::NotAsked = step.filter.verdict {
-            self.cost.filters_asked += 1;
+        if let FilterVerdict::NotProbed = step.filter.verdict {
+            self.cost.filters_probed += 1;
             step.filter.verdict =
-                if may_contain { FilterVerdict::Maybe } else { FilterVerdict::Absent };
+                if may_contain { FilterVerdict::MayContain } else { FilterVerdict::Absent };
         }
         self.cost.tables_searched += u64::from(may_contain);
     }
@@ -145,7 +145,7 @@ impl Lookup<'_> {
             looked_up => looked_up?,
         };
         for table in tables.iter_mut().filter(|table| table.is_skipped) {
-            table.filter.verdict = FilterVerdict::NotAsked;
+            table.filter.verdict = FilterVerdict::NotProbed;
         }
         let found = |step: Option<FoundVersion>| step.is_some();
         let is_found = memtables.iter().any(|step| found(step.found))
@@ -201,7 +201,7 @@ fn table_step(candidate: &Candidate<'_>) -> TableStep {
 /// The filter of a table before anybody asked it, with why nobody can if that is so.
 fn filter_step(filters: &TableFilters, entries: u64) -> FilterStep {
     let verdict = match &*filters.point {
-        FilterState::Resident(_) => FilterVerdict::NotAsked,
+        FilterState::Resident(_) => FilterVerdict::NotProbed,
         FilterState::NotResident => FilterVerdict::NotResident,
         FilterState::Unusable(reason) => FilterVerdict::Unusable { reason: with_cause(reason) },
         FilterState::None => FilterVerdict::NoFilter,

@@ -79,7 +79,7 @@ impl Options {
     /// too many open files or no right to read it: it would be lost for nothing. To be tried again,
     /// with another `to`. [`Error::Corrupt`] if no manifest can be read, and no table and no
     /// segment of a log. [`Error::NewerRelease`] if a later release wrote a file: repair the store
-    /// with that one. [`Error::FolderNotEmpty`] if `to` has files. [`Error::FoldersOverlap`] if
+    /// with that one. [`Error::DirectoryNotEmpty`] if `to` has files. [`Error::DirectoriesOverlap`] if
     /// `to` is `from`, or one of them is inside of the other, symbolic links resolved. As
     /// [`verify`](Self::verify) for the one store, and as [`open`](Self::open) and
     /// [`Keyspace::insert`] for the other.
@@ -154,7 +154,7 @@ fn check_apart(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     let resolve = |path: &Path| fs.resolve(path).map_err(|error| Error::io("resolve", path, error));
     let (damaged, new) = (resolve(from)?, resolve(to)?);
     if damaged.starts_with(&new) || new.starts_with(&damaged) {
-        return Err(Error::FoldersOverlap { from: from.to_owned(), to: to.to_owned() });
+        return Err(Error::DirectoriesOverlap { from: from.to_owned(), to: to.to_owned() });
     }
     Ok(())
 }
@@ -162,7 +162,7 @@ fn check_apart(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
 /// Refuses a folder with files of anybody: what is there would mix with what is saved.
 fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
     match fs.list(folder).unwrap_or_default().into_iter().next() {
-        Some(name) => Err(Error::FolderNotEmpty { path: folder.to_owned(), name }),
+        Some(name) => Err(Error::DirectoryNotEmpty { path: folder.to_owned(), name }),
         None => Ok(()),
     }
 }

@@ -183,7 +183,7 @@ impl fmt::Display for LookupStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}, {} found in memtables, {} asked, {} said no",
+            "{}, {} found in memtables, {} probed, {} negative",
             self.lookups,
             self.found_in_memtables,
             counted(self.memtable_probes, ["memtable filter", "memtable filters"]),

@@ -407,7 +407,7 @@ impl Store {
         self.background.progress.notify_all();
         drop(state);
         if let Some(error) = news {
-            self.tell(&Event::NoSpace { error });
+            self.notify(&Event::NoSpace { error });
         }
         worked
     }

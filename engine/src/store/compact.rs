@@ -247,7 +247,7 @@ impl Store {
         });
         self.tables.cache_room.note_merge(bytes_read + bytes_written, self.table_bytes());
         let keyspace = tree.name.clone();
-        self.tell(&Event::Compacted { keyspace, level, bytes_read, bytes_written });
+        self.notify(&Event::Compacted { keyspace, level, bytes_read, bytes_written });
         Ok(Ended::Done)
     }
 

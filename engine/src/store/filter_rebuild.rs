@@ -97,7 +97,7 @@ impl Store {
         if rebuilt == Rebuilt::Installed {
             self.background.count(|done| done.filters_rebuilt += 1);
             let (keyspace, table_id, reason) = (tree.name.clone(), due.table_id, due.reason);
-            self.tell(&Event::FilterRebuilt { keyspace, table_id, role, reason });
+            self.notify(&Event::FilterRebuilt { keyspace, table_id, role, reason });
         }
         Ok(rebuilt)
     }
@@ -215,7 +215,7 @@ impl Store {
         if error.is_passing() {
             let waiting = error.clone();
             if self.background.with_filters(|jobs| jobs.put_off(tree, due, waiting)) {
-                self.tell(&Event::NoSpace { error });
+                self.notify(&Event::NoSpace { error });
             }
             return false;
         }
@@ -224,7 +224,7 @@ impl Store {
         }
         self.background.with_filters(|jobs| jobs.give_up(tree, due));
         let (keyspace, table_id, role) = (tree.name.clone(), due.table_id, due.role);
-        self.tell(&Event::FilterNotRebuilt { keyspace, table_id, role, error });
+        self.notify(&Event::FilterNotRebuilt { keyspace, table_id, role, error });
         true
     }
 }

@@ -142,7 +142,7 @@ impl Store {
             done.flush_bytes_written += bytes;
         });
         self.tables.cache_room.note_flush(memtable_bytes);
-        self.tell(&Event::Flushed { keyspace: tree.name.clone(), bytes });
+        self.notify(&Event::Flushed { keyspace: tree.name.clone(), bytes });
         self.drop_old_logs()
     }
 

@@ -116,7 +116,7 @@ pub(super) fn check_read_mode(options: &Options, folder: &Path) -> Result<Checke
 /// Why `op` on `path` failed, which is in or below `folder`.
 pub(crate) fn refused(op: &'static str, path: &Path, folder: &Path, error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotADirectory => Error::NotAFolder { path: folder.to_owned() },
+        io::ErrorKind::NotADirectory => Error::NotADirectory { path: folder.to_owned() },
         _ => Error::io(op, path, error),
     }
 }
@@ -126,7 +126,7 @@ pub(crate) fn refused(op: &'static str, path: &Path, folder: &Path, error: io::E
 /// # Errors
 ///
 /// [`Error::NoStore`]; [`Error::Corrupt`] if `CURRENT` is missing and there are data;
-/// [`Error::NotAFolder`]; [`Error::Io`].
+/// [`Error::NotADirectory`]; [`Error::Io`].
 pub(super) fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let path = FileName::Current.path(folder);
     if fs.exists(&path).map_err(|error| refused("look for", &path, folder, error))? {
@@ -142,7 +142,7 @@ pub(super) fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Error::ForeignFolder`] if it has files of others, [`Error::NotAFolder`], [`Error::Io`].
+/// [`Error::ForeignDirectory`] if it has files of others, [`Error::NotADirectory`], [`Error::Io`].
 pub(super) fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let exists =
         |path: &Path| fs.exists(path).map_err(|error| refused("look for", path, folder, error));
@@ -152,7 +152,7 @@ pub(super) fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
     if exists(folder)? {
         let names = fs.list(folder).map_err(|error| refused("list", folder, folder, error))?;
         if let Some(name) = names.into_iter().find(|name| FileName::parse(name).is_none()) {
-            return Err(Error::ForeignFolder { path: folder.to_owned(), name });
+            return Err(Error::ForeignDirectory { path: folder.to_owned(), name });
         }
     }
     let mut levels = Vec::new();

@@ -82,7 +82,7 @@ use crate::{
     file_name::FileName,
     fs::FileLock,
     gate::{Access, Gate},
-    listener::{Event, tell},
+    listener::{Event, notify},
     manifest::{ManifestFile, ManifestState, VersionEdit},
     memory_budget::MemoryBudget,
     read::snapshot_list::SnapshotList,
@@ -194,7 +194,7 @@ impl Store {
             return cause;
         }
         if self.read_only.set(Arc::new(cause.clone())).is_ok() {
-            self.tell(&Event::ReadOnly { cause: cause.clone() });
+            self.notify(&Event::ReadOnly { cause: cause.clone() });
             self.background.wake();
         }
         cause
@@ -203,14 +203,14 @@ impl Store {
     /// Reports, once, that the system forbids barriers that it allowed before.
     fn report_refused_barriers(&self) {
         if barriers::is_refused() && !self.has_reported_refusal.swap(true, Relaxed) {
-            self.tell(&Event::BarriersRefused);
+            self.notify(&Event::BarriersRefused);
         }
     }
 
     /// Tells the listener, if there is one.
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn notify(&self, event: &Event) {
         if let Some(listener) = &self.options.listener {
-            tell(&**listener, event);
+            notify(&**listener, event);
         }
     }
 

@@ -48,7 +48,7 @@ impl Store {
         }
         if is_new {
             let (keyspace, table_id) = (tree.name.clone(), live.meta.id);
-            self.tell(&Event::TableQuarantined { keyspace, table_id, error });
+            self.notify(&Event::TableQuarantined { keyspace, table_id, error });
         }
         Ok(Ended::Quarantined)
     }

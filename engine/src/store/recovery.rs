@@ -23,7 +23,7 @@ use crate::{
     file_name::FileName,
     fs::Fs,
     keyspace_options::DEFAULT_KEYSPACE,
-    listener::{Event, tell},
+    listener::{Event, notify},
     log::Position,
     manifest::load::Loaded,
     manifest::{KeyspaceChanged, KeyspaceState, ManifestFile, ManifestState, VersionEdit, load},
@@ -162,7 +162,7 @@ pub(crate) fn read(options: &Options, folder: &Path) -> Result<Recovered> {
 
 /// Tells the listener of what recovery cut off, and counts it.
 fn tell_of_cuts(options: &Options, loaded: &Loaded, torn: Option<&TornTail>) -> OpeningStats {
-    let told = |event| options.listener.iter().for_each(|listener| tell(&**listener, &event));
+    let told = |event| options.listener.iter().for_each(|listener| notify(&**listener, &event));
     let mut opening = OpeningStats::default();
     if loaded.torn.is_some() {
         let (Position { file_id: manifest_id, offset }, bytes) = (loaded.end, loaded.torn_bytes);

@@ -134,7 +134,7 @@ impl Store {
 ///
 /// # Errors
 ///
-/// [`Error::NoStore`]; [`Error::NotAFolder`]; [`Error::Locked`]; [`Error::NewerRelease`];
+/// [`Error::NoStore`]; [`Error::NotADirectory`]; [`Error::Locked`]; [`Error::NewerRelease`];
 /// [`Error::Io`] if the folder cannot be locked or listed.
 pub(crate) fn verify_folder(
     options: &Options,

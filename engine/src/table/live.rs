@@ -24,7 +24,7 @@ use super::{
 use crate::{
     Error, FilterRole, QuarantinedTable,
     file_name::FileName,
-    listener::{Event, EventListener, tell},
+    listener::{Event, EventListener, notify},
     memory::{Charge, MemoryAccount, MemoryUse},
 };
 
@@ -81,7 +81,7 @@ impl LiveTable {
     pub(crate) fn report(&self, keyspace: &str, listener: Option<&dyn EventListener>) {
         if let (Some(reason), Some(listener)) = (self.filters().unusable(), listener) {
             let (keyspace, table_id) = (keyspace.to_owned(), self.meta.id);
-            tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
+            notify(listener, &Event::FilterUnusable { keyspace, table_id, reason });
         }
     }
 

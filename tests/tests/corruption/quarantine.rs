@@ -206,7 +206,7 @@ impl Failing {
     ) -> Self {
         let faults = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
         let options = Options::new().fs(faults.clone()).worker_threads(workers);
-        let options = options.clock(clock.clone()).quiet_compactions(false).listener(listener);
+        let options = options.clock(clock.clone()).idle_compactions(false).listener(listener);
         let db = options.open(FOLDER).unwrap();
         let failing = Self { faults, clock, reports: Arc::clone(reports), db };
         (0..3).for_each(|run| failing.write(run));

@@ -286,7 +286,7 @@ fn a_repair_is_refused_where_it_would_do_harm() {
     notes.create_folder(Path::new(NEW)).unwrap();
     notes.create(&Path::new(NEW).join("notes")).unwrap();
     let error = options(&notes).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap_err();
-    assert!(matches!(error, Error::FolderNotEmpty { .. }), "{error:?}");
+    assert!(matches!(error, Error::DirectoryNotEmpty { .. }), "{error:?}");
     let mut files = good.clone();
     files.retain(|name, _| {
         !name.starts_with("MANIFEST") && !name.ends_with(".sst") && !name.ends_with(".log")

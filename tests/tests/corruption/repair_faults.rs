@@ -163,7 +163,7 @@ fn n15_a_repair_refuses_directories_that_overlap() {
         (&link, &outer),
     ] {
         let error = Options::new().repair(from, to, OlderValues::LeaveOut).unwrap_err();
-        assert!(matches!(error, Error::FoldersOverlap { .. }), "{from:?}, {to:?}: {error:?}");
+        assert!(matches!(error, Error::DirectoriesOverlap { .. }), "{from:?}, {to:?}: {error:?}");
     }
     assert_eq!(RealFs.list(&store).unwrap(), before, "nothing is written");
     assert!(!RealFs.exists(&store.join("sub")).unwrap(), "no directory is created");
@@ -174,6 +174,6 @@ fn n15_a_repair_refuses_directories_that_overlap() {
     let fs = disk(&super::repair::store());
     for to in [FOLDER, "/db", "db/sub", "x/../db/sub", "."] {
         let error = options(&fs).repair(FOLDER, to, OlderValues::LeaveOut).unwrap_err();
-        assert!(matches!(error, Error::FoldersOverlap { .. }), "{to}: {error:?}");
+        assert!(matches!(error, Error::DirectoriesOverlap { .. }), "{to}: {error:?}");
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn options(fs: Arc<dyn Fs>, policy: FilterPolicy, workers: usize) -> 
         .clock(Arc::new(SystemClock::new()))
         .worker_threads(workers)
         // Only filters are to change.
-        .quiet_compactions(false)
+        .idle_compactions(false)
         .block_cache_bytes(1 << 20)
         .keyspace(keyspace)
 }

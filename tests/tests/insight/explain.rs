@@ -32,7 +32,7 @@ fn counted(stats: &Stats) -> [u64; 6] {
 fn told(explanation: &Explanation) -> [u64; 6] {
     let cost = &explanation.cost;
     [
-        cost.filters_asked,
+        cost.filters_probed,
         cost.tables_searched,
         cost.data_block_requests,
         cost.index_block_requests,
@@ -107,17 +107,17 @@ fn each_step_is_told() {
     assert!(!found.is_tombstone && found.value_bytes == 8);
     assert_eq!(found.sequence, db.stats().last_sequence);
     assert!(fresh.tables.iter().all(|table| table.is_skipped), "{fresh}");
-    assert_eq!(fresh.cost.filters_asked, 0);
+    assert_eq!(fresh.cost.filters_probed, 0);
 
     let deep = db.explain(key(1)).unwrap();
     assert!(deep.tables.len() as u64 <= deep.runs && deep.tables.len() >= 2, "{deep}");
     let table = deep.tables.iter().find(|table| table.found.is_some()).unwrap();
-    assert_eq!(table.filter.verdict, FilterVerdict::Maybe);
+    assert_eq!(table.filter.verdict, FilterVerdict::MayContain);
     assert!(*table.smallest <= key(1)[..] && key(1)[..] <= *table.largest);
     assert!(table.filter.kind.is_some() && table.filter.bits_per_key > 1.0, "{deep}");
     assert!((1e-6..0.5).contains(&table.filter.fpr_expected), "{deep}");
     let text = deep.to_string();
-    for part in ["its filter says", "level ", "filter: ", "data block at byte", "found sequence"] {
+    for part in ["frozen memtable", "level ", "filter: ", "data block at byte", "found sequence"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.ends_with("B)") && text.contains("present, a value of 8 bytes"), "{text}");

@@ -121,7 +121,7 @@ impl Store {
             || !state.running.is_empty()
             || !state.whole.is_empty()
             || state.filters.is_running();
-        if is_busy || !self.options.quiet_compactions || !self.options.background_rewrites {
+        if is_busy || !self.options.idle_compactions || !self.options.background_rewrites {
             return None;
         }
         let mut from = state.due.quiet.first_from(0)?;

@@ -231,7 +231,7 @@ fn only_a_snapshot_that_something_waits_for_wakes_the_workers() {
 fn a_snapshot_that_goes_wakes_the_workers() {
     let (sender, compacted) = mpsc::sync_channel(100);
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(1);
-    let options = options.quiet_compactions(false).listener(Arc::new(Compactions(sender)));
+    let options = options.idle_compactions(false).listener(Arc::new(Compactions(sender)));
     let db = options.open("db").expect("a new store");
     let snapshots = [db.snapshot(), db.snapshot()];
     for number in 0..100_u64 {
@@ -271,7 +271,7 @@ fn n7_workers_wait_no_longer_than_until_the_pause_of_a_quarantine_ends() {
     let fs = Arc::new(FaultFs::new(Arc::new(MemoryFs::with_seed(1))));
     let clock = Arc::<ManualClock>::default();
     let options = Options::new().fs(Arc::clone(&fs) as _).clock(Arc::clone(&clock) as _);
-    let options = options.worker_threads(0).quiet_compactions(false);
+    let options = options.worker_threads(0).idle_compactions(false);
     let db = options.open("db").expect("a new store");
     let store = db.store();
     let wait_max = || store.wait_max(&store.background.state.lock());

@@ -38,7 +38,7 @@ use self::{
     measured_use::MeasuredUse,
 };
 use crate::{
-    listener::{Event, EventListener, tell},
+    listener::{Event, EventListener, notify},
     store::Store,
     store::filter_jobs::FilterJobs,
     sync::{
@@ -231,6 +231,6 @@ fn tell_unreadable(
 ) {
     for Unreadable { keyspace, table_id, reason } in unreadable {
         let keyspace = tables.keyspaces[keyspace].name.clone();
-        tell(listener, &Event::FilterUnusable { keyspace, table_id, reason });
+        notify(listener, &Event::FilterUnusable { keyspace, table_id, reason });
     }
 }

@@ -162,7 +162,7 @@ fn what_was_there_when_the_store_was_opened_waits_longer() {
 fn whoever_wants_it_is_left_alone() {
     type Switch = fn(Options) -> Options;
     let switches: [(&str, Switch); 2] = [
-        ("no quiet compactions", |options| options.quiet_compactions(false)),
+        ("no quiet compactions", |options| options.idle_compactions(false)),
         ("nothing but what is asked for", |options| options.background_rewrites(false)),
     ];
     for (name, change) in switches {
