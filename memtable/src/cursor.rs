@@ -85,7 +85,7 @@ impl MemtableCursor {
     /// that it left.
     #[inline]
     #[must_use]
-    pub fn repeats(&self) -> bool {
+    pub fn is_older_version(&self) -> bool {
         self.repeats
     }
 

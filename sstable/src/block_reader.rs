@@ -104,8 +104,8 @@ impl BlockReader {
     }
 
     /// Tells the source which blocks are read next, in ascending order.
-    pub(crate) fn will_read(&self, places: &[Range<u64>]) {
-        self.source.will_read(places);
+    pub(crate) fn advise_read(&self, places: &[Range<u64>]) {
+        self.source.advise_read(places);
     }
 
     /// Reads the content of a block.

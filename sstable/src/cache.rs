@@ -326,13 +326,13 @@ pub enum CacheUse {
 }
 
 /// Who is told of each block that a lookup asks for.
-pub trait BlockWatch {
+pub trait BlockObserver {
     /// A block was asked of the cache.
-    fn requested(&mut self, block: BlockRequest);
+    fn on_request(&mut self, block: BlockRequest);
 
     /// The block that was asked for last was not in the cache: so many bytes were read from the
     /// source.
-    fn read(&mut self, bytes: u64);
+    fn on_read(&mut self, bytes: u64);
 }
 
 /// A block that a lookup asks for.
@@ -359,13 +359,13 @@ pub struct BlockCounts {
     pub bytes_read: u64,
 }
 
-impl BlockWatch for BlockCounts {
-    fn requested(&mut self, block: BlockRequest) {
+impl BlockObserver for BlockCounts {
+    fn on_request(&mut self, block: BlockRequest) {
         self.data_block_requests += u64::from(!block.is_index);
         self.index_block_requests += u64::from(block.is_index);
     }
 
-    fn read(&mut self, bytes: u64) {
+    fn on_read(&mut self, bytes: u64) {
         self.blocks_read += 1;
         self.bytes_read += bytes;
     }

@@ -9,7 +9,7 @@ use sievedb_format::{Corruption, InternalKey};
 
 use crate::{
     block::{Block, BlockCursor, BlockRole},
-    cache::{BlockCounts, BlockRequest, BlockWatch as _, CacheUse},
+    cache::{BlockCounts, BlockObserver as _, BlockRequest, CacheUse},
     cursor_options::CursorOptions,
     direction::Direction,
     error::ReadError,
@@ -96,21 +96,21 @@ impl TableCursor {
     /// that it left.
     #[inline]
     #[must_use]
-    pub fn repeats(&self) -> bool {
-        self.has_versions && self.data.repeats()
+    pub fn is_older_version(&self) -> bool {
+        self.has_versions && self.data.is_older_version()
     }
 
     /// Whether there is no entry before the current one with its user key, as far as that is known.
     /// Asks for no block: where the two lie in different ones, `false` unless the index or the
     /// properties tell.
     #[inline]
-    pub fn follows_other_key(&mut self) -> bool {
+    pub fn is_newest_version(&mut self) -> bool {
         if !self.has_versions {
             true
         } else if self.data.is_at_first() {
             self.separator_differs()
         } else {
-            self.data.follows_other_key()
+            self.data.is_newest_version()
         }
     }
 
@@ -307,7 +307,7 @@ impl TableCursor {
         }
         if let Some(held) = held {
             let BlockHandle { offset, bytes } = held.handle();
-            counts.requested(BlockRequest { offset, bytes, is_index: false });
+            counts.on_request(BlockRequest { offset, bytes, is_index: false });
             return Ok(held.into_block());
         }
         let handle = slots.handle_at(at);

@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Arc};
 use sievedb_format::{InternalKey, SequenceNumber, Trailer};
 
 use crate::{
-    block::{BlockInner, BlockRole, FoundValue, HeldBlock},
-    cache::{BlockCounts, BlockRequest, BlockWatch, CacheUse},
+    block::{BlockInner, BlockRole, HeldBlock, ValueRef},
+    cache::{BlockCounts, BlockObserver, BlockRequest, CacheUse},
     error::ReadError,
     handle::BlockHandle,
     table::Table,
@@ -60,7 +60,7 @@ impl Table {
         sequence: SequenceNumber,
         cache_use: CacheUse,
         counts: &mut BlockCounts,
-        mut take: impl FnMut(usize, Trailer, FoundValue<'_>),
+        mut take: impl FnMut(usize, Trailer, ValueRef<'_>),
     ) -> Result<(), ReadError> {
         let mut partition = None;
         let mut first = 0;
@@ -76,7 +76,7 @@ impl Table {
                 let is_last = |wanted: &Wanted| wanted.handle == this.handle;
                 if !(used > 0 && wanted[used - 1].as_ref().is_some_and(is_last)) {
                     let BlockHandle { offset, bytes } = this.handle;
-                    counts.requested(BlockRequest { offset, bytes, is_index: false });
+                    counts.on_request(BlockRequest { offset, bytes, is_index: false });
                     wanted[used] = Some(this);
                     used += 1;
                 }
@@ -155,7 +155,7 @@ impl Table {
             }
         }
         if used > 1 {
-            self.will_read(&places[..used]);
+            self.advise_read(&places[..used]);
         }
         for wanted in wanted.iter_mut().flatten() {
             let Found::Nothing(index, at) = &wanted.found else { continue };
@@ -195,7 +195,7 @@ mod tests {
         let get_many = |cache_use| {
             let (mut found, mut counts) = (0, BlockCounts::default());
             let keys = keys.iter().map(|key| &key[..]);
-            let take = |_, _, _: FoundValue<'_>| found += 1;
+            let take = |_, _, _: ValueRef<'_>| found += 1;
             table.get_many_with(&keys, SEQUENCE_MAX, cache_use, &mut counts, take).unwrap();
             (found, counts.blocks_read)
         };

@@ -9,7 +9,7 @@
 //! | [`options`]    | what can be chosen                                               |
 //! | [`prefix_extractor`] | which part of a key is its prefix                          |
 //! | [`identity`]   | what tells one table from every other                            |
-//! | [`mod@end`]    | the end of a table, read in one go                               |
+//! | [`mod@tail`]    | the end of a table, read in one go                               |
 //! | [`source`]     | where the bytes come from and go to                              |
 //! | [`cache`]      | which blocks are kept in memory, and what reading costs          |
 //! | [`filter_state`] | whether the filter can be used                                 |
@@ -42,7 +42,7 @@
 //! against the length of the file before anything is read, and decompression is capped by the
 //! properties. A damaged filter costs reads, never answers.
 
-mod announce;
+mod advice;
 pub mod block;
 mod block_memory;
 mod block_reader;
@@ -53,13 +53,11 @@ pub mod cursor;
 mod cursor_options;
 pub mod describe;
 mod direction;
-pub mod end;
 pub mod error;
 pub mod filter_file;
 mod filter_keys;
 pub mod filter_state;
 pub mod footer;
-pub mod found;
 mod get_many;
 mod ghost_blocks;
 mod goal;
@@ -67,36 +65,37 @@ pub mod handle;
 pub mod identity;
 pub mod index;
 mod index_cursor;
+pub mod metadata;
 pub mod options;
 mod output;
 pub mod prefix_extractor;
 pub mod properties;
 mod range_filter;
 mod read_ahead;
-pub mod rescan;
+pub mod salvage;
 pub mod source;
 pub mod stored_filter;
 mod summary;
 mod sync;
 pub mod table;
+pub mod tail;
 pub mod verify;
 mod walk_lengths;
 mod warm_up;
 pub mod writer;
 
-pub use block::FoundValue;
-pub use cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse};
+pub use block::ValueRef;
+pub use cache::{BlockCache, BlockCounts, BlockObserver, BlockRequest, CacheUse};
 pub use cursor::TableCursor;
 pub use cursor_options::CursorOptions;
 pub use describe::describe;
-pub use end::TableEnd;
 pub use error::ReadError;
 pub use filter_file::{describe_filter_file, write_filter_file, write_range_filter_file};
 pub use filter_keys::{FilterKeys, PrefixFilter};
 pub use filter_state::{FilterPlace, FilterState, FilterUnusable};
-pub use found::FoundTable;
 pub use ghost_blocks::GhostStats;
 pub use identity::TableIdentity;
+pub use metadata::TableMetadata;
 pub use options::{
     BLOCK_BYTES, Compression, DEFAULT_BLOCK_BYTES, DEFAULT_INDEX_PARTITION_BYTES,
     DEFAULT_WRITE_BUFFER_BYTES, FILTER_BITS_PER_KEY, InvalidOption, RANGE_FILTER_BITS_PER_KEY,
@@ -105,10 +104,11 @@ pub use options::{
 pub use prefix_extractor::{PrefixExtractor, PrefixFunction};
 pub use properties::{Completed, TableOrigin, TableProperties};
 pub use read_ahead::READ_AHEAD_BYTES_MAX;
-pub use rescan::{RescannedCursor, RescannedTable};
+pub use salvage::{SalvagedCursor, SalvagedTable};
 pub use source::{TableSink, TableSource};
 pub use stored_filter::StoredFilter;
 pub use summary::TableSummary;
 pub use table::Table;
+pub use tail::TableTail;
 pub use verify::{TableProblem, Verified, damaged_filters, file_checksum};
 pub use writer::TableWriter;

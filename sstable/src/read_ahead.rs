@@ -182,7 +182,7 @@ impl ReadAhead {
         counted: impl FnOnce(Bytes) -> Bytes,
     ) {
         if reader.source().is_mapped() {
-            reader.will_read(std::slice::from_ref(&place));
+            reader.advise_read(std::slice::from_ref(&place));
         } else {
             match reader.read_bytes(place.clone()) {
                 Ok(bytes) => self.bytes = counted(bytes),
@@ -201,7 +201,7 @@ impl ReadAhead {
             start.saturating_sub(self.window)..start
         };
         if !next.is_empty() {
-            reader.will_read(std::slice::from_ref(&next));
+            reader.advise_read(std::slice::from_ref(&next));
         }
     }
 
@@ -239,7 +239,7 @@ mod tests {
             Ok((offset..offset + bytes as u64).map(|at| at as u8).collect())
         }
 
-        fn will_read(&self, places: &[Range<u64>]) {
+        fn advise_read(&self, places: &[Range<u64>]) {
             self.1.lock().unwrap().extend_from_slice(places);
         }
     }

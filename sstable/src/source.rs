@@ -33,7 +33,7 @@ pub trait TableSource: Debug + Send + Sync {
 
     /// All of these places, which ascend, are about to be read: whoever can, begins to fetch them.
     /// Only a hint; does nothing by default.
-    fn will_read(&self, places: &[Range<u64>]) {
+    fn advise_read(&self, places: &[Range<u64>]) {
         let _ = places;
     }
 }

@@ -9,11 +9,11 @@ use sievedb_filter::{
 };
 
 use crate::{
-    end::TableEnd,
     filter_file::check_header,
     filter_state::{FilterPlace, FilterUnusable},
     identity::TableIdentity,
     source::TableSource,
+    tail::TableTail,
 };
 
 /// The filter of a table as its file has it: what it is, and what any part of it takes in memory.
@@ -47,8 +47,8 @@ impl StoredFilter {
     /// # Errors
     ///
     /// As [`open`](Self::open).
-    pub fn open_with_end(
-        end: &TableEnd,
+    pub fn open_with_tail(
+        end: &TableTail,
         identity: &TableIdentity,
         place: FilterPlace,
         arena: &FilterArena,
@@ -161,7 +161,7 @@ fn pieces(
     // The block was held against the file before its trailer was read: nothing overflows.
     if front_bytes > PIECE_BYTES && !source.is_mapped() {
         let front = place.offset..place.offset + front_bytes;
-        source.will_read(slice::from_ref(&front));
+        source.advise_read(slice::from_ref(&front));
     }
     move |piece| {
         let bytes = (piece.end - piece.start) as usize; // Those of a piece at most.

@@ -16,19 +16,19 @@ use sievedb_format::{
 };
 
 use crate::{
-    block::{Block, BlockInner, BlockRole, FoundValue, HeldBlock},
+    block::{Block, BlockInner, BlockRole, HeldBlock, ValueRef},
     block_reader::BlockReader,
-    cache::{BlockCache, BlockCounts, BlockRequest, BlockWatch, CacheUse},
+    cache::{BlockCache, BlockCounts, BlockObserver, BlockRequest, CacheUse},
     contents::Contents,
     cursor::TableCursor,
     cursor_options::CursorOptions,
-    end::TableEnd,
     error::ReadError,
     footer::Footer,
     handle::BlockHandle,
     identity::TableIdentity,
     properties::TableProperties,
     source::TableSource,
+    tail::TableTail,
     walk_lengths::WalkLengths,
 };
 
@@ -67,8 +67,8 @@ impl Table {
         cache: Arc<BlockCache>,
     ) -> Result<Self, ReadError> {
         check_length(&*source, expected_bytes)?;
-        let end = TableEnd::read(source, END_BYTES)?;
-        Self::open_with_end(&Arc::new(end), identity, expected_bytes, cache)
+        let end = TableTail::read(source, END_BYTES)?;
+        Self::open_with_tail(&Arc::new(end), identity, expected_bytes, cache)
     }
 
     /// As [`open`](Self::open), of a table whose end was read already.
@@ -76,8 +76,8 @@ impl Table {
     /// # Errors
     ///
     /// As [`open`](Self::open).
-    pub fn open_with_end(
-        end: &Arc<TableEnd>,
+    pub fn open_with_tail(
+        end: &Arc<TableTail>,
         identity: TableIdentity,
         expected_bytes: u64,
         cache: Arc<BlockCache>,
@@ -173,8 +173,8 @@ impl Table {
         &self,
         target: InternalKey<'_>,
         cache_use: CacheUse,
-        blocks: &mut impl BlockWatch,
-        take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
+        blocks: &mut impl BlockObserver,
+        take: impl FnOnce(Trailer, ValueRef<'_>) -> T,
     ) -> Result<Option<T>, ReadError> {
         let Some(at) = self.top_index.position(target) else { return Ok(None) };
         if !self.has_partitions() {
@@ -241,13 +241,13 @@ impl Table {
         at: usize,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockWatch,
+        blocks: &mut impl BlockObserver,
     ) -> Result<HeldBlock, ReadError> {
         let Some(block) = self.at_hand(index, at, role, cache_use) else {
             return self.fill_below(index, at, role, cache_use, blocks);
         };
         let BlockHandle { offset, bytes } = block.handle();
-        blocks.requested(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
+        blocks.on_request(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
         Ok(block)
     }
 
@@ -259,7 +259,7 @@ impl Table {
         at: usize,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockWatch,
+        blocks: &mut impl BlockObserver,
     ) -> Result<HeldBlock, ReadError> {
         let block = self.block(index.handle_at(at), role, cache_use, blocks)?;
         if cache_use == CacheUse::Fill {
@@ -275,7 +275,7 @@ impl Table {
         handle: BlockHandle,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockWatch,
+        blocks: &mut impl BlockObserver,
     ) -> Result<Block, ReadError> {
         match self.request(handle, role, cache_use, blocks) {
             Some(block) => Ok(block),
@@ -290,10 +290,10 @@ impl Table {
         handle: BlockHandle,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockWatch,
+        blocks: &mut impl BlockObserver,
     ) -> Option<Block> {
         let BlockHandle { offset, bytes } = handle;
-        blocks.requested(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
+        blocks.on_request(BlockRequest { offset, bytes, is_index: role == BlockRole::Index });
         let block = self.cache.get(self.number, handle.offset, cache_use);
         // A damaged index could lead to a block that was checked as something else.
         block.filter(|block| block.role() == role)
@@ -331,8 +331,8 @@ impl Table {
     }
 
     /// Tells the source which blocks are read next, in ascending order.
-    pub(crate) fn will_read(&self, places: &[Range<u64>]) {
-        self.blocks.will_read(places);
+    pub(crate) fn advise_read(&self, places: &[Range<u64>]) {
+        self.blocks.advise_read(places);
     }
 
     #[cold]
@@ -341,7 +341,7 @@ impl Table {
         handle: BlockHandle,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockWatch,
+        blocks: &mut impl BlockObserver,
     ) -> Result<Block, ReadError> {
         let stored = self.blocks.read_bytes(handle.place())?;
         self.keep_block(handle, stored, false, role, cache_use, blocks)
@@ -356,7 +356,7 @@ impl Table {
         is_part: bool,
         role: BlockRole,
         cache_use: CacheUse,
-        blocks: &mut impl BlockWatch,
+        blocks: &mut impl BlockObserver,
     ) -> Result<Block, ReadError> {
         let place = stored.as_ptr_range();
         let content = self.blocks.content_of(handle, stored)?;
@@ -375,7 +375,7 @@ impl Table {
         };
         let block =
             Block::decode(content, role, handle).map_err(ReadError::corrupt(handle.offset))?;
-        blocks.read(handle.bytes);
+        blocks.on_read(handle.bytes);
         if cache_use == CacheUse::Fill {
             self.cache.insert(self.number, handle.offset, block.clone());
         }

@@ -208,7 +208,7 @@ impl<S: TableSink> TableWriter<S> {
     ///
     /// Those of the sink.
     pub fn finish(self) -> io::Result<(S, TableSummary)> {
-        self.finish_unless(&|| false)
+        self.finish_cancellable(&|| false)
     }
 
     /// As [`finish`](Self::finish), but can be cancelled. `is_cancelled` is called often, and must
@@ -218,7 +218,7 @@ impl<S: TableSink> TableWriter<S> {
     ///
     /// As [`finish`](Self::finish); [`io::ErrorKind::Interrupted`] soon after `is_cancelled`
     /// returns `true`. The table is then incomplete.
-    pub fn finish_unless(
+    pub fn finish_cancellable(
         mut self,
         is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<(S, TableSummary)> {

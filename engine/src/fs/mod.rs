@@ -260,12 +260,12 @@ pub trait ReadFile: Debug + Send + Sync {
 
     /// These bytes are about to be read: whoever can, begins to fetch them and does not wait. Only
     /// a hint, which cannot fail; does nothing by default.
-    fn will_read(&self, place: Range<u64>) {
+    fn advise_read(&self, place: Range<u64>) {
         let _ = place;
     }
 
     /// Reads of this file are in an order that cannot be guessed: whoever fetches more than is
-    /// asked for fetches from now on only what [`will_read`](Self::will_read) announces. Only a
+    /// asked for fetches from now on only what [`advise_read`](Self::advise_read) announces. Only a
     /// hint, which cannot fail; does nothing by default.
     fn reads_are_scattered(&self) {}
 

@@ -195,7 +195,7 @@ impl ReadFile for RealFile {
     }
 
     #[cfg(target_os = "linux")]
-    fn will_read(&self, place: std::ops::Range<u64>) {
+    fn advise_read(&self, place: std::ops::Range<u64>) {
         let bytes = std::num::NonZeroU64::new(place.end.saturating_sub(place.start));
         // Only a hint: a read that it does not speed up tells of errors.
         let _ = fadvise(&self.0, place.start, bytes, Advice::WillNeed);

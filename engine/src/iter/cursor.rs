@@ -47,19 +47,19 @@ pub(crate) trait Cursor {
     /// This step of a [`seek`](Self::seek) follows: whoever has to read for it begins to fetch
     /// that, and does not wait. Before the first step it may lead away from the current entry.
     #[inline]
-    fn will_seek_step(&mut self, step: usize) {
+    fn advise_seek_step(&mut self, step: usize) {
         let _ = step;
     }
 
     /// A [`seek_before`](Self::seek_before) of `target` follows: as with
-    /// [`will_seek_step`](Self::will_seek_step). Leads away from the current entry.
-    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+    /// [`advise_seek_step`](Self::advise_seek_step). Leads away from the current entry.
+    fn advise_seek_before(&mut self, target: InternalKey<'_>) {
         let _ = target;
     }
 
     /// Whether the last search, or a step since, had to read from a file, as far as that is known;
     /// and whether the next step of a [`seek`](Self::seek) has to, probably.
-    fn has_read(&self) -> bool {
+    fn has_missed_cache(&self) -> bool {
         false
     }
 
@@ -81,11 +81,11 @@ pub(crate) trait Cursor {
     /// [`next`](Self::next) that did not change the direction, has left. Only when positioned.
     ///
     /// So who steps over versions neither copies nor compares keys.
-    fn repeats(&self) -> bool;
+    fn is_older_version(&self) -> bool;
 
     /// Whether the entry before the current one, if there is one, is known to be of another user
     /// key. May be `false` for want of knowledge. Only when positioned.
-    fn follows_other_key(&mut self) -> bool;
+    fn is_newest_version(&mut self) -> bool;
 
     /// The current value where it lies. Only when positioned.
     fn value_ref(&self) -> &[u8];

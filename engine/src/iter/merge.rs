@@ -97,7 +97,7 @@ impl<C: Cursor> MergeCursor<C> {
 
     /// Whether any cursor had to read for the last search, or since.
     fn reads(&self) -> bool {
-        self.cursors.iter().any(C::has_read)
+        self.cursors.iter().any(C::has_missed_cache)
     }
 
     /// Moves every cursor with `go`. As soon as one has to read, or if `reads` tells that one did
@@ -117,7 +117,7 @@ impl<C: Cursor> MergeCursor<C> {
                 announced = true;
             }
             go(&mut self.cursors[index])?;
-            *reads = *reads || self.cursors[index].has_read();
+            *reads = *reads || self.cursors[index].has_missed_cache();
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl<C: Cursor> MergeCursor<C> {
         if self.positioned == 1 {
             self.positioned = usize::from(cursor.is_positioned());
             let goes_up = self.direction == Direction::Forward;
-            self.repeats = goes_up && self.positioned == 1 && cursor.repeats();
+            self.repeats = goes_up && self.positioned == 1 && cursor.is_older_version();
             return Ok(());
         }
         self.play_again(stepped);
@@ -230,7 +230,7 @@ impl<C: Cursor> MergeCursor<C> {
             Direction::Backward => false,
             Direction::Forward if winner != stepped => others_repeat,
             Direction::Forward => {
-                self.players[stepped].is_positioned && self.cursors[stepped].repeats()
+                self.players[stepped].is_positioned && self.cursors[stepped].is_older_version()
             }
         };
     }
@@ -315,7 +315,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.direction = Direction::Forward;
         let mut reads = self.reads();
         for step in 0..SEEK_STEPS {
-            let announce = |cursor: &mut C| cursor.will_seek_step(step);
+            let announce = |cursor: &mut C| cursor.advise_seek_step(step);
             self.move_all(&mut reads, announce, |cursor| cursor.seek_step(step, target))?;
         }
         self.play_all();
@@ -323,7 +323,11 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     }
 
     fn seek_before(&mut self, target: InternalKey<'_>) -> Result<()> {
-        self.search(Direction::Backward, |c| c.will_seek_before(target), |c| c.seek_before(target))
+        self.search(
+            Direction::Backward,
+            |c| c.advise_seek_before(target),
+            |c| c.seek_before(target),
+        )
     }
 
     #[inline]
@@ -358,16 +362,16 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     }
 
     #[inline]
-    fn repeats(&self) -> bool {
+    fn is_older_version(&self) -> bool {
         self.repeats
     }
 
     #[inline]
-    fn follows_other_key(&mut self) -> bool {
+    fn is_newest_version(&mut self) -> bool {
         // On the way up, the entry before may be that of any cursor.
         self.direction == Direction::Backward
             && (self.positioned == 1 || !self.is_tied())
-            && self.cursors[self.winner].follows_other_key()
+            && self.cursors[self.winner].is_newest_version()
     }
 
     fn value(&self) -> Bytes {

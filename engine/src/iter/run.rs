@@ -178,26 +178,26 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
         self.search_down(self.tables_before(target), |cursor| cursor.seek_before(target))
     }
 
-    fn will_seek_step(&mut self, step: usize) {
+    fn advise_seek_step(&mut self, step: usize) {
         if let Some((_, cursor)) = &mut self.open {
-            cursor.will_seek_step(step);
+            cursor.advise_seek_step(step);
         }
     }
 
-    fn will_seek_before(&mut self, target: InternalKey<'_>) {
+    fn advise_seek_before(&mut self, target: InternalKey<'_>) {
         let Some(index) = self.tables_before(target).next_back() else { return };
         if self.open.as_ref().is_none_or(|(open, _)| *open != index) {
             // The search that follows tells why there is no cursor.
             self.open = self.run.cursor(index).ok().map(|cursor| (index, cursor));
         }
         if let Some((_, cursor)) = &mut self.open {
-            cursor.will_seek_before(target);
+            cursor.advise_seek_before(target);
         }
     }
 
     #[inline]
-    fn has_read(&self) -> bool {
-        self.open.as_ref().is_some_and(|(_, cursor)| cursor.has_read())
+    fn has_missed_cache(&self) -> bool {
+        self.open.as_ref().is_some_and(|(_, cursor)| cursor.has_missed_cache())
     }
 
     #[inline]
@@ -244,13 +244,13 @@ impl<R: SortedRun> Cursor for RunCursor<R> {
 
     /// No two tables have a user key in common.
     #[inline]
-    fn repeats(&self) -> bool {
-        self.current().1.repeats()
+    fn is_older_version(&self) -> bool {
+        self.current().1.is_older_version()
     }
 
     #[inline]
-    fn follows_other_key(&mut self) -> bool {
-        self.open.as_mut().is_some_and(|(_, cursor)| cursor.follows_other_key())
+    fn is_newest_version(&mut self) -> bool {
+        self.open.as_mut().is_some_and(|(_, cursor)| cursor.is_newest_version())
     }
 
     #[inline]

@@ -243,7 +243,7 @@ impl<C: Cursor> VisibleCursor<C> {
     fn find_up(&mut self, mut looked: Looked, end: Bound<&[u8]>) -> Result<()> {
         let mut steps = 0;
         while let Some(key) = self.cursor.key() {
-            let repeated = looked != Looked::Nowhere && self.cursor.repeats();
+            let repeated = looked != Looked::Nowhere && self.cursor.is_older_version();
             if !repeated && !is_below(key.user_key, end) {
                 break;
             }
@@ -302,7 +302,7 @@ impl<C: Cursor> VisibleCursor<C> {
                 break;
             }
             let trailer = key.trailer;
-            if trailer.sequence() > self.at.sequence || !self.cursor.follows_other_key() {
+            if trailer.sequence() > self.at.sequence || !self.cursor.is_newest_version() {
                 self.copy_key();
                 if self.take_newest()? {
                     self.state = State::Passed;

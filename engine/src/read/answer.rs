@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sievedb_format::{SequenceNumber, Trailer};
-use sievedb_sstable::FoundValue;
+use sievedb_sstable::ValueRef;
 
 use crate::resolve::{ReadPoint, Stored, Verdict, Version};
 
@@ -42,7 +42,7 @@ pub(crate) trait Answer: Sized {
     fn of_memtable(value: &[u8]) -> Self;
 
     /// Of a value in a block.
-    fn of_block(value: &FoundValue<'_>) -> Self;
+    fn of_block(value: &ValueRef<'_>) -> Self;
 }
 
 /// The value. One in a memtable is copied.
@@ -51,7 +51,7 @@ impl Answer for Bytes {
         Self::copy_from_slice(value)
     }
 
-    fn of_block(value: &FoundValue<'_>) -> Self {
+    fn of_block(value: &ValueRef<'_>) -> Self {
         value.to_bytes()
     }
 }
@@ -60,5 +60,5 @@ impl Answer for Bytes {
 impl Answer for () {
     fn of_memtable(_: &[u8]) -> Self {}
 
-    fn of_block(_: &FoundValue<'_>) -> Self {}
+    fn of_block(_: &ValueRef<'_>) -> Self {}
 }

@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use sievedb_filter::FilterKind;
 use sievedb_format::Trailer;
-use sievedb_sstable::{BlockCounts, BlockRequest, BlockWatch, FilterState, FoundValue};
+use sievedb_sstable::{BlockCounts, BlockObserver, BlockRequest, FilterState, ValueRef};
 
 use crate::{
     Error, Result,
@@ -28,15 +28,15 @@ struct BlockSteps {
     steps: Vec<BlockStep>,
 }
 
-impl BlockWatch for BlockSteps {
-    fn requested(&mut self, block: BlockRequest) {
-        self.counts.requested(block);
+impl BlockObserver for BlockSteps {
+    fn on_request(&mut self, block: BlockRequest) {
+        self.counts.on_request(block);
         let BlockRequest { offset, bytes, is_index } = block;
         self.steps.push(BlockStep { offset, bytes, is_index, is_read: false });
     }
 
-    fn read(&mut self, bytes: u64) {
-        self.counts.read(bytes);
+    fn on_read(&mut self, bytes: u64) {
+        self.counts.on_read(bytes);
         if let Some(step) = self.steps.last_mut() {
             step.is_read = true;
         }
@@ -65,7 +65,7 @@ impl Witness<u64> for Scribe {
         value.len() as u64
     }
 
-    fn of_block(&mut self, value: &FoundValue<'_>) -> u64 {
+    fn of_block(&mut self, value: &ValueRef<'_>) -> u64 {
         value.len() as u64
     }
 

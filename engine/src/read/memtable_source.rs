@@ -105,12 +105,12 @@ impl Cursor for MemtableSource {
     }
 
     #[inline]
-    fn repeats(&self) -> bool {
-        self.cursor.repeats()
+    fn is_older_version(&self) -> bool {
+        self.cursor.is_older_version()
     }
 
     /// Not known: a step back is a search, and so would be a look.
-    fn follows_other_key(&mut self) -> bool {
+    fn is_newest_version(&mut self) -> bool {
         false
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sievedb_filter::many::{self, Asked};
 use sievedb_format::{InternalKey, Trailer};
 use sievedb_memtable::Memtable;
-use sievedb_sstable::{BlockCounts, FilterState, FoundValue};
+use sievedb_sstable::{BlockCounts, FilterState, ValueRef};
 
 use crate::{
     Error, Result,
@@ -109,7 +109,7 @@ impl Lookup<'_> {
                 .get_with(target, |trailer, value| (trailer, Bytes::copy_from_slice(value)))),
             Source::Table(live, counters) => {
                 let mut blocks = BlockCounts::default();
-                let take = |trailer, value: FoundValue<'_>| (trailer, value.to_bytes());
+                let take = |trailer, value: ValueRef<'_>| (trailer, value.to_bytes());
                 let found = live.table.get_with(target, self.cache_use, &mut blocks, take);
                 counters.add_blocks(blocks);
                 found.map_err(|error| live.error(error))

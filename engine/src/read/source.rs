@@ -117,17 +117,17 @@ impl Cursor for Source {
     }
 
     #[inline]
-    fn will_seek_step(&mut self, step: usize) {
-        forward!(self, will_seek_step(step));
+    fn advise_seek_step(&mut self, step: usize) {
+        forward!(self, advise_seek_step(step));
     }
 
-    fn will_seek_before(&mut self, target: InternalKey<'_>) {
-        forward!(self, will_seek_before(target));
+    fn advise_seek_before(&mut self, target: InternalKey<'_>) {
+        forward!(self, advise_seek_before(target));
     }
 
     #[inline]
-    fn has_read(&self) -> bool {
-        forward!(self, has_read())
+    fn has_missed_cache(&self) -> bool {
+        forward!(self, has_missed_cache())
     }
 
     #[inline]
@@ -151,13 +151,13 @@ impl Cursor for Source {
     }
 
     #[inline]
-    fn repeats(&self) -> bool {
-        forward!(self, repeats())
+    fn is_older_version(&self) -> bool {
+        forward!(self, is_older_version())
     }
 
     #[inline]
-    fn follows_other_key(&mut self) -> bool {
-        forward!(self, follows_other_key())
+    fn is_newest_version(&mut self) -> bool {
+        forward!(self, is_newest_version())
     }
 
     #[inline]
@@ -256,17 +256,17 @@ impl Cursor for LiveTableCursor {
         self.moved(result)
     }
 
-    fn will_seek_step(&mut self, step: usize) {
-        self.cursor.will_seek_step(step);
+    fn advise_seek_step(&mut self, step: usize) {
+        self.cursor.advise_seek_step(step);
     }
 
-    fn will_seek_before(&mut self, target: InternalKey<'_>) {
-        self.cursor.will_seek_before(target);
+    fn advise_seek_before(&mut self, target: InternalKey<'_>) {
+        self.cursor.advise_seek_before(target);
     }
 
     #[inline]
-    fn has_read(&self) -> bool {
-        self.cursor.has_read()
+    fn has_missed_cache(&self) -> bool {
+        self.cursor.has_missed_cache()
     }
 
     #[inline]
@@ -292,13 +292,13 @@ impl Cursor for LiveTableCursor {
     }
 
     #[inline]
-    fn repeats(&self) -> bool {
-        self.cursor.repeats()
+    fn is_older_version(&self) -> bool {
+        self.cursor.is_older_version()
     }
 
     #[inline]
-    fn follows_other_key(&mut self) -> bool {
-        self.cursor.follows_other_key()
+    fn is_newest_version(&mut self) -> bool {
+        self.cursor.is_newest_version()
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! Who sees what a lookup does.
 
 use sievedb_format::Trailer;
-use sievedb_sstable::{BlockCounts, BlockWatch, FoundValue};
+use sievedb_sstable::{BlockCounts, BlockObserver, ValueRef};
 
 use crate::{Error, read::answer::Answer, table::TableFilters, version::Run};
 
@@ -15,7 +15,7 @@ pub(crate) struct Candidate<'v> {
 }
 
 /// Counts the blocks that a lookup asks a table for, and may remember them.
-pub(crate) trait CountBlocks: BlockWatch + Default {
+pub(crate) trait CountBlocks: BlockObserver + Default {
     fn counts(&self) -> BlockCounts;
 }
 
@@ -35,7 +35,7 @@ pub(crate) trait Witness<A> {
     fn of_memtable(&mut self, value: &[u8]) -> A;
 
     /// Returns the answer for the value of the key, which lies in a block.
-    fn of_block(&mut self, value: &FoundValue<'_>) -> A;
+    fn of_block(&mut self, value: &ValueRef<'_>) -> A;
 
     /// Records the verdict of the filter of memtable `number`, counted from the newest.
     #[inline]
@@ -93,7 +93,7 @@ impl<A: Answer> Witness<A> for Nobody {
     }
 
     #[inline]
-    fn of_block(&mut self, value: &FoundValue<'_>) -> A {
+    fn of_block(&mut self, value: &ValueRef<'_>) -> A {
         A::of_block(value)
     }
 }
@@ -127,7 +127,7 @@ impl<T, F: FnOnce(&[u8]) -> T> Witness<T> for Taker<F> {
     }
 
     #[inline]
-    fn of_block(&mut self, value: &FoundValue<'_>) -> T {
+    fn of_block(&mut self, value: &ValueRef<'_>) -> T {
         self.take(value.as_slice())
     }
 }

@@ -18,7 +18,7 @@ use std::{
 use sievedb_format::{
     Corruption, FileHeader, FileKind, SEQUENCE_MAX, SequenceNumber, file_header::HEADER_BYTES,
 };
-use sievedb_sstable::{FoundTable, TableOrigin};
+use sievedb_sstable::{TableMetadata, TableOrigin};
 
 use super::{keyspaces::DEFAULT_ID, lost::check_lost};
 use crate::{
@@ -237,7 +237,7 @@ fn found_logs(
 }
 
 struct Found {
-    table: FoundTable,
+    table: TableMetadata,
     origin: Box<TableOrigin>,
     bytes: u64,
 }
@@ -280,7 +280,7 @@ fn replaced(lists: &BTreeMap<u64, &[u64]>) -> BTreeSet<u64> {
 fn read(files: &TableFiles, folder: &Path, id: u64) -> Result<Found> {
     let path = FileName::Table(id).path(folder);
     let source = files.source_once(&path).map_err(|error| Error::io("open", &path, error))?;
-    let table = FoundTable::read(&source, id).map_err(|error| table_error(&path, error))?;
+    let table = TableMetadata::read(&source, id).map_err(|error| table_error(&path, error))?;
     let missing =
         || Error::corrupt(&path, 0, Corruption::Missing { what: "keyspace of the table" });
     let origin = table.properties.origin.clone().ok_or_else(missing)?;
@@ -318,7 +318,7 @@ fn store_id(
     Ok(None)
 }
 
-fn meta(id: u64, bytes: u64, found: &FoundTable, origin: &TableOrigin) -> TableMeta {
+fn meta(id: u64, bytes: u64, found: &TableMetadata, origin: &TableOrigin) -> TableMeta {
     let properties = &found.properties;
     TableMeta {
         id,

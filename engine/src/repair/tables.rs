@@ -11,8 +11,8 @@ use bytes::Bytes;
 use sievedb_filter::{FilterArena, TableFilter, hash::key_hash};
 use sievedb_format::{Corruption, InternalKey};
 use sievedb_sstable::{
-    BlockCache, CursorOptions, FilterState, ReadError, RescannedCursor, RescannedTable, Table,
-    TableCursor, TableProblem, TableSource, rescan::Gap,
+    BlockCache, CursorOptions, FilterState, ReadError, SalvagedCursor, SalvagedTable, Table,
+    TableCursor, TableProblem, TableSource, salvage::Gap,
 };
 
 use super::{
@@ -65,7 +65,7 @@ impl Opened {
 /// The entries of a table in their order.
 pub(super) enum Entries {
     Table(TableCursor),
-    Rescanned(RescannedCursor),
+    Rescanned(SalvagedCursor),
     None,
 }
 
@@ -192,7 +192,7 @@ impl Repair<'_> {
             None => Arc::new(Bytes::new()),
         };
         let read_error = |error| Error::io("read", &path, error);
-        let found = RescannedTable::scan(source, meta.salt, meta.entries, end);
+        let found = SalvagedTable::scan(source, meta.salt, meta.entries, end);
         let found = found.map_err(read_error)?;
         if found.entries() == 0 {
             self.found.error_of_keys(error, Some(all_keys(meta)));

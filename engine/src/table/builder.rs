@@ -131,7 +131,7 @@ impl TableBuilder {
         let path = &unfinished.path;
         writer.set_origin(origin);
         let is_closing = || is_closing.load(Relaxed);
-        let finished = writer.finish_unless(&is_closing);
+        let finished = writer.finish_cancellable(&is_closing);
         if is_closing() {
             return Err(Error::Closed);
         }

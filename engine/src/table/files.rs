@@ -171,11 +171,11 @@ impl TableSource for TableFile {
         Ok(buffer.into())
     }
 
-    fn will_read(&self, places: &[Range<u64>]) {
+    fn advise_read(&self, places: &[Range<u64>]) {
         // If it cannot be opened, the read that follows tells.
         let Ok(file) = self.file() else { return };
         for place in places {
-            file.will_read(place.clone());
+            file.advise_read(place.clone());
         }
     }
 }
@@ -209,8 +209,8 @@ impl TableSource for MappedTable {
         Ok(found)
     }
 
-    fn will_read(&self, places: &[Range<u64>]) {
-        self.table.will_read(places);
+    fn advise_read(&self, places: &[Range<u64>]) {
+        self.table.advise_read(places);
     }
 }
 

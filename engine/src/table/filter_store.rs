@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 
 use sievedb_filter::{RangeFilter, TableFilter};
 use sievedb_sstable::{
-    FilterUnusable, PrefixFilter, StoredFilter, TableEnd, TableIdentity, TableSource,
+    FilterUnusable, PrefixFilter, StoredFilter, TableIdentity, TableSource, TableTail,
     write_filter_file, write_range_filter_file,
 };
 
@@ -62,7 +62,7 @@ impl StoredAnew {
 
 impl TableStore {
     /// Returns the point filter of a table, which is not in memory yet.
-    pub(super) fn open_point_filter(&self, end: &TableEnd, meta: &TableMeta) -> TableFilters {
+    pub(super) fn open_point_filter(&self, end: &TableTail, meta: &TableMeta) -> TableFilters {
         let point = meta.filter.map(|place| self.open_filter(end, meta, place)).transpose();
         TableFilters::point_not_resident(meta.filter, point, &self.memory)
     }
@@ -91,7 +91,7 @@ impl TableStore {
     /// The same in the file of the table, whose end was read, or in a file of its own.
     fn open_filter(
         &self,
-        end: &TableEnd,
+        end: &TableTail,
         meta: &TableMeta,
         place: FilterPlace,
     ) -> Result<StoredFilter, FilterUnusable> {
@@ -99,7 +99,7 @@ impl TableStore {
             return self.open_filter_file(meta, place);
         }
         let identity = self.identity(meta);
-        StoredFilter::open_with_end(end, &identity, place.into(), &self.filter_arena)
+        StoredFilter::open_with_tail(end, &identity, place.into(), &self.filter_arena)
     }
 
     /// A filter that scans ask, at `place`: in the file `source` of the table, or in a file of its

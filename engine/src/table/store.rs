@@ -11,7 +11,7 @@ use std::{
 use sievedb_filter::FilterArena;
 use sievedb_format::{Corruption, Kind};
 use sievedb_sstable::{
-    BlockCache, ReadError, Table, TableEnd, TableIdentity, TableProperties, TableWriter,
+    BlockCache, ReadError, Table, TableIdentity, TableProperties, TableTail, TableWriter,
 };
 
 use crate::{
@@ -207,9 +207,9 @@ impl TableStore {
         let source = self.files.source(meta.id, Arc::clone(&path))?;
         let identity = self.identity(&meta);
         let cache = Arc::clone(&self.cache);
-        let end = TableEnd::read(source, end_bytes(&meta)).map_err(ReadError::Io);
+        let end = TableTail::read(source, end_bytes(&meta)).map_err(ReadError::Io);
         let end = Arc::new(end.map_err(|error| table_error(&path, error))?);
-        let mut table = Table::open_with_end(&end, identity, meta.bytes, cache)
+        let mut table = Table::open_with_tail(&end, identity, meta.bytes, cache)
             .map_err(|error| table_error(&path, error))?;
         table.share_bounds(&meta.bounds);
         check_kinds(table.properties()).map_err(|source| Error::corrupt(&*path, 0, source))?;

@@ -167,7 +167,7 @@ proptest! {
                     cursor.next();
                     at = model.first(Bound::Excluded(from.clone()));
                     let repeats = at.as_ref().is_some_and(|(key, _)| *key == from.0);
-                    prop_assert_eq!(cursor.repeats(), repeats);
+                    prop_assert_eq!(cursor.is_older_version(), repeats);
                     check(&cursor, at.as_ref(), &model)?;
                 },
                 Move::Prev(steps) => for _ in 0..steps {

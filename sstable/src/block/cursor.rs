@@ -91,7 +91,7 @@ impl BlockCursor {
     /// Whether the current entry, to which [`next`](Self::next) went, is another version of the
     /// user key of the entry before. Only when positioned.
     #[inline]
-    pub(crate) fn repeats(&self) -> bool {
+    pub(crate) fn is_older_version(&self) -> bool {
         if self.index == 0 { self.repeats_across } else { self.has_suffix(&self.left_suffix) }
     }
 
@@ -99,7 +99,7 @@ impl BlockCursor {
     ///
     /// Costs nothing if a step down follows, which takes over what was decoded.
     #[inline]
-    pub(crate) fn follows_other_key(&mut self) -> bool {
+    pub(crate) fn is_newest_version(&mut self) -> bool {
         let Some(before) = self.index.checked_sub(1) else { return false };
         let content = self.block.content();
         let layout = content.layout();

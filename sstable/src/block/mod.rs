@@ -54,7 +54,7 @@ pub(crate) use builder::BlockBuilder;
 pub(crate) use content::BlockRole;
 pub(crate) use cursor::BlockCursor;
 pub(crate) use entry::Entry;
-pub use reader::FoundValue;
+pub use reader::ValueRef;
 pub(crate) use reader::{Block, BlockInner, HeldBlock};
 
 use content::Content;

@@ -95,12 +95,12 @@ impl Deref for Block {
 
 /// A value where it lies in its block, for as long as a lookup looks at it.
 #[derive(Debug)]
-pub struct FoundValue<'b> {
+pub struct ValueRef<'b> {
     content: &'b Content,
     place: Range<usize>,
 }
 
-impl FoundValue<'_> {
+impl ValueRef<'_> {
     /// Length of the value, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -287,10 +287,10 @@ impl BlockInner {
     pub(crate) fn get_with<T>(
         &self,
         target: InternalKey<'_>,
-        take: impl FnOnce(Trailer, FoundValue<'_>) -> T,
+        take: impl FnOnce(Trailer, ValueRef<'_>) -> T,
     ) -> Option<T> {
         let entry = self.find(target)?;
-        let value = FoundValue { content: &self.content, place: entry.value };
+        let value = ValueRef { content: &self.content, place: entry.value };
         Some(take(entry.trailer, value))
     }
 

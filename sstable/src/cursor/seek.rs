@@ -30,7 +30,7 @@ impl TableCursor {
     /// Each but the last ends with asking the processor for what the next one reads. So whoever
     /// moves several cursors and takes each step with all of them waits for memory once a step, not
     /// once a step and cursor. A block that is not in memory is read when its step comes: see
-    /// [`will_seek_step`](Self::will_seek_step).
+    /// [`advise_seek_step`](Self::advise_seek_step).
     ///
     /// # Errors
     ///

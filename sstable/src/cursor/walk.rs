@@ -10,7 +10,7 @@ impl TableCursor {
     /// step of a [`seek`](Self::seek) has to, as far as the index tells.
     #[inline]
     #[must_use]
-    pub fn has_read(&self) -> bool {
+    pub fn has_missed_cache(&self) -> bool {
         self.misses || self.counts.blocks_read > self.blocks_read_before
     }
 
@@ -18,18 +18,18 @@ impl TableCursor {
     /// and does not wait. Moves nothing, and searches nothing: the steps before have found the
     /// place.
     #[inline]
-    pub fn will_seek_step(&self, step: usize) {
+    pub fn advise_seek_step(&self, step: usize) {
         match step {
             2 => {
                 if let ([top, _], Some(at)) = (&self.index[..], self.index[0].at()) {
-                    self.table.announce_index(top.block(), at);
+                    self.table.advise_index(top.block(), at);
                 }
             }
             4 => {
                 let lowest = self.lowest_index();
                 if let Some(at) = lowest.at() {
                     let (index, options) = (lowest.block(), &self.options);
-                    self.table.announce_data(index, at, Direction::Forward, options);
+                    self.table.advise_data(index, at, Direction::Forward, options);
                 }
             }
             _ => {}
@@ -38,8 +38,8 @@ impl TableCursor {
 
     /// A [`seek_before`](Self::seek_before) of `target` is about to follow: begins to fetch what it
     /// has to read, and does not wait. Moves nothing. Costs a search in the index.
-    pub fn will_seek_before(&self, target: InternalKey<'_>) {
-        self.table.announce_search_before(target, &self.options);
+    pub fn advise_seek_before(&self, target: InternalKey<'_>) {
+        self.table.advise_search_before(target, &self.options);
     }
 
     /// A search begins.

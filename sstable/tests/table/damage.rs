@@ -75,7 +75,7 @@ fn ask(table: Table, filter: &FilterState, entries: &[Entry]) -> bool {
     let mut cursor = Arc::clone(&table).cursor(CacheUse::Bypass);
     if let Some(last) = entries.last() {
         // Whatever it leads to is not read yet.
-        cursor.will_seek_before(last.key());
+        cursor.advise_seek_before(last.key());
         if let Err(error) = seek_announced(&mut cursor, last.key()) {
             is_complete &= is_typed(&error);
         }

@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod advice;
 mod allocations;
-mod announce;
 #[cfg(target_os = "linux")]
 mod block_pages;
 mod cached_blocks;

@@ -11,7 +11,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 use sievedb_filter::key_hash;
 use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 use sievedb_sstable::{
-    BlockCounts, CacheUse, Compression, CursorOptions, FoundValue, Table, TableCursor, TableOptions,
+    BlockCounts, CacheUse, Compression, CursorOptions, Table, TableCursor, TableOptions, ValueRef,
 };
 
 use crate::support::{Built, Entry, IDENTITY, build, model_get, proptest_config, seek_announced};
@@ -93,7 +93,7 @@ fn check_versions(table: &Table, entries: &[Entry], user_key: &[u8], sequence: u
     let mut target = InternalKey::seek(user_key, sequence);
     loop {
         let mut counts = BlockCounts::default();
-        let take = |trailer: Trailer, value: FoundValue<'_>| {
+        let take = |trailer: Trailer, value: ValueRef<'_>| {
             let entry = want.next().expect("the model has the version");
             assert_eq!((trailer, value.as_slice()), (entry.trailer, &*entry.value));
             trailer
@@ -114,7 +114,7 @@ fn check_get_many(table: &Table, entries: &[Entry], absent: &[(Vec<u8>, u64)], s
     let mut counts = BlockCounts::default();
     let mut found = vec![None; keys.len()];
     let asked = keys.iter().map(|key| &key[..]);
-    let take = |place: usize, trailer, value: FoundValue<'_>| {
+    let take = |place: usize, trailer, value: ValueRef<'_>| {
         let (user_key, value) = (keys[place].clone(), value.to_bytes().to_vec());
         let before = found[place].replace(Entry { user_key, trailer, value });
         assert!(before.is_none(), "each key is answered once");
@@ -132,7 +132,7 @@ fn check_place(cursor: &mut TableCursor, entries: &[Entry], place: Option<usize>
     let Some(at) = place else { return };
     assert_eq!(cursor.value(), entries[at].value);
     assert_eq!(cursor.value_ref(), entries[at].value);
-    if cursor.follows_other_key() {
+    if cursor.is_newest_version() {
         assert!(at == 0 || entries[at - 1].user_key != entries[at].user_key);
     }
 }
@@ -229,7 +229,7 @@ fn check_moves(table: Arc<Table>, entries: &[Entry], moves: &[Move], options: &C
                     check_place(&mut cursor, entries, place);
                     if let Some(at) = place {
                         let repeats = entries[at - 1].user_key == entries[at].user_key;
-                        assert_eq!(cursor.repeats(), repeats);
+                        assert_eq!(cursor.is_older_version(), repeats);
                     }
                 }
                 continue;
@@ -251,7 +251,7 @@ fn check_moves(table: Arc<Table>, entries: &[Entry], moves: &[Move], options: &C
             Move::SeekBefore(target) => {
                 let target = target.key(entries);
                 let at = entries.partition_point(|entry| entry.key() < target);
-                cursor.will_seek_before(target);
+                cursor.advise_seek_before(target);
                 (at.checked_sub(1), cursor.seek_before(target).map(|()| false))
             }
         };

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::Bytes;
 use sievedb_format::{InternalKey, SEQUENCE_MAX};
 use sievedb_sstable::{
-    BlockCache, BlockRequest, BlockWatch, CacheUse, Compression, Table, TableOptions,
+    BlockCache, BlockObserver, BlockRequest, CacheUse, Compression, Table, TableOptions,
 };
 
 use crate::support::{Entry, build};
@@ -37,12 +37,12 @@ struct Watch {
     read: usize,
 }
 
-impl BlockWatch for Watch {
-    fn requested(&mut self, block: BlockRequest) {
+impl BlockObserver for Watch {
+    fn on_request(&mut self, block: BlockRequest) {
         self.requests.push(block);
     }
 
-    fn read(&mut self, _: u64) {
+    fn on_read(&mut self, _: u64) {
         self.read += 1;
     }
 }

@@ -136,7 +136,7 @@ pub(crate) fn seek_announced(
     target: InternalKey<'_>,
 ) -> Result<(), ReadError> {
     (0..TableCursor::SEEK_STEPS).try_for_each(|step| {
-        cursor.will_seek_step(step);
+        cursor.advise_seek_step(step);
         cursor.seek_step(step, target)
     })
 }

@@ -47,7 +47,7 @@ pub(crate) fn follow(
             Move::Seek(key, sequence) => {
                 let target = InternalKey::seek(key, *sequence);
                 if sequence % 2 == 0 {
-                    cursor.will_seek_step(0);
+                    cursor.advise_seek_step(0);
                 }
                 cursor.seek(target).unwrap();
                 at = Some(first_at(target));
@@ -55,7 +55,7 @@ pub(crate) fn follow(
             Move::SeekBefore(key, sequence) => {
                 let target = InternalKey::seek(key, *sequence);
                 if sequence % 2 == 0 {
-                    cursor.will_seek_before(target);
+                    cursor.advise_seek_before(target);
                 }
                 cursor.seek_before(target).unwrap();
                 at = first_at(target).checked_sub(1);
@@ -75,9 +75,9 @@ pub(crate) fn follow(
             let before = at.checked_sub(1).map(|before| &sorted[before].user_key);
             let repeats = before == Some(&want.user_key);
             if matches!(step, Move::Next) && goes_up[1] {
-                prop_assert_eq!(cursor.repeats(), repeats, "after {:?}", step);
+                prop_assert_eq!(cursor.is_older_version(), repeats, "after {:?}", step);
             }
-            prop_assert!(!cursor.follows_other_key() || !repeats, "after {:?}", step);
+            prop_assert!(!cursor.is_newest_version() || !repeats, "after {:?}", step);
             prop_assert_eq!(cursor.key(), Some(want.key()), "a look moves nothing");
         }
     }

@@ -185,17 +185,17 @@ impl Cursor for VecCursor {
         self.go(self.first_at(target).checked_sub(1))
     }
 
-    fn will_seek_step(&mut self, step: usize) {
+    fn advise_seek_step(&mut self, step: usize) {
         if step == self.searching_step {
             self.announce();
         }
     }
 
-    fn will_seek_before(&mut self, _: InternalKey<'_>) {
+    fn advise_seek_before(&mut self, _: InternalKey<'_>) {
         self.announce();
     }
 
-    fn has_read(&self) -> bool {
+    fn has_missed_cache(&self) -> bool {
         self.reads && (self.foretells || self.moves.count.get() > 0)
     }
 
@@ -215,11 +215,11 @@ impl Cursor for VecCursor {
         self.at.map(|at| self.entries[at].key())
     }
 
-    fn repeats(&self) -> bool {
+    fn is_older_version(&self) -> bool {
         self.repeats
     }
 
-    fn follows_other_key(&mut self) -> bool {
+    fn is_newest_version(&mut self) -> bool {
         let at = self.at.expect("positioned");
         let before = at.checked_sub(1).map(|before| &self.entries[before].user_key);
         self.tells && !at.is_multiple_of(3) && before != Some(&self.entries[at].user_key)

@@ -244,8 +244,8 @@ impl ReadFile for FaultRead {
         self.pass(Call::ReadAt, || self.inner.read_at(buf, offset))
     }
 
-    fn will_read(&self, place: Range<u64>) {
-        self.inner.will_read(place);
+    fn advise_read(&self, place: Range<u64>) {
+        self.inner.advise_read(place);
     }
 
     fn reads_are_scattered(&self) {

@@ -69,7 +69,7 @@ fn appended_bytes_are_read_back() {
         let file = write(&**fs, &path, b"one");
         let reader = fs.open(&path).unwrap();
         reader.reads_are_scattered();
-        reader.will_read(1..1 << 40);
+        reader.advise_read(1..1 << 40);
         assert_eq!(reader.map().unwrap(), "one", "{name}");
         file.append(b"").unwrap();
         file.append(b"two").unwrap();

@@ -11,14 +11,14 @@ use crate::source::TableSource;
 
 /// A table whose last bytes are in memory, for as long as it is opened.
 #[derive(Debug)]
-pub struct TableEnd {
+pub struct TableTail {
     source: Arc<dyn TableSource>,
     /// Where `bytes` begins.
     offset: u64,
     bytes: Bytes,
 }
 
-impl TableEnd {
+impl TableTail {
     /// Reads the last `bytes` bytes of `source`, or all if there are not as many.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl TableEnd {
 }
 
 /// What is not in memory is read from the table.
-impl TableSource for TableEnd {
+impl TableSource for TableTail {
     fn len(&self) -> u64 {
         self.source.len()
     }
@@ -56,8 +56,8 @@ impl TableSource for TableEnd {
         found.map(Bytes::copy_from_slice).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn will_read(&self, places: &[Range<u64>]) {
-        self.source.will_read(places);
+    fn advise_read(&self, places: &[Range<u64>]) {
+        self.source.advise_read(places);
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
         let table = Bytes::from_static(b"0123456789");
         for end_bytes in [0, 1, 4, 10, 11, usize::MAX] {
             let source = Arc::new(table.clone());
-            let end = TableEnd::read(source, end_bytes).unwrap();
+            let end = TableTail::read(source, end_bytes).unwrap();
             assert_eq!(end.len(), 10);
             for (offset, bytes) in
                 (0..=11).flat_map(|offset| (0..=11).map(move |bytes| (offset, bytes)))

@@ -41,7 +41,7 @@ impl TableSource for Told {
         self.bytes.read_at(offset, bytes)
     }
 
-    fn will_read(&self, places: &[Range<u64>]) {
+    fn advise_read(&self, places: &[Range<u64>]) {
         self.announced.lock().unwrap().extend_from_slice(places);
     }
 }
@@ -83,22 +83,22 @@ fn what_a_search_back_reads_is_announced() {
             let user_key = key(number);
             let target = InternalKey::seek(&user_key, 9);
             told.take();
-            cursor.will_seek_before(target);
+            cursor.advise_seek_before(target);
             let (mut announced, _) = told.take();
             if levels == 2 {
                 // The index partition comes first: it leads to this block, and to one before.
                 table.get(&key(number - 101), 9, &mut BlockCounts::default()).unwrap();
                 assert_eq!(told.take().1[..1], announced, "{case}");
-                cursor.will_seek_before(target);
+                cursor.advise_seek_before(target);
                 announced = told.take().0;
             }
             cursor.seek_before(target).unwrap();
             assert_eq!(told.take(), (Vec::new(), announced), "{case}");
-            assert!(cursor.has_read(), "{case}");
-            cursor.will_seek_before(target);
+            assert!(cursor.has_missed_cache(), "{case}");
+            cursor.advise_seek_before(target);
             assert_eq!(told.take(), (Vec::new(), Vec::new()), "{case}: it is cached");
             cursor.seek_before(target).unwrap();
-            assert!(!cursor.has_read(), "{case}");
+            assert!(!cursor.has_missed_cache(), "{case}");
         }
     }
 }
@@ -117,11 +117,11 @@ fn what_the_steps_of_a_seek_read_is_announced_and_foretold() {
                 for step in 0..TableCursor::SEEK_STEPS {
                     let case = format!("{levels} levels, {number}, cached: {is_cached}, {step}");
                     told.take();
-                    cursor.will_seek_step(step);
+                    cursor.advise_seek_step(step);
                     let (announced, read) = told.take();
                     assert!(read.is_empty(), "{case}");
                     if !announced.is_empty() {
-                        assert!(cursor.has_read(), "{case}");
+                        assert!(cursor.has_missed_cache(), "{case}");
                     }
                     cursor.seek_step(step, target).unwrap();
                     assert_eq!(told.take(), (Vec::new(), announced.clone()), "{case}");
@@ -129,7 +129,7 @@ fn what_the_steps_of_a_seek_read_is_announced_and_foretold() {
                 }
                 let want = if is_cached { 0 } else { levels as usize };
                 assert_eq!(reads, want, "{levels} levels, {number}");
-                assert_eq!(cursor.has_read(), !is_cached, "{levels} levels, {number}");
+                assert_eq!(cursor.has_missed_cache(), !is_cached, "{levels} levels, {number}");
                 assert!(cursor.is_positioned());
             }
         }

@@ -22,32 +22,32 @@ impl Table {
     /// Announces what a [`seek_before`](crate::TableCursor::seek_before) of `target`, by a cursor
     /// with these options, reads first, if that is in no cache. Reads nothing and counts as no use
     /// of a block. Costs a search in the index, or in two levels of it.
-    pub(crate) fn announce_search_before(&self, target: InternalKey<'_>, options: &CursorOptions) {
+    pub(crate) fn advise_search_before(&self, target: InternalKey<'_>, options: &CursorOptions) {
         let top = self.top_index().shared();
         let Some(at) = top.position(target) else { return };
         if !self.has_partitions() {
-            return self.announce_data(top, at, Direction::Backward, options);
+            return self.advise_data(top, at, Direction::Backward, options);
         }
         let cache_use = CacheUse::Bypass;
         let held = self.at_hand(top, at, BlockRole::Index, cache_use).map(HeldBlock::into_block);
         let held = held.or_else(|| self.cached(top.handle_at(at), BlockRole::Index, cache_use));
-        let Some(partition) = held else { return self.announce_index(top, at) };
+        let Some(partition) = held else { return self.advise_index(top, at) };
         if let Some(below) = partition.shared().position(target) {
-            self.announce_data(partition.shared(), below, Direction::Backward, options);
+            self.advise_data(partition.shared(), below, Direction::Backward, options);
         }
     }
 
     /// Announces the index partition below entry `at` of `top`, if that is in no cache. Counts as
     /// no use.
-    pub(crate) fn announce_index(&self, top: &Arc<BlockInner>, at: usize) {
+    pub(crate) fn advise_index(&self, top: &Arc<BlockInner>, at: usize) {
         if !self.is_cached(top, at, BlockRole::Index) {
-            self.will_read(slice::from_ref(&top.handle_at(at).place()));
+            self.advise_read(slice::from_ref(&top.handle_at(at).place()));
         }
     }
 
     /// Announces the data block below entry `at` of `index`, if that is in no cache, and what a
     /// cursor with these options that begins a walk there reads with it. Counts as no use.
-    pub(crate) fn announce_data(
+    pub(crate) fn advise_data(
         &self,
         index: &Arc<BlockInner>,
         at: usize,
@@ -64,7 +64,7 @@ impl Table {
         // tells.
         let single = index.handle_at(at).bytes;
         if !place.is_empty() && place.end - place.start <= window.max(single) {
-            self.will_read(slice::from_ref(&place));
+            self.advise_read(slice::from_ref(&place));
         }
     }
 

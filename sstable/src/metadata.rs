@@ -17,7 +17,7 @@ use crate::{
 /// Identity and properties of a table, read from its file alone.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct FoundTable {
+pub struct TableMetadata {
     /// Random number of the store, unchecked.
     pub store_id: u128,
     /// Random number that every block checksum of the table covers.
@@ -26,7 +26,7 @@ pub struct FoundTable {
     pub properties: TableProperties,
 }
 
-impl FoundTable {
+impl TableMetadata {
     /// Reads footer and properties of the table `file_id`: a few reads at the end of the file.
     ///
     /// # Errors

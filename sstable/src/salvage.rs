@@ -54,7 +54,7 @@ const CONTENT_BYTES_MAX: u64 = (KEY_BYTES_MAX + VALUE_BYTES_MAX + (2 << 20)) as 
 
 /// The data blocks of a table whose footer or index cannot be read.
 #[derive(Debug)]
-pub struct RescannedTable {
+pub struct SalvagedTable {
     source: Arc<dyn TableSource>,
     salt: u64,
     /// Looked for when the first block needs it.
@@ -73,7 +73,7 @@ pub struct Gap {
     pub keys: (Bound<Bytes>, Bound<Bytes>),
 }
 
-impl RescannedTable {
+impl SalvagedTable {
     /// Scans a table file for data blocks that were written with `salt`.
     ///
     /// The scan ends after `entries_max` entries, at the top index, or at the offset `end`. Pass
@@ -155,8 +155,8 @@ impl RescannedTable {
     /// # Errors
     ///
     /// Those of the source.
-    pub fn into_cursor(self) -> io::Result<RescannedCursor> {
-        let mut cursor = RescannedCursor { table: self, next_block: 0, block: None };
+    pub fn into_cursor(self) -> io::Result<SalvagedCursor> {
+        let mut cursor = SalvagedCursor { table: self, next_block: 0, block: None };
         cursor.skip_to_entry()?;
         Ok(cursor)
     }
@@ -305,15 +305,15 @@ impl RescannedTable {
     }
 }
 
-/// A cursor over the entries of a [`RescannedTable`], in the order of internal keys.
+/// A cursor over the entries of a [`SalvagedTable`], in the order of internal keys.
 #[derive(Debug)]
-pub struct RescannedCursor {
-    table: RescannedTable,
+pub struct SalvagedCursor {
+    table: SalvagedTable,
     next_block: usize,
     block: Option<BlockCursor>,
 }
 
-impl RescannedCursor {
+impl SalvagedCursor {
     /// Returns the current internal key; `None` behind the last one.
     #[must_use]
     pub fn key(&self) -> Option<InternalKey<'_>> {

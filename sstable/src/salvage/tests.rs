@@ -24,11 +24,11 @@ fn table(compression: Compression, partition_bytes: usize) -> Vec<u8> {
     writer.finish().unwrap().0
 }
 
-fn scan(bytes: impl Into<Bytes>, salt: u64, entries_max: u64) -> RescannedTable {
-    RescannedTable::scan(Arc::new(bytes.into()), salt, entries_max, u64::MAX).unwrap()
+fn scan(bytes: impl Into<Bytes>, salt: u64, entries_max: u64) -> SalvagedTable {
+    SalvagedTable::scan(Arc::new(bytes.into()), salt, entries_max, u64::MAX).unwrap()
 }
 
-fn keys(table: &mut RescannedTable) -> Vec<u32> {
+fn keys(table: &mut SalvagedTable) -> Vec<u32> {
     let mut keys = Vec::new();
     for handle in table.data.clone() {
         let mut cursor = BlockCursor::new(table.decode(handle, BlockRole::Data).unwrap().unwrap());
@@ -92,7 +92,7 @@ fn n15_a_table_that_ends_with_a_block_is_not_whole() {
     for block in &whole.data[..whole.data.len() - 1] {
         let cut = Bytes::copy_from_slice(&bytes[..block.place().end as usize]);
         let len = bytes.len() as u64;
-        let mut found = RescannedTable::scan(Arc::new(cut), 3, u64::from(KEYS), len).unwrap();
+        let mut found = SalvagedTable::scan(Arc::new(cut), 3, u64::from(KEYS), len).unwrap();
         assert_eq!(found.gaps().len(), 1, "{block:?}");
         let gap = found.gaps()[0].clone();
         let last = keys(&mut found).last().unwrap().to_be_bytes();
@@ -165,7 +165,7 @@ fn n15_a_long_table_is_read_in_pieces() {
     bytes.truncate(bytes.len() - 100);
     bytes[9_000] ^= 1;
     let source = Arc::new(Long { table: bytes.into(), len: 8 << 20, longest_read: 0.into() });
-    let found = RescannedTable::scan(source.clone(), 3, u64::MAX, u64::MAX).unwrap();
+    let found = SalvagedTable::scan(source.clone(), 3, u64::MAX, u64::MAX).unwrap();
     assert!(found.entries() > u64::from(KEYS) - 100, "{}", found.entries());
     let longest = source.longest_read.load(std::sync::atomic::Ordering::Relaxed);
     assert!(longest <= 1 << 20, "{longest} bytes at a time");
