@@ -1,4 +1,4 @@
-//! Writes that become one.
+//! Atomic batches of writes.
 
 use std::{
     fmt, mem,
@@ -13,21 +13,20 @@ use crate::{
     store::open_store::OpenStore,
 };
 
-/// Writes to any keyspaces of a store that become one: all of them are visible at the same moment,
-/// and survive a crash together or not at all. Of two writes to the same key the later one counts.
+/// Writes to any keyspaces of a store that are applied atomically: all become visible at once, and
+/// survive a crash together or not at all. Of two writes to one key the later one counts.
 ///
 /// Held in memory until [`commit`](Self::commit); dropping it writes nothing.
-/// [`bytes`](Self::bytes) tells how near it is to what memtables have room for.
+/// [`bytes`](Self::bytes) returns the memory that it needs in memtables.
 ///
-/// A batch may hold writes to a keyspace that is dropped before or after they are added: adding
-/// them succeeds. [`commit`](Self::commit) then fails with [`Error::KeyspaceDropped`] and writes
-/// nothing, to other keyspaces neither. Creating a keyspace of the same name changes nothing: it is
-/// another keyspace. [`clear`](Self::clear) the batch to use it again.
+/// A batch may hold writes to a keyspace that is dropped before or after they are added.
+/// [`commit`](Self::commit) then fails with [`Error::KeyspaceDropped`] and writes nothing, even if
+/// a keyspace of the same name was created. [`clear`](Self::clear) the batch to reuse it.
 ///
 /// ```
 /// use sievedb::{Db, Durability};
-/// # let folder = tempfile::tempdir().unwrap();
-/// let db = Db::open(folder.path())?;
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Db::open(dir.path())?;
 /// let by_name = db.keyspace("by name")?;
 /// let mut batch = db.batch();
 /// batch.insert(&db, "7", "anna")?;
@@ -41,21 +40,20 @@ use crate::{
 /// * One [`insert`](Keyspace::insert) or [`remove`](Keyspace::remove).
 /// * One [`commit`](Self::commit), over all keyspaces of the store.
 /// * One [`insert_if_absent`](Keyspace::insert_if_absent): of concurrent calls for a key, one
-///   returns `true`. It covers only its own key: an index entry written after it may be lost by a
-///   crash.
+///   returns `true`. It covers only its own key: a crash may lose an index entry written after it.
 /// * All reads of one [`Snapshot`](crate::Snapshot), and all of one iterator.
 ///
 /// **A read followed by a write is not atomic**, not even if the write is a batch: a batch does not
-/// check what was read before. Another thread may write in between, and its write is lost.
+/// check earlier reads. Another thread may write in between, and its write is lost.
 ///
 /// There are no transactions. For read-modify-write, hold one application lock from the read to the
 /// end of the commit, in every thread that writes these keys. The lock suffices because only one
 /// process can have a store open for writing. The examples `keyspaces` and `snapshot` show this.
 #[must_use = "a batch writes nothing until it is committed"]
 pub struct Batch {
-    /// Only to know the store again.
+    /// Identifies the store, without keeping it open.
     store: Weak<OpenStore>,
-    /// While there are entries: one that is committed, and lives on, does not keep the store open.
+    /// Present while there are entries, so that an empty batch does not keep the store open.
     open: Option<Handle>,
     encoder: WriteEncoder,
 }
@@ -66,13 +64,13 @@ impl Batch {
         Self { store: Arc::downgrade(open), open: None, encoder }
     }
 
-    /// Adds: store `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its default
-    /// keyspace.
+    /// Adds a write of `value` under `key` in `keyspace`. A [`Db`](crate::Db) stands for its
+    /// default keyspace.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ForeignKeyspace`]; the batch is as
-    /// it was.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ForeignKeyspace`]; the batch is
+    /// unchanged.
     pub fn insert(
         &mut self,
         keyspace: impl AsRef<Keyspace>,
@@ -86,7 +84,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds: remove `key` from `keyspace`. It need not be there.
+    /// Adds a removal of `key` from `keyspace`. The key need not exist.
     ///
     /// # Errors
     ///
@@ -99,49 +97,49 @@ impl Batch {
         Ok(())
     }
 
-    /// Number of writes in the batch.
+    /// Returns the number of writes in the batch.
     #[must_use]
     pub fn len(&self) -> usize {
         self.encoder.len()
     }
 
-    /// Whether nothing was added.
+    /// Returns `true` if the batch has no writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Memory that the batch takes in memtables once it is committed, at most, in bytes: keys,
-    /// values and what memtables need for each entry. 0 for an empty batch.
+    /// Returns the memory that the batch needs in memtables, at most, in bytes: keys, values and
+    /// the overhead of each entry. 0 for an empty batch.
     ///
-    /// More than three quarters of
-    /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max), 48 MiB of a budget of
-    /// 256 MiB, are refused with [`Error::WriteTooLarge`]; a little less may be, too, because empty
-    /// memtables take some of it.
+    /// [`commit`](Self::commit) fails with [`Error::WriteTooLarge`] for more than about 3/4 of
+    /// [`memtable_bytes_max`](crate::stats::MemoryStats::memtable_bytes_max): 48 MiB with a budget
+    /// of 256 MiB. The exact limit is lower by the memory of empty memtables.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.encoder.charge_bytes()
     }
 
-    /// Drops all that was added. The batch may be refilled.
+    /// Removes all writes. The batch can be reused.
     pub fn clear(&mut self) {
         if let Some(open) = self.open.take() {
             self.encoder = WriteEncoder::new(open.store().hash_seed, 0);
         }
     }
 
-    /// Writes the batch. Visible, and as durable as asked, at return; the batch is empty then, and
-    /// may be refilled.
+    /// Writes the batch. At return its writes are visible and have this `durability`, and the batch
+    /// is empty and can be reused.
     ///
     /// # Errors
     ///
-    /// The batch is as it was. After [`Error::WriteTooLarge`], or an [`Error::Io`] for want of
-    /// space, it may be committed again when there is room; after the others it is of no more use:
-    /// [`clear`](Self::clear) it.
+    /// The batch keeps its writes.
     ///
-    /// [`Error::WriteTooLarge`] for a batch that memtables never have room for, and nothing is
-    /// changed; [`Error::Io`] and [`Error::ReadOnly`], after which nothing of the batch is visible,
-    /// but all of it may come back when the store is reopened; [`Error::KeyspaceDropped`].
+    /// * [`Error::WriteTooLarge`]: memtables never have room for the batch. Nothing is changed; it
+    ///   can be committed again after a change of the budget.
+    /// * [`Error::Io`]: no write is visible, but all may be found when the store is reopened. On a
+    ///   full disk it can be committed again after freeing space.
+    /// * [`Error::ReadOnly`]: as `Io`, but only reopening the store helps.
+    /// * [`Error::KeyspaceDropped`]: nothing is changed; [`clear`](Self::clear) the batch.
     pub fn commit(&mut self, durability: Durability) -> Result<()> {
         // Nothing is held without entries.
         let Some(open) = self.open.take() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Time that passes, injected so that a test decides how fast.
+//! Clocks, injected so that tests control time.
 
 use std::{
     fmt::Debug,
@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 /// A monotonic clock.
 pub trait Clock: Debug + Send + Sync {
-    /// Time since a fixed point of this clock's own choice. Never goes back; says nothing about the
-    /// date, and stands still or not while the machine sleeps, as the system likes.
+    /// Returns the time since a fixed point of the clock's choice. Never decreases. May or may not
+    /// advance while the machine is suspended.
     fn now(&self) -> Duration;
 
     /// Waits until [`now`](Self::now) has grown by at least `duration`.
@@ -25,7 +25,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock that starts at zero.
+    /// Returns a clock at zero.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the clock that is injected")]
     pub fn new() -> Self {
@@ -49,20 +49,21 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told, for tests. Zero at its creation.
+/// A clock for tests that advances only by [`advance`](Self::advance) and [`sleep`](Clock::sleep).
+/// Zero at its creation.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: Mutex<Duration>,
 }
 
 impl ManualClock {
-    /// A clock at zero.
+    /// Returns a clock at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Moves the clock forward.
+    /// Advances the clock.
     ///
     /// # Panics
     ///
@@ -77,8 +78,8 @@ impl Clock for ManualClock {
         *self.now.lock()
     }
 
-    /// Moves the clock forward by `duration` and returns at once, so that a test with one thread
-    /// never waits for itself.
+    /// Advances the clock by `duration` and returns at once, so a single-threaded test never
+    /// blocks.
     fn sleep(&self, duration: Duration) {
         self.advance(duration);
     }

@@ -1,4 +1,4 @@
-//! A store, as its users see it.
+//! The handle of a store.
 
 mod close;
 mod close_error;
@@ -10,7 +10,7 @@ pub use self::close_error::CloseError;
 #[cfg(doc)]
 use crate::keyspace_options::DEFAULT_KEYSPACE;
 use crate::{
-    Batch, Durability, Keyspace, KeyspaceOptions, Options, ReadOptions, Result, Snapshot,
+    Batch, Durability, Error, Keyspace, KeyspaceOptions, Options, ReadOptions, Result, Snapshot,
     VerifyProgress, VerifyReport,
     default_budget::DefaultBudget,
     handle_counts::HandleKind,
@@ -21,19 +21,18 @@ use crate::{
     store::{Store, open_store::OpenStore},
 };
 
-/// A store: ordered keys with values, in a folder.
+/// A store: ordered keys with values, in a directory.
 ///
 /// Cheap to clone and safe to share between threads. The store is closed when the last handle of
 /// any kind is dropped: [`Db`], [`Keyspace`], [`Snapshot`], iterator, or [`Batch`] with entries.
-/// Then whatever is still in memory is written to the log and synced. A drop cannot report an
-/// error: [`close`](Self::close) does.
+/// The close writes buffered log records and syncs them. A drop cannot report an error;
+/// [`close`](Self::close) does.
 ///
 /// # Forks
 ///
 /// A store belongs to the process that opened it. In a forked child every read and write of the
-/// inherited handles fails with [`Error::ForkedChild`](crate::Error::ForkedChild). Dropping or
-/// closing them writes nothing and does not release the parent's lock. Their memory is freed when
-/// the child exits.
+/// inherited handles fails with [`Error::ForkedChild`]. Dropping or closing them writes nothing and
+/// does not release the parent's lock. Their memory is freed when the child exits.
 ///
 /// * A server that forks its workers opens one store in each worker, after the fork.
 /// * A program that becomes a daemon opens the store after its last fork. If it opened the store
@@ -47,11 +46,11 @@ use crate::{
 /// Methods that read or write entries, such as [`get`](Self::get) and [`insert`](Self::insert), use
 /// the default keyspace, which every store has. All other methods cover the whole store:
 /// [`flush`](Self::flush) and [`compact`](Self::compact) work on all keyspaces.
-/// [`default_keyspace`](Self::default_keyspace) returns the handle for the default keyspace alone.
+/// [`default_keyspace`](Self::default_keyspace) returns the handle of the default keyspace alone.
 ///
 /// ```
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path();
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path();
 /// let db = sievedb::Db::open(path)?;
 /// db.insert("key", "value")?;
 /// assert_eq!(db.get("key")?.as_deref(), Some(&b"value"[..]));
@@ -70,22 +69,22 @@ impl Clone for Db {
 }
 
 impl Db {
-    /// Opens the store in the folder `path`, or creates it, with [`Options::default`]. The
-    /// keyspaces of an existing store keep their own options, the default one too.
+    /// Opens the store in the directory `path` with [`Options::default`], or creates it. Existing
+    /// keyspaces keep their stored options.
     ///
     /// # Errors
     ///
-    /// As [`Options::open`].
+    /// Those of [`Options::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
     }
 
-    /// Returns the default keyspace, named [`DEFAULT_KEYSPACE`], for what the `Db` does for the
-    /// whole store only: its options, its flush, its compaction.
+    /// Returns the default keyspace, named [`DEFAULT_KEYSPACE`], for calls that a `Db` makes for
+    /// the whole store: options, flush, compaction.
     ///
     /// ```
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(folder.path())?;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
     /// let default = db.default_keyspace();
     /// default.set_options(default.options().block_bytes(8 << 10))?;
     /// default.flush()?; // `db.flush()` flushes all keyspaces.
@@ -96,36 +95,35 @@ impl Db {
         &self.default
     }
 
-    /// The keyspace `name`, which is created with the options of [`Options::keyspace`] if missing.
-    /// An existing one keeps its own.
+    /// Opens the keyspace `name`, or creates it with the options of [`Options::keyspace`]. An
+    /// existing keyspace keeps its options.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidKeyspaceName`](crate::Error::InvalidKeyspaceName); those of a write with
-    /// [`Durability::Disk`] if it is created, which a store that is opened
-    /// [read-only](Options::read_only) refuses.
+    /// [`Error::InvalidKeyspaceName`]. Creation adds the errors of a write with
+    /// [`Durability::Disk`]: it fails with [`Error::ReadOnly`] in a store opened
+    /// [read-only](Options::read_only).
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let tree = self.accept()?.keyspace(name, None)?;
         Ok(self.keyspace_of(tree))
     }
 
-    /// The keyspace `name`, which is created with `options` if missing.
+    /// Opens the keyspace `name`, or creates it with `options`.
     ///
-    /// **An existing one keeps the options that it has**: `options` count for a new keyspace only,
-    /// and are passed over otherwise. [`Keyspace::options`] tells which it has, and
-    /// [`Keyspace::set_options`] changes them.
+    /// **An existing keyspace keeps its options, and `options` is ignored.** [`Keyspace::options`]
+    /// returns them, and [`Keyspace::set_options`] changes them.
     ///
     /// # Errors
     ///
-    /// As [`keyspace`](Self::keyspace), and [`Error::InvalidOption`](crate::Error::InvalidOption).
+    /// As [`keyspace`](Self::keyspace), and [`Error::InvalidOption`].
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         options.validate()?;
         let tree = self.accept()?.keyspace(name, Some(options))?;
         Ok(self.keyspace_of(tree))
     }
 
-    /// Returns `true` if the keyspace `name` exists. Never creates it. Returns `false` in a
-    /// [forked child](Self#forks), and after a [`shutdown`](Self::shutdown).
+    /// Returns `true` if the keyspace `name` exists. Never creates it. Returns `false` in a [forked
+    /// child](Self#forks), and after a [`shutdown`](Self::shutdown).
     #[must_use]
     pub fn keyspace_exists(&self, name: &str) -> bool {
         // A forked child must not wait for a lock that a thread of its parent held.
@@ -137,33 +135,30 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::NoKeyspace`](crate::Error::NoKeyspace); [`Error::Closed`](crate::Error::Closed)
-    /// after a [`shutdown`](Self::shutdown); [`Error::ForkedChild`](crate::Error::ForkedChild).
+    /// [`Error::NoKeyspace`]; [`Error::Closed`] after a [`shutdown`](Self::shutdown);
+    /// [`Error::ForkedChild`].
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
         let tree = self.accept()?.trees.read().get(name).cloned();
-        let tree = tree.ok_or_else(|| crate::Error::NoKeyspace { name: name.to_owned() })?;
+        let tree = tree.ok_or_else(|| Error::NoKeyspace { name: name.to_owned() })?;
         Ok(self.keyspace_of(tree))
     }
 
-    /// Changes [`Options::memory_budget`] while the store is open. The parts change with it, but
-    /// for those that were set by hand.
+    /// Changes [`Options::memory_budget`] while the store is open. Parts set by hand keep their
+    /// limits. `None` sets the default for the present memory of the machine.
     ///
-    /// What is too much then is given up: blocks of the cache and parts of filters at once,
-    /// memtables by flushes that begin now.
-    ///
-    /// `None` sets the default for the memory that the machine has now.
+    /// If the budget shrinks, the call evicts blocks from the cache and drops parts of filters, and
+    /// starts flushes of memtables.
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if it is too small, or too small for
-    /// the parts set by hand and a sixteenth for a block cache that was not;
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a store in a
+    /// [`Error::BudgetTooSmall`] if `bytes` is below the minimum, or does not leave 1/16 for a
+    /// block cache beside limits set by hand. [`Error::InvalidOption`] for a store in a
     /// [pool](crate::MemoryPool), which has the budget. Nothing is changed then.
     pub fn set_memory_budget(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
         let (bytes, store) = (bytes.into(), self.accept()?);
         if store.options.memory_pool.is_some() {
             let allowed = "cannot be set in a memory_pool; use MemoryPool::set_bytes";
-            return Err(crate::Error::InvalidOption { name: "memory_budget", allowed });
+            return Err(Error::InvalidOption { name: "memory_budget", allowed });
         }
         // Not under the lock of the budget.
         let default = bytes.is_none().then(|| DefaultBudget::of_machine(&*store.options.fs));
@@ -181,19 +176,16 @@ impl Db {
         store.trees.read().names().cloned().collect()
     }
 
-    /// Removes the keyspace `name` with all its data; `false` if there is none.
+    /// Removes the keyspace `name` with all its data. Returns `false` if it does not exist.
     ///
-    /// Durable at return. Handles of it answer [`Error::KeyspaceDropped`] from then on, those of
-    /// snapshots too; iterators that were begun before go on. A keyspace of the same name may be
+    /// Durable at return. Handles of the keyspace then fail with [`Error::KeyspaceDropped`], those
+    /// of snapshots too; existing iterators remain valid. A keyspace of the same name can be
     /// created again, empty. The default keyspace cannot be dropped.
     ///
     /// # Errors
     ///
     /// [`Error::RequiredKeyspace`] for the default keyspace; those of a write with
     /// [`Durability::Disk`].
-    ///
-    /// [`Error::KeyspaceDropped`]: crate::Error::KeyspaceDropped
-    /// [`Error::RequiredKeyspace`]: crate::Error::RequiredKeyspace
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         Ok(self.drop_keyspaces([name])? == 1)
     }
@@ -214,22 +206,22 @@ impl Db {
         self.accept()?.drop_keyspaces(names)
     }
 
-    /// An empty batch. Its entries, for any keyspaces of this store, are written as one.
+    /// Returns an empty batch, whose entries may be of any keyspaces of this store.
     pub fn batch(&self) -> Batch {
         Batch::new(self.open_store())
     }
 
-    /// What is stored now, in all keyspaces at the same moment, to be read later.
+    /// Returns a snapshot of all keyspaces at this point in time.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(&self.default)
     }
 
-    /// Brings every write that was acknowledged before this call to `durability`.
+    /// Raises every write acknowledged before this call to `durability`.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// [`Error::Io`], [`Error::ReadOnly`].
     pub fn persist(&self, durability: Durability) -> Result<()> {
         self.accept()?.persist(durability)
     }
@@ -237,11 +229,11 @@ impl Db {
     /// Writes the memtables of **all keyspaces** into tables, and waits until that is done.
     /// [`Keyspace::flush`] flushes one.
     ///
-    /// Never needed for durability: see [`persist`](Self::persist).
+    /// Not needed for durability: see [`persist`](Self::persist).
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io), [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// [`Error::Io`], [`Error::ReadOnly`].
     pub fn flush(&self) -> Result<()> {
         let store = self.accept()?;
         let trees: Vec<_> = store.trees.read().values().cloned().collect();
@@ -249,17 +241,17 @@ impl Db {
     }
 
     /// Flushes **all keyspaces**, and merges the tables of each into one sorted run on the deepest
-    /// level, without old versions and tombstones that no snapshot needs, compressed as
-    /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression) says. Waits until
-    /// that is done.
+    /// level. Waits until that is done.
     ///
-    /// Reads [quarantined](crate::Stats::quarantined) tables again. If one still cannot be read,
-    /// its keyspace is not compacted, and the store stays writable.
+    /// Drops old versions and tombstones that no snapshot needs. Compresses by
+    /// [`bottommost_compression`](crate::KeyspaceOptions::bottommost_compression). Reads
+    /// [quarantined](crate::Stats::quarantined) tables again: if one still cannot be read, its
+    /// keyspace is not compacted, and the store stays writable.
     ///
     /// # Errors
     ///
-    /// The first error, after all keyspaces were tried: [`Error::Io`](crate::Error::Io),
-    /// [`Error::Corrupt`](crate::Error::Corrupt), [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// The first error, after all keyspaces were tried: [`Error::Io`], [`Error::Corrupt`],
+    /// [`Error::ReadOnly`].
     pub fn compact(&self) -> Result<()> {
         let store = self.accept()?;
         let trees: Vec<_> = store.trees.read().values().cloned().collect();
@@ -271,77 +263,69 @@ impl Db {
         first
     }
 
-    /// Bounds the memory of all filters of tables together, in bytes, from now on: see
-    /// [`Options::filter_bytes_max`]. Not kept when the store is closed.
+    /// Changes [`Options::filter_bytes_max`], in bytes, while the store is open. Not stored. `None`
+    /// restores the share of [`Options::memory_budget`].
     ///
-    /// At return the filters are within it: ribbons have given up columns in memory, and those that
-    /// profit least are gone. Prefix and range filters give way, too, those of the largest tables
-    /// first. What more room allows is read back in the background. Only a filter that a lookup
-    /// holds for longer than some seconds may be there beyond the bound, until that lookup is done.
+    /// At return the filters are within the limit, except for filters that a lookup holds for more
+    /// than a few seconds. Ribbon filters drop columns first; then the filters of least use are
+    /// dropped. Prefix and range filters are dropped too, those of the largest tables first. A
+    /// higher limit reloads filters in the background.
     ///
-    /// The other parts stay as they are if no [`Options::memory_budget`] was set. If one was, the
-    /// block cache has less or more, unless its bytes were set too.
-    ///
-    /// `None` for what [`Options::memory_budget`] gives to filters, as if the bound had never been
-    /// set.
+    /// Without an [`Options::memory_budget`] set by hand the other parts keep their limits. With
+    /// one, the block cache grows or shrinks, unless its bytes were set too.
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) if [`Options::memory_budget`] was
-    /// set by hand and is too small for it, or would leave the block cache less than a sixteenth;
-    /// nothing is changed then.
+    /// [`Error::BudgetTooSmall`] if the budget was set by hand and is too small for `bytes`, or
+    /// would leave the block cache less than 1/16. Nothing is changed then.
     pub fn set_filter_bytes_max(&self, bytes: impl Into<Option<u64>>) -> Result<()> {
         let bytes = bytes.into();
         self.accept()?.change_memory_budget(|budget| budget.filter_bytes_max = bytes)
     }
 
-    /// Waits until there is nothing left to do in the background: no memtable waits for its flush,
-    /// no compaction is due, no filter is to be read back or rebuilt, and no obsolete file is
-    /// left that could go. A store that was opened [read-only](Options::read_only) has no such
-    /// work.
+    /// Waits until no background work is left: no memtable to flush, no compaction due, no filter
+    /// to reload or rebuild, and no obsolete file to remove. Returns at once for a store opened
+    /// [read-only](Options::read_only).
     ///
-    /// Compactions that wait for the store to rest are not waited for: see
-    /// [`Options::idle_compactions`](crate::Options::idle_compactions).
-    ///
-    /// Active memtables stay as they are: see [`flush`](Self::flush). While others write, new work
-    /// may come as fast as it is done, and the call may not return.
+    /// Does not wait for [idle compactions](crate::Options::idle_compactions), and does not flush
+    /// active memtables: see [`flush`](Self::flush). While other threads write, new work may arrive
+    /// as fast as it is done, and the call may not return.
     ///
     /// # Errors
     ///
-    /// Why some of it cannot be done: [`Error::Io`](crate::Error::Io) if the disk is full,
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly). A filter that cannot be built is no error, see
+    /// The reason why work cannot be done: [`Error::Io`] if the disk is full, [`Error::ReadOnly`].
+    /// A filter that cannot be built is no error: see
     /// [`Event::FilterNotRebuilt`](crate::Event::FilterNotRebuilt).
     pub fn wait_for_background(&self) -> Result<()> {
         self.accept()?.wait_until_idle()
     }
 
-    /// What the store holds and what it did since it was opened.
+    /// Returns the present state of the store and its counters since it was opened.
     ///
-    /// Adds up counters of all threads: about a microsecond for each, and for each table. All zero
-    /// in a [forked child](Self#forks), and after a [`shutdown`](Self::shutdown).
+    /// Adds up counters of all threads: about 1 us for each thread and each table. All zero in a
+    /// [forked child](Self#forks), and after a [`shutdown`](Self::shutdown).
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.accept().map_or_else(|_| Stats::default(), Store::stats)
     }
 
-    /// Looks at every byte of the store, and lists everything that is not as it should be: the
-    /// checksum of each file and of each block, the order, bounds and counts of each table, whether
-    /// the log can be read, and whether each filter knows every key of its table.
+    /// Reads every byte of the store and reports all violations found: checksums of files and
+    /// blocks, order, bounds and counts of tables, readability of the log, and filters that miss a
+    /// key of their table.
     ///
-    /// Reads all tables twice, past the block cache. Others may write meanwhile: the tables of this
-    /// moment are looked at, and the log up to here. While the log is read, at most
-    /// [`Options::log_bytes_max`], nothing else is recorded in the manifest.
+    /// Reads all tables twice, bypassing the block cache. Other threads may write meanwhile: the
+    /// call verifies the tables and the log as of its start. While it reads the log, at most
+    /// [`Options::log_bytes_max`], no change to the manifest is recorded.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed;
-    /// [`Error::Closed`](crate::Error::Closed) if another handle [shuts the store
-    /// down](Self::shutdown) meanwhile. Damage is not an error: the report lists it.
+    /// [`Error::Io`] if the directory cannot be listed; [`Error::Closed`] if another handle [shuts
+    /// the store down](Self::shutdown) meanwhile. Damage is not an error: the report lists it.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(|_| ())
     }
 
-    /// As [`verify`](Self::verify), and tells `on_progress` about every 256 KiB how far it is.
+    /// As [`verify`](Self::verify), and calls `on_progress` about every 256 KiB.
     ///
     /// # Errors
     ///

@@ -22,21 +22,21 @@ use std::{
 
 use crate::fs::Fs;
 
-/// The default of [`Options::memory_budget`](crate::Options::memory_budget) is one part in so many
-/// of the memory of the machine: 8.
+/// Divisor of the memory of the machine for the default of
+/// [`Options::memory_budget`](crate::Options::memory_budget): 8.
 pub const DEFAULT_MEMORY_BUDGET_SHARE: u64 = 8;
 
-/// Least default of [`Options::memory_budget`](crate::Options::memory_budget): 64 MiB.
+/// Minimum default of [`Options::memory_budget`](crate::Options::memory_budget): 64 MiB.
 pub const DEFAULT_MEMORY_BUDGET_MIN: u64 = 64 << 20;
 
-/// Largest default of [`Options::memory_budget`](crate::Options::memory_budget): 1 GiB.
+/// Maximum default of [`Options::memory_budget`](crate::Options::memory_budget): 1 GiB.
 pub const DEFAULT_MEMORY_BUDGET_MAX: u64 = 1 << 30;
 
 /// Default of [`Options::memory_budget`](crate::Options::memory_budget) if the memory of the
 /// machine is unknown: 256 MiB.
 pub const FALLBACK_MEMORY_BUDGET: u64 = 256 << 20;
 
-/// Limits from this on are none: without one, cgroup v1 reports the largest multiple of a page.
+/// Larger limits mean none: without a limit, cgroup v1 reports the largest multiple of a page.
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
 const CGROUP_V2: &str = "/sys/fs/cgroup";
@@ -62,7 +62,7 @@ pub enum BudgetSource {
 }
 
 impl BudgetSource {
-    /// All of them. The file `STATS` has their places: the order stays.
+    /// In the order of the file `STATS`, which must not change.
     pub(crate) const ALL: [Self; 5] =
         [Self::Set, Self::PhysicalMemory, Self::ControlGroup, Self::Fallback, Self::Pool];
 }
@@ -101,7 +101,6 @@ impl DefaultBudget {
         Self::of(physical_bytes, group_limit_bytes(&groups, read))
     }
 
-    /// Returns the share of the smaller of both, within the bounds. Pure.
     fn of(physical_bytes: Option<u64>, group_limit_bytes: Option<u64>) -> Self {
         let (memory_bytes, source) = match (physical_bytes, group_limit_bytes) {
             (None, None) => return Self::default(),

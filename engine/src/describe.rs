@@ -1,4 +1,4 @@
-//! A file's bytes and their meaning, for people.
+//! Descriptions of files: bytes and their meaning.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -14,10 +14,11 @@ use crate::{
     wal,
 };
 
-/// Describes the file `path` of a store field by field: a log segment, a manifest, a table, a
-/// filter, `CURRENT` or `CLOSED`, told apart by its name. Reads without a lock and writes nothing,
-/// so it may see the end of a file that is being written. A damaged file is described up to the
-/// damage.
+/// Describes the file `path` of a store field by field. It may be a log segment, manifest, table,
+/// filter, `CURRENT` or `CLOSED`, recognized by its name.
+///
+/// Reads without a lock and writes nothing, so the end of a file that is being written may be
+/// incomplete. A damaged file is described up to the damage.
 ///
 /// # Errors
 ///

@@ -1,21 +1,21 @@
-//! What an acknowledged write survives.
+//! Durability of a write.
 
 /// What an acknowledged write survives.
 ///
-/// The words are ordered: a later one promises more and costs more. Whatever survives is always a
-/// prefix of the history: if a write is there, so is every write before it, and a batch is there
-/// as a whole or not at all.
+/// Ordered from weakest to strongest. After a crash the surviving writes are always a prefix of the
+/// history, and a batch survives as a whole or not at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// Lost when the process dies: the write is in memory, and in the log's buffer.
+    /// Survives nothing: the write is in memory and in the log's buffer, and lost if the process
+    /// dies.
     Memory,
-    /// Lost only when the machine dies: the operating system has the log record.
+    /// Survives the process: the operating system has the log record. Lost if the machine dies.
     ///
-    /// Costs one `write` call, shared with the writers that wait at the same time.
+    /// Costs one `write` call, shared by concurrent writers.
     #[default]
     OsBuffer,
-    /// Never lost: the log record was synced to the disk.
+    /// Survives the machine: the log record is synced to the disk.
     ///
-    /// Costs one `fdatasync` call, shared with the writers that wait at the same time.
+    /// Costs one `fdatasync` call, shared by concurrent writers.
     Disk,
 }

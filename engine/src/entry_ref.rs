@@ -1,4 +1,4 @@
-//! An entry of a range, lent.
+//! A borrowed entry of a range.
 
 use std::fmt;
 
@@ -9,35 +9,35 @@ use crate::{
     read::source::Source,
 };
 
-/// An entry of a [`Range`](crate::Range), where it lies: good until the range is used again.
+/// A borrowed entry of a [`Range`](crate::Range), valid until the next use of the range.
 pub struct EntryRef<'r> {
     key: &'r [u8],
     cursor: &'r VisibleCursor<MergeCursor<Source>>,
 }
 
 impl<'r> EntryRef<'r> {
-    /// The entry under `cursor`, which is positioned.
+    /// Returns the entry under `cursor`, which is positioned.
     #[inline]
     pub(crate) fn new(cursor: &'r VisibleCursor<MergeCursor<Source>>) -> Self {
         let key = cursor.key().expect("the cursor of an end stands at an entry");
         Self { key, cursor }
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline]
     #[must_use]
     pub fn key(&self) -> &'r [u8] {
         self.key
     }
 
-    /// The value. Found only now.
+    /// Returns the value. It is located at this call.
     #[inline]
     #[must_use]
     pub fn value(&self) -> &'r [u8] {
         self.cursor.value_ref()
     }
 
-    /// The value, to be kept: it shares the memory of its block.
+    /// Returns the value, owned: it keeps its block in memory.
     #[must_use]
     pub fn value_bytes(&self) -> Bytes {
         self.cursor.value()

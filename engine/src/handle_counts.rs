@@ -4,7 +4,6 @@ use std::fmt;
 
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Kind of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandleKind {
     Db,
@@ -52,24 +51,20 @@ impl fmt::Display for OpenHandles {
     }
 }
 
-/// Counts the handles of a store.
 #[derive(Debug, Default)]
 pub(crate) struct HandleCounts([AtomicUsize; 5]);
 
 impl HandleCounts {
-    /// Returns the handles that exist now.
     pub(crate) fn get(&self) -> OpenHandles {
         let [dbs, keyspaces, snapshots, iterators, batches] =
             [0, 1, 2, 3, 4].map(|kind: usize| self.0[kind].load(Relaxed));
         OpenHandles { dbs, keyspaces, snapshots, iterators, batches }
     }
 
-    /// Counts a new handle.
     pub(crate) fn add(&self, kind: HandleKind) {
         self.0[kind as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts a handle that was dropped.
     pub(crate) fn remove(&self, kind: HandleKind) {
         self.0[kind as usize].fetch_sub(1, Relaxed);
     }

@@ -5,6 +5,8 @@ pub(crate) mod writes;
 
 use std::{fmt, sync::Arc};
 
+#[cfg(doc)]
+use crate::Error;
 use crate::{
     ReadOptions, Result,
     handle::Handle,
@@ -14,15 +16,15 @@ use crate::{
     store::open_store::OpenStore,
 };
 
-/// A named collection of keys with options of its own. RocksDB calls it a column family.
+/// A named collection of keys with its own options. RocksDB calls it a column family.
 ///
-/// Cheap to clone and safe to share between threads. All keyspaces of a store share its log and
-/// its manifest, so that a [`Batch`](crate::Batch) over several of them is written as one.
+/// Cheap to clone and safe to share between threads. All keyspaces of a store share its log and its
+/// manifest, so a [`Batch`](crate::Batch) over several of them is atomic.
 ///
-/// Keys have 0 bytes to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), values 0 bytes to
-/// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX). Keys are ordered byte by byte.
+/// Keys have 0 to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes, values 0 to
+/// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes. Keys are ordered byte by byte.
 pub struct Keyspace {
-    /// Before the handle: its memtables are gone when the store leaves its memory pool.
+    /// Before the handle: its memtables are freed before the store leaves its memory pool.
     tree: Arc<Tree>,
     open: Handle,
     read_options: ReadOptions,
@@ -78,8 +80,7 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// As [`Db::flush`](crate::Db::flush);
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
+    /// As [`Db::flush`](crate::Db::flush); [`Error::KeyspaceDropped`].
     pub fn flush(&self) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;
@@ -90,8 +91,7 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// As [`Db::compact`](crate::Db::compact);
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
+    /// As [`Db::compact`](crate::Db::compact); [`Error::KeyspaceDropped`].
     pub fn compact(&self) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;

@@ -1,4 +1,4 @@
-//! What a keyspace keeps for itself.
+//! Options of a keyspace.
 
 mod encoded;
 #[cfg(feature = "serde")]
@@ -35,8 +35,8 @@ const TABLE_BYTES: RangeInclusive<u64> = 4 << 10..=16 << 30;
 /// Least [`KeyspaceOptions::base_level_bytes`].
 const BASE_LEVEL_BYTES_MIN: u64 = 4 << 10;
 
-/// What a keyspace keeps for itself; stored in the manifest. Shown in words by `{}`; with the
-/// feature `serde` for machines, too, by the names of the methods that set it.
+/// Options of a keyspace, stored in the manifest. `{}` formats them as text. With the feature
+/// `serde` they serialize with the names of the methods that set them.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "options do nothing until a keyspace is opened with them"]
 pub struct KeyspaceOptions {
@@ -68,17 +68,17 @@ impl Default for KeyspaceOptions {
 }
 
 impl KeyspaceOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Size at which a memtable is frozen and flushed, in bytes.
     ///
-    /// A large one makes fewer, larger tables; up to four exist at a time.
+    /// A large memtable makes fewer, larger tables. Up to four exist at a time.
     ///
-    /// From 4 KiB to 16 GiB; default 32 MiB ([`DEFAULT_MEMTABLE_BYTES`]). May be exceeded by the
-    /// batches that are in flight.
+    /// From 4 KiB to 16 GiB; default 32 MiB ([`DEFAULT_MEMTABLE_BYTES`]). Batches in flight may
+    /// exceed it.
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
@@ -93,8 +93,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Least target size of the first level below level 0, in bytes. Deeper levels are ten times
-    /// larger each.
+    /// Minimum target size of the first level below level 0, in bytes. Each deeper level is ten
+    /// times larger.
     ///
     /// From 4 KiB; default 128 MiB ([`DEFAULT_BASE_LEVEL_BYTES`]).
     pub fn base_level_bytes(mut self, bytes: u64) -> Self {
@@ -102,8 +102,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Which filters the tables get, and how large they are; by default [`FilterPolicyKind::Auto`]
-    /// with 10 bits per key on average. The filters of older tables follow in the background;
+    /// Kind and size of the filters of tables; default [`FilterPolicyKind::Auto`] with 10 bits per
+    /// key on average. Filters of existing tables are rebuilt in the background.
     /// [`Keyspace::set_filter_policy`](crate::Keyspace::set_filter_policy) changes it while the
     /// store is open.
     pub fn filter_policy(mut self, policy: FilterPolicy) -> Self {
@@ -113,7 +113,8 @@ impl KeyspaceOptions {
 
     /// Target size of a data block before compression, in bytes.
     ///
-    /// Small blocks read less for a point lookup; large ones compress better and shrink the index.
+    /// Small blocks read less for a point lookup. Large blocks compress better and shrink the
+    /// index.
     ///
     /// From 1 KiB to 1 MiB; default 4 KiB ([`DEFAULT_BLOCK_BYTES`]). Affects new tables only.
     pub fn block_bytes(mut self, bytes: usize) -> Self {
@@ -121,59 +122,58 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How data blocks are compressed; default LZ4. Affects new tables only, until
+    /// Compression of data blocks; default LZ4. Affects new tables only, until
     /// [`compact`](crate::Keyspace::compact) rewrites those with another compression.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// How data blocks are compressed in tables that a compaction writes into the last level, which
-    /// holds most of the data and is written least often: [`Compression::ZSTD`] suits data that is
-    /// seldom read, in builds with the feature `zstd`. `None`, the default: as elsewhere.
+    /// Compression of data blocks on the last level, which holds most of the data and is written
+    /// least; default `None`, the same as elsewhere. [`Compression::ZSTD`] suits data that is
+    /// seldom read, in builds with the feature `zstd`.
     ///
-    /// Tables on their way to the last level are then rewritten, also where they would have been
-    /// moved there as a whole: of keys that are inserted in ascending order each is written twice,
-    /// as of others. What is there already with another compression is rewritten by
-    /// [`compact`](crate::Keyspace::compact), but not for another level or dictionary of zstd,
-    /// which a table does not tell.
+    /// Applies to tables that compactions write. Compactions into the last level then always
+    /// rewrite tables, instead of moving them: keys inserted in ascending order are written twice.
+    /// [`compact`](crate::Keyspace::compact) rewrites existing tables with another compression, but
+    /// not with another zstd level or dictionary size, which a table does not record.
     pub fn bottommost_compression(mut self, compression: impl Into<Option<Compression>>) -> Self {
         self.bottommost_compression = compression.into();
         self
     }
 
-    /// Gives tables a filter over the prefixes of their keys too, so that
+    /// Gives tables a filter over the prefixes of their keys, so that
     /// [`prefix`](crate::Keyspace::prefix), and [`range`](crate::Keyspace::range) within one
-    /// prefix, pass over tables that have nothing for them; `None`, the default, for none.
+    /// prefix, skip tables without such keys; default `None`, no prefix filters.
     ///
-    /// Takes the bits of [`filter_policy`](Self::filter_policy) for each different prefix of a
-    /// table; with [`FilterPolicyKind::None`] or 0 bits there are no prefix filters either. Older
-    /// tables follow in the background; until then their filters are used if their extractor has
-    /// the same name, so that another extractor may be chosen at any time.
+    /// A prefix filter takes the bits of [`filter_policy`](Self::filter_policy) for each distinct
+    /// prefix of a table. With [`FilterPolicyKind::None`] or 0 bits there are no prefix filters.
+    /// Filters of existing tables are rebuilt in the background; until then they are used if their
+    /// extractor has the same name.
     /// [`Keyspace::set_prefix_extractor`](crate::Keyspace::set_prefix_extractor) changes it while
     /// the store is open.
     ///
-    /// The name is stored. The function of [`PrefixExtractor::Custom`] is not: give it to
-    /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened.
-    /// Without it prefix filters are neither asked nor built.
+    /// The name is stored. The function of [`PrefixExtractor::Custom`] is not: pass it to
+    /// [`Options::prefix_function`](crate::Options::prefix_function) at each open. Without it
+    /// prefix filters are neither probed nor built.
     pub fn prefix_extractor(mut self, extractor: impl Into<Option<PrefixExtractor>>) -> Self {
         self.prefix_extractor =
             extractor.into().map_or(NamedExtractor::None, NamedExtractor::Present);
         self
     }
 
-    /// Gives tables a filter that knows which ranges of keys are empty, with so many bits for each
-    /// key, so that short [`range`](crate::Keyspace::range)s and
-    /// [`prefix`](crate::Keyspace::prefix)es pass over tables that have nothing in between.
+    /// Gives tables a range filter of so many bits per key, so that short
+    /// [`range`](crate::Keyspace::range)s and [`prefix`](crate::Keyspace::prefix)es skip tables
+    /// without keys in them; default 0, no range filters.
     ///
-    /// A key counts by the 8 bytes behind the prefix that all keys of a table have in common, as a
-    /// big-endian number; by fewer if the longest key has fewer there. An empty range of `n` such
-    /// numbers reads a table in vain with a probability of at most `n / 2^(bits - 2)`: with 12
-    /// bits, 0.1 % for 1 and 1.6 % for 16. A range between keys that agree in these bytes is never
-    /// found to be empty. The filters stay in memory, as part of that of all filters.
+    /// A key counts by the 8 bytes after the common prefix of all keys of a table, as a big-endian
+    /// number; by fewer if the longest key has fewer. The false-positive rate of an empty range of
+    /// `n` such numbers is at most `n / 2^(bits - 2)`: with 12 bits, 0.1 % for 1 and 1.6 % for 16.
+    /// A range between keys that agree in these bytes is never found empty. The memory is part of
+    /// that of all filters.
     ///
-    /// 0 for none, the default, or from 4 to 40. Stored with the keyspace. Older tables get such a
-    /// filter, or lose it, in the background; one that they have keeps its bits.
+    /// 0, or from 4 to 40. Filters of existing tables are built or removed in the background; a
+    /// present filter keeps its bits.
     pub fn range_filter_bits_per_key(mut self, bits: f64) -> Self {
         self.range_filter_bits_per_key = bits;
         self
@@ -210,8 +210,8 @@ impl KeyspaceOptions {
         })
     }
 
-    /// These options, with the function of a prefix extractor that was missing, if it is one of
-    /// `functions`: they may be those of a store that was opened without it.
+    /// Returns these options with the function of a prefix extractor that was missing, if it is one
+    /// of `functions`.
     pub(crate) fn with_functions(mut self, functions: &[Arc<dyn PrefixFunction>]) -> Self {
         if let NamedExtractor::Missing(name) = &self.prefix_extractor {
             self.prefix_extractor = NamedExtractor::from_name(name, functions);
@@ -219,7 +219,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// These options for the tables of the last level.
+    /// Returns these options for the tables of the last level.
     pub(crate) fn of_last_level(self) -> Self {
         Self { compression: self.bottommost_compression.unwrap_or(self.compression), ..self }
     }

@@ -1,20 +1,20 @@
-//! An embedded LSM-tree key-value engine that answers absent keys from memory.
+//! An embedded LSM-tree key-value engine that answers lookups of absent keys from memory.
 //!
-//! [`Db::open`] opens or creates a store in a folder. A [`Db`] reads and writes like the
-//! [`Keyspace`] named "default"; [`Db::keyspace`] makes others, [`Db::batch`] writes to several of
-//! them at once, [`Db::snapshot`] reads them all as they were at one moment. All handles may be
-//! cloned and shared between threads, and none has a lifetime. Calls block: in asynchronous code
+//! [`Db::open`] opens or creates a store in a directory. A [`Db`] reads and writes the [`Keyspace`]
+//! named "default". [`Db::keyspace`] opens or creates others, [`Db::batch`] writes to several of
+//! them atomically, and [`Db::snapshot`] reads all of them at one point in time. All handles can be
+//! cloned and shared between threads, and none has a lifetime. Calls block: in asynchronous code,
 //! make them where blocking is allowed.
 //!
-//! Keys and values are bytes: whatever is `AsRef<[u8]>`. Keys are ordered byte by byte, so store
-//! numbers in keys as `to_be_bytes`. Values are read as [`Bytes`], which deref to `[u8]`.
+//! Keys and values are bytes: any `AsRef<[u8]>`. Keys are ordered byte by byte, so encode numbers
+//! in keys with `to_be_bytes`. Values are returned as [`Bytes`], which deref to `[u8]`.
 //!
 //! ```
 //! use std::sync::Mutex;
 //! use sievedb::{Db, Durability};
 //!
-//! # let folder = tempfile::tempdir().unwrap();
-//! let db = Db::open(folder.path())?;
+//! # let dir = tempfile::tempdir().unwrap();
+//! let db = Db::open(dir.path())?;
 //! let links = db.keyspace("links")?;
 //! let by_user = db.keyspace("links by user")?;
 //!
@@ -36,12 +36,12 @@
 //! # Ok::<(), sievedb::Error>(())
 //! ```
 //!
-//! [`Batch`] lists what is atomic. What a write survives is its [`Durability`]; settings are in
-//! [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
+//! [`Batch`] lists the atomic operations. [`Durability`] says what a write survives. Settings are
+//! in [`Options`] and [`KeyspaceOptions`], counters in [`Stats`].
 //!
-//! For Linux, tested on x86-64; nobody has tried other Unix systems, and it does not build on
-//! Windows. Features, none by default: `zstd` (that compression; needs a C compiler) and `serde`
-//! (statistics, and options of keyspaces, as `Serialize`).
+//! Runs on Linux, tested on x86-64. Other Unix systems are untested, and it does not build on
+//! Windows. Features, none by default: `zstd` (zstd compression; needs a C compiler) and `serde`
+//! (statistics and keyspace options as `Serialize`).
 
 // The test doubles name this crate as any user of it does.
 #[cfg(test)]

@@ -1,30 +1,26 @@
-//! How long the log and its segments may become where nobody says. Pure.
+//! Default lengths of the log and its segments. Pure.
 //!
-//! What memtables hold is as long in the log at most, and a keyspace that is seldom written to pins
-//! what others have flushed since. Four times the memtables' part lets the others flush some eight
-//! memtables of half that part until the keyspace is flushed too, with next to nothing in it.
+//! Four times the limit of memtables: a keyspace with few writes pins what other keyspaces have
+//! flushed since. These flush about eight memtables of half the limit before it is flushed too,
+//! nearly empty.
 
-/// Default of [`Options::log_segment_bytes`](crate::Options::log_segment_bytes), and its maximum if
-/// the log is shorter.
+/// Default, and maximum of the default, of
+/// [`Options::log_segment_bytes`](crate::Options::log_segment_bytes).
 pub const DEFAULT_LOG_SEGMENT_BYTES: u64 = 32 << 20;
-/// Default of [`Options::log_bytes_max`](crate::Options::log_bytes_max) with a memory
-/// budget of 256 MiB or more.
+/// Default of [`Options::log_bytes_max`](crate::Options::log_bytes_max) with a memory budget of 256
+/// MiB or more.
 pub const DEFAULT_LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// Length of the log over the memtables' part.
 const LOG_OVER_MEMTABLES: u64 = 4;
 
-/// The least default. With less, segments would be so short that to make them costs more than
-/// flushes do.
+/// Minimum default: creating shorter segments would cost more than flushes.
 const LOG_BYTES_LEAST: u64 = 32 << 20;
 
-/// Segments in a log of the default length: what is flushed frees the disk in steps of one.
+/// Segments in a log of default length. Flushes free the disk one segment at a time.
 const SEGMENTS: u64 = 8;
 
-/// Least length of a segment, set or not.
 pub(crate) const LOG_SEGMENT_BYTES_MIN: u64 = 4 << 10;
 
-/// What was asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LogLimits {
     pub(crate) bytes_max: Option<u64>,
@@ -32,18 +28,17 @@ pub(crate) struct LogLimits {
 }
 
 impl LogLimits {
-    /// Length of the log at which keyspaces are flushed to shorten it, in bytes, while memtables
-    /// may take `memtable_bytes_max`.
+    /// Returns the length at which keyspaces are flushed, in bytes, for a limit of memtables.
     pub(crate) fn bytes_max(&self, memtable_bytes_max: u64) -> u64 {
         self.bytes_max.unwrap_or_else(|| {
             let of_memtables = memtable_bytes_max.saturating_mul(LOG_OVER_MEMTABLES);
-            // Segments that were set by hand have to fit in, as far as they may be so long.
+            // Segments set by hand must fit, up to the clamp.
             let of_segments = self.segment_bytes.map_or(0, |bytes| bytes.saturating_mul(2));
             of_memtables.max(of_segments).clamp(LOG_BYTES_LEAST, DEFAULT_LOG_BYTES_MAX)
         })
     }
 
-    /// Length at which a segment is sealed, in bytes.
+    /// Returns the length at which a segment is sealed, in bytes.
     pub(crate) fn segment_bytes(&self, memtable_bytes_max: u64) -> u64 {
         self.segment_bytes.unwrap_or_else(|| {
             let share = self.bytes_max(memtable_bytes_max) / SEGMENTS;

@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! Options of a store.
 
 mod read_mode;
 mod validate;
@@ -34,11 +34,10 @@ pub const DEFAULT_OPEN_FILES_MAX: usize = 512;
 /// Default of [`Options::worker_threads`].
 pub const DEFAULT_WORKER_THREADS: usize = 2;
 
-/// How a store is opened. [`Options::default`] is complete and meant for a small server.
+/// Options of a store. [`Options::default`] suits a small server.
 ///
-/// What a keyspace keeps for itself is in [`KeyspaceOptions`], and stored with it: an existing
-/// store may be opened without knowing them. [`Options::keyspace`] sets those of the default
-/// keyspace.
+/// Options of keyspaces are in [`KeyspaceOptions`]. They are stored in the keyspace, so a store can
+/// be opened without them. [`Options::keyspace`] sets those of the default keyspace.
 #[derive(Debug, Clone)]
 #[must_use = "options do nothing until `open`"]
 pub struct Options {
@@ -53,7 +52,7 @@ pub struct Options {
     pub(crate) worker_threads: usize,
     pub(crate) read_mode: ReadMode,
     pub(crate) stats_file_interval: Option<Duration>,
-    /// `None` if nobody said: the default keyspace keeps its own then.
+    /// `None` keeps the stored options of the default keyspace.
     pub(crate) keyspace: Option<KeyspaceOptions>,
     pub(crate) create_if_missing: bool,
     pub(crate) create_new: bool,
@@ -95,24 +94,24 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the file system is; default [`RealFs`].
+    /// File system to use; default [`RealFs`].
     pub fn fs(mut self, fs: Arc<dyn Fs>) -> Self {
         self.fs = fs;
         self
     }
 
-    /// What tells the time; default [`SystemClock`].
+    /// Clock to use; default [`SystemClock`].
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Who is told what happens inside; default nobody.
+    /// Listener that receives [events](crate::Event); default none.
     pub fn listener(mut self, listener: Arc<dyn EventListener>) -> Self {
         self.listener = Some(listener);
         self
@@ -124,44 +123,41 @@ impl Options {
         self
     }
 
-    /// Memory of all keyspaces together, in bytes. May be changed while the store is open:
+    /// Memory of all keyspaces together, in bytes. Can be changed while the store is open:
     /// [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     ///
     /// At least 8 MiB ([`MEMORY_BUDGET_MIN`]), or 4 MiB ([`MEMORY_BUDGET_PER_WORKER_MIN`]) for each
     /// worker thread if that is more. Default ([`None`]): 1/8 of the memory of the machine, from 64
-    /// MiB ([`DEFAULT_MEMORY_BUDGET_MIN`]) to 1 GiB ([`DEFAULT_MEMORY_BUDGET_MAX`]), or the least
-    /// budget for the worker threads if that is more.
+    /// MiB ([`DEFAULT_MEMORY_BUDGET_MIN`]) to 1 GiB ([`DEFAULT_MEMORY_BUDGET_MAX`]), or the minimum
+    /// for the worker threads if that is more.
     ///
     /// The memory of the machine is the physical memory, or the memory limit of a control group
-    /// (cgroup) that the process is in, if that is less. It is read at each open, since a limit may
-    /// change, and by [`set_memory_budget(None)`](crate::Db::set_memory_budget), from `/proc` and
-    /// `/sys/fs/cgroup`. On other systems than Linux, and if neither can be read, the default is
-    /// 256 MiB ([`FALLBACK_MEMORY_BUDGET`]). The budget and its source are in
+    /// (cgroup) of the process if that is less. It is read from `/proc` and `/sys/fs/cgroup` at
+    /// each open, and by [`set_memory_budget(None)`](crate::Db::set_memory_budget). If it is
+    /// unknown, as on other systems than Linux, the default is 256 MiB
+    /// ([`FALLBACK_MEMORY_BUDGET`]). The budget and its source are in
     /// [`MemoryStats`](crate::stats::MemoryStats).
     ///
-    /// The budget is one pool. Memtables (at most a quarter of it), filters (a quarter), buffers of
-    /// flushes and compactions (an eighth), indexes and bookkeeping take what they use, and the
-    /// block cache has the rest at any time. It shrinks when they grow, and grows when they shrink.
-    /// The limit of memtables adapts between a sixteenth and a quarter: it is lowered while the
-    /// block cache would spare more I/O with that memory, and restored for write bursts. After 2
-    /// seconds without a write to the store, worker threads flush memtables if these take more than
-    /// 1/64 of the budget and the block cache is nearly full.
+    /// The budget is one pool. Memtables (up to 1/4), filters (1/4), buffers of flushes and
+    /// compactions (1/8), indexes and bookkeeping take what they use. The block cache has the rest
+    /// at any time: it shrinks when they grow, and grows when they shrink. The limit of memtables
+    /// adapts between 1/16 and 1/4: it is lowered while the block cache would save more I/O with
+    /// that memory, and restored for write bursts. After 2 s without a write, worker threads flush
+    /// memtables that take more than 1/64 of the budget, if the block cache is nearly full.
     ///
-    /// Values and blocks that callers hold, and a batch before it is committed, come on top: see
-    /// [`MemoryStats`](crate::stats::MemoryStats).
+    /// Not in the budget: values and blocks that callers hold, and batches before their commit.
     ///
-    /// The sum is not exceeded as long as entries are at most 1/64 of the budget, and what must be
-    /// known of tables and keyspaces
-    /// ([`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes), some 4 KB for each)
-    /// leaves something for the block cache. Longer entries are taken, up to 3/4 of the memtables'
-    /// part; flushes and compactions then have more in memory than the budget allows, one at a
-    /// time, and [`writing_bytes`](crate::stats::MemoryStats::writing_bytes) tells how much.
+    /// The budget holds as long as entries are at most 1/64 of it, and
+    /// [`bookkeeping_bytes`](crate::stats::MemoryStats::bookkeeping_bytes), about 4 KB for each
+    /// table and keyspace, leaves room for the block cache. Longer entries are accepted, up to 3/4
+    /// of the limit of memtables. Flushes and compactions of such entries exceed the budget, one at
+    /// a time: [`writing_bytes`](crate::stats::MemoryStats::writing_bytes) reports by how much.
     ///
-    /// The next three set bounds by hand. With a budget that was set they have to leave the block
-    /// cache a sixteenth of it, unless that was set too: else opening the store is an
-    /// [`Error::BudgetTooSmall`]. Without one, each takes the place of that part of the default:
-    /// `memtable_bytes_max` of 160 MiB alone makes a budget of 352 MiB where the default is 256
-    /// MiB.
+    /// `memtable_bytes_max`, `filter_bytes_max` and `block_cache_bytes` set limits by hand. With a
+    /// budget, these limits must leave the block cache 1/16 of it, unless its limit was set too;
+    /// otherwise opening fails with [`Error::BudgetTooSmall`]. Without a budget, each replaces that
+    /// part of the default: `memtable_bytes_max` of 160 MiB alone makes a budget of 352 MiB where
+    /// the default is 256 MiB.
     pub fn memory_budget(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.memory.bytes = bytes.into();
         self
@@ -170,81 +166,79 @@ impl Options {
     /// Memory shared with other stores of this process, instead of
     /// [`memory_budget`](Self::memory_budget); default none.
     ///
-    /// Not together with `memory_budget`, nor with [`block_cache_bytes`](Self::block_cache_bytes):
-    /// opening fails with [`Error::InvalidOption`]. It fails with [`Error::BudgetTooSmall`] if the
-    /// pool is too small for the stores that have joined it and this one. `memtable_bytes_max` and
-    /// `filter_bytes_max` stay bounds of the store.
+    /// Opening fails with [`Error::InvalidOption`] if `memory_budget` or
+    /// [`block_cache_bytes`](Self::block_cache_bytes) is set too, and with
+    /// [`Error::BudgetTooSmall`] if the pool is too small for one more store. `memtable_bytes_max`
+    /// and `filter_bytes_max` limit this store alone.
     pub fn memory_pool(mut self, pool: &MemoryPool) -> Self {
         self.memory_pool = Some(pool.clone());
         self
     }
 
-    /// Memory for memtables, active and frozen, of all keyspaces together, in bytes.
+    /// Memory for memtables of all keyspaces together, in bytes.
     ///
-    /// From 512 KiB; default a quarter of [`memory_budget`](Self::memory_budget), which says what
-    /// becomes of the other parts. The default adapts; a limit that was set does not. When active
-    /// memtables take more than half of it, the largest is frozen; writes are slowed from 3/4 on,
-    /// and wait for flushes when it is full.
+    /// From 512 KiB; default 1/4 of [`memory_budget`](Self::memory_budget). The default adapts; a
+    /// limit set here does not. When active memtables take more than 1/2 of it, the largest is
+    /// frozen. Writes are slowed from 3/4 on, and wait for flushes when it is full.
     pub fn memtable_bytes_max(mut self, bytes: u64) -> Self {
         self.memory.memtable_bytes_max = Some(bytes);
         self
     }
 
-    /// Memory for the filters of tables, of all keyspaces together, in bytes.
+    /// Memory for filters of tables, of all keyspaces together, in bytes. Can be changed while the
+    /// store is open: [`Db::set_filter_bytes_max`](crate::Db::set_filter_bytes_max). For one
+    /// keyspace: [`FilterPolicy::memory_bytes_max`](crate::FilterPolicy::memory_bytes_max).
     ///
-    /// What does not fit is in memory in part or not at all, where that costs the fewest reads: an
-    /// absent key then reads more, never wrongly. May be changed while the store is open:
-    /// [`Db::set_filter_bytes_max`](crate::Db::set_filter_bytes_max). For one keyspace:
-    /// [`FilterPolicy::memory_bytes_max`](crate::FilterPolicy::memory_bytes_max).
+    /// Filters that do not fit are in memory in part or not at all, where that costs the fewest
+    /// reads. Lookups of absent keys then read more blocks; results are the same.
     ///
-    /// From 0; default a quarter of [`memory_budget`](Self::memory_budget), which says what becomes
-    /// of the other parts.
+    /// From 0; default 1/4 of [`memory_budget`](Self::memory_budget).
     pub fn filter_bytes_max(mut self, bytes: u64) -> Self {
         self.memory.filter_bytes_max = Some(bytes);
         self
     }
 
-    /// Memory for data blocks and index partitions, and for the indexes of tables, which come
-    /// first, in bytes. Filters are never in it.
+    /// Memory for data blocks, index partitions and the indexes of tables, which come first, in
+    /// bytes. Never holds filters.
     ///
-    /// From 0 (every block is read from its file); default what the other parts leave of
-    /// [`memory_budget`](Self::memory_budget) at any moment. If it is set and no budget is, the
-    /// other parts come on top.
+    /// From 0 (every block is read from its file); default the rest of
+    /// [`memory_budget`](Self::memory_budget). If it is set and no budget is, the other parts come
+    /// on top.
     pub fn block_cache_bytes(mut self, bytes: u64) -> Self {
         self.memory.block_cache_bytes = Some(bytes);
         self
     }
 
-    /// Length at which a log segment is sealed and the next one begun, in bytes.
+    /// Length at which a log segment is sealed and the next one begins, in bytes. The writes that
+    /// are logged together may exceed it.
     ///
-    /// From 4 KiB; default an eighth of [`log_bytes_max`](Self::log_bytes_max), at most 32 MiB
-    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]), which it is with a budget of 256 MiB or more. A segment may
-    /// exceed it by the writes that are logged together.
+    /// From 4 KiB; default 1/8 of [`log_bytes_max`](Self::log_bytes_max), at most 32 MiB
+    /// ([`DEFAULT_LOG_SEGMENT_BYTES`]), which is the value for a budget of 256 MiB or more.
     pub fn log_segment_bytes(mut self, bytes: u64) -> Self {
         self.log.segment_bytes = Some(bytes);
         self
     }
 
-    /// Length of all log segments at which the keyspaces that pin the oldest one are flushed.
-    ///
-    /// Bounds the time that recovery takes, and the disk that keyspaces pin which are seldom
-    /// written to.
+    /// Length of the log, in bytes, at which the keyspaces that pin its oldest segment are flushed.
+    /// Bounds the time of recovery, and the disk space pinned by keyspaces with few writes.
     ///
     /// From 8 KiB, and at least twice [`log_segment_bytes`](Self::log_segment_bytes) if that is
-    /// set. By default four times what memtables may take: 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]) with
-    /// a [`memory_budget`](Self::memory_budget) of 256 MiB or more; less with a smaller one, at
-    /// least 32 MiB and twice a `log_segment_bytes` that is set, if that is 128 MiB at most: with a
-    /// longer one set this, too. It follows
-    /// [`Db::set_memory_budget`](crate::Db::set_memory_budget). If it is set it stays as it is.
+    /// set. A value set here is fixed.
+    ///
+    /// Default 4 times the limit of memtables, from 32 MiB to 256 MiB ([`DEFAULT_LOG_BYTES_MAX`]),
+    /// which is the value for a [`memory_budget`](Self::memory_budget) of 256 MiB or more. The
+    /// default is at least twice `log_segment_bytes`, up to 128 MiB of it: set this option for
+    /// longer segments. It follows [`Db::set_memory_budget`](crate::Db::set_memory_budget).
     pub fn log_bytes_max(mut self, bytes: u64) -> Self {
         self.log.bytes_max = Some(bytes);
         self
     }
 
-    /// Table files kept open at a time. A table's filter and index stay in memory regardless. Keep
-    /// it below the process's limit of open files (`ulimit -n`): a store that meets the limit
-    /// closes half of what it keeps open, and keeps no more from then on, so that flushes and the
-    /// log have their files; a reader opens and closes more of them then.
+    /// Maximum number of open table files. Filters and indexes of tables stay in memory regardless.
+    ///
+    /// Keep it below the limit of open files of the process (`ulimit -n`). A store that reaches
+    /// that limit closes half of its table files and lowers this maximum to the rest, so that
+    /// flushes and the log have their files. Reads then open and close more files.
     ///
     /// From 1; default 512 ([`DEFAULT_OPEN_FILES_MAX`]).
     pub fn open_files_max(mut self, files: usize) -> Self {
@@ -252,10 +246,10 @@ impl Options {
         self
     }
 
-    /// Threads for flushes, compactions, and filters that are read back or rebuilt.
+    /// Number of threads for flushes, compactions and filters.
     ///
-    /// From 0 to 64; default 2 ([`DEFAULT_WORKER_THREADS`]). With 0 the work is done on the writing
-    /// thread right after the write that made it necessary: slow, but deterministic, for tests.
+    /// From 0 to 64; default 2 ([`DEFAULT_WORKER_THREADS`]). With 0 the writing thread does the
+    /// work right after the write that made it due: slow, but deterministic, for tests.
     pub fn worker_threads(mut self, threads: usize) -> Self {
         self.worker_threads = threads;
         self
@@ -267,38 +261,38 @@ impl Options {
         self
     }
 
-    /// How often the store writes its statistics into the file `STATS` of its folder, for
-    /// [`read_stats_file`](crate::stats::read_stats_file) and `sieve stats --watch` in other
-    /// processes; default never.
+    /// Interval at which the store writes its statistics into the file `STATS` of its directory;
+    /// default never. [`read_stats_file`](crate::stats::read_stats_file) and `sieve stats --watch`
+    /// read it in other processes.
     ///
-    /// From 10 ms. Also written when the store is opened and closed, and removed when it is opened
-    /// again. Costs a thread, and each time about 0.1 ms of it and one write of some 5 KB that
-    /// nobody syncs. A failure to write it is passed over.
+    /// From 10 ms. Also written when the store is opened and closed, and removed at the next open.
+    /// Costs a thread, and each time about 0.1 ms and one unsynced write of about 5 KB. Errors of
+    /// writing it are ignored.
     pub fn stats_file_interval(mut self, interval: Duration) -> Self {
         self.stats_file_interval = Some(interval);
         self
     }
 
-    /// Options of the default keyspace, and of keyspaces that are created without any.
+    /// Options of the default keyspace, and of keyspaces created without options.
     ///
-    /// Those of the default keyspace are stored at each open that calls this, all of them, in the
-    /// place of what was stored: as [`Keyspace::set_options`](crate::Keyspace::set_options) does.
-    /// Without the call an existing default keyspace keeps its own, and a new one gets
-    /// [`KeyspaceOptions::default`]. Every other keyspace that exists keeps its own in any case.
+    /// Each open with this option stores them as all options of the default keyspace, as
+    /// [`Keyspace::set_options`](crate::Keyspace::set_options) does. Without it an existing default
+    /// keyspace keeps its options, and a new one gets [`KeyspaceOptions::default`]. Other existing
+    /// keyspaces always keep theirs.
     pub fn keyspace(mut self, options: KeyspaceOptions) -> Self {
         self.keyspace = Some(options);
         self
     }
 
-    /// Options of a keyspace that is created without any.
+    /// Returns the options of a keyspace created without options.
     pub(crate) fn new_keyspace(&self) -> KeyspaceOptions {
         self.keyspace.clone().unwrap_or_default()
     }
 
-    /// Whether a store is made where there is none; default yes.
+    /// Creates the store if it does not exist; default `true`.
     ///
-    /// If not, [`open`](Self::open) answers [`Error::NoStore`] for a missing folder and for one
-    /// without a store, and makes nothing there.
+    /// With `false`, [`open`](Self::open) fails with [`Error::NoStore`] if the directory is missing
+    /// or contains no store, and creates nothing.
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create_if_missing = create;
         self
@@ -314,69 +308,65 @@ impl Options {
         self
     }
 
-    /// Whether the store is only read, so that nothing in its folder changes, not a byte nor a
-    /// name; default no. For folders that may not be written to, for full disks, and to look into a
-    /// store from several processes.
+    /// Opens the store for reading only, without changing anything in its directory; default
+    /// `false`. For write-protected directories, full disks, and inspection by several processes.
     ///
-    /// Reads find what any other opening finds; the log is read into memtables. **These may take
-    /// more than [`memtable_bytes_max`](Self::memtable_bytes_max)**, at most about as much as the
-    /// log: what of it is in no table is needed as a whole. They count in
-    /// [`memtable_bytes`](crate::stats::MemoryStats::memtable_bytes), and the other parts are as
-    /// ever.
+    /// Reads return what any other opening finds. The log is replayed into memtables. **These may
+    /// exceed [`memtable_bytes_max`](Self::memtable_bytes_max)**, by at most about the length of
+    /// the log. They count in [`memtable_bytes`](crate::stats::MemoryStats::memtable_bytes).
     ///
-    /// Many processes may have a store open so, and nobody else meanwhile ([`Error::Locked`]). For
-    /// that the file `LOCK` must be readable; a folder without one, such as a copy, is read without
-    /// a lock.
+    /// Several processes can have a store open read-only, but then none for writing
+    /// ([`Error::Locked`]). The file `LOCK` must be readable; a directory without one, such as a
+    /// copy, is read without a lock.
     ///
-    /// What would write answers [`Error::ReadOnly`], with [`Error::OpenedReadOnly`] as the cause.
-    /// There are no workers: filters stay as they were loaded, unless the memory budget is changed.
-    /// Nor is there a [file of statistics](Self::stats_file_interval). A folder without a store is
-    /// [`Error::NoStore`]. Damage is told as ever, and so is a torn tail, which is passed over and
-    /// not cut off.
+    /// Writes fail with [`Error::ReadOnly`], with [`Error::OpenedReadOnly`] as the cause. There are
+    /// no worker threads: filters stay as loaded, unless the memory budget is changed. There is no
+    /// [file of statistics](Self::stats_file_interval). A directory without a store is
+    /// [`Error::NoStore`]. Damage is an error as usual. A torn tail is reported and skipped, but
+    /// not truncated.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// Whether compactions and filters that are due are done in the background; default yes. For
-    /// programs that look into a store and leave its tables as they are. What is asked for, by a
-    /// flush or by [`Keyspace::compact`](crate::Keyspace::compact), is done all the same.
+    /// Runs compactions and filter rebuilds that are due; default `true`. `false` is for programs
+    /// that inspect a store. Flushes and [`Keyspace::compact`](crate::Keyspace::compact) still
+    /// work.
     #[doc(hidden)]
     pub fn background_rewrites(mut self, rewrites: bool) -> Self {
         self.background_rewrites = rewrites;
         self
     }
 
-    /// Whether a short level 0 is compacted, though it is not due, once nothing was written for 0.3
-    /// s, or for 10 s if it was there when the store was opened; default yes.
+    /// Compacts a short level 0 that is not due once nothing was written for 0.3 s, or for 10 s
+    /// after the store was opened; default `true`.
     ///
-    /// Scans then look into fewer sorted runs. It costs at most 5 bytes written for each byte that
-    /// was flushed, and only where little lies below; at most 10 more if flushes always cut it off,
-    /// which leave no worker for it: see `docs/design.md`. Never without
-    /// [`worker_threads`](Self::worker_threads).
+    /// Scans then read fewer sorted runs. Costs at most 5 bytes written for each byte flushed, and
+    /// only where little data lies below. Flushes interrupt such compactions, which costs at most
+    /// 10 bytes more: see `docs/design.md`. Requires [`worker_threads`](Self::worker_threads).
     pub fn idle_compactions(mut self, quiet: bool) -> Self {
         self.idle_compactions = quiet;
         self
     }
 
-    /// Whether what the cache has of the inputs of a compaction is read in of its outputs; default
-    /// yes. To measure what that is worth.
+    /// Loads blocks of a compaction's outputs into the cache in place of those of its inputs;
+    /// default `true`. For measurements.
     #[doc(hidden)]
     pub fn warms_up(mut self, warms_up: bool) -> Self {
         self.warms_up = warms_up;
         self
     }
 
-    /// A function for keyspaces, the default one too, whose stored prefix extractor is
-    /// [`PrefixExtractor::Custom`](crate::PrefixExtractor::Custom) with its name; of two with the
-    /// same name the first one counts. By default there are none: such keyspaces do without their
-    /// prefix filters, which stay with their tables, while tables that are written get none.
+    /// Adds a function for keyspaces whose stored prefix extractor is
+    /// [`PrefixExtractor::Custom`](crate::PrefixExtractor::Custom) with its name; of two functions
+    /// with one name the first counts. Default none: without its function, such a keyspace does not
+    /// use its prefix filters, and new tables get none.
     pub fn prefix_function(mut self, function: Arc<dyn PrefixFunction>) -> Self {
         self.prefix_functions.push(function);
         self
     }
 
-    /// Plants a bug, so that a test can show that it would be caught.
+    /// Plants a bug, to show that a test catches it.
     #[cfg(feature = "planted-bugs")]
     #[doc(hidden)]
     pub fn planted_bug(mut self, bug: PlantedBug) -> Self {
@@ -384,18 +374,16 @@ impl Options {
         self
     }
 
-    /// Whether there will be threads that work in the background.
+    /// Returns `true` if threads will work in the background.
     pub(crate) fn has_workers(&self) -> bool {
         self.worker_threads > 0 && !self.read_only
     }
 
-    /// Whether a test has planted `bug`.
     #[cfg(feature = "planted-bugs")]
     pub(crate) fn has_bug(&self, bug: PlantedBug) -> bool {
         self.planted_bug == Some(bug)
     }
 
-    /// Whether a test has planted `bug`: not in this build.
     #[cfg(not(feature = "planted-bugs"))]
     pub(crate) const fn has_bug(&self, _: PlantedBug) -> bool {
         false

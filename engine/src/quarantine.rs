@@ -1,4 +1,4 @@
-//! A quarantined table, as callers see it.
+//! Quarantined tables, as reported to callers.
 
 use std::{fmt, path::PathBuf};
 
@@ -18,13 +18,13 @@ use crate::text::bytes;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct QuarantinedTable {
-    /// Name of its keyspace.
+    /// Keyspace of the table.
     pub keyspace: String,
-    /// Number of the table.
+    /// Number of the table, as in its file name.
     pub table_id: u64,
-    /// Its file.
+    /// File of the table.
     pub path: PathBuf,
-    /// Its level, from 0 to 6.
+    /// Level of the table, from 0 to 6.
     pub level: u8,
     /// Length of the file, in bytes.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! Entries in key order, from both ends, as a user holds them.
+//! Iterators over a range of keys, from both ends.
 
 use std::{fmt, iter::FusedIterator, mem, path::Path, sync::Arc};
 
@@ -23,17 +23,17 @@ use crate::{
     store::open_store::OpenStore,
 };
 
-/// Memtables and tables, and the store that they belong to.
+/// The view that a range reads, and the store it belongs to.
 pub(crate) struct ViewSource {
     pub(crate) view: KeptView,
     pub(crate) tree: Arc<Tree>,
     pub(crate) folder: Arc<Path>,
-    /// Newer versions are not seen.
+    /// Newer versions are not visible.
     pub(crate) sequence: SequenceNumber,
     pub(crate) read_options: ReadOptions,
     pub(crate) read_ahead_bytes_max: usize,
-    /// After the view: tables that become obsolete while it is held are unlinked before the store
-    /// is closed.
+    /// Dropped after the view: tables that become obsolete while the view is held are removed
+    /// before the store is closed.
     pub(crate) open: Handle,
 }
 
@@ -76,20 +76,20 @@ impl CursorSource for ViewSource {
     }
 }
 
-/// Keys with their values, ascending; with [`next_back`](DoubleEndedIterator::next_back) or
-/// [`rev`](Iterator::rev), descending.
+/// Iterator over keys and values, ascending from the front and descending from the back
+/// ([`next_back`](DoubleEndedIterator::next_back), [`rev`](Iterator::rev)).
 ///
-/// Shows the keyspace as it was when the range was made, and keeps what it shows in memory and on
-/// disk for as long as it lives; filters are not among that. The two ends may be used in turn and
-/// never yield a key twice, unless [`seek`](Self::seek) asks for it. After an error the range is at
-/// its end, until a seek restarts it.
+/// Shows the keyspace at the time of its creation. While it exists, the memtables and tables that
+/// it shows are kept, but not their filters. The two ends may be used in turn and yield no key
+/// twice, unless [`seek`](Self::seek) moves back. After an error the range is at its end, until the
+/// next seek.
 ///
-/// The iterator yields keys and values that may be kept: a value keeps its block in memory.
-/// [`next_ref`](Self::next_ref) lends them instead, which costs about half.
+/// The iterator yields owned keys and values: a value keeps its block in memory.
+/// [`next_ref`](Self::next_ref) borrows them instead, at about half the cost.
 pub struct Range(State);
 
 enum State {
-    /// Refused at creation: yields the error once.
+    /// Yields its error once.
     Refused(Option<Error>),
     Open(Box<range::Range<ViewSource>>),
 }
@@ -105,17 +105,16 @@ impl Range {
         Self(State::Refused(Some(error)))
     }
 
-    /// Sets how many bytes a scan reads at once at the most, in bytes, if that is more than a
-    /// block.
+    /// Sets the most bytes that a scan reads in one call, if that is more than a block.
     ///
-    /// Only for what is not in the block cache. A scan reads two blocks one by one, then two at
-    /// once, and twice as much with each read from there on; what the last two scans of a table
-    /// have both used, up to 32 KiB, at once. Large reads save calls; what was read and is not used
-    /// is lost, at most as much as was used by this scan or those two.
+    /// Applies to data that is not in the block cache. A scan reads two blocks one by one, then two
+    /// at once, and doubles that with each read. It begins with the length that the last two scans
+    /// of the table both used, up to 32 KiB. Large reads save calls. At most as many bytes are read
+    /// without use as this scan, or those two, used.
     ///
-    /// Any number, of which at most 64 MiB count; 0 reads single blocks. Default 256 KiB. To be set
-    /// before the first step: afterwards it holds only for an end that has not moved yet, and after
-    /// a seek once the range was at its end.
+    /// Default 256 KiB. 0 reads single blocks; more than 64 MiB counts as 64 MiB. Set it before the
+    /// first step: later it applies only to an end that has not moved, and after a seek of a range
+    /// at its end.
     #[must_use]
     pub fn read_ahead_bytes_max(mut self, bytes: usize) -> Self {
         if let State::Open(range) = &mut self.0 {
@@ -124,12 +123,12 @@ impl Range {
         self
     }
 
-    /// The next entry, lent: nothing is allocated or copied, and the value is not looked at unless
-    /// it is asked for. `None` at the end.
+    /// Returns the next entry, borrowed, or `None` at the end. Allocates and copies nothing, and
+    /// does not read the value unless it is requested.
     ///
     /// ```
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(folder.path())?;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
     /// db.insert("ant", "6")?;
     /// db.insert("spider", "8")?;
     /// let (mut range, mut legs) = (db.iter(), 0);
@@ -142,13 +141,13 @@ impl Range {
     ///
     /// # Errors
     ///
-    /// What the iterator would yield. The range is at its end then.
+    /// Those of the iterator. The range is then at its end.
     #[inline]
     pub fn next_ref(&mut self) -> Result<Option<EntryRef<'_>>> {
         self.advance(End::Front)
     }
 
-    /// The next entry from the back, lent as by [`next_ref`](Self::next_ref).
+    /// Returns the next entry from the back, borrowed as by [`next_ref`](Self::next_ref).
     ///
     /// # Errors
     ///
@@ -158,21 +157,21 @@ impl Range {
         self.advance(End::Back)
     }
 
-    /// Repositions the front at `key`, or at the first key behind it. The range is then the same as
+    /// Repositions the front at `key`, or at the first key after it. The range is then the same as
     /// a new one from `key` to its upper bound, of the same view. It may yield entries again.
     ///
-    /// A `key` out of bounds never leads out of them, as in RocksDB:
+    /// A `key` out of bounds never leaves them, as in RocksDB:
     ///
     /// * before the lower bound, the front is at the lower bound;
-    /// * behind the upper bound, the range is at its end, from both sides, until the next seek.
+    /// * after the upper bound, the range is at its end, from both sides, until the next seek.
     ///
     /// Reads nothing yet. Costs less than a new range: it reuses the cursors and their memory, and
-    /// moves no cursor if one end is at `key`. After an error, a seek to a key behind the damage
+    /// moves no cursor if one end is at `key`. After an error, a seek to a key after the damage
     /// continues the scan: see [what to do about a damaged table][damage].
     ///
     /// ```
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(folder.path())?;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
     /// for key in ["a", "b", "c", "d"] {
     ///     db.insert(key, "")?;
     /// }
@@ -202,8 +201,8 @@ impl Range {
 
     /// Repositions the back at `key`, or at the last key before it. The range is then the same as a
     /// new one from its lower bound to `key`. The mirror image of [`seek`](Self::seek), also out of
-    /// bounds: behind the upper bound the back is at the upper bound, and before the lower bound
-    /// the range is at its end.
+    /// bounds: after the upper bound the back is at the upper bound, and before the lower bound the
+    /// range is at its end.
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         if let State::Open(range) = &mut self.0 {
             range.seek(End::Back, key.as_ref());
@@ -221,7 +220,6 @@ impl Range {
         }
     }
 
-    /// Returns the next item of `end`, which `take` creates.
     fn item<T>(
         &mut self,
         end: End,
@@ -236,13 +234,13 @@ impl Range {
         }
     }
 
-    /// Whether there is no key. Reads no value, and no table whose filters rule it out: see
-    /// [`range_filter_bits_per_key`](crate::KeyspaceOptions::range_filter_bits_per_key) and
-    /// [`prefix_extractor`](crate::KeyspaceOptions::prefix_extractor).
+    /// Returns `true` if the range has no key. Reads no value, and no table that its filters rule
+    /// out: see [`range_filter_bits_per_key`](crate::KeyspaceOptions::range_filter_bits_per_key)
+    /// and [`prefix_extractor`](crate::KeyspaceOptions::prefix_extractor).
     ///
     /// ```
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(folder.path())?;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
     /// db.insert("2026-11-21", "rain")?;
     /// assert!(!db.range("2026-11-01".."2026-12-01").is_empty()?);
     /// assert!(db.range("2027-01-01"..).is_empty()?);
@@ -251,13 +249,13 @@ impl Range {
     ///
     /// # Errors
     ///
-    /// As the range itself would yield them.
+    /// Those of the iterator.
     pub fn is_empty(self) -> Result<bool> {
         let mut range = self;
         Ok(range.next_ref()?.is_none())
     }
 
-    /// The keys alone. No value is looked at.
+    /// Returns an iterator over the keys, which reads no values.
     #[must_use]
     pub fn keys(self) -> Keys {
         Keys(self)
@@ -298,11 +296,11 @@ impl fmt::Debug for Range {
     }
 }
 
-/// The keys of a [`Range`], without their values.
+/// Iterator over the keys of a [`Range`].
 pub struct Keys(Range);
 
 impl Keys {
-    /// The next key, lent. `None` at the end.
+    /// Returns the next key, borrowed, or `None` at the end.
     ///
     /// # Errors
     ///
@@ -312,7 +310,7 @@ impl Keys {
         Ok(self.0.next_ref()?.map(|entry| entry.key()))
     }
 
-    /// The next key from the back, lent.
+    /// Returns the next key from the back, borrowed, or `None` at the end.
     ///
     /// # Errors
     ///

@@ -1,14 +1,14 @@
-//! How reads treat the block cache, and damage.
+//! Options of reads.
 
 use sievedb_sstable::CacheUse;
 
-/// How the reads of a handle are done. Costs nothing to copy.
+/// Options of reads through one handle. Free to copy.
 ///
 /// ```
-/// # let folder = tempfile::tempdir().unwrap();
+/// # let dir = tempfile::tempdir().unwrap();
 /// # use sievedb::{Db, ReadOptions};
-/// let db = Db::open(folder.path())?;
-/// // A report over everything, once: what others read often stays in the cache.
+/// let db = Db::open(dir.path())?;
+/// // A full scan must not evict the blocks that lookups use.
 /// let once = db.default_keyspace().with_read_options(ReadOptions::new().fill_cache(false));
 /// assert_eq!(once.iter().count(), 0);
 /// # Ok::<(), sievedb::Error>(())
@@ -27,28 +27,27 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// What a handle has at first.
+    /// Returns the options of a new handle.
     pub const fn new() -> Self {
         Self { fill_cache: true, skip_damaged: false }
     }
 
-    /// Whether blocks that are read are kept in the block cache. True by default.
+    /// Keeps blocks that are read in the block cache; default `true`.
     ///
-    /// Without it blocks that are in the cache are used, too, but do not count as used: reads leave
-    /// the cache as it is. Each read of a block that is not there is then one of the file.
+    /// With `false`, reads use cached blocks but leave the cache unchanged: a hit does not count as
+    /// a use, and each miss reads the file.
     pub const fn fill_cache(mut self, fill: bool) -> Self {
         self.fill_cache = fill;
         self
     }
 
-    /// Whether ranges pass over damaged blocks of tables, instead of ending there with
-    /// [`Error::Corrupt`](crate::Error::Corrupt). False by default. Lookups fail as ever.
+    /// Makes ranges skip damaged blocks of tables, instead of failing with
+    /// [`Error::Corrupt`](crate::Error::Corrupt); default `false`. Lookups still fail.
     ///
-    /// To save what can be read. **An older value of a key may come to light**, or one that was
-    /// removed, because what was newer is lost. A lookup of the same key tells: it fails, unless
-    /// the filter of the damaged table knows that the key is not there. `docs/operations.md`, "When
-    /// a table is damaged", has a program that copies a keyspace so, and `sieve scan
-    /// --skip-damaged` does the same.
+    /// For rescuing data. **A range may then show an older value of a key, or a removed key**,
+    /// because the newer version is lost. A lookup of such a key fails, unless the filter of the
+    /// damaged table rules the key out. `docs/operations.md`, "When a table is damaged", has a
+    /// program that copies a keyspace in this way, as `sieve scan --skip-damaged` does.
     pub const fn skip_damaged(mut self, skip: bool) -> Self {
         self.skip_damaged = skip;
         self

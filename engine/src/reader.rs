@@ -1,7 +1,6 @@
-//! Reads of a keyspace: one set of methods for all handles.
+//! The read methods of all handles.
 //!
-//! A handle makes a [`Reader`] for each call. [`read_methods`] generates the public methods of the
-//! handles.
+//! A handle builds a [`Reader`] for each call. [`read_methods`] generates the public methods.
 
 use std::sync::Arc;
 
@@ -28,8 +27,8 @@ use crate::{
 
 /// What a handle reads, and how. Its methods take the present view and its sequence number.
 ///
-/// It stays in registers, with the view and the number: what a miss does is inlined, and nothing is
-/// returned together with an error. A struct of all three in memory made a miss 23 ns slower.
+/// It stays in registers, with the view and the number, and no result is returned together with an
+/// error. A struct of all three in memory made a miss 23 ns slower.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'h> {
     pub(crate) open: &'h Handle,
@@ -40,7 +39,7 @@ pub(crate) struct Reader<'h> {
 }
 
 impl Reader<'_> {
-    /// Returns the newest sequence number that the reader sees. Called after the view was taken.
+    /// Returns the newest visible sequence number. Must be called after the view was taken.
     ///
     /// # Errors
     ///
@@ -68,7 +67,7 @@ impl Reader<'_> {
         lookup.find(&view, store.tables.counters.local(), witness)
     }
 
-    /// Returns whether `key`, which has this hash, has a value in `view`, the present one.
+    /// Returns `true` if `key` has a value in `view`, the present one.
     pub(crate) fn contains_hashed(self, view: &ReadView, key: &[u8], hash: u64) -> Result<bool> {
         let store = self.open.store();
         let lookup = self.lookup(key, hash, self.sequence(store)?);
@@ -94,7 +93,6 @@ impl Reader<'_> {
         lookup.may_contain(&view, store.tables.counters.local())
     }
 
-    /// Returns the steps of a lookup of `key`.
     pub(crate) fn explain(self, key: &[u8]) -> Result<Explanation> {
         let store = self.open.accept()?;
         let view = self.tree.view();
@@ -102,7 +100,7 @@ impl Reader<'_> {
         self.lookup(key, hash, self.sequence(store)?).explain(&self.tree.name, &view)
     }
 
-    /// Returns what `result` makes of the answer for each of `keys`.
+    /// Returns `result` of the answer for each of `keys`.
     pub(crate) fn find_many<K: AsRef<[u8]>, A: Answer, T>(
         self,
         keys: impl Iterator<Item = K>,
@@ -123,7 +121,6 @@ impl Reader<'_> {
         Ok(results)
     }
 
-    /// Returns the entries within `bounds`.
     pub(crate) fn range(self, bounds: KeyBounds) -> Range {
         let opened = self.open.accept().and_then(|store| {
             let view = self.tree.kept_view();
@@ -182,8 +179,8 @@ macro_rules! read_methods {
             /// As [`get`](Self::get).
             ///
             /// ```
-            /// # let folder = tempfile::tempdir().unwrap();
-            /// let db = sievedb::Db::open(folder.path())?;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
             /// db.insert("anna", "7")?;
             /// assert_eq!(db.get_with("anna", |value| value.len())?, Some(1));
             /// assert_eq!(db.get_with("bert", |value| value.len())?, None);
@@ -240,8 +237,8 @@ macro_rules! read_methods {
             /// As [`get`](Self::get): the first error.
             ///
             /// ```
-            /// # let folder = tempfile::tempdir().unwrap();
-            /// let db = sievedb::Db::open(folder.path())?;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
             /// db.insert("anna", "7")?;
             /// assert_eq!(db.get_many(["bert", "anna"])?, [None, Some("7".into())]);
             /// # Ok::<(), sievedb::Error>(())
@@ -283,8 +280,8 @@ macro_rules! read_methods {
             ///
             /// ```
             /// # use std::ops::Bound;
-            /// # let folder = tempfile::tempdir().unwrap();
-            /// let db = sievedb::Db::open(folder.path())?;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
             /// for name in ["anna", "bert", "carl"] {
             ///     db.insert(name, "")?;
             /// }
@@ -331,8 +328,8 @@ macro_rules! read_methods {
             /// [`Error::Corrupt`](crate::Error::Corrupt) for an entry of an unknown kind.
             ///
             /// ```
-            /// # let folder = tempfile::tempdir().unwrap();
-            /// let db = sievedb::Db::open(folder.path())?;
+            /// # let dir = tempfile::tempdir().unwrap();
+            /// let db = sievedb::Db::open(dir.path())?;
             /// db.insert("anna", "7")?;
             /// db.insert("carl", "8")?;
             /// db.flush()?;

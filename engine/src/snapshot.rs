@@ -1,4 +1,4 @@
-//! A store as it was at one moment.
+//! Snapshots of a store.
 
 use std::{fmt, sync::Arc};
 
@@ -11,23 +11,23 @@ use crate::{
     store::open_store::OpenStore,
 };
 
-/// A store as it was at one moment, all keyspaces alike.
+/// A view of all keyspaces of a store at one point in time.
 ///
-/// Has no lifetime. While it lives, the versions it sees are kept. Its methods read the default
+/// Has no lifetime. While it exists, the versions it sees are kept. Its methods read the default
 /// keyspace; [`keyspace`](Self::keyspace) returns a snapshot of any keyspace.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     default: KeyspaceSnapshot,
 }
 
-/// A keyspace as it was at one moment.
+/// A view of a keyspace at one point in time.
 #[derive(Debug)]
 pub struct KeyspaceSnapshot {
     keyspace: Keyspace,
     held: Arc<HeldSequence>,
 }
 
-/// Keeps a sequence number listed.
+/// Keeps a sequence number in the list of snapshots.
 struct HeldSequence {
     open: Arc<OpenStore>,
     sequence: SequenceNumber,
@@ -71,7 +71,7 @@ impl Snapshot {
         Self { default: KeyspaceSnapshot { keyspace, held } }
     }
 
-    /// `keyspace` at the moment of this snapshot. One that was created later is empty.
+    /// Returns `keyspace` at the time of this snapshot. A keyspace created later is empty.
     ///
     /// # Errors
     ///

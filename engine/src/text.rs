@@ -1,6 +1,6 @@
-//! Numbers for people.
+//! Numbers as text.
 
-/// A number of bytes in the unit that fits.
+/// Formats a number of bytes in the largest unit that fits, from B to TiB.
 ///
 /// ```
 /// use sievedb::text::bytes;
@@ -21,7 +21,7 @@ pub fn bytes(number: u64) -> String {
     text
 }
 
-/// `number` and the noun for it: the singular for 1, else the plural.
+/// Formats `number` with its noun: the singular for 1, else the plural.
 pub(crate) fn counted(number: u64, [singular, plural]: [&str; 2]) -> String {
     format!("{number} {}", if number == 1 { singular } else { plural })
 }

@@ -1,4 +1,4 @@
-//! What a look at every byte of a store found.
+//! Report of a verification.
 
 use std::{fmt, ops::Bound, path::PathBuf};
 
@@ -10,38 +10,38 @@ use crate::{
     text::{bytes, counted},
 };
 
-/// What a look at every byte of a store found: see [`Db::verify`](crate::Db::verify).
+/// Report of [`Db::verify`](crate::Db::verify).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Everything that is not as it should be, in the order in which it was found.
+    /// All violations found, in the order in which they were found.
     pub problems: Vec<VerifyProblem>,
-    /// The manifest, or `CURRENT`, which names it, is missing or cannot be read: the only problem
-    /// found, since nothing else was verified. [`Options::repair`](crate::Options::repair) does
-    /// without them. Always `false` for an open store.
+    /// `true` if the manifest, or `CURRENT`, which names it, is missing or unreadable: nothing else
+    /// was verified. [`Options::repair`](crate::Options::repair) works without them. Always `false`
+    /// for an open store.
     pub without_manifest: bool,
-    /// Tables looked at.
+    /// Tables verified.
     pub tables: u64,
-    /// Length of their files, in bytes.
+    /// Length of the table files, in bytes.
     pub table_bytes: u64,
-    /// Entries read from them, old versions and tombstones included.
+    /// Entries read, old versions and tombstones included.
     pub entries: u64,
-    /// Filters looked at.
+    /// Filters verified.
     pub filters: u64,
-    /// Questions to filters: each was asked for every key of its table.
+    /// Probes of filters: each filter is probed with every key of its table.
     pub filter_probes: u64,
     /// Batches in the log.
     pub log_batches: u64,
-    /// Damaged filters in tables that others, in files of their own, have replaced. Nobody reads
-    /// them, so they are no problem; they go when their table is compacted.
+    /// Damaged filters in tables that were replaced by filters in files of their own. Not a
+    /// problem, since they are never read; compaction of the table removes them.
     pub unused_filters_damaged: u64,
-    /// Ends of the manifest and of the log that are no records. No problem if a crash broke off the
-    /// last write: it was never acknowledged. But damage to the last record looks the same, unless
-    /// something behind it vouches for it. Only of a store that is not open; opening it cuts them
-    /// off.
+    /// Ends of the manifest and of the log that are no records. Not a problem if a crash
+    /// interrupted the last write, which was never acknowledged. But damage to the last record
+    /// looks the same, unless a later mark vouches for it. Only for a store that is not open;
+    /// opening truncates them.
     pub torn_tails: Vec<TornTail>,
-    /// Tables that are still quarantined after this verification. Empty if the store was not open.
-    /// Their damage is among the problems, too.
+    /// Tables still quarantined after this verification; empty if the store was not open. Their
+    /// damage is among the problems too.
     pub quarantined: Vec<QuarantinedTable>,
 }
 
@@ -51,86 +51,83 @@ pub struct VerifyReport {
 pub struct TornTail {
     /// The manifest, or a segment of the log.
     pub path: PathBuf,
-    /// Where the last good record ends.
+    /// End of the last good record, in bytes.
     pub offset: u64,
-    /// How many bytes behind that are cut off: in the log those of all segments behind it as well,
-    /// but not the room that is reserved for records that never came.
+    /// Bytes after it. In the log, includes later segments, but not space reserved and never
+    /// written.
     pub bytes: u64,
-    /// Why they are no record.
+    /// Reason why they are no record.
     pub message: String,
 }
 
-/// Something that is not as it should be.
+/// A violation.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct VerifyProblem {
-    /// What it is.
+    /// Its kind.
     pub kind: VerifyProblemKind,
     /// The file.
     pub path: PathBuf,
-    /// Near which byte of it; 0 if it is about the file as a whole.
+    /// Approximate offset in the file, in bytes; 0 if it concerns the whole file.
     pub offset: u64,
-    /// The keyspace, if it is about a table or a filter.
+    /// Keyspace of the table or filter concerned.
     pub keyspace: Option<String>,
-    /// Which keys of the keyspace it is about: those that the damaged block may hold, by the index
-    /// around it, or those of the whole table if none of it can be read. What the keyspace has of
-    /// them in other tables can still be read. `None` if it is not about the entries of a table.
+    /// Keys concerned: those that the damaged block may hold according to the index, or those of
+    /// the whole table if it is unreadable. Versions of them in other tables can still be read.
+    /// `None` if no entries are concerned.
     pub keys: Option<(Bound<Bytes>, Bound<Bytes>)>,
-    /// Bytes of data blocks and index partitions that cannot be read; 0 if the problem is not about
-    /// blocks.
+    /// Bytes of unreadable data blocks and index partitions; 0 if no blocks are concerned.
     pub bytes: u64,
     /// The field, and its problem.
     pub message: String,
 }
 
-/// What a problem is.
+/// Kind of a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VerifyProblemKind {
-    /// A file cannot be read, or not by this release or build. Nothing is known to be lost.
+    /// A file cannot be read, or not by this release or build. Data may be intact.
     Unreadable,
-    /// A file is missing, or its bytes break their format, or contradict the place that names them.
-    /// What they hold is lost, unless it is a filter's.
+    /// A file is missing, or its bytes break their format or contradict the place that names them.
+    /// Its data is lost, unless it is a filter.
     Damaged,
     /// A filter is missing, damaged, of an unknown kind, or made with another hash. No data is
     /// affected: lookups read blocks instead. A store that is open for writing rebuilds the filter
     /// in the background; [`Db::wait_for_background`](crate::Db::wait_for_background) waits for
     /// that.
     FilterUnusable,
-    /// A filter that passes for a good one rules out keys that its table holds: they are not found.
+    /// A valid filter rules out keys that its table holds: lookups do not find them.
     FilterWrong,
 }
 
-/// How far a look at a store has come.
+/// Progress of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyProgress {
-    /// Bytes looked at. Each table counts twice: as a file, and block by block.
+    /// Bytes verified. Each table counts twice: as a file, and block by block.
     pub bytes_done: u64,
-    /// Bytes to look at in all.
+    /// Bytes to verify in all.
     pub bytes_all: u64,
     /// Problems found so far.
     pub problems: u64,
 }
 
 impl VerifyReport {
-    /// Whether everything is as it should be.
+    /// Returns `true` if no violation was found.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// Adds an end that is no record, and why not.
     pub(crate) fn torn_tail(&mut self, path: PathBuf, offset: u64, bytes: u64, why: &Corruption) {
         self.torn_tails.push(TornTail { path, offset, bytes, message: why.to_string() });
     }
 
-    /// Adds what went wrong.
     pub(crate) fn error(&mut self, error: &Error) {
         self.error_of_keys(error, None);
     }
 
-    /// Adds what went wrong with these keys.
+    /// Adds an error that concerns these keys.
     pub(crate) fn error_of_keys(
         &mut self,
         error: &Error,
@@ -156,7 +153,7 @@ impl VerifyReport {
         self.problems.push(VerifyProblem { kind, path, offset, keyspace, keys, bytes: 0, message });
     }
 
-    /// Sets the bytes of blocks that the last problem is about.
+    /// Sets the bytes of the last problem.
     pub(crate) fn lost_bytes(&mut self, bytes: u64) {
         if let Some(last) = self.problems.last_mut() {
             last.bytes = bytes;
@@ -185,7 +182,6 @@ impl fmt::Display for VerifyProblem {
     }
 }
 
-/// Keys as people read them.
 struct KeyRange<'a>(&'a Bound<Bytes>, &'a Bound<Bytes>);
 
 impl fmt::Display for KeyRange<'_> {

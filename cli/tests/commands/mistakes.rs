@@ -68,7 +68,7 @@ fn n15_a_repair_never_writes_into_the_damaged_store() {
         (&link, &outer),
     ] {
         let errors = failure(&["repair", text(source), text(dest)]);
-        assert!(errors.contains("must not lie in one another"), "{errors}");
+        assert!(errors.contains("must not contain one another"), "{errors}");
     }
     assert_eq!(files(&outer), before);
     // A name that only begins so is another directory.

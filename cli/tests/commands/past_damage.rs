@@ -93,7 +93,7 @@ fn a_store_that_cannot_be_opened_is_salvaged() {
     output(&["put", text(&old), "a", "1"]);
     damage(&table, |end| vec![end - 1]);
     assert!(failure(&["get", text(&old), "a"]).contains(text(&table)));
-    assert!(failure(&["repair", text(&old), text(folder.path())]).contains("must not lie in"));
+    assert!(failure(&["repair", text(&old), text(folder.path())]).contains("must not contain"));
     let report = sieve(&["repair", text(&old), text(&new)]);
     assert_eq!(report.status.code(), Some(0), "{report:?}");
     let told = String::from_utf8_lossy(&report.stdout);

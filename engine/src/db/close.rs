@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::Db;
 use crate::{
-    CloseError, Durability, Keyspace, Result, handle::Handle, handle_counts::HandleKind,
+    CloseError, Durability, Error, Keyspace, Result, handle::Handle, handle_counts::HandleKind,
     store::open_store::OpenStore,
 };
 
@@ -33,15 +33,9 @@ impl Db {
     /// * [`Error::Closed`] after a [`shutdown`](Self::shutdown).
     /// * [`Error::ForkedChild`] in a [forked child](Self#forks).
     ///
-    /// [`Error::Closed`]: crate::Error::Closed
-    /// [`Error::ForkedChild`]: crate::Error::ForkedChild
-    /// [`Error::StillOpen`]: crate::Error::StillOpen
-    /// [`Error::Io`]: crate::Error::Io
-    /// [`Error::ReadOnly`]: crate::Error::ReadOnly
-    ///
     /// ```
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(folder.path())?;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
     /// let users = db.keyspace("users")?;
     /// users.insert("7", "anna")?;
     /// drop(users);
@@ -65,13 +59,13 @@ impl Db {
                 let (path, handles) = (open.store().tables.folder.clone(), open.handles().get());
                 let handle = Handle::new(open, HandleKind::Db);
                 let db = Self { default: Keyspace::new(handle, tree, read_options) };
-                Err(CloseError::new(crate::Error::StillOpen { path, handles }, Some(db)))
+                Err(CloseError::new(Error::StillOpen { path, handles }, Some(db)))
             }
         }
     }
 
     /// Closes the store although other handles exist. From now on every call of any handle,
-    /// iterators included, fails with [`Error::Closed`](crate::Error::Closed).
+    /// iterators included, fails with [`Error::Closed`].
     ///
     /// Cancels flushes, compactions, `compact` and `verify` in flight. Waits up to `timeout` for
     /// these and for writes in flight. After `Ok` the store is closed as by [`close`](Self::close),
@@ -86,15 +80,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// [`Error::StillBusy`](crate::Error::StillBusy) if work in flight did not end within
-    /// `timeout`. All calls are refused and the store stays locked, until another `shutdown`, or
-    /// the drop of the last handle, closes it. Other errors are those of [`close`](Self::close);
-    /// the store is closed then.
+    /// [`Error::StillBusy`] if work in flight did not end within `timeout`. All calls are refused
+    /// and the store stays locked, until another `shutdown`, or the drop of the last handle, closes
+    /// it. Other errors are those of [`close`](Self::close); the store is closed then.
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(folder.path())?;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
     /// let users = db.keyspace("users")?;
     /// db.shutdown(Duration::from_secs(10))?;
     /// assert!(matches!(users.get("anna"), Err(sievedb::Error::Closed)));

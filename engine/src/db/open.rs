@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use super::Db;
 #[cfg(doc)]
-use crate::Durability;
+use crate::{Durability, Error};
 use crate::{
     Keyspace, Options, ReadOptions, Result, VerifyProgress, VerifyReport,
     default_budget::DefaultBudget,
@@ -15,26 +15,25 @@ use crate::{
 };
 
 impl Options {
-    /// Opens the store in the folder `path`, or creates it if the folder is missing, or has no
+    /// Opens the store in the directory `path`. Creates it if the directory is missing or has no
     /// files, unless [`create_if_missing`](Self::create_if_missing) or
-    /// [`read_only`](Self::read_only) says otherwise.
-    ///
-    /// Everything acknowledged before is there again, as far as its [`Durability`] promised.
+    /// [`read_only`](Self::read_only) forbids it. Recovers all acknowledged writes that their
+    /// [`Durability`] covers.
     ///
     /// # Errors
     ///
-    /// [`Error::Locked`](crate::Error::Locked) if the store is open,
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if a file was damaged,
-    /// [`Error::NeedsFeature`](crate::Error::NeedsFeature) if tables or keyspaces are compressed by
-    /// zstd and this build lacks the feature `zstd`,
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range,
-    /// [`Error::BudgetTooSmall`](crate::Error::BudgetTooSmall) for a memory budget, or a part of
-    /// it, that is, [`Error::ForeignDirectory`](crate::Error::ForeignDirectory) for a folder with files
-    /// of others and no store, [`Error::NotADirectory`](crate::Error::NotADirectory) for a file,
-    /// [`Error::NoStore`](crate::Error::NoStore) for one without a store where none is to be made,
-    /// [`Error::StoreExists`](crate::Error::StoreExists) for an existing store with
-    /// [`create_new`](Self::create_new), [`Error::NewerRelease`](crate::Error::NewerRelease) if a
-    /// later release wrote a file of the store, [`Error::Io`](crate::Error::Io).
+    /// * [`Error::Locked`]: the store is open elsewhere.
+    /// * [`Error::Corrupt`]: a file is damaged.
+    /// * [`Error::NeedsFeature`]: data is compressed by zstd, and this build lacks the feature
+    ///   `zstd`.
+    /// * [`Error::NewerRelease`]: a later release wrote a file of the store.
+    /// * [`Error::InvalidOption`], [`Error::BudgetTooSmall`]: an option or the memory budget is out
+    ///   of range.
+    /// * [`Error::ForeignDirectory`]: the directory has other files and no store.
+    /// * [`Error::NotADirectory`]: `path` is a file.
+    /// * [`Error::NoStore`]: no store exists, and none may be created.
+    /// * [`Error::StoreExists`]: a store exists, and [`create_new`](Self::create_new) was set.
+    /// * [`Error::Io`].
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Db> {
         match &self.memory_pool {
             Some(pool) => {
@@ -51,19 +50,21 @@ impl Options {
         Ok(Db { default: Keyspace::new(handle, tree, ReadOptions::new()) })
     }
 
-    /// Looks at every byte of the store in the folder `path`, as [`Db::verify`] does. Nobody has it
-    /// open, unless [read-only](Self::read_only). Goes on where an open would be refused, and
-    /// writes nothing: it needs no more than the right to read. Of the options the file system
-    /// counts.
+    /// Verifies the store in the directory `path` as [`Db::verify`] does. Works on a store that
+    /// cannot be opened. Needs read permission only, and writes nothing. Of the options it uses the
+    /// file system.
+    ///
+    /// No process may have the store open, except [read-only](Self::read_only).
     ///
     /// # Errors
     ///
-    /// [`Error::NoStore`](crate::Error::NoStore) for a folder that is missing or holds nothing of a
-    /// store, [`Error::NotADirectory`](crate::Error::NotADirectory) for a file,
-    /// [`Error::Locked`](crate::Error::Locked) if the store is open,
-    /// [`Error::NewerRelease`](crate::Error::NewerRelease) if a later release wrote the manifest,
-    /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed or locked. What is wrong
-    /// with the files is in the report.
+    /// * [`Error::NoStore`]: the directory is missing or contains no store.
+    /// * [`Error::NotADirectory`]: `path` is a file.
+    /// * [`Error::Locked`]: the store is open.
+    /// * [`Error::NewerRelease`]: a later release wrote the manifest.
+    /// * [`Error::Io`]: the directory cannot be listed or locked.
+    ///
+    /// The report lists the damage.
     pub fn verify(
         &self,
         path: impl AsRef<Path>,

@@ -1,10 +1,9 @@
-//! Where a lookup of one key looks, and what it finds there.
+//! Steps of a lookup.
 
 mod text;
 
-/// What a lookup of one key does: the walk from the newest memtable to the oldest table, told by
-/// the lookup itself. [`Keyspace::explain`](crate::Keyspace::explain) makes it; as text it is a
-/// line a step.
+/// The steps of a lookup of one key, from the newest memtable to the oldest table.
+/// [`Keyspace::explain`](crate::Keyspace::explain) returns it. `{}` formats one line per step.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -12,27 +11,27 @@ pub struct Explanation {
     pub keyspace: String,
     /// The key that was looked up.
     pub key: Box<[u8]>,
-    /// What was written later than this sequence number is not seen.
+    /// Newer writes than this sequence number are not visible.
     pub sequence: u64,
-    /// Memtables with something that old, the newest first.
+    /// Memtables with visible entries, newest first.
     pub memtables: Vec<MemtableStep>,
-    /// Sorted runs of the keyspace.
+    /// Number of sorted runs of the keyspace.
     pub runs: u64,
-    /// The tables whose bounds hold the key, the newest first: at most one of each run.
+    /// Tables whose bounds contain the key, newest first: at most one of each run.
     pub tables: Vec<TableStep>,
-    /// Sequence number of the newest range tombstone over the key that is seen, if there is one.
+    /// Sequence number of the newest visible range tombstone that covers the key.
     pub range_tombstone: Option<u64>,
-    /// The answer.
+    /// Result of the lookup.
     pub answer: ExplainedAnswer,
-    /// What the lookup cost.
+    /// Cost of the lookup.
     pub cost: LookupCost,
 }
 
-/// What a lookup answers.
+/// Result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExplainedAnswer {
-    /// The key has a value of so many bytes.
+    /// The key has a value.
     Present {
         /// Length of the value, in bytes.
         value_bytes: u64,
@@ -46,42 +45,41 @@ pub enum ExplainedAnswer {
     Unknown,
 }
 
-/// The newest version of a key that a memtable or a table has.
+/// The newest version of a key in a memtable or table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoundVersion {
     /// Its sequence number.
     pub sequence: u64,
-    /// Whether it removes the key.
+    /// `true` if the version removes the key.
     pub is_tombstone: bool,
-    /// Length of the value, in bytes; 0 of a tombstone.
+    /// Length of the value, in bytes; 0 for a tombstone.
     pub value_bytes: u64,
 }
 
-/// A memtable on the way of a lookup.
+/// A memtable that a lookup may search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemtableStep {
-    /// Whether it waits for its flush, and takes no more writes.
+    /// `true` if it awaits its flush and accepts no writes.
     pub is_frozen: bool,
-    /// Entries, about.
+    /// Number of entries, approximately.
     pub entries: u64,
-    /// What its filter said: whether the key may be in it. `None` if it was not asked, because a
-    /// newer memtable had the key.
+    /// Result of its filter; `None` if a newer memtable had the key.
     pub may_contain: Option<bool>,
-    /// What it had.
+    /// Version found.
     pub found: Option<FoundVersion>,
 }
 
-/// A table on the way of a lookup.
+/// A table that a lookup may search.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TableStep {
     /// Level of its sorted run.
     pub level: u8,
-    /// Number of the run; of two runs of level 0 the larger one is newer.
+    /// Number of the run; the larger of two runs on level 0 is newer.
     pub run: u64,
-    /// Number of the table, as in the name of its file.
+    /// Number of the table, as in its file name.
     pub table_id: u64,
     /// Smallest key of the table.
     pub smallest: Box<[u8]>,
@@ -91,87 +89,85 @@ pub struct TableStep {
     pub entries: u64,
     /// The point filter of the table.
     pub filter: FilterStep,
-    /// Whether a newer memtable or table had the key, so that neither the filter nor the table was
-    /// asked.
+    /// `true` if a newer memtable or table had the key: neither filter nor table was read.
     pub is_skipped: bool,
-    /// The blocks that were asked for, in order. The top index is in memory and is none of them.
+    /// Blocks requested, in order, without the top index, which is in memory.
     pub blocks: Vec<BlockStep>,
-    /// What the table had.
+    /// Version found.
     pub found: Option<FoundVersion>,
-    /// Error of reading the last of the blocks, with file and offset. The walk ends there.
+    /// Error of the last block, with file and offset. The lookup ends there.
     pub failure: Option<String>,
 }
 
-/// The filter of a table on the way of a lookup.
+/// The point filter of a table.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FilterStep {
-    /// What the filter said, or why nothing.
+    /// Result of the probe, or the reason for none.
     pub verdict: FilterVerdict,
-    /// What the filter is, as the glossary names it; `None` if that is not known.
+    /// Kind of the filter, as in the glossary; `None` if unknown.
     pub kind: Option<&'static str>,
-    /// Bits in memory for each entry of the table; 0 if nothing is in memory.
+    /// Bits in memory per entry of the table.
     pub bits_per_key: f64,
-    /// Bits in memory for each entry of the table, if all of the filter were in memory.
+    /// Bits per entry of the whole filter.
     pub bits_per_key_stored: f64,
-    /// Columns in memory, of a ribbon.
+    /// Columns in memory, of a ribbon filter.
     pub columns: Option<f64>,
-    /// Columns in the file, of a ribbon.
+    /// Columns in the file, of a ribbon filter.
     pub columns_stored: Option<f64>,
-    /// Share of absent keys that it does not rule out, as expected of what is in memory, from 0 to
-    /// 1; 1 if nothing is.
+    /// Expected false-positive rate of the part in memory, from 0 to 1; 1 if nothing is in memory.
     pub fpr_expected: f64,
 }
 
-/// What the filter of a table said, or why nothing.
+/// Result of a filter, or the reason for none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterVerdict {
-    /// It was not asked: the key was found before.
+    /// Not probed: the key was found before.
     NotProbed,
-    /// The table certainly does not have the key, and was not searched.
+    /// The table does not have the key, and was not searched.
     Absent,
     /// The table may have the key, and was searched.
     MayContain,
-    /// Memory has no room for the filter: the table was searched.
+    /// Memory has no room for the filter; the table was searched.
     NotResident,
-    /// The filter is damaged or of another release: the table was searched.
+    /// The filter is damaged or of another release; the table was searched.
     Unusable {
-        /// Why it cannot be used.
+        /// Reason why it cannot be used.
         reason: String,
     },
     /// The table has no filter, and was searched.
     NoFilter,
 }
 
-/// A block that a lookup asked for.
+/// A block that a lookup requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockStep {
-    /// Where it starts in the file of the table.
+    /// Offset in the file of the table, in bytes.
     pub offset: u64,
-    /// Its length in the file, in bytes.
+    /// Length in the file, in bytes.
     pub bytes: u64,
-    /// Whether it is an index partition, and not a data block.
+    /// `true` for an index partition, `false` for a data block.
     pub is_index: bool,
-    /// Whether it was read from the file, and not found in the cache.
+    /// `true` if it was read from the file, `false` if it was in the cache.
     pub is_read: bool,
 }
 
-/// What a lookup cost in blocks.
+/// Cost of a lookup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LookupCost {
-    /// Filters of tables that were asked.
+    /// Filters of tables probed.
     pub filters_probed: u64,
-    /// Tables that were searched.
+    /// Tables searched.
     pub tables_searched: u64,
-    /// Data blocks asked of the cache.
+    /// Data blocks requested.
     pub data_block_requests: u64,
-    /// Index partitions asked of the cache.
+    /// Index partitions requested.
     pub index_block_requests: u64,
-    /// Blocks that the cache did not have, so that they were read from the file.
+    /// Blocks read from the file because the cache did not have them.
     pub blocks_read: u64,
-    /// Length of those blocks in the file, in bytes.
+    /// Length of these blocks in the file, in bytes.
     pub bytes_read: u64,
 }

@@ -1,4 +1,4 @@
-//! The walk of a lookup as text.
+//! Text of an explanation.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::{
 
 use crate::text::{bytes, counted};
 
-/// Longer keys are cut.
+/// Longer keys are truncated.
 const KEY_BYTES_SHOWN: usize = 40;
 
 impl fmt::Display for Explanation {
@@ -88,7 +88,6 @@ impl fmt::Display for FoundVersion {
     }
 }
 
-/// A line for the table, one for its filter, one for each block, and one for what was found.
 impl fmt::Display for TableStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { level, run, table_id, .. } = self;
@@ -154,12 +153,10 @@ impl fmt::Display for BlockStep {
     }
 }
 
-/// An exact length.
 fn long(bytes: u64) -> String {
     counted(bytes, ["byte", "bytes"])
 }
 
-/// A key as text: what is not ASCII is escaped.
 struct Key<'a>(&'a [u8]);
 
 impl fmt::Display for Key<'_> {

@@ -1,17 +1,18 @@
-//! The options of a keyspace that is open.
+//! Options of an open keyspace.
 
 use super::Keyspace;
+#[cfg(doc)]
+use crate::Error;
 use crate::{FilterPolicy, KeyspaceOptions, PrefixExtractor, Result};
 
 impl Keyspace {
-    /// The options that this keyspace has at present: those it was created with, but for what was
-    /// changed since.
+    /// Returns the present options of this keyspace.
     ///
     /// ```
     /// use sievedb::{Compression, KeyspaceOptions};
     ///
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let db = sievedb::Db::open(folder.path())?;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = sievedb::Db::open(dir.path())?;
     /// let pictures = db.keyspace_with("pictures", &KeyspaceOptions::new().block_bytes(16 << 10))?;
     /// pictures.set_options(pictures.options().compression(Compression::None))?;
     /// assert_eq!(pictures.options().get_block_bytes(), 16 << 10);
@@ -22,63 +23,54 @@ impl Keyspace {
         KeyspaceOptions::clone(&self.tree.options())
     }
 
-    /// Changes the options of this keyspace, all of them: begin with [`options`](Self::options) to
-    /// keep the others. Durable at return; for the default keyspace
-    /// [`Options::keyspace`](crate::Options::keyspace) counts again if it is called when the store
-    /// is opened.
+    /// Replaces all options of this keyspace: start from [`options`](Self::options) to keep the
+    /// others. Durable at return. For the default keyspace,
+    /// [`Options::keyspace`](crate::Options::keyspace) replaces them again if it is called when the
+    /// store is opened.
     ///
-    /// Holds for what is written from now on: the next memtables, blocks and tables. Tables that
-    /// there are stay as they are until a compaction merges them with others, or
-    /// [`compact`](Self::compact) finds them otherwise compressed. Only their filters follow by
-    /// themselves, as [`set_filter_policy`](Self::set_filter_policy) and
-    /// [`set_prefix_extractor`](Self::set_prefix_extractor) say; range filters come or go.
+    /// Applies to new memtables, blocks and tables. Existing tables keep their form until a
+    /// compaction rewrites them; [`compact`](Self::compact) rewrites those with another
+    /// compression. Filters of existing tables are rebuilt in the background: see
+    /// [`set_filter_policy`](Self::set_filter_policy) and
+    /// [`set_prefix_extractor`](Self::set_prefix_extractor). Range filters are built or removed.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option out of range and
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), which change nothing;
-    /// [`Error::Io`](crate::Error::Io) and [`Error::ReadOnly`](crate::Error::ReadOnly), after which
-    /// the present options are as before, but the new ones may be there when the store is reopened.
+    /// [`Error::InvalidOption`] and
+    /// [`Error::KeyspaceDropped`]: nothing is changed.
+    /// [`Error::Io`] and [`Error::ReadOnly`]: the present
+    /// options stay in effect, but the new ones may be found when the store is reopened.
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;
         store.set_options(&self.tree, options)
     }
 
-    /// Changes the filters of this keyspace. Durable at return; for the default keyspace
-    /// [`Options::keyspace`](crate::Options::keyspace) counts again if it is called when the store
-    /// is opened.
+    /// Changes the filter policy of this keyspace; otherwise as [`set_options`](Self::set_options).
     ///
-    /// Filters that are in memory give up at once what `policy` leaves no room for. New tables get
-    /// filters after it, and those that differ much from it are rebuilt in the background.
+    /// Filters in memory are cut to the new limit at once. New tables get filters after `policy`,
+    /// and filters that differ much from it are rebuilt in the background.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for bits out of range and
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), which change nothing;
-    /// [`Error::Io`](crate::Error::Io) and [`Error::ReadOnly`](crate::Error::ReadOnly), after which
-    /// the present options are as before, but the new ones may be there when the store is reopened.
+    /// As [`set_options`](Self::set_options).
     pub fn set_filter_policy(&self, policy: FilterPolicy) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;
         store.set_filter_policy(&self.tree, policy)
     }
 
-    /// Changes what finds the prefixes of this keyspace; `None` for no prefix filters. Durable at
-    /// return; for the default keyspace [`Options::keyspace`](crate::Options::keyspace) counts
-    /// again if it is called when the store is opened.
+    /// Changes the prefix extractor of this keyspace, `None` for no prefix filters; otherwise as
+    /// [`set_options`](Self::set_options).
     ///
-    /// New tables get prefix filters after it, and those of the others are rebuilt in the
-    /// background. Until then scans do without them; ranges and iterators that were made before
-    /// lose nothing. The function of [`PrefixExtractor::Custom`] is not stored: give it to
-    /// [`Options::prefix_function`](crate::Options::prefix_function) whenever the store is opened.
+    /// New tables get prefix filters after `extractor`, and those of existing tables are rebuilt in
+    /// the background. Until then scans work without them; existing iterators remain valid. The
+    /// function of [`PrefixExtractor::Custom`] is not stored: pass it to
+    /// [`Options::prefix_function`](crate::Options::prefix_function) at each open.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a length or a name out of range
-    /// and [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped), which change nothing;
-    /// [`Error::Io`](crate::Error::Io) and [`Error::ReadOnly`](crate::Error::ReadOnly), after which
-    /// the present options are as before, but the new ones may be there when the store is reopened.
+    /// As [`set_options`](Self::set_options).
     pub fn set_prefix_extractor(&self, extractor: Option<PrefixExtractor>) -> Result<()> {
         let store = self.open.accept()?;
         self.tree.check()?;

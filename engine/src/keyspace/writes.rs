@@ -1,4 +1,4 @@
-//! Writes of single keys.
+//! Writes of single entries.
 
 use super::Keyspace;
 use crate::{
@@ -6,8 +6,7 @@ use crate::{
     commit::{Always, Placed, Validate, Verdict, WriteEncoder},
 };
 
-/// Implements the writing methods of a handle on one keyspace: the handle itself, or the field that
-/// is named.
+/// Implements the write methods of a handle. `field` names its keyspace, if it is none itself.
 macro_rules! write_methods {
     ($handle:ty $(, $field:ident)?) => {
         /// Writing.
@@ -38,8 +37,8 @@ macro_rules! write_methods {
                 self$(.$field)?.put(key.as_ref(), value.as_ref())
             }
 
-            /// Stores `value` under `key` unless the key has a value. Returns whether it did. Of
-            /// concurrent calls for the same key exactly one stores its value.
+            /// Stores `value` under `key` unless the key has a value. Returns `true` if it stored
+            /// it. Of concurrent calls for one key exactly one returns `true`.
             ///
             /// A new key costs no read, except for false positives of filters, and for tables whose
             /// filter has no room in memory. Other writes continue during the call, except while it
@@ -82,7 +81,7 @@ impl Keyspace {
     pub(crate) fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let store = self.open.accept()?;
         let mut write = WriteEncoder::single_put(store.hash_seed, &self.tree, key, value)?;
-        // A key that has a value is common, and the read under the lock keeps all writers waiting.
+        // Without the placement lock: a read under it blocks all writers.
         let view = self.tree.view();
         let version = view.version.number();
         let hash = write.entries[0].hash;
@@ -100,8 +99,7 @@ impl Keyspace {
         store.commit(&mut write, store.options.durability, &mut Always).map(drop)
     }
 
-    /// Returns whether `key`, which has this hash, has a value. The tables of `version` do not have
-    /// it.
+    /// Returns `true` if `key` has a value, given that the tables of `version` do not have it.
     fn contains_beside(&self, version: u64, key: &[u8], hash: u64) -> Result<bool> {
         let view = self.tree.view();
         if view.version.number() == version {
@@ -112,14 +110,14 @@ impl Keyspace {
     }
 }
 
-/// Holds if a key has no value, once the writes in flight to it have come to their end.
+/// Holds if a key has no value, after all writes to it in flight.
 #[derive(Debug)]
 struct KeyIsAbsent<'a> {
     keyspace: &'a Keyspace,
     key: &'a [u8],
     hash: u64,
-    /// The version in which the key was looked for before, in vain. While it is the present one,
-    /// every newer entry is in a memtable, so that nothing is read under the placement lock.
+    /// The version whose tables are known not to have the key. While it is the present one, only
+    /// memtables are searched, so that nothing is read under the placement lock.
     version: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Options for machines, by the names of the methods that set them.
+//! Serialization of options, by the names of the methods that set them.
 
 use serde::{
     Serialize,
@@ -25,7 +25,6 @@ impl Serialize for KeyspaceOptions {
     }
 }
 
-/// A compression: its kind, and what there is to say of it.
 #[derive(Debug, Serialize)]
 struct Fields {
     kind: String,

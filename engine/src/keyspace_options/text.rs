@@ -1,4 +1,4 @@
-//! Options in words.
+//! Options as text.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl fmt::Display for KeyspaceOptions {
     }
 }
 
-/// Options as they are stored; shown in words, or as they are if they cannot be read.
+/// Stored options, formatted as text, or as bytes if they cannot be decoded.
 pub(crate) struct StoredOptions<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for StoredOptions<'_> {
@@ -71,7 +71,7 @@ fn compression(compression: Compression) -> String {
     }
 }
 
-/// A number of bytes in the largest unit that it is a multiple of: options are set to the byte.
+/// Returns a number of bytes in the largest unit that divides it.
 fn exact_bytes(number: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let fits = |&(bits, _): &(u32, &str)| number > 0 && number.trailing_zeros() >= bits;

@@ -1,45 +1,40 @@
-//! How table files are read.
+//! Ways of reading table files.
 
 #[cfg(doc)]
 use crate::{Error, Options};
 
-/// How table files are read. What each costs is measured in `docs/tuning.md` of the
-/// repository.
+/// How table files are read. `docs/tuning.md` of the repository has measurements.
 ///
-/// In every mode a block is checked against its checksum when it enters memory, and what is damaged
-/// is an [`Error::Corrupt`]; a file that is shorter or longer than the manifest says is refused
-/// when its table is opened. The modes differ in what stands behind a read, and in what an error of
-/// the device does.
+/// In every mode a block is verified by its checksum when it enters memory, and damage is an
+/// [`Error::Corrupt`]. A file whose length differs from the manifest is refused when its table is
+/// opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadMode {
-    /// Positional reads (`pread`), through the page cache. An I/O error is an [`Error`].
+    /// Positional reads (`pread`) through the page cache. An I/O error is an [`Error`].
     #[default]
     Pread,
     /// A memory map, which serves uncompressed blocks without a copy.
     ///
-    /// **A mapped file that somebody truncates, or that lies on a bad sector, kills the process by
-    /// SIGBUS** when the bytes are touched: safe Rust cannot turn that into an error. Choose it
-    /// only where that is acceptable: where nobody else writes to the folder, and a lost device may
-    /// end the process. A block is checked once, when it enters the block cache or is read past it;
-    /// bytes that change on the device after that, and are read in again by the system, are not
-    /// noticed.
+    /// **Truncation of a mapped file, or a bad sector below it, kills the process by SIGBUS** when
+    /// the bytes are read: safe Rust cannot turn that into an error. Use it only where no other
+    /// process writes to the directory, and the loss of a device may end the process. A block is
+    /// verified once, when it enters the block cache or is read past it. Later changes on the
+    /// device are not noticed.
     ///
-    /// All tables are mapped as long as they live, and count in
-    /// [`MemoryStats::mapped_bytes`](crate::stats::MemoryStats::mapped_bytes), not in the budget:
-    /// their pages are the operating system's. Their files are kept open only to announce what
-    /// scans, batches and compactions read next, and count in [`Options::open_files_max`] then.
-    /// Files that an envelope encrypts cannot be mapped; there are none yet, and one of a later
-    /// release is refused in every mode.
+    /// All tables are mapped as long as they exist. They count in
+    /// [`MemoryStats::mapped_bytes`](crate::stats::MemoryStats::mapped_bytes), not in the budget,
+    /// because the operating system manages their pages. Their files are open only for read-ahead
+    /// of scans, batches and compactions, and then count in [`Options::open_files_max`].
     Map,
-    /// Positional reads past the page cache (`O_DIRECT`): nothing is in memory but what the block
-    /// cache holds, and the memory budget says all. For a block cache that is larger than what the
-    /// page cache would hold beside it, and for machines whose memory others need.
+    /// Positional reads past the page cache (`O_DIRECT`): the block cache is the only cache, so the
+    /// memory budget covers all. For a block cache larger than the page cache would be, and for
+    /// machines whose memory other programs need.
     ///
-    /// What misses the block cache waits for the device, always. There is no read-ahead by the
-    /// system. Other files, such as the log, are written and read as ever. Where the file system
-    /// has no such reads, opening the store is an [`Error::Io`] of kind
-    /// [`Unsupported`](std::io::ErrorKind::Unsupported), and nothing is written but the folder and
-    /// its lock file. Where only a read shows that, a new store stays behind, empty.
+    /// Every miss of the block cache waits for the device, without read-ahead of the system. Other
+    /// files, such as the log, are read and written through the page cache. If the file system does
+    /// not support such reads, opening fails with an [`Error::Io`] of kind
+    /// [`Unsupported`](std::io::ErrorKind::Unsupported), and leaves only the directory and its lock
+    /// file. If only a read shows that, an empty new store remains.
     Direct,
 }

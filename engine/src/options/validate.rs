@@ -1,11 +1,11 @@
-//! Checks the options of a store.
+//! Validation of the options of a store.
 
 use std::time::Duration;
 
 use super::Options;
 use crate::{Error, KeyspaceOptions, Result, log_limits::LOG_SEGMENT_BYTES_MIN};
 
-/// Shorter intervals cost CPU time and show nothing more.
+/// Shorter intervals cost CPU time without benefit.
 const STATS_FILE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 impl Options {

@@ -1,4 +1,4 @@
-//! Counting without a shared cache line: each thread writes counters of its own.
+//! Counters of each thread: counting writes no shared cache line.
 
 use std::{
     collections::BTreeMap,
@@ -17,13 +17,12 @@ use super::{
 };
 use crate::level_count::LEVELS;
 
-/// A counter with one writer and any number of readers.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`. Only the owning thread calls this, so a load and a store lose nothing, and cost
-    /// less than a locked addition.
+    /// Adds `n`. Only the owning thread calls this, so a load and a store suffice, and cost less
+    /// than a locked addition.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
@@ -33,12 +32,10 @@ impl Counter {
     }
 }
 
-/// A sum with one writer and any number of readers.
 #[derive(Debug, Default)]
 pub(crate) struct Sum(AtomicU64);
 
 impl Sum {
-    /// Adds `x`. As [`Counter::add`], only by the owning thread.
     pub(crate) fn add(&self, x: f64) {
         self.0.store((self.get() + x).to_bits(), Relaxed);
     }
@@ -48,11 +45,10 @@ impl Sum {
     }
 }
 
-/// What lookups did on one level.
 #[derive(Debug, Default)]
 pub(crate) struct LevelCounters {
     pub(crate) filter_negatives: Counter,
-    /// Expected rates, added up over the probes whose table did not have the key.
+    /// Sum of expected rates over the probes for keys that the table did not have.
     pub(crate) false_positives_expected: Sum,
     pub(crate) filter_true_positives: Counter,
     pub(crate) filter_false_positives: Counter,
@@ -74,15 +70,15 @@ pub(crate) struct LevelCounters {
 }
 
 impl LevelCounters {
-    /// So many probes of a filter with this expected rate said that the key is not there.
+    /// Counts negative probes of a filter with this expected rate.
     #[inline]
     pub(crate) fn add_negatives(&self, count: u64, expected_fpr: f64) {
         self.filter_negatives.add(count);
         self.false_positives_expected.add(count as f64 * expected_fpr);
     }
 
-    /// So many searches of a table found the key, and so many did not. `expected_fpr` is that of
-    /// its filter, which had passed them; `None` if there was none to ask.
+    /// Counts searches of a table that found the key, and others. `expected_fpr` is that of the
+    /// filter that passed them; `None` without one.
     pub(crate) fn add_searches(&self, found: u64, in_vain: u64, expected_fpr: Option<f64>) {
         self.true_positives.add(found);
         self.false_positives.add(in_vain);
@@ -126,7 +122,6 @@ impl LevelCounters {
     }
 }
 
-/// What the writes of one thread did.
 #[derive(Debug, Default)]
 pub(crate) struct WriteCounters {
     pub(crate) batches: Counter,
@@ -136,7 +131,6 @@ pub(crate) struct WriteCounters {
     pub(crate) stalled_us: Counter,
 }
 
-/// What one thread did to keep memtables within their limit.
 #[derive(Debug, Default)]
 pub(crate) struct MemtableCounters {
     pub(crate) idle_flushed: Counter,
@@ -145,12 +139,12 @@ pub(crate) struct MemtableCounters {
     pub(crate) room_waits: Counter,
 }
 
-/// The counters of one thread. Larger than a cache line, and allocated for one thread alone.
+/// Aligned so that no two threads share a cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct ThreadCounters {
     pub(crate) sample: LookupSample,
-    /// The same for the filters that scans ask.
+    /// For filters that scans probe.
     pub(crate) scan_sample: LookupSample,
     pub(crate) scans: Counter,
     pub(crate) lookups: Counter,
@@ -165,7 +159,7 @@ pub(crate) struct ThreadCounters {
 }
 
 impl ThreadCounters {
-    /// Counters that no store adds up.
+    /// Returns counters that belong to no store.
     pub(crate) fn aside() -> Self {
         Self::new(&Arc::default())
     }
@@ -188,21 +182,21 @@ impl ThreadCounters {
     }
 }
 
-/// The counters of all threads that ever used a store.
+/// Counters of all threads that ever used a store.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     threads: ThreadLocal<ThreadCounters>,
-    /// Of the samples that the threads take at present.
+    /// Epoch of the present samples.
     epoch: Arc<AtomicU64>,
 }
 
 impl Counters {
-    /// The calling thread's counters.
+    /// Returns the counters of the calling thread.
     pub(crate) fn local(&self) -> &ThreadCounters {
         self.threads.get_or(|| ThreadCounters::new(&self.epoch))
     }
 
-    /// What all threads have sampled since the last call.
+    /// Returns the samples of all threads since the last call.
     pub(crate) fn take_sample(&self) -> BTreeMap<Sampled, u64> {
         let mut sum = BTreeMap::new();
         let epoch = self.epoch.fetch_add(1, Relaxed);
@@ -214,12 +208,11 @@ impl Counters {
         sum
     }
 
-    /// Lookups and scans of all threads so far.
-    pub(crate) fn questions(&self) -> u64 {
+    /// Returns the number of lookups and scans so far.
+    pub(crate) fn probes(&self) -> u64 {
         self.threads.iter().map(|thread| thread.lookups.get() + thread.scans.get()).sum()
     }
 
-    /// The sum over all threads of what lookups did.
     pub(crate) fn lookups(&self) -> LookupStats {
         let mut sum = LookupStats::default();
         for thread in &self.threads {
@@ -232,7 +225,6 @@ impl Counters {
         sum
     }
 
-    /// The sum over all threads of what lookups did on `level`.
     pub(crate) fn level(&self, level: usize) -> LevelStats {
         let mut sum = LevelStats::default();
         for thread in &self.threads {
@@ -241,7 +233,7 @@ impl Counters {
         sum
     }
 
-    /// The sum over all threads of what writes did. Syncs of the log are counted there.
+    /// Without syncs of the log, which are counted there.
     pub(crate) fn writes(&self) -> WriteStats {
         let mut sum = WriteStats::default();
         for WriteCounters { batches, entries, bytes, stalls, stalled_us } in
@@ -256,7 +248,6 @@ impl Counters {
         sum
     }
 
-    /// Adds to `moves` what all threads did to keep memtables within their limit.
     pub(crate) fn add_memtables_to(&self, moves: &mut MemoryMoves) {
         for MemtableCounters { idle_flushed, idle_bytes_flushed, frozen_at_limit, room_waits } in
             self.threads.iter().map(|thread| &thread.memtables)
@@ -268,7 +259,6 @@ impl Counters {
         }
     }
 
-    /// The sum over all threads of what was read from table files.
     pub(crate) fn table_reads(&self) -> IoStats {
         let mut sum = IoStats::default();
         for thread in &self.threads {

@@ -1,17 +1,17 @@
-//! Totals of statistics, and what happened between two looks at them.
+//! Totals and differences of statistics.
 
 use super::{LevelStats, Stats};
 
 impl Stats {
-    /// All levels together.
+    /// Returns the sum of all levels.
     #[must_use]
     pub fn total(&self) -> LevelStats {
         self.levels.iter().copied().fold(LevelStats::default(), LevelStats::plus)
     }
 
-    /// What happened since `earlier`, an older look at the same store while it was open: what is
-    /// counted is the difference, and [`open_for`](Self::open_for) the time between them; what is
-    /// held is as now.
+    /// Returns the counters since `earlier`, taken from the same open store: counters are
+    /// differences, [`open_for`](Self::open_for) is the time between, and all other figures are
+    /// those of `self`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let (mut now, mut earlier) = (self.clone(), earlier.clone());
@@ -30,7 +30,7 @@ impl Stats {
         now
     }
 
-    /// What is counted and belongs to no level, by name.
+    /// Returns the counters outside of levels, by name.
     pub(super) fn counted_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
         let Self { lookups, writes, table_reads, background, moves, .. } = self;
         let mut counted = vec![
@@ -58,7 +58,7 @@ impl Stats {
         counted
     }
 
-    /// What is held and belongs to no level, by name.
+    /// Returns the other figures outside of levels, by name.
     pub(super) fn held_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
         let memory = &mut self.memory;
         vec![

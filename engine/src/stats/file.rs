@@ -24,18 +24,17 @@ use crate::{Error, Result, file_name::FileName, fs::Fs, level_count::LEVELS};
 const FIRST_LINE: &str = "sievedb statistics 1";
 const LAST_LINE: &str = "end";
 const BUDGET_SOURCE: &str = "memory.budget_source";
-/// No file of ours is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the statistics that the store in `folder` wrote last, without its lock: see
-/// [`Options::stats_file_interval`](crate::Options::stats_file_interval). `None` if there are none.
-/// Keyspaces, the cause of being read-only and what the opening took are not among them.
+/// Reads the statistics that the store in `dir` wrote last, without its lock: see
+/// [`Options::stats_file_interval`](crate::Options::stats_file_interval). Returns `None` if there
+/// are none. Keyspaces, the cause of being read-only and the duration of opening are not included.
 ///
 /// # Errors
 ///
-/// [`Error::Io`]; [`Error::Corrupt`] if the file is not whole.
-pub fn read_stats_file(fs: &dyn Fs, folder: &Path) -> Result<Option<Stats>> {
-    let path = FileName::Stats.path(folder);
+/// [`Error::Io`]; [`Error::Corrupt`] if the file is incomplete.
+pub fn read_stats_file(fs: &dyn Fs, dir: &Path) -> Result<Option<Stats>> {
+    let path = FileName::Stats.path(dir);
     let io = |error| Error::io("read", &path, error);
     if !fs.exists(&path).map_err(io)? {
         return Ok(None);
@@ -53,7 +52,6 @@ pub fn read_stats_file(fs: &dyn Fs, folder: &Path) -> Result<Option<Stats>> {
     stats.map(Some).ok_or_else(|| corrupt(Corruption::Missing { what: "end of the statistics" }))
 }
 
-/// The content of the file.
 pub(crate) fn encode(stats: &Stats) -> String {
     let mut stats = stats.clone();
     let mut text = format!("{FIRST_LINE}\nopen_us {}\n", stats.open_for.as_micros());
@@ -83,7 +81,7 @@ pub(crate) fn encode(stats: &Stats) -> String {
     text + LAST_LINE + "\n"
 }
 
-/// The statistics in `text`; `None` if it is not whole.
+/// Returns `None` if `text` is incomplete.
 fn decode(text: &str) -> Option<Stats> {
     let lines = text.strip_prefix(FIRST_LINE)?.strip_prefix('\n')?;
     let lines = lines.strip_suffix('\n')?.strip_suffix(LAST_LINE)?;
@@ -121,7 +119,7 @@ fn decode(text: &str) -> Option<Stats> {
 struct Numbers<'t>(BTreeMap<&'t str, &'t str>);
 
 impl Numbers<'_> {
-    /// The number with this name, 0 if there is none; `None` if it is no number.
+    /// Returns 0 for a missing name, and `None` for a malformed number.
     fn get<N: FromStr + Default>(&self, name: &str) -> Option<N> {
         self.0.get(name).map_or_else(|| Some(N::default()), |text| text.parse().ok())
     }

@@ -1,19 +1,18 @@
-//! What a level holds, and what lookups did there.
+//! Statistics of a level.
 
-/// What a level holds, and what lookups did there.
+/// State of a level, and lookups and scans of it.
 ///
-/// `candidates` is the sum of `filter_negatives`, `true_positives` and `false_positives`, where a
-/// table without a usable filter counts as a positive. Filters were asked of
-/// [`filter_probes`](Self::filter_probes) of them. What filters tell
-/// [`may_contain`](crate::Keyspace::may_contain) is not counted: nobody looks whether a positive is
-/// true.
+/// A candidate is a table whose bounds contain the key of a lookup. `candidates` is the sum of
+/// `filter_negatives`, `true_positives` and `false_positives`; a table without a usable filter
+/// counts as a positive. Positive probes of [`may_contain`](crate::Keyspace::may_contain) are not
+/// counted, because it is unknown whether they are true.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LevelStats {
-    /// Sorted runs at present.
+    /// Sorted runs.
     pub runs: u64,
-    /// Tables at present.
+    /// Tables.
     pub tables: u64,
     /// Length of the tables, in bytes.
     pub bytes: u64,
@@ -21,64 +20,62 @@ pub struct LevelStats {
     pub entries: u64,
     /// Tombstones in the tables.
     pub tombstones: u64,
-    /// Memory of the filters, in bytes.
+    /// Filters in memory, in bytes.
     pub filter_bytes: u64,
-    /// Memory that they would take if all of each were in memory, in bytes.
+    /// Filters if all were whole in memory, in bytes.
     pub filter_bytes_whole: u64,
-    /// Tables whose filter cannot be used at present, or not all of it.
+    /// Tables whose filter cannot be used, in whole or in part.
     pub tables_with_unusable_filters: u64,
-    /// Tables of whose filter only a part is in memory, or nothing, for want of room.
+    /// Tables whose filter is not, or only partly, in memory for lack of room.
     pub filters_not_whole: u64,
-    /// Expected false-positive rate of the present filters, from 0 to 1: the mean over runs, each
-    /// of which a lookup asks once; of a run the mean over its tables by their keys. A table whose
-    /// filter is not in memory counts as 1.
+    /// Expected false-positive rate of the present filters, from 0 to 1: the mean over runs of the
+    /// mean over tables by keys. A table whose filter is not in memory counts as 1.
     pub filter_fpr_expected: f64,
-    /// Tables whose range held the key looked up.
+    /// Candidates of lookups.
     pub candidates: u64,
-    /// Candidates that their filter ruled out.
+    /// Candidates ruled out by their filter.
     pub filter_negatives: u64,
-    /// Candidates that had the key, and whose filter said maybe.
+    /// Candidates that had the key, after a positive probe.
     pub filter_true_positives: u64,
-    /// Candidates asked in vain because their filter said maybe.
+    /// Candidates without the key, after a positive probe.
     pub filter_false_positives: u64,
-    /// What `filter_false_positives` should be: the expected rates of the filters, as they were at
-    /// the time, added up over all probes for a key that the table did not have.
+    /// Expected value of `filter_false_positives`: the sum of the expected rates of the filters at
+    /// the time of each probe for a key that the table did not have.
     pub false_positives_expected: f64,
-    /// Candidates asked that had the key.
+    /// Candidates searched that had the key.
     pub true_positives: u64,
-    /// Candidates asked in vain.
+    /// Candidates searched that did not have the key.
     pub false_positives: u64,
-    /// Candidates asked because their filter could not be used.
+    /// Candidates searched because their filter was unusable.
     pub filter_unusable: u64,
-    /// Candidates asked because memory had no room for their filter.
+    /// Candidates searched because memory had no room for their filter.
     pub filter_not_resident: u64,
-    /// Prefix filters that scans asked.
+    /// Prefix filters probed by scans.
     pub prefix_probes: u64,
-    /// Tables that their prefix filter ruled out for a scan.
+    /// Tables ruled out for a scan by their prefix filter.
     pub prefix_negatives: u64,
-    /// Tables that a scan could not ask because their prefix filter could not be used: damaged, of
-    /// another extractor than the present one, or of one whose function is missing.
+    /// Tables whose prefix filter a scan could not use: damaged, of another extractor, or of one
+    /// whose function is missing.
     pub prefix_unusable: u64,
-    /// Range filters that scans asked: of tables with keys on both sides of the bounds.
+    /// Range filters probed by scans, of tables with keys on both sides of the bounds.
     pub range_probes: u64,
-    /// Tables that their range filter ruled out for a scan.
+    /// Tables ruled out for a scan by their range filter.
     pub range_negatives: u64,
-    /// Tables that a scan could not ask because their range filter is damaged.
+    /// Tables whose range filter was damaged when a scan came.
     pub range_unusable: u64,
-    /// Tombstones of the tables that scans stepped over. Where that is often, compactions remove
-    /// them.
+    /// Tombstones that scans skipped. Compactions remove them where scans skip many.
     pub tombstones_skipped: u64,
-    /// Data blocks that lookups asked the cache for.
+    /// Data blocks requested by lookups.
     pub data_block_requests: u64,
-    /// Index partitions that lookups asked the cache for.
+    /// Index partitions requested by lookups.
     pub index_block_requests: u64,
-    /// Blocks that the cache did not have, so that they were read from the file.
+    /// Blocks read from the file because the cache did not have them.
     pub blocks_read: u64,
-    /// Length of those blocks in the file, in bytes.
+    /// Length of these blocks in the file, in bytes.
     pub bytes_read: u64,
 }
 
-/// What one keyspace holds on a level.
+/// Size of a level of one keyspace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -96,21 +93,21 @@ pub struct LevelShape {
 }
 
 impl LevelStats {
-    /// Filters that lookups asked and that could answer.
+    /// Returns the number of filters probed by lookups.
     #[must_use]
     pub fn filter_probes(&self) -> u64 {
         self.filter_negatives + self.filter_true_positives + self.filter_false_positives
     }
 
-    /// Measured false-positive rate: of the filters asked for a key that their table did not have,
-    /// the share that said maybe, from 0 to 1; 0 if there were none.
+    /// Returns the measured false-positive rate, from 0 to 1: the share of positive probes among
+    /// those for absent keys; 0 without such probes.
     #[must_use]
     pub fn filter_fpr_measured(&self) -> f64 {
         self.per_absent_probe(self.filter_false_positives as f64)
     }
 
-    /// What [`filter_fpr_measured`](Self::filter_fpr_measured) should be: the mean of the expected
-    /// rates of the filters, as often as each was asked, and as it was then.
+    /// Returns the expected value of [`filter_fpr_measured`](Self::filter_fpr_measured): the mean
+    /// of the expected rates of the filters at the time of each probe.
     #[must_use]
     pub fn filter_fpr_expected_of_probes(&self) -> f64 {
         self.per_absent_probe(self.false_positives_expected)
@@ -121,14 +118,14 @@ impl LevelStats {
         if absent == 0 { 0.0 } else { sum / absent as f64 }
     }
 
-    /// Data blocks that lookups would have asked for without filters, and did not: one for each
-    /// table ruled out. Some of them would have been in the cache.
+    /// Returns the number of requests for data blocks that filters saved: one for each table ruled
+    /// out. Some of these blocks would have been in the cache.
     #[must_use]
     pub fn reads_saved(&self) -> u64 {
         self.filter_negatives
     }
 
-    /// Both levels together.
+    /// Returns the sum of both levels.
     pub(crate) fn plus(mut self, mut other: Self) -> Self {
         let runs = self.runs + other.runs;
         let rates = self.filter_fpr_expected * self.runs as f64
@@ -143,7 +140,7 @@ impl LevelStats {
         self
     }
 
-    /// What the level holds, by name.
+    /// Returns the state, by name.
     pub(super) fn held_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
         vec![
             ("runs", &mut self.runs),
@@ -158,7 +155,7 @@ impl LevelStats {
         ]
     }
 
-    /// What lookups did, by name; `candidates` and the like only grow.
+    /// Returns the counters, by name.
     pub(super) fn counted_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
         vec![
             ("candidates", &mut self.candidates),

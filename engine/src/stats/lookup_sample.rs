@@ -1,9 +1,8 @@
-//! Which tables lookups come to, and which filters scans ask: each thread takes samples of its own.
+//! Samples of the tables that lookups reach and of the filters that scans probe, by thread.
 //!
-//! A lookup that is not in the sample counts down, in memory of its own thread, and writes nothing
-//! else. That is 4 instructions, and one lookup of 64 takes some 350 more: about 10 a lookup
-//! (callgrind). Who reads the sample begins the next one by a new epoch, and each thread then
-//! forgets what it had.
+//! A lookup outside the sample decrements a counter of its thread and writes nothing else: 4
+//! instructions. One lookup in 64 takes about 350 more, so 10 per lookup on average (callgrind).
+//! Reading the samples starts a new epoch, and each thread then clears its own.
 
 use std::sync::{
     Arc, OnceLock,
@@ -13,8 +12,8 @@ use std::sync::{
     },
 };
 
-/// One lookup of so many is in the sample, on average. The gaps differ, so that no rhythm of the
-/// caller hides a table.
+/// Lookups per sampled one, on average. The gaps vary, so that no rhythm of the caller hides a
+/// table.
 const LOOKUPS_PER_SAMPLE: u64 = 64;
 
 /// Tables and keyspaces that a thread can count.
@@ -23,15 +22,14 @@ const SLOTS: usize = 256;
 /// Slots in which a table may be counted.
 const WINDOW: usize = 8;
 
-/// What is counted.
+/// A subject of sampling, by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sampled {
-    /// Lookups that had the table with this id for a candidate.
+    /// Lookups with this table as a candidate.
     Table(u64),
-    /// Lookups that came to the tables of the keyspace with this id.
+    /// Lookups that reached tables of this keyspace.
     Keyspace(u64),
-    /// Scans that the prefix filter of the table with this id could help, whether it is in memory
-    /// or not.
+    /// Scans that the prefix filter of this table could serve, in memory or not.
     PrefixFilter(u64),
     /// The same for the range filter.
     RangeFilter(u64),
@@ -59,14 +57,14 @@ impl Sampled {
     }
 }
 
-/// The sample of one thread, which alone writes it.
+/// The sample of one thread, its only writer.
 #[derive(Debug)]
 pub(crate) struct LookupSample {
-    /// The present epoch of all threads.
+    /// Present epoch of all threads.
     now: Arc<AtomicU64>,
-    /// The epoch that the slots are of.
+    /// Epoch of the slots.
     epoch: AtomicU64,
-    /// Lookups until the next one of the sample.
+    /// Lookups until the next sampled one.
     left: AtomicU64,
     slots: OnceLock<Box<[Slot; SLOTS]>>,
 }
@@ -84,7 +82,7 @@ impl LookupSample {
         Self { now: Arc::clone(now), epoch, left, slots: OnceLock::new() }
     }
 
-    /// Whether the lookup of a key with this hash is in the sample.
+    /// Returns `true` if the lookup of a key with this hash is sampled.
     #[inline]
     pub(crate) fn is_due(&self, hash: u64) -> bool {
         let left = self.left.load(Relaxed);
@@ -97,13 +95,12 @@ impl LookupSample {
         true
     }
 
-    /// Counts a lookup of the sample, with the tables that are its candidates.
+    /// Counts a sampled lookup and its candidates.
     #[cold]
     pub(crate) fn note(&self, keyspace: u64, tables: impl Iterator<Item = u64>) {
         self.note_all([Sampled::Keyspace(keyspace)].into_iter().chain(tables.map(Sampled::Table)));
     }
 
-    /// Counts all of these.
     #[cold]
     pub(crate) fn note_all(&self, all: impl Iterator<Item = Sampled>) {
         let slots = self.slots.get_or_init(|| Box::new([const { Slot::new() }; SLOTS]));
@@ -120,8 +117,7 @@ impl LookupSample {
         }
     }
 
-    /// What was counted in `epoch`. A count that changes meanwhile may be lost or go to another
-    /// table.
+    /// Returns the counts of `epoch`. A concurrent change may be lost or counted for another table.
     pub(super) fn counts(&self, epoch: u64) -> impl Iterator<Item = (Sampled, u64)> {
         let is_present = self.epoch.load(Acquire) == epoch;
         let slots = self.slots.get().filter(|_| is_present);
@@ -138,7 +134,7 @@ impl Slot {
     }
 }
 
-/// Counts `code` in its window; if that is full, in the place of what was counted least.
+/// Counts `code` in its window, replacing the least count if the window is full.
 fn count(slots: &[Slot; SLOTS], code: u64) {
     // Ids follow each other: the product brings them to windows far apart.
     let first = (code.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;

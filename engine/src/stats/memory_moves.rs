@@ -49,13 +49,13 @@ pub struct MemoryMoves {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CacheMoves {
-    /// How often the block cache gave way.
+    /// Times that the limit of the block cache was lowered.
     pub takes: u64,
-    /// Bytes that it gave way by.
+    /// Bytes by which it was lowered.
     pub bytes_taken: u64,
-    /// How often the block cache got memory back.
+    /// Times that it was raised.
     pub returns: u64,
-    /// Bytes that it got back.
+    /// Bytes by which it was raised.
     pub bytes_returned: u64,
 }
 
@@ -79,14 +79,14 @@ pub(crate) struct CacheRivals {
     pub(crate) indexes: u64,
     pub(crate) bookkeeping: u64,
     pub(crate) writing: u64,
-    /// For all of them and the block cache.
+    /// Limit of all of them and the block cache.
     pub(crate) pool: u64,
-    /// For the block cache with the indexes.
+    /// Limit of the block cache with the indexes.
     pub(crate) ceiling: u64,
 }
 
 impl CacheRivals {
-    /// Returns bytes that each leaves less to the cache than in `before`, in the order of
+    /// Returns the bytes by which each leaves less to the cache than in `before`, in the order of
     /// [`MemoryMoves::of_rivals`].
     fn growth_since(&self, before: &Self) -> [i128; 6] {
         let grown = |now: u64, before: u64| i128::from(now) - i128::from(before);
@@ -106,7 +106,7 @@ impl CacheRivals {
         ]
     }
 
-    /// Returns whether its own ceiling bounds the block cache.
+    /// Returns `true` if its own ceiling bounds the block cache.
     fn is_at_ceiling(&self) -> bool {
         let Self { memtables, filters, bookkeeping, writing, pool, ceiling, .. } = self;
         *ceiling < pool.saturating_sub(memtables + filters + bookkeeping + writing)
@@ -119,7 +119,7 @@ impl MemoryMoves {
         [memtables, filters, indexes, bookkeeping, writing, budget]
     }
 
-    /// All moves together.
+    /// Returns the sum of all moves.
     #[must_use]
     pub fn of_cache(&self) -> CacheMoves {
         let mut moves = *self;
@@ -133,7 +133,6 @@ impl MemoryMoves {
         sum
     }
 
-    /// All counters, by name.
     pub(super) fn counted_mut(&mut self) -> Vec<(&'static str, &mut u64)> {
         macro_rules! of_parts {
             ($($part:ident)*) => {
@@ -159,17 +158,16 @@ impl MemoryMoves {
     }
 }
 
-/// Counts the moves of a block cache.
 #[derive(Debug, Default)]
 pub(crate) struct MoveCounter {
     moves: MemoryMoves,
-    /// The others at the last change.
+    /// State at the last change.
     before: Option<CacheRivals>,
 }
 
 impl MoveCounter {
-    /// Counts a change of the limit of the cache, for what changed most in this direction.
-    /// The first sets the limit, and is none.
+    /// Counts a change of the limit of the cache for the part that changed most in that direction.
+    /// The first call only sets the state.
     pub(crate) fn note(&mut self, from: u64, to: u64, now: CacheRivals) {
         let Some(before) = self.before.replace(now) else { return };
         let direction = if to < from { 1 } else { -1 };
@@ -180,7 +178,6 @@ impl MoveCounter {
         }
     }
 
-    /// The moves so far.
     pub(crate) fn moves(&self) -> MemoryMoves {
         self.moves
     }

@@ -75,8 +75,7 @@ impl fmt::Display for Stats {
 }
 
 impl Stats {
-    /// A table of what each level holds, one of what lookups did there, and one of scans if there
-    /// were any that asked filters or met tombstones.
+    /// Writes a table of the state of levels, one of lookups, and one of scans if there were any.
     fn fmt_levels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbered = self.levels.iter().enumerate();
         let mut rows: Vec<(String, LevelStats)> = numbered
@@ -106,7 +105,7 @@ fn seen_by_scans(level: &LevelStats) -> bool {
     asked + level.tombstones_skipped > 0
 }
 
-/// A column: its head, and how a level is written in it.
+/// Head of a column, and its cell for a level.
 type Column = (&'static str, fn(&LevelStats) -> String);
 
 const HELD: [Column; 9] = [
@@ -151,7 +150,6 @@ fn percent(rate: f64) -> String {
     format!("{:.4} %", rate * 100.0)
 }
 
-/// Writes levels under the heads of their columns.
 fn table(
     f: &mut fmt::Formatter<'_>,
     levels: &[(String, LevelStats)],
@@ -166,7 +164,7 @@ fn table(
     columns(f, &rows)
 }
 
-/// Writes rows of cells in columns, all flush right, each row on a new line.
+/// Writes rows of cells in right-aligned columns.
 fn columns(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
     let width_of = |at: usize| rows.iter().map(|row| row[at].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width_of).collect();
@@ -224,7 +222,7 @@ impl fmt::Display for BackgroundStats {
 }
 
 impl OpeningStats {
-    /// A line, if anything is known, and one of what was cut off, if anything was.
+    /// Writes the known durations, and truncated bytes if any.
     fn fmt_known(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         if !self.total.is_zero() {

@@ -182,7 +182,7 @@ mod tests {
         let Error::NeedsFeature { path, keyspace, feature } = &error else { panic!("{error:?}") };
         assert_eq!((keyspace.as_deref(), *feature), (Some("archive"), "zstd"));
         assert!(path.to_string_lossy().contains("MANIFEST-"), "{path:?}");
-        let want = "needs the feature zstd, which this build is without; build sievedb with it";
+        let want = "needs the feature zstd, which this build lacks; build sievedb with it";
         assert!(error.to_string().ends_with(want), "{error}");
         assert!(!error.to_string().contains("corrupt"), "{error}");
         assert!(fs.contents() == before, "nothing was written");

@@ -117,7 +117,7 @@ fn each_step_is_told() {
     assert!(table.filter.kind.is_some() && table.filter.bits_per_key > 1.0, "{deep}");
     assert!((1e-6..0.5).contains(&table.filter.fpr_expected), "{deep}");
     let text = deep.to_string();
-    for part in ["frozen memtable", "level ", "filter: ", "data block at byte", "found sequence"] {
+    for part in ["memtable, ", "level ", "filter: ", "data block at byte", "found sequence"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.ends_with("B)") && text.contains("present, a value of 8 bytes"), "{text}");

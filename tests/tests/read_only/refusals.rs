@@ -45,7 +45,7 @@ fn writes_are_refused() {
     assert_eq!(disk.journal(), []);
 
     let error = db.insert("a", "1").unwrap_err();
-    assert_eq!(error.to_string(), "the store is open for reading only");
+    assert_eq!(error.to_string(), "the store is open read-only");
     let cause = error.source().expect("it has a cause").to_string();
     assert!(cause.contains(FOLDER) && cause.contains("Options::read_only"), "{cause}");
     assert!(db.stats().read_only.is_none());

@@ -1,4 +1,4 @@
-//! The table of memory: one line for each part of the budget.
+//! Table of the parts of the memory budget.
 
 use std::fmt;
 
@@ -8,10 +8,8 @@ use crate::{
     text::bytes,
 };
 
-/// Stands for a figure that does not apply or is zero.
 const NONE: &str = "-";
 
-/// A line: the name, bytes now, the limit if there is one, and moves as the part sees them.
 struct Part {
     name: &'static str,
     bytes: u64,
@@ -116,7 +114,6 @@ impl Part {
 }
 
 impl CacheMoves {
-    /// Returns the same as the block cache sees it.
     const fn reversed(self) -> Self {
         Self {
             takes: self.returns,

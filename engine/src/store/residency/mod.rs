@@ -164,7 +164,7 @@ impl Store {
         let is_stuck = residency.stuck_looks.load(Relaxed) > 0;
         // Without a question nobody has, the use is what it was.
         let has_changed =
-            || self.tables.counters.questions() != residency.questions_planned.load(Relaxed);
+            || self.tables.counters.probes() != residency.questions_planned.load(Relaxed);
         self.options.clock.now().saturating_sub(planned_at) >= wait_max
             && (is_stuck || has_changed())
     }
@@ -186,7 +186,7 @@ impl Store {
         measured.add(&self.tables.counters.take_sample(), &tables.ids());
         let now_ms = self.options.clock.now().as_millis();
         self.residency.planned_at_ms.store(u64::try_from(now_ms).unwrap_or(u64::MAX), Relaxed);
-        let questions = self.tables.counters.questions();
+        let questions = self.tables.counters.probes();
         self.residency.questions_planned.store(questions, Relaxed);
         let bytes_max = self.tables.filter_memory().planned(bytes_max);
         let (plan, targets) = tables.plan(bytes_max, measured);

@@ -1,0 +1,231 @@
+//! Messages of errors: what happened, to which file or key, then what to do.
+
+use std::{fmt, io};
+
+use sievedb_format::Corruption;
+
+use super::{Error, LOCK};
+use crate::text;
+
+/// The end of each message about damage.
+const TO_DO_ABOUT_DAMAGE: &str = "run `sieve verify` to list all damage, then restore a backup or \
+                                  copy what can be read with `sieve repair`";
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the cause: `source()` returns it, and callers print both.
+        match self {
+            Self::Io { op, path, source } => {
+                write!(f, "cannot {op} {}", path.display())?;
+                match source.kind() {
+                    _ if self.is_no_space() => {
+                        write!(
+                            f,
+                            "; free space on this file system or raise the quota, then try again"
+                        )
+                    }
+                    io::ErrorKind::PermissionDenied if *op == LOCK => write!(
+                        f,
+                        "; give this user read and write permission for the directory and its \
+                         files, or read permission and open the store with Options::read_only"
+                    ),
+                    io::ErrorKind::PermissionDenied => {
+                        write!(f, "; give this user permission for the file and its directory")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            // About the file as a whole.
+            Self::Corrupt { path, offset: 0, source: Corruption::Missing { .. } } => {
+                write!(f, "{} cannot be used; {TO_DO_ABOUT_DAMAGE}", path.display())
+            }
+            Self::Corrupt { path, offset, .. } => {
+                let path = path.display();
+                write!(f, "{path} is corrupt near byte {offset}; {TO_DO_ABOUT_DAMAGE}")
+            }
+            Self::NeedsFeature { path, keyspace, feature } => {
+                if let Some(name) = keyspace {
+                    write!(f, "the keyspace {name:?} in ")?;
+                }
+                let path = path.display();
+                write!(
+                    f,
+                    "{path} needs the feature {feature}, which this build lacks; build sievedb \
+                     with it"
+                )
+            }
+            Self::NewerRelease { path, needs } => write!(
+                f,
+                "{} was written by a newer release: needs {needs}; open the store with that \
+                 release",
+                path.display()
+            ),
+            Self::ForeignDirectory { path, name } => write!(
+                f,
+                "not a store: {} contains {name:?}; use a directory without files",
+                path.display()
+            ),
+            Self::DirectoryNotEmpty { path, name } => {
+                write!(
+                    f,
+                    "{} is not empty: it contains {name:?}; use an empty directory",
+                    path.display()
+                )
+            }
+            Self::DirectoriesOverlap { from, to } => write!(
+                f,
+                "{} and {} must not contain one another, because a repair never changes the \
+                 damaged store; use a new directory elsewhere",
+                from.display(),
+                to.display()
+            ),
+            Self::NoStore { path } => {
+                write!(f, "there is no store in {}; check the path", path.display())
+            }
+            Self::NotADirectory { path } => {
+                write!(f, "not a directory: {}, or one of its parents, is a file", path.display())
+            }
+            Self::Locked { path, process } => {
+                write!(
+                    f,
+                    "{} is open in another process, or by a handle in this process",
+                    path.display()
+                )?;
+                match process {
+                    Some(id) if *id == std::process::id() => {
+                        write!(f, " (LOCK names this process)")?;
+                    }
+                    Some(id) => {
+                        write!(f, " (LOCK names process {id}, which may have ended)")?;
+                    }
+                    None => {}
+                }
+                write!(f, "; close it there first, or open it read-only everywhere")
+            }
+            Self::StoreExists { path } => write!(
+                f,
+                "{} already contains a store; use another directory, or do not set \
+                 Options::create_new",
+                path.display()
+            ),
+            Self::NoKeyspace { name } => write!(
+                f,
+                "the store has no keyspace {name:?}; list keyspaces with Db::keyspaces, or create \
+                 one with Db::keyspace"
+            ),
+            Self::StillOpen { path, handles } => write!(
+                f,
+                "{} is still open: other handles exist ({handles}); drop them, or call \
+                 Db::shutdown",
+                path.display()
+            ),
+            Self::StillBusy { path } => write!(
+                f,
+                "{} is not closed: work in flight has not ended; call Db::shutdown again",
+                path.display()
+            ),
+            Self::ReadOnly { cause } if matches!(**cause, Self::OpenedReadOnly { .. }) => {
+                write!(f, "the store is open read-only")
+            }
+            Self::ReadOnly { .. } => {
+                write!(f, "the store is read-only after an error; reopen it to recover")
+            }
+            Self::OpenedReadOnly { path } => {
+                write!(f, "{} was opened with Options::read_only", path.display())
+            }
+            Self::KeyTooLong { bytes, bytes_max } => {
+                write!(f, "a key of {bytes} bytes is too long: at most {bytes_max} are allowed")
+            }
+            Self::ValueTooLong { bytes, bytes_max } => {
+                write!(f, "a value of {bytes} bytes is too long: at most {bytes_max} are allowed")
+            }
+            Self::WriteTooLarge { bytes, bytes_max } => {
+                let (size, most) = (text::bytes(*bytes), text::bytes(*bytes_max));
+                write!(
+                    f,
+                    "a write that takes {size} ({bytes} bytes) of memory is too large: at most \
+                     {most} ({bytes_max}) are allowed, 3/4 of Options::memtable_bytes_max; split \
+                     the batch, or raise Options::memory_budget"
+                )
+            }
+            Self::FilterTooLarge { bytes, bytes_max } => write!(
+                f,
+                "a filter that takes {bytes} bytes of memory to build is too large: at most \
+                 {bytes_max} are allowed; raise Options::memory_budget"
+            ),
+            Self::BudgetTooSmall { what, bytes, bytes_min, made_of } => {
+                let (size, least) = (text::bytes(*bytes), text::bytes(*bytes_min));
+                write!(
+                    f,
+                    "{what} of {size} ({bytes} bytes) is too small: at least {least} \
+                     ({bytes_min}) are needed, {made_of}"
+                )
+            }
+            Self::InvalidOption { name, allowed } => {
+                write!(f, "the option {name} is invalid: {allowed}")
+            }
+            Self::InvalidKeyspaceName { name } => {
+                write!(f, "{name:?} cannot name a keyspace: 1 to 255 bytes are allowed")
+            }
+            Self::RequiredKeyspace { name } => {
+                write!(f, "the keyspace {name:?} cannot be dropped: every store has it")
+            }
+            Self::KeyspaceDropped { name } => write!(f, "the keyspace {name:?} was dropped"),
+            Self::ForeignKeyspace { name } => {
+                write!(f, "the keyspace {name:?} belongs to another store")
+            }
+            Self::ForkedChild { path } => write!(
+                f,
+                "{} was opened by the parent of this forked process; drop the inherited handles, \
+                 and open the store after the parent has closed it",
+                path.display()
+            ),
+            Self::SequenceNumbersExhausted => {
+                write!(f, "no sequence numbers are left; copy the entries into a new store")
+            }
+            Self::WorkerPanicked => {
+                write!(f, "a background thread or a write panicked; reopen the store")
+            }
+            Self::Closed => write!(f, "the store is closed; open it again"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn n16_messages_say_what_to_do() {
+        let io = |op, kind: io::ErrorKind| Error::io(op, "/store/000007.log", kind.into());
+        let locked = |process| Error::Locked { path: "/store".into(), process };
+        let what = "segment of the log";
+        let lost = Error::corrupt("/store/000007.log", 0, Corruption::Missing { what });
+        let damaged = Error::corrupt("/store/000007.log", 64, Corruption::Missing { what });
+        let name = "notes".to_owned();
+        let panicked = Arc::new(Error::WorkerPanicked);
+        let cases: [(Error, [&str; 2]); 12] = [
+            (io("create", io::ErrorKind::StorageFull), ["cannot create /store", "; free space"]),
+            (io("append to", io::ErrorKind::QuotaExceeded), ["000007.log", "raise the quota"]),
+            (io(LOCK, io::ErrorKind::PermissionDenied), ["cannot lock", "Options::read_only"]),
+            (io("open", io::ErrorKind::PermissionDenied), ["cannot open", "give this user"]),
+            (lost, ["000007.log cannot be used; run `sieve verify`", "`sieve repair`"]),
+            (damaged, ["000007.log is corrupt near byte 64; run", "restore a backup"]),
+            (locked(None), ["/store is open", "; close it there first"]),
+            (locked(Some(0)), ["LOCK names process 0", "; close it there first"]),
+            (
+                Error::DirectoryNotEmpty { path: "/new".into(), name: name.clone() },
+                ["/new", "; use"],
+            ),
+            (Error::NoKeyspace { name }, ["\"notes\"", "; list keyspaces"]),
+            (Error::ReadOnly { cause: panicked }, ["read-only", "; reopen it"]),
+            (Error::Closed, ["closed", "; open it again"]),
+        ];
+        for (error, parts) in cases {
+            let text = error.to_string();
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+}
