@@ -1,4 +1,4 @@
-//! Walking over the entries of a memtable in both directions.
+//! Forward and backward iteration over the entries of a memtable.
 
 use std::{fmt, sync::Arc};
 
@@ -6,16 +6,16 @@ use bytes::Bytes;
 use sievedb_format::InternalKey;
 
 use crate::memtable::Memtable;
-use crate::skiplist::{KeptNode, Node};
+use crate::skiplist::{Node, RawNode};
 
-/// A position among the entries of a memtable, which it keeps alive.
+/// A position among the entries of a memtable. Keeps the memtable alive.
 ///
-/// Sees every entry that was inserted before its last move. Entries that came later may be missed
-/// or met; see [what a reader may rely on](crate::memtable#what-a-reader-may-rely-on).
+/// Sees every entry that was inserted before its last move. Entries inserted later may be skipped
+/// or visited; see [visibility](crate::memtable#visibility).
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
-    /// Of the list of `memtable`.
-    node: Option<KeptNode>,
+    /// A node of `memtable`'s list.
+    node: Option<RawNode>,
     repeats: bool,
 }
 
@@ -26,63 +26,63 @@ impl MemtableCursor {
 
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) {
-        self.go_to(self.memtable.list().first().map(Node::keep));
+        self.set_position(self.memtable.list().first().map(Node::to_raw));
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) {
-        self.go_to(self.memtable.list().last().map(Node::keep));
+        self.set_position(self.memtable.list().last().map(Node::to_raw));
     }
 
-    /// Moves to the first entry at or behind `target`.
+    /// Moves to the first entry whose key is `target` or greater.
     pub fn seek(&mut self, target: InternalKey<'_>) {
-        self.go_to(self.memtable.list().at_or_behind(target).map(Node::keep));
+        self.set_position(self.memtable.list().lower_bound(target).map(Node::to_raw));
     }
 
-    /// Moves to the last entry before `target`.
+    /// Moves to the last entry whose key is less than `target`.
     pub fn seek_before(&mut self, target: InternalKey<'_>) {
-        self.go_to(self.memtable.list().before(target).map(Node::keep));
+        self.set_position(self.memtable.list().last_before(target).map(Node::to_raw));
     }
 
-    /// Moves to the entry that follows; behind the last one the cursor is not positioned any more.
+    /// Moves to the next entry. Past the last entry, the cursor is unpositioned.
     ///
     /// # Panics
     ///
     /// If the cursor is not positioned.
     #[inline]
     pub fn next(&mut self) {
-        let left = self.positioned();
-        let next = left.next();
-        let repeats = next.is_some_and(|next| next.key().user_key == left.key().user_key);
-        // Nodes lie anywhere: while somebody looks at one, the next is on its way.
+        let current = self.positioned();
+        let next = current.next();
+        let repeats = next.is_some_and(|next| next.key().user_key == current.key().user_key);
+        // Nodes are scattered in memory: the prefetch overlaps with the caller's work on this
+        // entry.
         if let Some(next) = next {
             next.prefetch_next();
         }
-        (self.node, self.repeats) = (next.map(Node::keep), repeats);
+        (self.node, self.repeats) = (next.map(Node::to_raw), repeats);
     }
 
-    /// Moves to the entry before; before the first one the cursor is not positioned any more.
+    /// Moves to the previous entry. Before the first entry, the cursor is unpositioned.
     ///
-    /// A search of the skiplist, whose nodes know only their successors: several times the cost of
-    /// [`next`](Self::next).
+    /// Searches the skiplist, because nodes link only to their successors: costs several times as
+    /// much as [`next`](Self::next).
     ///
     /// # Panics
     ///
     /// If the cursor is not positioned.
     pub fn prev(&mut self) {
         let key = self.positioned().key();
-        self.go_to(self.memtable.list().before(key).map(Node::keep));
+        self.set_position(self.memtable.list().last_before(key).map(Node::to_raw));
     }
 
-    /// The key of the current entry; `None` if the cursor is not positioned.
+    /// Returns the key of the current entry; `None` if the cursor is not positioned.
     #[inline]
     #[must_use]
     pub fn key(&self) -> Option<InternalKey<'_>> {
         self.node().map(Node::key)
     }
 
-    /// Whether the last move was [`next`](Self::next), and went to another version of the user key
-    /// that it left.
+    /// Returns `true` if the last move was [`next`](Self::next) and did not change the user key.
     #[inline]
     #[must_use]
     pub fn is_older_version(&self) -> bool {
@@ -99,7 +99,7 @@ impl MemtableCursor {
         Bytes::copy_from_slice(self.value_ref())
     }
 
-    /// The value of the current entry where it lies.
+    /// Returns a reference to the value of the current entry, without a copy.
     ///
     /// # Panics
     ///
@@ -109,7 +109,7 @@ impl MemtableCursor {
         self.positioned().value()
     }
 
-    fn go_to(&mut self, node: Option<KeptNode>) {
+    fn set_position(&mut self, node: Option<RawNode>) {
         (self.node, self.repeats) = (node, false);
     }
 
@@ -120,7 +120,7 @@ impl MemtableCursor {
 
     #[inline]
     fn node(&self) -> Option<Node<'_>> {
-        // SAFETY: the node is one of `memtable`, which lives as long as the cursor.
+        // SAFETY: the node belongs to `memtable`'s list, which lives as long as the cursor.
         self.node.map(|node| unsafe { node.node() })
     }
 }

@@ -1,20 +1,18 @@
-//! Insertion, point lookup and accounting of a memtable.
+//! Insertion, point lookup and memory accounting of a memtable.
 //!
-//! # What a reader may rely on
+//! # Visibility
 //!
-//! A reader at sequence number `s` finds every entry up to `s`, provided that it learned `s` from a
-//! value that was published (release store, acquire load) after those entries were inserted. Then:
+//! A reader at sequence number `s` finds every entry up to `s`, if it loaded `s` (acquire) from a
+//! value that was stored (release) after those entries were inserted:
 //!
-//! 1. [`insert`](Memtable::insert) makes the filter if there is none, writes its bits and then the
-//!    skiplist's node, both before it returns, and so before the publication.
-//! 2. The reader's acquire load makes everything before the publication visible to it: the bits,
-//!    though they are relaxed, and the node. So the filter says "maybe" and the search finds the
-//!    node.
+//! 1. [`insert`](Memtable::insert) allocates the filter if there is none, sets its bits, then links
+//!    the node. Both writes precede the release store.
+//! 2. The acquire load makes both visible: the filter's bits, although their own writes are
+//!    relaxed, and the node. So the filter matches, and the search finds the node.
 //!
-//! The filter comes first, so that an entry never is in the list with its bits still missing: also
-//! a reader that meets an entry by another way, ahead of its publication, is not told two things.
+//! The filter is written first, so that every entry in the list is also in the filter.
 //!
-//! Entries above `s` may or may not be met; readers pass over them by their sequence number.
+//! Entries above `s` may be visited; readers skip them by their sequence number.
 
 use std::sync::{
     Arc, OnceLock,
@@ -31,18 +29,18 @@ use sievedb_format::{
 use crate::cursor::MemtableCursor;
 use crate::skiplist::SkipList;
 
-/// One byte in so many is the filter's.
+/// Divisor of the memory target that gives the filter's bytes.
 ///
 /// Entries of 100 bytes then have 12 bits each when the memtable is full: 0.4 % false positives.
 const FILTER_SHARE: usize = 64;
 
-/// Best from 8 to 10 bits per key, and close to it up to 14: large entries leave more.
+/// Optimal from 8 to 10 bits per key and nearly optimal up to 14, which large entries get.
 const FILTER_PROBES: u8 = 6;
 
 /// A sorted, concurrent, insert-only map from internal keys to values, behind a filter.
 pub struct Memtable {
     list: SkipList,
-    /// From the first entry on.
+    /// Allocated with the first entry.
     filter: OnceLock<AtomicBlockedBloom>,
     memory_bytes_target: usize,
     reserved_bytes: AtomicUsize,
@@ -50,11 +48,12 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable that is meant to be frozen at `memory_bytes_target` bytes.
+    /// Creates an empty memtable that its owner freezes at about `memory_bytes_target` bytes.
     ///
-    /// The target sizes the filter, with the first entry and for good: 1/64 of it, at least one
-    /// line of 64 bytes. A memtable may outgrow its target; its filter then errs more often. As
-    /// long as it is empty it has none and takes some hundred bytes.
+    /// The target sizes the filter: 1/64 of it, at least one line of 64 bytes. The filter is
+    /// allocated with the first entry and never grows. A memtable may exceed its target; its
+    /// false-positive rate then rises. An empty memtable has no filter and uses a few hundred
+    /// bytes.
     #[must_use]
     pub fn new(memory_bytes_target: usize) -> Self {
         Self {
@@ -66,9 +65,11 @@ impl Memtable {
         }
     }
 
-    /// Allocates the filter, for a memtable of at most `memory_bytes_target` bytes and of the
-    /// target that it was made with, unless it has one. Returns how many bytes more it takes.
-    pub fn begin(&self, memory_bytes_target: usize) -> usize {
+    /// Allocates the filter if there is none, and returns the bytes added.
+    ///
+    /// The filter is sized for the smaller of `memory_bytes_target` and the target passed to
+    /// [`new`](Self::new).
+    pub fn allocate_filter(&self, memory_bytes_target: usize) -> usize {
         if self.filter.get().is_some() {
             return 0;
         }
@@ -76,64 +77,75 @@ impl Memtable {
         self.filter.get_or_init(|| new_filter(target)).memory_bytes()
     }
 
-    /// Bytes that an entry takes: key, value, node and tower.
+    /// Returns the average bytes of an entry: key, value, node and tower.
     ///
-    /// Heights of towers are random, so this is an average. Nodes get memory by the slab: over
-    /// 10,000 entries the allocator returns at least 98.5 % of this, and at most 100.5 % of this
-    /// and of [`spare_bytes`](crate::spare_bytes).
+    /// An average, because tower heights are random. Nodes are allocated in slabs: over 10,000
+    /// entries the allocator returns at least 98.5 % of this, and at most 100.5 % of this plus
+    /// [`spare_bytes`](crate::spare_bytes).
     #[must_use]
     pub const fn charge(key_len: usize, value_len: usize) -> usize {
         SkipList::node_bytes(key_len, value_len)
     }
 
-    /// Counts `bytes` as used, before the entries they are for are inserted.
+    /// Counts `bytes` as used and returns the bytes reserved before.
     ///
-    /// So that whoever places a write can decide, in sequence order, that the memtable is full.
-    /// Returns what was reserved before.
+    /// Called before the entries are inserted, so that the commit pipeline can decide in sequence
+    /// order whether the memtable is full.
     pub fn reserve(&self, bytes: usize) -> usize {
         self.reserved_bytes.fetch_add(bytes, Relaxed)
     }
 
     /// Releases `bytes` that were [reserved](Self::reserve) for entries that will not be inserted.
-    /// Returns the bytes that were reserved before the call.
+    /// Returns the bytes reserved before.
     pub fn release(&self, bytes: usize) -> usize {
-        self.reserved_bytes.fetch_sub(bytes, Relaxed)
+        let before = self.reserved_bytes.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "released {bytes} of {before} reserved bytes");
+        before
     }
 
-    /// Bytes of the filter and of all that was reserved.
+    /// Returns the bytes of the filter and of all reservations.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let filter = self.filter.get().map_or(0, AtomicBlockedBloom::memory_bytes);
         size_of::<Self>() + filter + self.reserved_bytes.load(Relaxed)
     }
 
-    /// Returns how many bytes of entries lie in maps of the system, and not on the heap: all but
-    /// the first 8 KiB.
+    /// Returns the bytes of entries in anonymous memory maps instead of the heap: all but the first
+    /// 8 KiB.
     #[must_use]
     pub fn mapped_bytes(&self) -> usize {
         self.list.mapped_bytes()
     }
 
-    /// Copies an entry into the memtable. `hash` is the key hash of `user_key`. Key and value have
-    /// at most `u32::MAX` bytes each.
+    /// Inserts a copy of an entry. `hash` is the [key hash](sievedb_filter::key_hash) of
+    /// `user_key`.
     ///
-    /// Any number of threads may insert at once. No two entries may have the same key and trailer:
-    /// a lookup would find the later one, and a walk both.
+    /// Any number of threads may insert concurrently. No two entries may have the same key and
+    /// trailer: a lookup would find the later one, and a scan both.
+    ///
+    /// # Panics
+    ///
+    /// If the key or the value has more than `u32::MAX` bytes.
     pub fn insert(&self, hash: u64, user_key: &[u8], trailer: Trailer, value: &[u8]) {
-        // Before the list: see the module.
-        self.filter.get_or_init(|| new_filter(self.memory_bytes_target)).insert_hash(hash);
-        self.list.insert(InternalKey::new(user_key, trailer), value);
+        // Before the list: see the module head.
+        let filter = self.filter.get_or_init(|| new_filter(self.memory_bytes_target));
+        filter.insert_hash(hash);
+        debug_assert!(self.may_contain_hash(hash), "the filter precedes the list");
+        let key = InternalKey::new(user_key, trailer);
+        self.list.insert(key, value);
+        debug_assert_eq!(self.list.lower_bound(key).map(|node| node.key()), Some(key));
     }
 
-    /// Returns `false` only if the memtable has no entry for keys with this hash. A few
-    /// nanoseconds; allocates nothing and writes nothing.
+    /// Returns `false` only if the memtable has no entry for keys with this hash.
+    ///
+    /// Reads one cache line; allocates and writes nothing.
     #[inline]
     #[must_use]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         self.filter.get().is_some_and(|filter| filter.may_contain_hash(hash))
     }
 
-    /// Starts to load what [`may_contain_hash`](Self::may_contain_hash) will read.
+    /// Prefetches the cache line that [`may_contain_hash`](Self::may_contain_hash) reads.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(filter) = self.filter.get() {
@@ -141,7 +153,7 @@ impl Memtable {
         }
     }
 
-    /// The newest version of `user_key` at `sequence` or below, whatever it does to the key.
+    /// Returns the newest version of `user_key` at `sequence` or below, of any kind.
     ///
     /// Does not probe the filter. Copies the value; writes no shared memory.
     #[must_use]
@@ -150,46 +162,45 @@ impl Memtable {
         self.get_with(target, |trailer, value| (trailer, Bytes::copy_from_slice(value)))
     }
 
-    /// Returns what `take` makes of the newest version of the target's user key at or behind
-    /// `target`.
+    /// Returns `take` of the first version at or after `target` that has its user key, without
+    /// copying the value.
     ///
-    /// Finds any version: [`InternalKey::seek`] is the target for the newest one that a reader
-    /// sees, and [`Trailer::older`] of a version leads to the next older one.
+    /// Finds any version: [`InternalKey::seek`] is the target for the newest visible one, and
+    /// [`Trailer::older`] of a version leads to the next older one.
     pub fn get_with<T>(
         &self,
         target: InternalKey<'_>,
         take: impl FnOnce(Trailer, &[u8]) -> T,
     ) -> Option<T> {
-        let node = self.list.at_or_behind(target)?;
+        let node = self.list.lower_bound(target)?;
         let found = node.key();
         (found.user_key == target.user_key).then(|| take(found.trailer, node.value()))
     }
 
-    /// Number of entries: each version of a key is one. Approximate while others insert.
+    /// Returns the number of entries, counting every version. Approximate during inserts.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there are neither entries nor range tombstones.
+    /// Returns `true` if there are neither entries nor range tombstones.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.first().is_none() && self.range_tombstones.is_empty()
     }
 
-    /// Returns the range tombstones, which the filter does not cover. None are written yet.
+    /// Returns the range tombstones, which the filter does not cover. Always empty in this release.
     #[must_use]
     pub fn range_tombstones(&self) -> &dyn RangeTombstoneSource {
         &self.range_tombstones
     }
 
-    /// A cursor over all entries, not positioned yet. It keeps the memtable alive.
+    /// Creates an unpositioned cursor over all entries. It keeps the memtable alive.
     #[must_use]
     pub fn cursor(self: Arc<Self>) -> MemtableCursor {
         MemtableCursor::new(self)
     }
 
-    /// The entries.
     pub(crate) fn list(&self) -> &SkipList {
         &self.list
     }

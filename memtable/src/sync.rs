@@ -1,15 +1,14 @@
-//! The links by which threads that insert and read meet.
+//! The list's links, as atomics that tests can schedule.
 //!
-//! They are atomics of `std`. In unit tests with the feature `shuttle` another thread may go on
-//! before each of their operations, as [shuttle](https://docs.rs/shuttle) decides, and outside of
-//! its runner they panic: only the tests named `schedules` can run then.
+//! They are the atomics of `std`. In unit tests with the feature `shuttle`,
+//! [shuttle](https://docs.rs/shuttle) may switch threads before each operation on a link. Outside
+//! of its runner these links panic, so that only tests named `schedules` can run with the feature.
 //!
-//! Shuttle's own do not fit into a node: they are larger than a pointer. Counters of a list are no
-//! steps: each of their operations stands beside one of a link, so that other orders of them show
-//! nothing more.
+//! Shuttle's own atomics are larger than a pointer and do not fit into a node. The list's counters
+//! are plain atomics: each of their operations is next to one of a link, so that more schedules
+//! would find nothing new.
 //!
-//! All memory is taken for sequentially consistent there. What a weaker ordering allows must be
-//! argued where it is used.
+//! Shuttle assumes sequential consistency. Weaker orderings are argued where they are used.
 
 #[cfg(all(test, feature = "shuttle"))]
 pub(crate) use self::scheduled::AtomicPtr;
@@ -25,7 +24,6 @@ mod scheduled {
 
     use shuttle::sync::atomic::AtomicBool;
 
-    /// As `std::sync::atomic::AtomicPtr`.
     #[repr(transparent)]
     pub(crate) struct AtomicPtr<T>(Pointer<T>);
 
@@ -64,7 +62,7 @@ mod scheduled {
         }
     }
 
-    /// Another thread may go on here.
+    /// A point at which shuttle may switch threads.
     fn step() {
         AtomicBool::new(false).load(Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! What a memtable says it takes is what the allocator was asked for.
+//! The memory that a memtable reports against the memory that it allocates.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -10,7 +10,7 @@ use sievedb_filter::key_hash;
 use sievedb_format::{InternalKey, Kind, SEQUENCE_MAX, Trailer};
 use sievedb_memtable::{Memtable, spare_bytes};
 
-/// Counts what each thread allocates, so that tests beside each other do not disturb.
+/// Counts per thread, so that concurrent tests do not interfere.
 struct Counting;
 
 thread_local! {
@@ -18,19 +18,20 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; the counters are plain cells that
-// need neither allocation nor destructor.
+// SAFETY: every call goes unchanged to the system's allocator. The counters are plain cells without
+// allocation or destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE_BYTES.set(LIVE_BYTES.get() + layout.size().cast_signed());
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE_BYTES.set(LIVE_BYTES.get() - layout.size().cast_signed());
-        // SAFETY: the caller keeps the contract of `dealloc`, and `alloc` got this from the system.
+        // SAFETY: the caller upholds the contract of `dealloc`; `alloc` got this memory from the
+        // system.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -38,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that this thread allocated and not yet freed.
+/// Returns the bytes that this thread has allocated and not freed.
 fn live_bytes() -> isize {
     LIVE_BYTES.get()
 }
@@ -57,15 +58,15 @@ fn fill(entries: u64, key_len: usize, value_len: usize) -> Arc<Memtable> {
     memtable
 }
 
-/// Returns the most bytes that a memtable may have allocated: those that it reports, the spare ones
-/// that its owner charges as well, and 0.5 %. 1/256 of these may be spare and not charged; the rest
-/// is for heights of towers, which vary by 0.1 % (one standard deviation) in 10,000 small entries.
+/// Returns the largest allocation allowed: the reported bytes, the spare bytes that the owner
+/// charges too, and 0.5 %. 1/256 may be spare bytes that are not charged. The rest is for tower
+/// heights, which vary by 0.1 % (one standard deviation) in 10,000 small entries.
 fn allocated_max(memory_bytes: usize) -> f64 {
     (memory_bytes + spare_bytes(memory_bytes)) as f64 * 1.005
 }
 
 #[test]
-fn the_charge_is_what_is_allocated() {
+fn reported_bytes_match_the_allocator() {
     for (key_len, value_len) in [(0, 0), (8, 8), (22, 100), (23, 100), (77, 1000), (1000, 10)] {
         for entries in [10_000, 30_000] {
             let name = format!("{entries} entries, key {key_len}, value {value_len}");
@@ -74,24 +75,27 @@ fn the_charge_is_what_is_allocated() {
             let mapped_bytes = memtable.mapped_bytes();
             let allocated = (live_bytes() - before) as f64 + mapped_bytes as f64;
             let memtable_bytes = memtable.memory_bytes();
-            let said = memtable_bytes as f64;
+            let reported = memtable_bytes as f64;
             drop(memtable);
             let kept = live_bytes() - before;
-            let error = said / allocated - 1.0;
-            eprintln!("{name}: said {said}, allocated {allocated}, {:+.2} %", error * 100.0);
-            assert!(error < 0.015, "{name}: said {said}, allocated {allocated}");
+            let error = reported / allocated - 1.0;
+            eprintln!(
+                "{name}: reported {reported}, allocated {allocated}, {:+.2} %",
+                error * 100.0
+            );
+            assert!(error < 0.015, "{name}: reported {reported}, allocated {allocated}");
             let most = allocated_max(memtable_bytes);
-            assert!(allocated <= most, "{name}: said {said}, allocated {allocated}");
-            assert_eq!(kept, 0, "{name}: bytes that are not given back");
+            assert!(allocated <= most, "{name}: reported {reported}, allocated {allocated}");
+            assert_eq!(kept, 0, "{name}: leaked bytes");
         }
     }
 }
 
 #[test]
-fn an_empty_memtable_says_what_it_takes() {
+fn an_empty_memtable_reports_its_bytes() {
     let before = live_bytes();
     let memtable = Memtable::new(1 << 24);
-    // The memtable itself lies on the stack here.
+    // The memtable itself is on the stack here.
     let allocated = live_bytes() - before + size_of::<Memtable>().cast_signed();
     assert_eq!(memtable.memory_bytes().cast_signed(), allocated);
 }
@@ -113,7 +117,7 @@ fn lookups_allocate_nothing() {
 }
 
 #[test]
-fn a_walk_allocates_nothing() {
+fn a_scan_allocates_nothing() {
     let memtable = fill(10_000, 16, 0);
     let before = ALLOCATIONS.get();
     let mut cursor = memtable.cursor();
@@ -127,9 +131,9 @@ fn a_walk_allocates_nothing() {
     assert_eq!(ALLOCATIONS.get() - before, 0, "allocations");
 }
 
-/// A memtable that is dropped frees few large pieces of memory: see the module `node_memory`.
+/// So that dropping a memtable frees few large chunks: see the module `arena`.
 #[test]
-fn entries_are_allocated_by_the_slab() {
+fn entries_are_allocated_in_slabs() {
     let before = ALLOCATIONS.get();
     let memtable = fill(30_000, 16, 0);
     let allocations = ALLOCATIONS.get() - before;

@@ -61,7 +61,8 @@ impl PlacedMemtable {
     pub(crate) fn place(&self, first: SequenceNumber, last: SequenceNumber) {
         if self.first_sequence.load(Relaxed) == 0 {
             let target = self.charge.account().begin_memtable();
-            let filter_bytes = self.memtable.begin(usize::try_from(target).unwrap_or(usize::MAX));
+            let filter_bytes =
+                self.memtable.allocate_filter(usize::try_from(target).unwrap_or(usize::MAX));
             self.charge.grow(filter_bytes);
             self.first_sequence.store(first, Relaxed);
         }

@@ -1,19 +1,18 @@
-//! A sorted list of entries that threads insert into and walk over at once, without a lock.
+//! A concurrent, insert-only skiplist without locks.
 //!
-//! A skiplist (Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 1990) from
-//! which nothing is ever taken out: so a link is set by one compare-and-swap, and a node that was
-//! found stays valid as long as the list. Nodes lie in [memory of their own](crate::node_memory),
-//! each with its key:
+//! A skiplist (Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 1990) whose
+//! nodes are never removed: one compare-and-swap sets a link, and a node stays valid as long as the
+//! list. Nodes are allocated in an [arena](crate::arena), each with its key and value:
 //!
-//! | words  | hold                                                                 |
+//! | words  | contents                                                             |
 //! |--------|----------------------------------------------------------------------|
-//! | tower  | links to the nodes that follow, the highest level first              |
+//! | tower  | links to the next nodes, the highest level first                     |
 //! | 2      | trailer; lengths of the user key and of the value ([`Head`])         |
-//! | key    | the user key                                                         |
-//! | value  | the value                                                            |
+//! | key    | the user key, padded to words                                        |
+//! | value  | the value, padded to words                                           |
 //!
-//! A pointer to a node points behind its tower. So a search, which reads a link and the key, mostly
-//! needs one cache line of a node.
+//! A pointer to a node points at its head, after the tower. A search reads a link and the key,
+//! which are mostly in one cache line.
 
 use std::{
     marker::PhantomData,
@@ -27,7 +26,7 @@ use std::{
 use sievedb_format::{InternalKey, Trailer, prefetch::prefetch};
 
 use crate::{
-    node_memory::{NodeMemory, WORD_ALIGN, WORD_BYTES},
+    arena::{Arena, WORD_ALIGN, WORD_BYTES},
     sync::AtomicPtr,
 };
 
@@ -36,22 +35,22 @@ mod schedules;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 
-/// Levels, for 4^12 entries. More are found, too, with some steps more.
+/// Levels, enough for 4^12 entries. More entries only cost more steps per search.
 const HEIGHT_MAX: usize = 12;
 
-/// Of the nodes on a level, one in so many is on the next: 2 to the power of it.
+/// Binary logarithm of 4: a quarter of the nodes on a level are also on the next one.
 const LEVEL_BITS: u32 = 2;
 
-/// What a counter of nodes grows by, so that its bits, mixed, are as good as random.
+/// Increment of the height generator, from SplitMix64 (see `random_height`).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Bytes of an average tower: 1 + 1/4 + 1/16 ... links.
 const TOWER_BYTES: usize = (4 * size_of::<Link>()).div_ceil(3);
 
-/// A pointer to the node that follows, or null.
+/// Pointer to the next node on a level, or null.
 type Link = AtomicPtr<Head>;
 
-/// What lies where a pointer to a node points.
+/// Fixed part of a node.
 #[repr(C)]
 struct Head {
     trailer: Trailer,
@@ -67,31 +66,30 @@ const _: () = assert!(align_of::<Head>() <= WORD_ALIGN);
 /// A sorted, concurrent, insert-only list.
 #[derive(Debug)]
 pub(crate) struct SkipList {
-    memory: NodeMemory,
-    /// The tower in front of the first node: the highest level first, as in nodes.
+    arena: Arena,
+    /// Links to the first node of each level, the highest level first, as in nodes.
     tower: [Link; HEIGHT_MAX],
     /// Levels in use, at least 1.
     height: AtomicUsize,
     entries: AtomicUsize,
-    /// Heights of towers come from it.
+    /// State of the generator of tower heights.
     seed: AtomicU64,
 }
 
 /// An entry of a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node<'l> {
-    /// Behind its tower.
     head: NonNull<Head>,
     list: PhantomData<&'l SkipList>,
 }
 
-// SAFETY: a node is reached from its list, which may be shared, and shows what does not change, but
-// for links, which are atomics.
+// SAFETY: nodes live as long as their list, which is `Sync`. They are immutable except for links,
+// which are atomic.
 unsafe impl Send for Node<'_> {}
-// SAFETY: the same.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Node<'_> {}
 
-/// What has links: a node, or the list itself. Points behind the tower.
+/// The links of a node or of the list. `end` points after the tower.
 #[derive(Debug, Clone, Copy)]
 struct Tower<'l> {
     end: *const Link,
@@ -99,15 +97,15 @@ struct Tower<'l> {
 }
 
 impl<'l> Tower<'l> {
-    /// The link at `level`, counted from 0.
+    /// Returns the link at `level`, counted from 0.
     ///
     /// # Safety
     ///
-    /// The tower has to have that level.
+    /// The tower must have more than `level` levels.
     unsafe fn link(self, level: usize) -> &'l Link {
-        // SAFETY: a tower lies in front of its end, and the caller says that it is high enough.
+        // SAFETY: the tower lies before `end`, and the caller ensures that it has this level.
         let link = unsafe { self.end.sub(level + 1) };
-        // SAFETY: links are set up before a tower can be met, and live as long as the list.
+        // SAFETY: links are initialized before a tower is published, and live as long as the list.
         unsafe { &*link }
     }
 }
@@ -122,79 +120,75 @@ impl<'l> Node<'l> {
     }
 
     fn head(self) -> &'l Head {
-        // SAFETY: it is written before the node can be met, and never again.
+        // SAFETY: it is written before the node is published, and never again.
         unsafe { self.head.as_ref() }
     }
 
-    /// Where the user key lies.
-    fn key_at(self) -> NonNull<u8> {
-        // SAFETY: the key follows, in the same piece of memory.
+    fn key_ptr(self) -> NonNull<u8> {
+        // SAFETY: the key follows the head in the same allocation.
         unsafe { self.head.add(1).cast() }
     }
 
-    /// Where the value lies.
-    fn value_at(self) -> NonNull<u8> {
+    fn value_ptr(self) -> NonNull<u8> {
         let key_bytes = (self.head().key_bytes as usize).next_multiple_of(WORD_BYTES);
-        // SAFETY: the value follows the words of the key, in the same piece of memory.
-        unsafe { self.key_at().add(key_bytes) }
+        // SAFETY: the value follows the key in the same allocation.
+        unsafe { self.key_ptr().add(key_bytes) }
     }
 
-    /// The key.
     #[inline]
     pub(crate) fn key(self) -> InternalKey<'l> {
         let Head { trailer, key_bytes, .. } = *self.head();
-        let (at, len) = (self.key_at().as_ptr().cast_const(), key_bytes as usize);
-        // SAFETY: so many bytes were written there before the node could be met, and never again.
+        let (at, len) = (self.key_ptr().as_ptr().cast_const(), key_bytes as usize);
+        // SAFETY: these bytes are written before the node is published, and never again.
         let user_key = unsafe { std::slice::from_raw_parts(at, len) };
         InternalKey::new(user_key, trailer)
     }
 
-    /// The value.
     #[inline]
     pub(crate) fn value(self) -> &'l [u8] {
-        let (at, len) = (self.value_at().as_ptr().cast_const(), self.head().value_bytes as usize);
-        // SAFETY: so many bytes were written before the node could be met, and never again.
+        let (at, len) = (self.value_ptr().as_ptr().cast_const(), self.head().value_bytes as usize);
+        // SAFETY: as for the key.
         unsafe { std::slice::from_raw_parts(at, len) }
     }
 
-    /// The node that follows.
+    /// Returns the next node.
     #[inline]
     pub(crate) fn next(self) -> Option<Self> {
         // SAFETY: every tower has level 0.
         Self::new(unsafe { self.tower().link(0) }.load(Acquire))
     }
 
-    /// Asks for the memory of the node that follows, if there is one.
+    /// Prefetches the next node, if there is one.
     #[inline]
     pub(crate) fn prefetch_next(self) {
         // SAFETY: every tower has level 0.
         let next = unsafe { self.tower().link(0) }.load(Relaxed).addr();
-        // Its key, and the link in front of that.
+        // The head with the key, and the link before it.
         prefetch(next);
         prefetch(next.wrapping_sub(size_of::<Link>()));
     }
 
-    /// The node as it can be kept without a borrow of its list.
-    pub(crate) fn keep(self) -> KeptNode {
-        KeptNode(self.head)
+    /// Detaches the node from the borrow of its list.
+    pub(crate) fn to_raw(self) -> RawNode {
+        RawNode(self.head)
     }
 }
 
 /// A node without a borrow of its list.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct KeptNode(NonNull<Head>);
+pub(crate) struct RawNode(NonNull<Head>);
 
-// SAFETY: it shows nothing by itself.
-unsafe impl Send for KeptNode {}
-// SAFETY: the same.
-unsafe impl Sync for KeptNode {}
+// SAFETY: it cannot be dereferenced without `node`, which is unsafe.
+unsafe impl Send for RawNode {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for RawNode {}
 
-impl KeptNode {
-    /// The node.
+impl RawNode {
+    /// Returns the node.
     ///
     /// # Safety
     ///
-    /// Its list has to live as long as `'l`.
+    /// Its list must outlive `'l`.
     #[inline]
     pub(crate) unsafe fn node<'l>(self) -> Node<'l> {
         Node { head: self.0, list: PhantomData }
@@ -202,10 +196,9 @@ impl KeptNode {
 }
 
 impl SkipList {
-    /// An empty list.
     pub(crate) fn new() -> Self {
         Self {
-            memory: NodeMemory::default(),
+            arena: Arena::default(),
             tower: Default::default(),
             height: AtomicUsize::new(1),
             entries: AtomicUsize::new(0),
@@ -213,106 +206,107 @@ impl SkipList {
         }
     }
 
-    /// Bytes that a node takes, on average.
+    /// Returns the average bytes of a node.
     pub(crate) const fn node_bytes(key_bytes: usize, value_bytes: usize) -> usize {
         let key_bytes = key_bytes.next_multiple_of(WORD_BYTES);
         let value_bytes = value_bytes.next_multiple_of(WORD_BYTES);
         TOWER_BYTES + size_of::<Head>() + key_bytes + value_bytes
     }
 
-    /// Returns how many bytes of nodes do not lie on the heap.
+    /// Returns the bytes of nodes that are not on the heap.
     pub(crate) fn mapped_bytes(&self) -> usize {
-        self.memory.mapped_bytes()
+        self.arena.mapped_bytes()
     }
 
-    /// Number of entries. Approximate while others insert.
+    /// Returns the number of entries. Approximate during inserts.
     pub(crate) fn len(&self) -> usize {
         self.entries.load(Relaxed)
     }
 
-    /// The first node.
     pub(crate) fn first(&self) -> Option<Node<'_>> {
         // SAFETY: the list has all levels.
         Node::new(unsafe { self.tower().link(0) }.load(Acquire))
     }
 
-    /// The last node.
     pub(crate) fn last(&self) -> Option<Node<'_>> {
         self.find(|_| true).before
     }
 
-    /// The first node at or behind `target`.
+    /// Returns the first node at `target` or greater.
     #[inline]
-    pub(crate) fn at_or_behind(&self, target: InternalKey<'_>) -> Option<Node<'_>> {
-        self.find(|node| node.key() < target).behind
+    pub(crate) fn lower_bound(&self, target: InternalKey<'_>) -> Option<Node<'_>> {
+        self.find(|node| node.key() < target).after
     }
 
-    /// The last node before `target`.
-    pub(crate) fn before(&self, target: InternalKey<'_>) -> Option<Node<'_>> {
+    /// Returns the last node less than `target`.
+    pub(crate) fn last_before(&self, target: InternalKey<'_>) -> Option<Node<'_>> {
         self.find(|node| node.key() < target).before
     }
 
-    /// Adds an entry. One that is there with the same key stays, behind it.
+    /// Inserts an entry, before any with the same key.
     pub(crate) fn insert(&self, key: InternalKey<'_>, value: &[u8]) {
-        self.insert_tower(self.next_height(), key, value);
+        self.insert_with_height(self.random_height(), key, value);
     }
 
-    /// Adds an entry with a tower of `height` links, from 1 to [`HEIGHT_MAX`].
-    fn insert_tower(&self, height: usize, key: InternalKey<'_>, value: &[u8]) {
-        let node = self.make(height, key, value);
+    /// Inserts an entry with a tower of `height` links, from 1 to [`HEIGHT_MAX`].
+    fn insert_with_height(&self, height: usize, key: InternalKey<'_>, value: &[u8]) {
+        debug_assert!((1..=HEIGHT_MAX).contains(&height), "a tower of {height} links");
+        let node = self.allocate_node(height, key, value);
         self.height.fetch_max(height, Relaxed);
-        let is_before = |other: Node<'_>| other.key() < key;
-        let mut around = [Around::ahead_of(self); HEIGHT_MAX];
-        self.find_noting(is_before, |level, found| around[level] = found);
-        for (level, around) in around.iter_mut().enumerate().take(height) {
+        let is_less = |other: Node<'_>| other.key() < key;
+        let mut neighbors = [Neighbors::at_head(self); HEIGHT_MAX];
+        self.find_per_level(is_less, |level, found| neighbors[level] = found);
+        for (level, neighbors) in neighbors.iter_mut().enumerate().take(height) {
             loop {
-                let behind = as_pointer(around.behind);
+                debug_assert!(neighbors.before.is_none_or(is_less), "level {level} is unsorted");
+                debug_assert!(!neighbors.after.is_some_and(is_less), "level {level} is unsorted");
+                let after = as_ptr(neighbors.after);
                 // SAFETY: the node has `height` levels.
-                unsafe { node.tower().link(level) }.store(behind, Relaxed);
-                // SAFETY: the search came to this tower on this level.
-                let link = unsafe { around.tower(self).link(level) };
-                // Whoever meets the node by this link meets what was written before.
+                unsafe { node.tower().link(level) }.store(after, Relaxed);
+                // SAFETY: the search reached this tower on this level.
+                let link = unsafe { neighbors.tower(self).link(level) };
+                // Release: a thread that loads this link sees the whole node.
                 let new = node.head.as_ptr();
-                if link.compare_exchange(behind, new, Release, Relaxed).is_ok() {
+                if link.compare_exchange(after, new, Release, Relaxed).is_ok() {
                     break;
                 }
-                // Another node came between.
-                self.go_on(level, around, is_before);
+                // Another insert changed the link: search again from the same predecessor.
+                self.search_level(level, neighbors, is_less);
             }
         }
         self.entries.fetch_add(1, Relaxed);
     }
 
-    /// Writes a node, which nobody meets yet.
-    fn make(&self, height: usize, key: InternalKey<'_>, value: &[u8]) -> Node<'_> {
+    /// Allocates and writes an unpublished node.
+    fn allocate_node(&self, height: usize, key: InternalKey<'_>, value: &[u8]) -> Node<'_> {
         let key_len = key.user_key.len();
-        let key_bytes = u32::try_from(key_len).expect("keys have at most 64 KiB");
-        let value_bytes = u32::try_from(value.len()).expect("values have at most 4 GiB");
+        let key_bytes = u32::try_from(key_len).expect("keys have at most u32::MAX bytes");
+        let value_bytes = u32::try_from(value.len()).expect("values have at most u32::MAX bytes");
         let words = [size_of::<Head>(), key_len, value.len()].map(|len| len.div_ceil(WORD_BYTES));
         let words: usize = words.into_iter().sum();
-        let piece = self.memory.take(height + words).cast::<Link>();
+        let start = self.arena.allocate(height + words).cast::<Link>();
         for level in 0..height {
-            // SAFETY: the piece begins with the tower.
-            let link = unsafe { piece.add(level) };
-            // SAFETY: nobody else has the piece.
+            // SAFETY: the allocation begins with the tower.
+            let link = unsafe { start.add(level) };
+            // SAFETY: no other thread can reach the allocation.
             unsafe { link.write(Link::default()) };
         }
-        // SAFETY: the head lies behind the tower.
-        let head = unsafe { piece.add(height) }.cast::<Head>();
-        // SAFETY: nobody else has the piece, which is aligned to words.
+        // SAFETY: the head follows the tower.
+        let head = unsafe { start.add(height) }.cast::<Head>();
+        // SAFETY: no other thread can reach the allocation, which is word-aligned.
         unsafe { head.write(Head { trailer: key.trailer, key_bytes, value_bytes }) };
         let node = Node { head, list: PhantomData };
-        let (from, to) = (key.user_key.as_ptr(), node.key_at().as_ptr());
-        // SAFETY: there is room for the key, which lies elsewhere.
+        let (from, to) = (key.user_key.as_ptr(), node.key_ptr().as_ptr());
+        // SAFETY: the allocation has room for the key and does not overlap with the source.
         unsafe { ptr::copy_nonoverlapping(from, to, key_len) };
-        let (from, to) = (value.as_ptr(), node.value_at().as_ptr());
-        // SAFETY: there is room for the value behind the key, and it lies elsewhere.
+        let (from, to) = (value.as_ptr(), node.value_ptr().as_ptr());
+        // SAFETY: the allocation has room for the value after the key and does not overlap with the
+        // source.
         unsafe { ptr::copy_nonoverlapping(from, to, value.len()) };
         node
     }
 
-    /// Levels of the next node.
-    fn next_height(&self) -> usize {
+    fn random_height(&self) -> usize {
         // Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
         let mut bits = self.seed.fetch_add(SEED_STEP, Relaxed);
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -325,47 +319,46 @@ impl SkipList {
         Tower { end: self.tower.as_ptr_range().end, list: PhantomData }
     }
 
-    /// The nodes beside the place that all nodes that are `before` lie before.
+    /// Returns the neighbors of the position after all nodes for which `is_less` holds.
     #[inline]
-    fn find(&self, before: impl Fn(Node<'_>) -> bool) -> Around<'_> {
-        let mut found = Around::ahead_of(self);
-        self.find_noting(before, |_, around| found = around);
+    fn find(&self, is_less: impl Fn(Node<'_>) -> bool) -> Neighbors<'_> {
+        let mut found = Neighbors::at_head(self);
+        self.find_per_level(is_less, |_, neighbors| found = neighbors);
         found
     }
 
-    /// As [`find`](Self::find), and tells `note` what lies beside the place on each level in use,
-    /// the highest first.
+    /// As [`find`](Self::find), and calls `visit` with the neighbors on each level, the highest
+    /// first.
     #[inline]
-    fn find_noting<'l>(
+    fn find_per_level<'l>(
         &'l self,
-        before: impl Fn(Node<'l>) -> bool,
-        mut note: impl FnMut(usize, Around<'l>),
+        is_less: impl Fn(Node<'l>) -> bool,
+        mut visit: impl FnMut(usize, Neighbors<'l>),
     ) {
-        let mut around = Around::ahead_of(self);
+        let mut neighbors = Neighbors::at_head(self);
         for level in (0..self.height.load(Relaxed)).rev() {
-            self.go_on(level, &mut around, &before);
-            note(level, around);
+            self.search_level(level, &mut neighbors, &is_less);
+            visit(level, neighbors);
         }
     }
 
-    /// Goes on, on this level, from the node before to the place that all nodes that are `before`
-    /// lie before. What lies behind on the level above is not compared again.
+    /// Advances `neighbors` on this level. Does not compare the upper level's `after` again.
     #[inline]
-    fn go_on<'l>(
+    fn search_level<'l>(
         &'l self,
         level: usize,
-        around: &mut Around<'l>,
-        before: impl Fn(Node<'l>) -> bool,
+        neighbors: &mut Neighbors<'l>,
+        is_less: impl Fn(Node<'l>) -> bool,
     ) {
-        let behind = as_pointer(around.behind);
+        let after = as_ptr(neighbors.after);
         loop {
-            // SAFETY: the search came to this tower on this level or a higher one.
-            let next = unsafe { around.tower(self).link(level) }.load(Acquire);
+            // SAFETY: the search reached this tower on this level or a higher one.
+            let next = unsafe { neighbors.tower(self).link(level) }.load(Acquire);
             let next_node = Node::new(next);
-            match next_node.filter(|_| next != behind).filter(|next| before(*next)) {
-                Some(next) => around.before = Some(next),
+            match next_node.filter(|_| next != after).filter(|next| is_less(*next)) {
+                Some(next) => neighbors.before = Some(next),
                 None => {
-                    around.behind = next_node;
+                    neighbors.after = next_node;
                     return;
                 }
             }
@@ -373,26 +366,24 @@ impl SkipList {
     }
 }
 
-/// The nodes on both sides of a place on a level.
+/// The nodes on both sides of a position on a level.
 #[derive(Debug, Clone, Copy)]
-struct Around<'l> {
+struct Neighbors<'l> {
     before: Option<Node<'l>>,
-    behind: Option<Node<'l>>,
+    after: Option<Node<'l>>,
 }
 
-impl<'l> Around<'l> {
-    /// The place ahead of all nodes, with none looked at.
-    fn ahead_of(_: &'l SkipList) -> Self {
-        Self { before: None, behind: None }
+impl<'l> Neighbors<'l> {
+    fn at_head(_: &'l SkipList) -> Self {
+        Self { before: None, after: None }
     }
 
-    /// The tower in front of the place.
     #[inline]
     fn tower(self, list: &'l SkipList) -> Tower<'l> {
         self.before.map_or_else(|| list.tower(), Node::tower)
     }
 }
 
-fn as_pointer(node: Option<Node<'_>>) -> *mut Head {
+fn as_ptr(node: Option<Node<'_>>) -> *mut Head {
     node.map_or(ptr::null_mut(), |node| node.head.as_ptr())
 }

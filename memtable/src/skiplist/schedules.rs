@@ -1,11 +1,11 @@
-//! What the list promises to threads that insert neighbours, walk and search at once.
+//! Concurrent inserts, scans and searches under thread schedules that shuttle chooses.
 //!
 //! Run them with `cargo test -p sievedb-memtable --features shuttle --lib schedules`. A failure
 //! prints the schedule and the seed.
 //!
-//! Each of these changes to `insert`, made by hand, lets at least one of the tests fail: a link is
-//! stored, not compared and swapped; level 1 is linked before level 0; after a link was taken by
-//! another node, the place is not looked for again, or the new node's own link is not set again.
+//! Each of these mutations of `insert` fails at least one test: a link is stored instead of
+//! compared and swapped; level 1 is linked before level 0; after a lost race, the position is not
+//! searched again, or the new node's own link is not stored again.
 
 use std::{
     array, env,
@@ -25,19 +25,18 @@ use sievedb_format::{InternalKey, Kind, Trailer};
 
 use super::*;
 
-/// Fewer would say that the threads do not take turns.
+/// Fewer schedules would mean that the threads are not interleaved.
 const SCHEDULES_MIN: usize = 20;
 
-/// A key, and the links of its tower.
+/// A key and the height of its tower.
 type Entry = (u8, usize);
 
-/// What a thread reads.
 type Read = fn(&Shared);
 
 fn run(scheduler: impl Scheduler + 'static, test: impl Fn() + Send + Sync + 'static) -> usize {
     let mut config = Config::new();
-    config.stack_size = 256 << 10; // A panic's message takes much.
-    config.silence_warnings = true; // Of what `crate::sync` says.
+    config.stack_size = 256 << 10; // For the message of a panic.
+    config.silence_warnings = true; // About weak orderings: see `crate::sync`.
     Runner::new(scheduler, config).run(test)
 }
 
@@ -48,80 +47,83 @@ fn every_schedule(test: impl Fn() + Send + Sync + 'static) {
     assert!(schedules >= SCHEDULES_MIN, "{schedules} schedules");
 }
 
-/// Runs `test` under `schedules` of them.
+/// Runs `test` under this number of random schedules.
 fn many_schedules(schedules: usize, test: impl Fn() + Send + Sync + 'static) {
     let seed = env::var("SIEVE_SEED").map_or(0, |seed| seed.parse().expect("a number"));
     eprintln!("SIEVE_SEED={seed}");
     run(RandomScheduler::new_from_seed(seed, schedules), test);
 }
 
-/// A list, what is to be in it, and what is.
+/// A list and its expected contents.
 struct Shared {
     list: SkipList,
     entries: Vec<Entry>,
-    /// By key: whether the entry has been inserted. No steps: only links are.
+    /// By key: the entry has been inserted. Not scheduled: only links are.
     inserted: [AtomicBool; 256],
     value: Bytes,
 }
 
 impl Shared {
     fn insert(&self, (key, height): Entry) {
-        self.list.insert_tower(height, internal(&[key]), &self.value);
+        self.list.insert_with_height(height, internal(&[key]), &self.value);
         self.inserted[usize::from(key)].store(true, SeqCst);
     }
 
-    /// The keys of the entries inserted by now, in order.
-    fn inserted(&self) -> Vec<u8> {
+    /// Returns the keys inserted so far, in order.
+    fn inserted_keys(&self) -> Vec<u8> {
         (0..=u8::MAX).filter(|&key| self.inserted[usize::from(key)].load(SeqCst)).collect()
     }
 
-    fn walk_forward(&self) {
-        let before = self.inserted();
+    fn scan(&self) {
+        let before = self.inserted_keys();
         let walk = keys(self.list.first(), Node::next);
-        self.check_walk(&before, &walk);
+        self.check_scan(&before, &walk);
     }
 
     fn seek_each(&self) {
         for &(key, _) in &self.entries {
-            let before = self.inserted();
-            let found = self.list.at_or_behind(internal(&[key])).map(key_of);
+            let before = self.inserted_keys();
+            let found = self.list.lower_bound(internal(&[key])).map(key_of);
             let known = before.iter().copied().find(|&other| other >= key);
-            assert!(found.is_some() || known.is_none(), "{key}: nothing found, {known:?} is there");
+            assert!(
+                found.is_some() || known.is_none(),
+                "{key}: nothing found, {known:?} is present"
+            );
             if let Some(found) = found {
                 let bound = known.unwrap_or(u8::MAX);
-                assert!((key..=bound).contains(&found), "{key}: {found}, {known:?} is there");
+                assert!((key..=bound).contains(&found), "{key}: {found}, {known:?} is present");
             }
         }
     }
 
-    fn walk_back(&self) {
-        let before = self.inserted();
-        let mut walk = keys(self.list.last(), |node| self.list.before(node.key()));
+    fn scan_back(&self) {
+        let before = self.inserted_keys();
+        let mut walk = keys(self.list.last(), |node| self.list.last_before(node.key()));
         walk.reverse();
-        self.check_walk(&before, &walk);
+        self.check_scan(&before, &walk);
     }
 
     fn read(&self) {
-        self.walk_forward();
+        self.scan();
         self.seek_each();
-        self.walk_back();
+        self.scan_back();
     }
 
-    /// `walk` meets every key that was there before it began, once, and in order.
-    fn check_walk(&self, before: &[u8], walk: &[u8]) {
+    /// Checks that `walk` is sorted, unique and has every key of `before`.
+    fn check_scan(&self, before: &[u8], walk: &[u8]) {
         assert!(walk.is_sorted_by(|a, b| a < b), "{walk:?} is not in order");
-        assert!(before.iter().all(|key| walk.contains(key)), "{before:?} were there: {walk:?}");
+        assert!(before.iter().all(|key| walk.contains(key)), "{before:?} were present: {walk:?}");
         let is_known = |key| self.entries.iter().any(|entry| entry.0 == key);
         assert!(walk.iter().all(|&key| is_known(key)), "{walk:?}");
     }
 
-    /// With all inserted: each level has every entry with a tower so high, in order.
+    /// Checks the complete list: each level has exactly the towers of that height, in order.
     fn check(&self) {
         for level in 0..HEIGHT_MAX {
             let on_level = self.entries.iter().filter(|entry| entry.1 > level);
             let mut expected: Vec<u8> = on_level.map(|entry| entry.0).collect();
             expected.sort_unstable();
-            // SAFETY: a tower that is met on a level has it.
+            // SAFETY: a tower reached on a level has that level.
             let link = |tower: Tower<'_>| Node::new(unsafe { tower.link(level) }.load(Acquire));
             let found = keys(link(self.list.tower()), |node| link(node.tower()));
             assert_eq!(found, expected, "level {level}");
@@ -140,83 +142,84 @@ fn key_of(node: Node<'_>) -> u8 {
     node.key().user_key[0]
 }
 
-/// Those of a walk from `first`, which may not go on for ever.
+/// Returns the keys of a scan from `first`, limited in case of a cycle.
 fn keys<'l>(first: Option<Node<'l>>, step: impl Fn(Node<'l>) -> Option<Node<'l>>) -> Vec<u8> {
     std::iter::successors(first, |node| step(*node)).take(100).map(key_of).collect()
 }
 
-/// Inserts `there`, then those of each of `threads` in a thread of its own while one more reads, if
-/// told how.
-fn insert_at_once<const N: usize>(there: &[Entry], threads: [&[Entry]; N], read: Option<Read>) {
+/// Inserts `initial`, then the entries of `threads` concurrently, one thread each, while another
+/// thread runs `read`.
+fn insert_concurrently<const N: usize>(
+    initial: &[Entry],
+    threads: [&[Entry]; N],
+    read: Option<Read>,
+) {
     let value = Bytes::from(b"value".to_vec());
     let shared = Arc::new(Shared {
         list: SkipList::new(),
-        entries: [there, &threads.concat()].concat(),
+        entries: [initial, &threads.concat()].concat(),
         inserted: array::from_fn(|_| AtomicBool::new(false)),
         value: value.clone(),
     });
-    there.iter().for_each(|&entry| shared.insert(entry));
-    let reading = read.map(|read| {
+    initial.iter().for_each(|&entry| shared.insert(entry));
+    let reader = read.map(|read| {
         let shared = Arc::clone(&shared);
         thread::spawn(move || read(&shared))
     });
-    let inserting = threads.map(|entries| {
+    let writers = threads.map(|entries| {
         let (shared, entries) = (Arc::clone(&shared), entries.to_vec());
         thread::spawn(move || entries.into_iter().for_each(|entry| shared.insert(entry)))
     });
-    let all = inserting.into_iter().chain(reading);
-    all.for_each(|thread| thread.join().expect("it does not panic"));
+    let all = writers.into_iter().chain(reader);
+    all.for_each(|thread| thread.join().expect("the thread does not panic"));
     shared.check();
     drop(shared);
     assert!(value.is_unique(), "a value was not dropped");
 }
 
 #[test]
-fn two_neighbours_are_inserted_at_once() {
+fn concurrent_inserts_of_neighbors() {
     let cases: [(&str, &[Entry], Entry, Entry); 5] = [
         ("into an empty list", &[], (5, 1), (6, 1)),
         ("into an empty list, on two levels", &[], (5, 2), (6, 2)),
-        ("a low one before a high one", &[], (5, 1), (6, 2)),
-        ("a high one before a low one", &[], (5, 2), (6, 1)),
-        ("between others", &[(4, 2), (7, 1)], (5, 2), (6, 1)),
+        ("a low tower before a high one", &[], (5, 1), (6, 2)),
+        ("a high tower before a low one", &[], (5, 2), (6, 1)),
+        ("between other nodes", &[(4, 2), (7, 1)], (5, 2), (6, 1)),
     ];
-    for (name, there, first, second) in cases {
+    for (name, initial, first, second) in cases {
         eprintln!("{name}");
-        every_schedule(move || insert_at_once(there, [&[first], &[second]], None));
+        every_schedule(move || insert_concurrently(initial, [&[first], &[second]], None));
     }
 }
 
 #[test]
-fn one_reads_while_one_inserts() {
-    let reads: [(&str, Read); 3] = [
-        ("walks", Shared::walk_forward),
-        ("seeks", Shared::seek_each),
-        ("back", Shared::walk_back),
-    ];
+fn reads_during_an_insert() {
+    let reads: [(&str, Read); 3] =
+        [("scan", Shared::scan), ("seek", Shared::seek_each), ("reverse scan", Shared::scan_back)];
     let cases: [(&str, &[Entry], &[Entry]); 3] = [
         ("into an empty list", &[], &[(5, 2)]),
-        ("before a high one", &[(7, 2)], &[(5, 2)]),
-        ("behind a high one", &[(4, 2)], &[(5, 2)]),
+        ("before a high tower", &[(7, 2)], &[(5, 2)]),
+        ("after a high tower", &[(4, 2)], &[(5, 2)]),
     ];
-    for (name, there, entries) in cases {
+    for (name, initial, entries) in cases {
         for (read_name, read) in reads {
             eprintln!("{name}, {read_name}");
-            every_schedule(move || insert_at_once(there, [entries], Some(read)));
+            every_schedule(move || insert_concurrently(initial, [entries], Some(read)));
         }
     }
 }
 
-/// Too many schedules to run all of them.
+/// There are too many schedules to run all of them.
 #[test]
-fn several_insert_while_one_reads() {
+fn reads_during_concurrent_inserts() {
     many_schedules(3_000, || {
-        let there = [(10, 2), (20, 1), (30, 3)];
+        let initial = [(10, 2), (20, 1), (30, 3)];
         let low: &[Entry] = &[(14, 1), (11, 2), (25, 1)];
         let middle: &[Entry] = &[(13, 3), (12, 1), (26, 2)];
         let high: &[Entry] = &[(15, 4), (16, 2), (24, 3)];
-        insert_at_once(&there, [low, middle, high], Some(Shared::read));
+        insert_concurrently(&initial, [low, middle, high], Some(Shared::read));
     });
     many_schedules(3_000, || {
-        insert_at_once(&[], [&[(5, 3)], &[(6, 3)], &[(7, 3)]], Some(Shared::read));
+        insert_concurrently(&[], [&[(5, 3)], &[(6, 3)], &[(7, 3)]], Some(Shared::read));
     });
 }

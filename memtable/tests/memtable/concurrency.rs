@@ -1,4 +1,4 @@
-//! Threads that insert and read at once.
+//! Concurrent inserts and reads.
 
 use std::{
     sync::{
@@ -14,22 +14,22 @@ use sievedb_memtable::Memtable;
 
 const ENTRIES: u64 = 4_000;
 
-/// The user key that the write with this sequence number goes to: 500 keys, 8 versions of each.
+/// Returns the user key of the write with this sequence number: 500 keys with 8 versions each.
 fn user_key(sequence: u64) -> [u8; 8] {
     (sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).rem_euclid(500).to_be_bytes()
 }
 
-/// What a reader at `snapshot` must meet, in order.
+/// Returns the entries visible to a reader at `snapshot`, in order.
 fn expected(snapshot: u64) -> Vec<([u8; 8], u64)> {
     let mut entries: Vec<_> = (1..=snapshot).map(|s| (user_key(s), s)).collect();
     entries.sort_by_key(|&(key, sequence)| (key, u64::MAX - sequence));
     entries
 }
 
-/// Three writers publish in sequence order, as commits do; two readers take what is published as
-/// their snapshot and must find exactly it: by lookups, forward and backward.
+/// Three writers publish in sequence order, as commits do. Two readers take the published sequence
+/// number as their snapshot and must find exactly its entries: by lookups, forward and backward.
 #[test]
-fn a_reader_finds_all_that_was_published() {
+fn a_reader_finds_all_published_entries() {
     let memtable = Arc::new(Memtable::new(64 << 10));
     let (next, published) = (AtomicU64::new(1), AtomicU64::new(0));
     let write = || {
@@ -57,7 +57,8 @@ fn a_reader_finds_all_that_was_published() {
             for sequence in snapshot.saturating_sub(100) + 1..=snapshot {
                 let key = user_key(sequence);
                 assert!(memtable.may_contain_hash(key_hash(&key, 0)), "entry {sequence}");
-                let (trailer, value) = memtable.get(&key, sequence).expect("it was published");
+                let (trailer, value) =
+                    memtable.get(&key, sequence).expect("the entry was published");
                 assert_eq!(trailer.sequence(), sequence);
                 assert_eq!(*value, sequence.to_le_bytes());
             }
@@ -82,7 +83,7 @@ fn a_reader_finds_all_that_was_published() {
             if backward {
                 found.reverse();
             }
-            assert!(found == expected(snapshot), "snapshot {snapshot}: the walk differs");
+            assert!(found == expected(snapshot), "snapshot {snapshot}: the scan differs");
             if snapshot == ENTRIES {
                 return;
             }
@@ -98,10 +99,10 @@ fn a_reader_finds_all_that_was_published() {
     assert_eq!(memtable.entries() as u64, ENTRIES);
 }
 
-/// Four writers whose keys are neighbours, so that they set the same links at once: each entry is
-/// met once, in order.
+/// Four writers insert adjacent keys, so that they compete for the same links. Each entry must be
+/// visited once, in order.
 #[test]
-fn neighbours_are_inserted_at_once() {
+fn concurrent_inserts_of_adjacent_keys() {
     const EACH: u64 = 5_000;
     let memtable = Arc::new(Memtable::new(64 << 10));
     let trailer = |writer, number| Trailer::new(4 * number + writer, Kind::Put);
@@ -120,7 +121,7 @@ fn neighbours_are_inserted_at_once() {
     let mut cursor = Arc::clone(&memtable).cursor();
     cursor.seek_to_first();
     for number in 0..EACH {
-        // The newest version first.
+        // Newest version first.
         for writer in (0..4_u64).rev() {
             let (key, trailer) = (number.to_be_bytes(), trailer(writer, number));
             assert_eq!(cursor.key(), Some(InternalKey::new(&key, trailer)));

@@ -1,4 +1,4 @@
-//! What a cursor holds and promises, beside the walks of the model test.
+//! Properties of a cursor that the model test does not cover.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ fn a_cursor_keeps_its_memtable_alive() {
     assert_eq!(weak.strong_count(), 0);
 }
 
-/// Nodes that do not lie in a slab with others.
+/// Nodes with slabs of their own.
 #[test]
-fn long_keys_are_walked_over() {
+fn long_keys_are_scanned() {
     let long = |i: u8| vec![i; 9 << 10];
     let mut cursor = memtable((0..40).map(long)).cursor();
     cursor.seek_to_first();
@@ -46,9 +46,8 @@ fn long_keys_are_walked_over() {
     assert_eq!(cursor.key(), None);
 }
 
-/// An entry that came after the cursor is met, once that comes by.
 #[test]
-fn later_entries_are_met_by_a_later_seek() {
+fn a_seek_finds_entries_inserted_after_the_cursor() {
     let memtable = memtable([b"a".to_vec(), b"c".to_vec()]);
     let mut cursor = Arc::clone(&memtable).cursor();
     cursor.seek_to_first();
@@ -64,12 +63,12 @@ fn later_entries_are_met_by_a_later_seek() {
 
 #[test]
 #[should_panic(expected = "the cursor is positioned")]
-fn a_step_needs_a_position() {
+fn next_on_an_unpositioned_cursor_panics() {
     memtable([]).cursor().next();
 }
 
 #[test]
-fn cursors_go_to_other_threads() {
+fn cursors_are_send_and_sync() {
     fn is_send<T: Send + Sync>(_: &T) {}
     is_send(&memtable([]).cursor());
 }

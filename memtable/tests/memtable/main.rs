@@ -1,4 +1,4 @@
-//! Tests of the memtable through its public interface.
+//! Tests of the public interface of the memtable.
 
 mod concurrency;
 mod cursor;

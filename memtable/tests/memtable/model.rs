@@ -1,4 +1,4 @@
-//! A memtable answers as a `BTreeMap` does, and holds the entries of a `SkipMap` in their order.
+//! A memtable against two oracles: `BTreeMap` and `crossbeam_skiplist::SkipMap`.
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -39,7 +39,6 @@ impl Model {
     }
 }
 
-/// A move of the cursor.
 #[derive(Debug, Clone)]
 enum Move {
     First,
@@ -50,7 +49,7 @@ enum Move {
     Prev(usize),
 }
 
-/// Few different keys, so that they have many versions; some are prefixes of others.
+/// Few different keys, so that they have many versions. Some are prefixes of others.
 fn user_key() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(prop_oneof![Just(0), Just(b'a'), Just(0xff)], 0..4)
 }
@@ -68,7 +67,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     proptest::collection::vec(one, 1..30)
 }
 
-/// Key and value of the cursor's entry are those of the model, or both stand nowhere.
+/// Checks that the cursor and the model are at the same entry, or both unpositioned.
 fn check(
     cursor: &MemtableCursor,
     at: Option<&ModelKey>,
@@ -86,7 +85,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn lookups_and_walks_agree(
+    fn lookups_and_scans_agree_with_the_oracles(
         writes in proptest::collection::vec((user_key(), any::<bool>()), 0..200),
         gets in proptest::collection::vec((user_key(), 0_u64..220), 50),
         moves in moves(),

@@ -1,4 +1,4 @@
-//! Which version a point lookup finds.
+//! The version that a point lookup finds.
 
 use bytes::Bytes;
 use sievedb_filter::key_hash;
@@ -15,11 +15,11 @@ fn insert(memtable: &Memtable, user_key: &[u8], sequence: u64, kind: Kind) {
     );
 }
 
-/// Sequence number and kind of the version that a lookup should find.
+/// Sequence number and kind of the expected version.
 type Found = Option<(u64, Kind)>;
 
 #[test]
-fn the_newest_version_up_to_the_readers_is_found() {
+fn a_lookup_finds_the_newest_visible_version() {
     let memtable = Memtable::new(1 << 16);
     insert(&memtable, b"key", 5, Kind::Put);
     insert(&memtable, b"key", 9, Kind::Tombstone);
@@ -27,16 +27,16 @@ fn the_newest_version_up_to_the_readers_is_found() {
     insert(&memtable, b"key\0", 7, Kind::Put);
     insert(&memtable, b"", 6, Kind::Put);
     let cases: [(&str, &[u8], u64, Found); 10] = [
-        ("before the first version", b"key", 4, None),
-        ("at it", b"key", 5, Some((5, Kind::Put))),
-        ("between", b"key", 8, Some((5, Kind::Put))),
+        ("older than the first version", b"key", 4, None),
+        ("at the first version", b"key", 5, Some((5, Kind::Put))),
+        ("between two versions", b"key", 8, Some((5, Kind::Put))),
         ("a tombstone is a version", b"key", 9, Some((9, Kind::Tombstone))),
         ("the last sequence number", b"key", SEQUENCE_MAX, Some((SEQUENCE_MAX, Kind::Put))),
-        ("a longer key is another one", b"key\0", 9, Some((7, Kind::Put))),
-        ("not the neighbour's version", b"key\0", 6, None),
-        ("a prefix is another key", b"ke", 9, None),
+        ("a longer key is a different key", b"key\0", 9, Some((7, Kind::Put))),
+        ("a version of the adjacent key", b"key\0", 6, None),
+        ("a prefix is a different key", b"ke", 9, None),
         ("the empty key is a key", b"", 6, Some((6, Kind::Put))),
-        ("behind all keys", b"z", 9, None),
+        ("after all keys", b"z", 9, None),
     ];
     for (name, user_key, sequence, want) in cases {
         let found = memtable.get(user_key, sequence);
@@ -48,7 +48,7 @@ fn the_newest_version_up_to_the_readers_is_found() {
 }
 
 #[test]
-fn a_filter_of_one_line_serves_any_number_of_keys() {
+fn a_filter_of_one_line_has_no_false_negatives() {
     let memtable = Memtable::new(0);
     let keys: Vec<Vec<u8>> = vec![vec![], vec![0; KEY_BYTES_MAX], vec![0xff; KEY_BYTES_MAX]];
     for (key, sequence) in keys.iter().zip(1..) {
@@ -63,7 +63,7 @@ fn a_filter_of_one_line_serves_any_number_of_keys() {
 }
 
 #[test]
-fn a_fresh_memtable_denies_every_key() {
+fn an_empty_memtable_rejects_every_key() {
     let memtable = Memtable::new(1 << 20);
     assert!(memtable.is_empty());
     assert!(memtable.range_tombstones().is_empty());
