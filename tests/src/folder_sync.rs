@@ -63,12 +63,12 @@ impl Layer for NoFolderSyncs {
         &*self.disk
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let journal = self.disk.journal();
         let is_sync = |operation: &&Operation| matches!(operation, Operation::SyncData { .. });
         let last = journal.iter().rev().find(|operation| !is_sync(operation));
         let left_out = self.left_out == LeftOut::All
             || last.is_some_and(|operation| self.left_out.is_about(operation));
-        if left_out { Ok(()) } else { self.disk.sync_folder(path) }
+        if left_out { Ok(()) } else { self.disk.sync_dir(path) }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sievedb::fs::{AppendFile, FolderHandle, Fs, ReadFile};
+use sievedb::fs::{AppendFile, DirHandle, Fs, ReadFile};
 
 use crate::layer::{Layer, Layered};
 
@@ -110,12 +110,12 @@ impl Layer for Handles {
         Ok(Arc::new(Reading { inner: self.inner.open(path)?, _handle }))
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let _handle = self.take()?;
-        self.inner.sync_folder(path)
+        self.inner.sync_dir(path)
     }
 
-    fn open_folder(&self, path: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
+    fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
         let _handle = self.take()?;
         let inner = Arc::clone(&self.inner);
         Ok(Some(Box::new(OpenFolder { inner, path: path.into(), _handle })))
@@ -169,8 +169,8 @@ struct OpenFolder {
     _handle: Handle,
 }
 
-impl FolderHandle for OpenFolder {
+impl DirHandle for OpenFolder {
     fn sync(&self) -> io::Result<()> {
-        self.inner.sync_folder(&self.path)
+        self.inner.sync_dir(&self.path)
     }
 }

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use sievedb::fs::{AppendFile, FileLock, FolderHandle, Fs, ReadFile};
+use sievedb::fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile};
 
 /// What a layer changes. The defaults call the file system below.
 pub trait Layer: Debug + Send + Sync {
@@ -39,9 +39,9 @@ pub trait Layer: Debug + Send + Sync {
         self.inner().unlink(path)
     }
 
-    /// As [`Fs::sync_folder`].
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.inner().sync_folder(path)
+    /// As [`Fs::sync_dir`].
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner().sync_dir(path)
     }
 
     /// As [`Fs::read_system_file`].
@@ -49,9 +49,9 @@ pub trait Layer: Debug + Send + Sync {
         self.inner().read_system_file(path)
     }
 
-    /// As [`Fs::open_folder`]: without a handle, so that [`sync_folder`](Self::sync_folder) is
+    /// As [`Fs::open_dir`]: without a handle, so that [`sync_dir`](Self::sync_dir) is
     /// called.
-    fn open_folder(&self, _: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
+    fn open_dir(&self, _: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
         Ok(None)
     }
 }
@@ -69,8 +69,8 @@ impl<L: Layer> Fs for Layered<L> {
         self.0.inner().resolve(path)
     }
 
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.0.inner().create_folder(path)
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.inner().create_dir(path)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -105,12 +105,12 @@ impl<L: Layer> Fs for Layered<L> {
         self.0.inner().link(from, to)
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.0.sync_folder(path)
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.0.sync_dir(path)
     }
 
-    fn open_folder(&self, path: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
-        self.0.open_folder(path)
+    fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
+        self.0.open_dir(path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

@@ -55,7 +55,7 @@ impl Layer for NoSyncs {
         Ok(Arc::new(NoSyncAppend { inner: self.inner.open_append(path)? }))
     }
 
-    fn sync_folder(&self, _: &Path) -> io::Result<()> {
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
 }

@@ -1,13 +1,12 @@
 //! Reads past the page cache of the operating system: `O_DIRECT`.
 //!
-//! Such a read moves whole blocks of the device into memory that is aligned as the device wants it.
-//! What that is, the kernel tells (`statx` with `STATX_DIOALIGN`, since Linux 6.1); an older one,
-//! or a file system that does not say, gets [`DEFAULT_ALIGNMENT`], which every common device
-//! accepts. A read goes into a buffer of this module and is copied from there: some 0.1 us for a
-//! block of 4 KiB, against the many that the device takes.
+//! Such a read moves whole blocks of the device into memory with the alignment of the device. The
+//! kernel reports the alignment (`statx` with `STATX_DIOALIGN`, since Linux 6.1). Without it
+//! [`DEFAULT_ALIGNMENT`] is used, which common devices accept. A read fills a buffer of this module
+//! and is copied from there: about 0.1 us for a block of 4 KiB, far less than the device takes.
 //!
-//! The kernel writes dirty pages of the place back before it reads there, so a file that was
-//! written through the page cache is read as it is.
+//! The kernel writes dirty pages back before it reads there, so data written through the page cache
+//! is read as it is.
 
 #![expect(clippy::disallowed_methods, reason = "this is what the fs trait stands for")]
 
@@ -22,34 +21,31 @@ use bytes::Bytes;
 
 use super::{ReadFile, real};
 
-/// Where places and buffers begin if nobody says what the device needs.
+/// Alignment of places and buffers if the kernel reports none.
 const DEFAULT_ALIGNMENT: usize = 4 << 10;
-/// Devices want less; more is taken for nonsense.
+/// Larger reported alignments are refused.
 const ALIGNMENT_MAX: usize = 1 << 20;
-/// Longest buffer, in bytes: longer reads are done in parts.
+/// Longer reads are done in parts.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// The smallest unit of any device.
 const SECTOR_BYTES: usize = 512;
-/// So many reads of one call may end before the byte that is wanted next, though the file has it.
+/// Reads of one call that may end before the next byte, although the file has it.
 const SHORT_READS_MAX: u32 = 8;
 
-/// A file that is read past the page cache.
 #[derive(Debug)]
 pub(super) struct DirectFile {
     file: File,
-    /// Places and lengths of reads are multiples of it; a power of two.
+    /// Of places and lengths of reads; a power of two.
     place_alignment: usize,
-    /// Buffers begin at a multiple of it; a power of two.
+    /// Of the start of buffers; a power of two.
     buffer_alignment: usize,
 }
 
 impl DirectFile {
-    /// Opens `path`.
-    ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::Unsupported`] if its file system, or this operating system, cannot do that.
-    /// Else what the operating system says.
+    /// [`io::ErrorKind::Unsupported`] if the file system or the operating system has no such reads.
+    /// Otherwise those of the operating system.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         if file.metadata()?.is_dir() {
@@ -60,16 +56,14 @@ impl DirectFile {
     }
 }
 
-/// What blocks are read from.
+/// Source of blocks, replaced in tests.
 trait Blocks {
-    /// Reads into `buffer`, whose length is a multiple of the alignment as `place` is. How many
-    /// bytes.
+    /// Reads into `buffer`. Its length and `place` are multiples of the alignment. Returns the
+    /// bytes read.
     fn read_blocks(&self, buffer: &mut [u8], place: u64) -> io::Result<usize>;
 
-    /// Length of the file now, in bytes.
     fn length(&self) -> io::Result<u64>;
 
-    /// Fills `buf` with the bytes from `offset` on.
     fn read_bytes(
         &self,
         buf: &mut [u8],
@@ -88,7 +82,6 @@ trait Blocks {
             let rest = &mut buf[done..];
             let bytes = (skip + rest.len()).next_multiple_of(place_alignment).min(most);
             let read = self.read_blocks(&mut buffer[..bytes], at - skip as u64)?;
-            // The last block of a file is as long as the file has it.
             let found = buffer[..read].get(skip..).unwrap_or_default();
             let taken = found.len().min(rest.len());
             rest[..taken].copy_from_slice(&found[..taken]);
@@ -99,14 +92,14 @@ trait Blocks {
             if read == 0 || at >= self.length()? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            // The read broke off in front of `at`.
+            // The read ended before `at`.
             tries += 1;
             if tries == SHORT_READS_MAX {
-                let reason = "reads past the page cache break off within a block";
+                let reason = "reads past the page cache end within a block";
                 return Err(io::Error::other(reason));
             }
             if read.is_multiple_of(SECTOR_BYTES) {
-                // At a sector, from which one can go on.
+                // At a sector, from which reading can continue.
                 place_alignment = place_alignment.min(SECTOR_BYTES);
             }
         }
@@ -119,7 +112,7 @@ impl Blocks for File {
         loop {
             match FileExt::read_at(self, buffer, place) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read.map_err(told),
+                read => return read.map_err(unsupported_if_invalid),
             }
         }
     }
@@ -151,7 +144,7 @@ fn open(path: &Path) -> io::Result<File> {
 
     let flags = OFlags::DIRECT.bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    opened.map_err(told)
+    opened.map_err(unsupported_if_invalid)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
@@ -159,9 +152,9 @@ fn open(_: &Path) -> io::Result<File> {
     Err(unsupported())
 }
 
-/// What the operating system says of an opening or a read: `EINVAL` where there is no such thing.
-/// Some file systems only say so when something is read.
-fn told(error: io::Error) -> io::Error {
+/// Converts `EINVAL`, the error where such reads are missing. Some file systems return it only for
+/// a read.
+fn unsupported_if_invalid(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) if code == rustix::io::Errno::INVAL.raw_os_error() => unsupported(),
         _ => error,
@@ -173,7 +166,7 @@ fn unsupported() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, reason)
 }
 
-/// What places and what buffers have to be multiples of.
+/// Returns the alignments of places and of buffers.
 #[cfg(target_os = "linux")]
 fn alignments(file: &File) -> io::Result<(usize, usize)> {
     use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -190,7 +183,6 @@ fn alignments(file: &File) -> io::Result<(usize, usize)> {
     both.ok_or_else(unsupported)
 }
 
-/// What places and what buffers have to be multiples of.
 #[cfg(not(target_os = "linux"))]
 fn alignments(_: &File) -> io::Result<(usize, usize)> {
     Ok((DEFAULT_ALIGNMENT, DEFAULT_ALIGNMENT))

@@ -1,7 +1,6 @@
-//! A file system that nobody can change anything through.
+//! A file system that rejects all writes.
 //!
-//! A store that is opened read-only has no other way to its files: that it writes nothing does not
-//! hang on each place that might.
+//! A read-only store has no other access to its files, so no call site can write by mistake.
 
 use std::{
     io,
@@ -11,8 +10,7 @@ use std::{
 
 use super::{AppendFile, FileLock, Fs, ReadFile};
 
-/// Another file system without the calls that change something: they fail with `ReadOnlyFilesystem`
-/// and do not reach it.
+/// Forwards reads. Writes fail with `ReadOnlyFilesystem` and do not reach the inner file system.
 #[derive(Debug)]
 pub(crate) struct ReadOnlyFs {
     inner: Arc<dyn Fs>,
@@ -37,12 +35,12 @@ impl Fs for ReadOnlyFs {
         self.inner.resolve(path)
     }
 
-    fn create_folder(&self, _: &Path) -> io::Result<()> {
+    fn create_dir(&self, _: &Path) -> io::Result<()> {
         refused()
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(folder)
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(dir)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -53,8 +51,7 @@ impl Fs for ReadOnlyFs {
         refused()
     }
 
-    /// A handle that refuses each call: the store has its manifest open as ever, and appends
-    /// nothing.
+    /// The store opens its manifest for appending in any case; the handle rejects each call.
     fn open_append(&self, _: &Path) -> io::Result<Arc<dyn AppendFile>> {
         Ok(Arc::new(RefusingFile))
     }
@@ -79,11 +76,11 @@ impl Fs for ReadOnlyFs {
         refused()
     }
 
-    fn sync_folder(&self, _: &Path) -> io::Result<()> {
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
         refused()
     }
 
-    /// It would create the file.
+    /// Would create the file.
     fn lock(&self, _: &Path) -> io::Result<Box<dyn FileLock>> {
         refused()
     }
@@ -101,7 +98,6 @@ impl Fs for ReadOnlyFs {
     }
 }
 
-/// A file that nothing can be appended to.
 #[derive(Debug)]
 struct RefusingFile;
 

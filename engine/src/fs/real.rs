@@ -1,8 +1,8 @@
 //! The file system of the machine.
 //!
-//! `sync_data` is `fdatasync`: it covers the data and the length, not the times. A folder is synced
-//! by `fsync` on a handle of it. A lock is `flock`: each open has a lock of its own, so it excludes
-//! other openers in this process too, and the kernel drops it with the process.
+//! `sync_data` is `fdatasync`: it covers data and length, not times. A directory is synced by
+//! `fsync` on a handle of it. A lock is `flock`: each open has a lock of its own, so it excludes
+//! other openers in this process too, and the kernel releases it with the process.
 
 #![expect(clippy::disallowed_methods, reason = "this is what the fs trait stands for")]
 
@@ -22,8 +22,7 @@ use rustix::fs::{Advice, fadvise};
 use rustix::process::{Pid, Resource, getpid, getrlimit};
 
 use super::{
-    AppendFile, FileLock, FolderHandle, Fs, ReadFile, check_same_folder, direct::DirectFile,
-    resolved,
+    AppendFile, DirHandle, FileLock, Fs, ReadFile, check_same_dir, direct::DirectFile, resolved,
 };
 
 /// The file system of the machine.
@@ -44,13 +43,13 @@ impl Fs for RealFs {
         })
     }
 
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(path)
     }
 
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(named(folder))? {
+        for entry in fs::read_dir(named(dir))? {
             let entry = entry?;
             if !entry.file_type()?.is_dir()
                 && let Ok(name) = entry.file_name().into_string()
@@ -79,7 +78,7 @@ impl Fs for RealFs {
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         let file = File::open(path)?;
-        // A folder opens well and fails at the first read.
+        // A directory opens without an error and fails at the first read.
         if file.metadata()?.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -91,7 +90,7 @@ impl Fs for RealFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        check_same_folder(from, to)?;
+        check_same_dir(from, to)?;
         fs::rename(from, to)
     }
 
@@ -103,12 +102,12 @@ impl Fs for RealFs {
         fs::hard_link(from, to)
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(named(path))?.sync_all()
     }
 
-    fn open_folder(&self, path: &Path) -> io::Result<Option<Box<dyn FolderHandle>>> {
-        Ok(Some(Box::new(RealFolder(File::open(named(path))?))))
+    fn open_dir(&self, path: &Path) -> io::Result<Option<Box<dyn DirHandle>>> {
+        Ok(Some(Box::new(RealDir(File::open(named(path))?))))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
@@ -132,7 +131,6 @@ impl Fs for RealFs {
     }
 }
 
-/// The lock of `file`, if it was to be had.
 fn held(file: File, tried: Result<(), TryLockError>) -> io::Result<Box<dyn FileLock>> {
     match tried {
         Ok(()) => Ok(Box::new(RealLock { file, locked_by: getpid() })),
@@ -141,15 +139,16 @@ fn held(file: File, tried: Result<(), TryLockError>) -> io::Result<Box<dyn FileL
     }
 }
 
-/// The parent of `"data"` is `""`, which the operating system does not take for the current folder.
-fn named(folder: &Path) -> &Path {
-    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+/// The parent of `"data"` is `""`, which the operating system does not accept as the working
+/// directory.
+fn named(dir: &Path) -> &Path {
+    if dir.as_os_str().is_empty() { Path::new(".") } else { dir }
 }
 
 #[derive(Debug)]
-struct RealFolder(File);
+struct RealDir(File);
 
-impl FolderHandle for RealFolder {
+impl DirHandle for RealDir {
     fn sync(&self) -> io::Result<()> {
         self.0.sync_all()
     }
@@ -159,21 +158,21 @@ impl FolderHandle for RealFolder {
 struct RealFile(File);
 
 impl AppendFile for RealFile {
-    /// Where the handle stands, which is behind the append before: with `O_APPEND` it would be
-    /// behind what is reserved.
+    /// At the position of the handle, after the previous append: `O_APPEND` would follow the
+    /// reserved bytes.
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         (&self.0).write_all(bytes)
     }
 
     fn reserve(&self, file_bytes: u64) -> io::Result<()> {
-        // Of a file beyond its limit the system would end the process (SIGXFSZ).
+        // Beyond this limit the system kills the process (SIGXFSZ).
         if getrlimit(Resource::Fsize)
             .current
             .is_some_and(|file_bytes_max| file_bytes > file_bytes_max)
         {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        // Never shorter: that would cut off what was appended.
+        // Never shorter: that would truncate appended bytes.
         if self.0.metadata()?.len() < file_bytes {
             self.0.set_len(file_bytes)?;
         }
@@ -197,13 +196,12 @@ impl ReadFile for RealFile {
     #[cfg(target_os = "linux")]
     fn advise_read(&self, place: std::ops::Range<u64>) {
         let bytes = std::num::NonZeroU64::new(place.end.saturating_sub(place.start));
-        // Only a hint: a read that it does not speed up tells of errors.
+        // A hint: the read itself reports errors.
         let _ = fadvise(&self.0, place.start, bytes, Advice::WillNeed);
     }
 
     #[cfg(target_os = "linux")]
     fn reads_are_scattered(&self) {
-        // Only a hint: without it the reads are as right.
         let _ = fadvise(&self.0, 0, None, Advice::Random);
     }
 
@@ -212,22 +210,20 @@ impl ReadFile for RealFile {
     }
 }
 
-/// The bytes of `file` as it is now, without a copy: see [`ReadFile::map`].
 pub(super) fn map(file: &File) -> io::Result<Bytes> {
     if file.metadata()?.len() == 0 {
         // An empty map is an error on some systems.
         return Ok(Bytes::new());
     }
-    // SAFETY: bytes behind the map must not change while it lives. Through this trait they cannot:
-    // files are made new, only grow, and are never truncated, and what they grow by lies behind the
-    // map. Reserved bytes do change; only logs have them, and nobody maps logs. The store's lock
-    // keeps other engines out; a foreign program that writes to the store's files is outside what
-    // we promise, see `ReadFile::map`.
+    // SAFETY: mapped bytes must not change while the map exists. Through this trait they cannot:
+    // files are created new, only grow, and are never truncated, and growth lies after the map.
+    // Reserved bytes do change; only logs have them, and logs are never mapped. The store's lock
+    // excludes other engines. Other programs that write to the store's files are excluded by the
+    // contract of `ReadFile::map`.
     let map = unsafe { Mmap::map(file) }?;
     Ok(Bytes::from_owner(map))
 }
 
-/// Holds the handle that has the lock.
 #[derive(Debug)]
 struct RealLock {
     file: File,
@@ -235,12 +231,12 @@ struct RealLock {
 }
 
 impl Drop for RealLock {
-    /// Not left to the close: a process that another thread has just forked has the handle too,
-    /// until it begins its program, and would keep the lock so long.
+    /// Unlocks explicitly: a child that another thread just forked shares the handle until it
+    /// executes its program, and would keep the lock until then.
     fn drop(&mut self) {
         // A forked child shares the lock with its parent, and only closes its descriptor.
         if getpid() == self.locked_by {
-            // If that fails, the close is left.
+            // If that fails, the close unlocks.
             let _ = self.file.unlock();
         }
     }

@@ -153,7 +153,7 @@ impl Current {
                 Err(_) => return Err(Error::io(SYNC, &path, error)),
             }
         }
-        fs.sync_folder(folder).map_err(|e| Error::io(SYNC, folder, e))
+        fs.sync_dir(folder).map_err(|e| Error::io(SYNC, folder, e))
     }
 }
 

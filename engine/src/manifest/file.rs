@@ -234,7 +234,7 @@ fn write_first(
     let mark = Position::default();
     let writer = Writer::create(fs, path.to_owned(), &header, &start, &[first], mark)?;
     writer.sync_data()?;
-    fs.sync_folder(folder).map_err(|e| Error::io(SYNC, folder, e))?;
+    fs.sync_dir(folder).map_err(|e| Error::io(SYNC, folder, e))?;
     Ok(writer)
 }
 

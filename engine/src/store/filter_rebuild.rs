@@ -113,7 +113,7 @@ impl Store {
         let place = self.tables.write_filter(&live.meta, &filter, sync)?;
         drop(filter);
         let path = self.filter_path(&place);
-        let synced = if sync { self.tables.sync_folder() } else { Ok(()) };
+        let synced = if sync { self.tables.sync_dir() } else { Ok(()) };
         let read_back = synced.and_then(|()| {
             let stored = self.tables.read_back(live, place, prefix_seed);
             stored.map_err(|reason| {

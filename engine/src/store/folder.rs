@@ -143,7 +143,7 @@ pub(super) fn check_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
 /// # Errors
 ///
 /// [`Error::ForeignDirectory`] if it has files of others, [`Error::NotADirectory`], [`Error::Io`].
-pub(super) fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
+pub(super) fn create_dir(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let exists =
         |path: &Path| fs.exists(path).map_err(|error| refused("look for", path, folder, error));
     if exists(&FileName::Current.path(folder))? {
@@ -160,11 +160,11 @@ pub(super) fn create_folder(fs: &dyn Fs, folder: &Path) -> Result<()> {
         levels.push((level, exists(level)?));
     }
     if levels.iter().any(|(_, existed)| !existed) {
-        fs.create_folder(folder).map_err(|error| Error::io("create", folder, error))?;
+        fs.create_dir(folder).map_err(|error| Error::io("create", folder, error))?;
     }
     for (level, existed) in levels.into_iter().rev() {
         let Some(parent) = level.parent() else { continue };
-        match fs.sync_folder(parent) {
+        match fs.sync_dir(parent) {
             // A folder that is closed to us had this one in it before us.
             Err(error) if existed && error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced.map_err(|error| Error::io(SYNC, parent, error))?,

@@ -72,7 +72,7 @@ impl Store {
             change.added.iter().rev().for_each(|table| self.tables.discard(table.id, true));
         })?;
         if !opened.is_empty() {
-            let synced = self.tables.check_not_closing().and_then(|()| self.tables.sync_folder());
+            let synced = self.tables.check_not_closing().and_then(|()| self.tables.sync_dir());
             if matches!(synced, Err(Error::Closed)) {
                 // No manifest names them.
                 opened.iter().for_each(|live| live.mark_obsolete());

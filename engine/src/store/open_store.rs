@@ -21,7 +21,7 @@ use crate::{
     store::Store,
     store::background::Background,
     store::folder::{
-        Checked, check_new, check_read_mode, check_store, create_folder, lock_folder, lock_to_read,
+        Checked, check_new, check_read_mode, check_store, create_dir, lock_folder, lock_to_read,
         refused,
     },
     store::read_only,
@@ -75,7 +75,7 @@ impl OpenStore {
             check_new(&*options.fs, folder)?;
         }
         if (options.create_if_missing || options.create_new) && !options.read_only {
-            create_folder(&*options.fs, folder)?;
+            create_dir(&*options.fs, folder)?;
         } else {
             check_store(&*options.fs, folder)?;
         }

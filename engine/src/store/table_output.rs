@@ -101,7 +101,7 @@ fn write_each<C: Cursor, B: FnMut(&[u8]) -> bool, S: FnMut() -> bool>(
     if let Some(last) = current {
         if !written.is_empty() {
             // The last table vouches for the others, so their entries are durable before it.
-            tables.sync_folder()?;
+            tables.sync_dir()?;
         }
         written.push(last.finish(place, new.origin_of_last(tables))?);
     }

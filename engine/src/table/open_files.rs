@@ -16,7 +16,7 @@ use quick_cache::sync::Cache;
 
 use crate::{
     error::is_out_of_files,
-    fs::{AppendFile, FileLock, FolderHandle, Fs, ReadFile},
+    fs::{AppendFile, DirHandle, FileLock, Fs, ReadFile},
     sync::Mutex,
 };
 
@@ -107,7 +107,7 @@ pub(crate) struct FrugalFs {
     inner: Arc<dyn Fs>,
     open_files: Arc<OpenFiles>,
     /// The folder of the store, once it is [kept](Self::keep_folder).
-    folder: OnceLock<(PathBuf, Box<dyn FolderHandle>)>,
+    folder: OnceLock<(PathBuf, Box<dyn DirHandle>)>,
 }
 
 impl FrugalFs {
@@ -118,7 +118,7 @@ impl FrugalFs {
     /// Keeps the directory `path` open, so that its sync needs no descriptor: a sync that cannot
     /// open the directory counts as failed, which is final.
     pub(crate) fn keep_folder(&self, path: &Path) -> io::Result<()> {
-        if let Some(handle) = self.call(|fs| fs.open_folder(path))? {
+        if let Some(handle) = self.call(|fs| fs.open_dir(path))? {
             let _ = self.folder.set((path.to_owned(), handle));
         }
         Ok(())
@@ -145,8 +145,8 @@ impl Fs for FrugalFs {
         self.inner.resolve(path)
     }
 
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.inner.create_folder(path)
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir(path)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -185,10 +185,10 @@ impl Fs for FrugalFs {
         self.inner.link(from, to)
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
         match self.folder.get() {
             Some((kept, handle)) if kept == path => handle.sync(),
-            _ => self.call(|fs| fs.sync_folder(path)),
+            _ => self.call(|fs| fs.sync_dir(path)),
         }
     }
 

@@ -29,7 +29,7 @@ impl TableStore {
         let is_listed = self.obsolete_files.needs_list(&paths) && self.list_retired(&paths)?;
         self.obsolete_files.unlink(&*self.fs, paths);
         if is_listed {
-            self.sync_folder()?;
+            self.sync_dir()?;
         }
         if let Some(list) = self.obsolete_files.take_unneeded_list() {
             let _ = self.fs.unlink(&list);
@@ -53,7 +53,7 @@ impl TableStore {
             let _ = self.fs.unlink(&path);
             return Ok(false);
         }
-        self.sync_folder()?;
+        self.sync_dir()?;
         if let Some(before) = self.obsolete_files.set_list(path, &retired) {
             let _ = self.fs.unlink(&before);
         }

@@ -254,9 +254,9 @@ impl TableStore {
     /// # Errors
     ///
     /// [`Error::Io`].
-    pub(crate) fn sync_folder(&self) -> Result<()> {
+    pub(crate) fn sync_dir(&self) -> Result<()> {
         let unlinked = self.obsolete_files.unlinked();
-        let synced = self.fs.sync_folder(&self.folder);
+        let synced = self.fs.sync_dir(&self.folder);
         synced.map_err(|error| Error::io(SYNC, &self.folder, error))?;
         self.obsolete_files.forget(&unlinked);
         Ok(())

@@ -63,7 +63,7 @@ impl NewSegment {
             }
         })?;
         writer.sync_data()?;
-        fs.sync_folder(folder).map_err(|e| Error::io(SYNC, folder, e))?;
+        fs.sync_dir(folder).map_err(|e| Error::io(SYNC, folder, e))?;
         Ok(writer)
     }
 }

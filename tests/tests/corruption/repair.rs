@@ -283,7 +283,7 @@ fn a_repair_is_refused_where_it_would_do_harm() {
         options(&disk(files)).repair(FOLDER, to, OlderValues::LeaveOut).unwrap_err()
     };
     let notes = disk(&good);
-    notes.create_folder(Path::new(NEW)).unwrap();
+    notes.create_dir(Path::new(NEW)).unwrap();
     notes.create(&Path::new(NEW).join("notes")).unwrap();
     let error = options(&notes).repair(FOLDER, NEW, OlderValues::LeaveOut).unwrap_err();
     assert!(matches!(error, Error::DirectoryNotEmpty { .. }), "{error:?}");

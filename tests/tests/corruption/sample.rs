@@ -78,7 +78,7 @@ pub(super) fn file_id(name: &str) -> u64 {
 /// A disk that holds `files`.
 pub(super) fn disk(files: &Files) -> Arc<MemoryFs> {
     let fs = MemoryFs::new();
-    fs.create_folder(Path::new(FOLDER)).expect("the disk is empty");
+    fs.create_dir(Path::new(FOLDER)).expect("the disk is empty");
     for (name, bytes) in files {
         fs.replace(Path::new(FOLDER).join(name), bytes.clone()).expect("the folder is there");
     }

@@ -17,7 +17,7 @@ fn a_missing_store_is_an_error_if_asked_for() {
     let with = |files: &[&str]| {
         let fs = Arc::new(MemoryFs::new());
         if !files.is_empty() {
-            fs.create_folder(FOLDER.as_ref()).unwrap();
+            fs.create_dir(FOLDER.as_ref()).unwrap();
         }
         for file in files.iter().filter(|file| !file.is_empty()) {
             fs.create(format!("{FOLDER}/{file}").as_ref()).unwrap();

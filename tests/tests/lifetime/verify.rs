@@ -73,8 +73,8 @@ impl ReadFile for ReadLog {
 }
 
 impl Fs for WritesBeforeRead {
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_folder(path)
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir(path)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -113,8 +113,8 @@ impl Fs for WritesBeforeRead {
         self.disk.link(from, to)
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_folder(path)
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_dir(path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

@@ -63,7 +63,7 @@ fn a_missing_store_is_an_error() {
     for (name, files) in cases {
         let disk = Arc::new(MemoryFs::new());
         if let Some(files) = files {
-            disk.create_folder(FOLDER.as_ref()).unwrap();
+            disk.create_dir(FOLDER.as_ref()).unwrap();
             for file in files {
                 disk.create(format!("{FOLDER}/{file}").as_ref()).unwrap();
             }

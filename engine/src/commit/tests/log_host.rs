@@ -53,7 +53,7 @@ pub(super) struct Host {
 impl Host {
     pub(super) fn new(segment_bytes: u64) -> Self {
         let fs = SteppedFs::new();
-        fs.create_folder(FOLDER.as_ref()).unwrap();
+        fs.create_dir(FOLDER.as_ref()).unwrap();
         fs.memory.settle();
         let options = KeyspaceOptions::new().memtable_bytes(4 << 10);
         Self {

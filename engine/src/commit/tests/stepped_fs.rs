@@ -53,8 +53,8 @@ impl SteppedFs {
 }
 
 impl Fs for SteppedFs {
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.faults.create_folder(path)
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.faults.create_dir(path)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -97,9 +97,9 @@ impl Fs for SteppedFs {
         self.faults.link(from, to)
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.shared.step();
-        self.faults.sync_folder(path)?;
+        self.faults.sync_dir(path)?;
         self.shared.step();
         Ok(())
     }

@@ -29,7 +29,7 @@ const FOLDER: &str = "db";
 
 fn new_fs() -> Arc<MemoryFs> {
     let fs = MemoryFs::new();
-    fs.create_folder(FOLDER.as_ref()).unwrap();
+    fs.create_dir(FOLDER.as_ref()).unwrap();
     fs.settle();
     Arc::new(fs)
 }

@@ -36,7 +36,7 @@ fn path(id: u64) -> String {
 
 fn new_fs() -> Arc<MemoryFs> {
     let fs = MemoryFs::new();
-    fs.create_folder(FOLDER.as_ref()).unwrap();
+    fs.create_dir(FOLDER.as_ref()).unwrap();
     fs.settle();
     Arc::new(fs)
 }

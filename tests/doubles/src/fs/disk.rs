@@ -176,7 +176,7 @@ impl Disk {
     }
 
     /// Creates a folder and its missing parents.
-    pub(super) fn create_folder(&mut self, path: &Path) -> io::Result<()> {
+    pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
         let path = normal(path)?;
         let mut folder = ROOT;
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
@@ -225,7 +225,7 @@ impl Disk {
         self.sync(&file.take_unsynced(), Change::SyncData { file: file.clone() });
     }
 
-    pub(super) fn sync_folder(&mut self, folder: NameId) {
+    pub(super) fn sync_dir(&mut self, folder: NameId) {
         let unsynced = mem::take(&mut self.names[folder].unsynced);
         self.sync(&unsynced, Change::SyncFolder { folder });
     }

@@ -113,8 +113,8 @@ impl Fs for FaultFs {
         self.inner.resolve(path)
     }
 
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.pass(Call::CreateFolder, path, || self.inner.create_folder(path))
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.pass(Call::CreateFolder, path, || self.inner.create_dir(path))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -162,8 +162,8 @@ impl Fs for FaultFs {
         self.pass(Call::Link, to, || self.inner.link(from, to))
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.pass(Call::SyncFolder, path, || self.inner.sync_folder(path))
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.pass(Call::SyncFolder, path, || self.inner.sync_dir(path))
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

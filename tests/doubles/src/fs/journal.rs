@@ -34,7 +34,7 @@ pub enum Operation {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CreateFolder { path } => write!(f, "create_folder {path}"),
+            Self::CreateFolder { path } => write!(f, "create_dir {path}"),
             Self::Create { path } => write!(f, "create {path}"),
             Self::Append { path, bytes } => write!(f, "append {path} {bytes:?}"),
             Self::Reserve { path, file_bytes } => write!(f, "reserve {path} ..{file_bytes}"),
@@ -42,7 +42,7 @@ impl fmt::Display for Operation {
             Self::Rename { from, to } => write!(f, "rename {from} -> {to}"),
             Self::Unlink { path } => write!(f, "unlink {path}"),
             Self::Link { from, to } => write!(f, "link {from} -> {to}"),
-            Self::SyncFolder { path } => write!(f, "sync_folder {path:?}"),
+            Self::SyncFolder { path } => write!(f, "sync_dir {path:?}"),
         }
     }
 }

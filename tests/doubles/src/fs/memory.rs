@@ -121,8 +121,8 @@ impl Debug for MemoryFs {
 }
 
 impl Fs for MemoryFs {
-    fn create_folder(&self, path: &Path) -> io::Result<()> {
-        self.disk.lock().create_folder(path)
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.lock().create_dir(path)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
@@ -197,10 +197,10 @@ impl Fs for MemoryFs {
         Ok(())
     }
 
-    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
         let folder = disk.folder(path)?;
-        disk.sync_folder(folder);
+        disk.sync_dir(folder);
         Ok(())
     }
 

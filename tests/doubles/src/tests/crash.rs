@@ -17,7 +17,7 @@ fn run(script: &str) -> MemoryFs {
     let mut files: BTreeMap<&str, Arc<dyn AppendFile>> = BTreeMap::new();
     for call in script.split("; ") {
         match call.split(' ').collect::<Vec<_>>()[..] {
-            ["mkdir", path] => fs.create_folder(Path::new(path)).unwrap(),
+            ["mkdir", path] => fs.create_dir(Path::new(path)).unwrap(),
             ["create", path] => drop(files.insert(path, fs.create(Path::new(path)).unwrap())),
             ["append", path, bytes] => files[path].append(bytes.as_bytes()).unwrap(),
             ["reserve", path, file_bytes] => {
@@ -27,8 +27,8 @@ fn run(script: &str) -> MemoryFs {
             ["rename", from, to] => fs.rename(Path::new(from), Path::new(to)).unwrap(),
             ["link", from, to] => fs.link(Path::new(from), Path::new(to)).unwrap(),
             ["unlink", path] => fs.unlink(Path::new(path)).unwrap(),
-            ["syncdir"] => fs.sync_folder(Path::new("")).unwrap(),
-            ["syncdir", path] => fs.sync_folder(Path::new(path)).unwrap(),
+            ["syncdir"] => fs.sync_dir(Path::new("")).unwrap(),
+            ["syncdir", path] => fs.sync_dir(Path::new(path)).unwrap(),
             ["settle"] => fs.settle(),
             _ => panic!("unknown call {call:?}"),
         }
@@ -153,7 +153,7 @@ fn calls_that_change_nothing_are_no_operations() {
     let before = fs.operations();
     fs.rename(Path::new("a"), Path::new("b")).unwrap();
     fs.create(Path::new("a")).unwrap_err();
-    fs.create_folder(Path::new("")).unwrap();
+    fs.create_dir(Path::new("")).unwrap();
     fs.open(Path::new("a")).unwrap();
     assert_eq!((before, fs.operations()), (5, 5), "{:?}", fs.journal());
 }
@@ -189,7 +189,7 @@ fn torn_appends_keep_a_prefix_or_sectors() {
     const NEW: usize = 1500;
     let fs = MemoryFs::new();
     let file = fs.create(Path::new("a")).unwrap();
-    fs.sync_folder(Path::new("")).unwrap();
+    fs.sync_dir(Path::new("")).unwrap();
     file.append(&[1; OLD]).unwrap();
     file.sync_data().unwrap();
     file.append(&[2; NEW]).unwrap();
@@ -231,12 +231,12 @@ fn trace_tells_what_was_lost() {
                   append x/t two; unlink x/a");
     let want = "\
 crash after 7 operations, Alone(1)
-    0  create_folder x
-    1  sync_folder \"\"
+    0  create_dir x
+    1  sync_dir \"\"
     2  create x/t
     3  append x/t 0..3  kept
     4  rename x/t -> x/a
-    5  sync_folder \"x\"
+    5  sync_dir \"x\"
     6  append x/t 3..6  LOST
 ";
     assert_eq!(fs.trace(7, &Loss::Alone(1)), want);

@@ -23,13 +23,13 @@ fn new() -> (Arc<MemoryFs>, FaultFs) {
 fn every_call(fs: &FaultFs) -> io::Result<()> {
     let [a, b, c] = ["x/a", "x/b", "x/c"].map(Path::new);
     let folder = Path::new("x");
-    fs.create_folder(folder)?;
+    fs.create_dir(folder)?;
     fs.list(folder)?;
     fs.exists(a)?;
     let file = fs.create(a)?;
     file.append(b"one")?;
     file.sync_data()?;
-    fs.sync_folder(folder)?;
+    fs.sync_dir(folder)?;
     fs.open_append(a)?;
     let reader = fs.open(a)?;
     reader.len()?;
@@ -182,7 +182,7 @@ fn each_call_can_be_carried_out_and_fail() {
 fn a_sync_after_one_that_was_carried_out_reaches_the_disk() {
     let (memory, fs) = new();
     let file = fs.create(Path::new("a")).unwrap();
-    fs.sync_folder(Path::new("")).unwrap();
+    fs.sync_dir(Path::new("")).unwrap();
     file.append(b"one").unwrap();
     fs.inject(Fault::new(EIO, Times::Once).calls(&Call::SYNCS).carried_out());
     file.sync_data().unwrap_err();
@@ -196,7 +196,7 @@ fn a_sync_after_one_that_was_carried_out_reaches_the_disk() {
 fn a_sync_behind_a_failed_one_lies() {
     let (memory, fs) = new();
     let file = fs.create(Path::new("a")).unwrap();
-    fs.sync_folder(Path::new("")).unwrap();
+    fs.sync_dir(Path::new("")).unwrap();
     file.append(b"one").unwrap();
     fs.inject(Fault::new(EIO, Times::Once).calls(&Call::SYNCS));
     file.sync_data().unwrap_err();
@@ -215,8 +215,8 @@ fn a_failed_folder_sync_can_be_made_good() {
     let (memory, fs) = new();
     fs.create(Path::new("a")).unwrap();
     fs.inject(Fault::new(EIO, Times::Once).calls(&[Call::SyncFolder]));
-    fs.sync_folder(Path::new("")).unwrap_err();
+    fs.sync_dir(Path::new("")).unwrap_err();
     assert_eq!(memory.unsynced(memory.operations()), 1);
-    fs.sync_folder(Path::new("")).unwrap();
+    fs.sync_dir(Path::new("")).unwrap();
     assert_eq!(memory.unsynced(memory.operations()), 0);
 }

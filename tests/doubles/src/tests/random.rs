@@ -44,7 +44,7 @@ struct Account {
 }
 
 impl Account {
-    fn sync_folder(&mut self, folder: &Path) {
+    fn sync_dir(&mut self, folder: &Path) {
         self.durable.retain(|path, _| path.parent() != Some(folder));
         let here = self.live.iter().filter(|(path, _)| path.parent() == Some(folder));
         self.durable.extend(here.map(|(path, file)| (path.clone(), *file)));
@@ -129,8 +129,8 @@ fn step(fs: &MemoryFs, account: &mut Account, lots: &mut SplitMix64) {
             }
         }
         _ => {
-            fs.sync_folder(folder).unwrap();
-            account.sync_folder(folder);
+            fs.sync_dir(folder).unwrap();
+            account.sync_dir(folder);
         }
     }
 }
@@ -156,8 +156,8 @@ fn random_scripts_crash_as_the_account_says() {
         eprintln!("SIEVE_SEED={seed}");
         let mut lots = SplitMix64(seed);
         let mut fs = MemoryFs::new();
-        fs.create_folder(Path::new("x")).unwrap();
-        fs.create_folder(Path::new("y")).unwrap();
+        fs.create_dir(Path::new("x")).unwrap();
+        fs.create_dir(Path::new("y")).unwrap();
         fs.settle();
         let mut account = Account::default();
         for round in 0..2 {

@@ -23,7 +23,7 @@ fn each_fs(test: impl Fn(&str, &Arc<dyn Fs>, PathBuf)) {
         ("fault", fault, PathBuf::from("db")),
     ];
     for (name, fs, folder) in cases {
-        fs.create_folder(&folder).unwrap();
+        fs.create_dir(&folder).unwrap();
         test(name, &fs, folder);
     }
 }
@@ -74,7 +74,7 @@ fn appended_bytes_are_read_back() {
         file.append(b"").unwrap();
         file.append(b"two").unwrap();
         file.sync_data().unwrap();
-        fs.sync_folder(&folder).unwrap();
+        fs.sync_dir(&folder).unwrap();
         file.append(b"three").unwrap();
         assert_eq!(reader.len().unwrap(), 11, "{name}: an open reader sees the file grow");
         assert_eq!(read(&**fs, &path), b"onetwothree", "{name}");
@@ -187,8 +187,8 @@ fn list_names_files_in_order() {
         for file in ["b", "a.log", "B"] {
             fs.create(&folder.join(file)).unwrap();
         }
-        fs.create_folder(&folder.join("x/y")).unwrap();
-        fs.create_folder(&folder.join("x")).unwrap();
+        fs.create_dir(&folder.join("x/y")).unwrap();
+        fs.create_dir(&folder.join("x")).unwrap();
         fs.create(&folder.join("x/inner")).unwrap();
         assert_eq!(fs.list(&folder).unwrap(), ["B", "a.log", "b"], "{name}");
         assert_eq!(fs.list(&folder.join("x")).unwrap(), ["inner"], "{name}");
@@ -202,7 +202,7 @@ fn list_names_files_in_order() {
 fn refused_calls_name_the_reason() {
     each_fs(|name, fs, folder| {
         let at = |path: &str| folder.join(path);
-        fs.create_folder(&at("x")).unwrap();
+        fs.create_dir(&at("x")).unwrap();
         fs.create(&at("a")).unwrap();
         fs.create(&at("b")).unwrap();
         let cases = [
@@ -221,8 +221,8 @@ fn refused_calls_name_the_reason() {
             ("unlink a folder", kind(fs.unlink(&at("x"))), ErrorKind::IsADirectory),
             ("link to taken", kind(fs.link(&at("a"), &at("b"))), ErrorKind::AlreadyExists),
             ("link from missing", kind(fs.link(&at("c"), &at("d"))), ErrorKind::NotFound),
-            ("sync missing", kind(fs.sync_folder(&at("y"))), ErrorKind::NotFound),
-            ("folder over a file", kind(fs.create_folder(&at("a"))), ErrorKind::AlreadyExists),
+            ("sync missing", kind(fs.sync_dir(&at("y"))), ErrorKind::NotFound),
+            ("folder over a file", kind(fs.create_dir(&at("a"))), ErrorKind::AlreadyExists),
             ("lock nowhere", kind(fs.lock(&at("y/l"))), ErrorKind::NotFound),
         ];
         for (case, found, want) in cases {
@@ -284,7 +284,7 @@ fn calls_may_come_from_many_threads() {
                         let path = folder.join(format!("{thread}-{round}"));
                         let file = write(&**fs, &path, &[1; 100]);
                         file.sync_data().unwrap();
-                        fs.sync_folder(folder).unwrap();
+                        fs.sync_dir(folder).unwrap();
                         assert_eq!(read(&**fs, &path), [1; 100]);
                     }
                 });
@@ -298,7 +298,7 @@ fn calls_may_come_from_many_threads() {
 fn the_current_folder_has_an_empty_name() {
     for fs in [&RealFs as &dyn Fs, &MemoryFs::new()] {
         for path in ["", "."] {
-            fs.sync_folder(Path::new(path)).unwrap();
+            fs.sync_dir(Path::new(path)).unwrap();
             fs.list(Path::new(path)).unwrap();
             assert!(fs.exists(Path::new(path)).unwrap(), "{fs:?}");
         }
