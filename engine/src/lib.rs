@@ -60,9 +60,9 @@ mod entry_ref;
 mod error;
 pub mod explain;
 mod file_name;
-mod filter_plan;
 mod filter_policy;
 mod filter_role;
+mod filters;
 pub mod fs;
 mod gate;
 mod handle;
@@ -78,6 +78,7 @@ mod manifest;
 mod memory;
 mod memory_budget;
 mod memory_pool;
+mod on_threads;
 pub mod options;
 #[cfg_attr(feature = "planted-bugs", doc(hidden))]
 #[cfg(feature = "planted-bugs")]

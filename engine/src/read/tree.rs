@@ -31,7 +31,7 @@ pub(crate) struct Tree {
     pub(crate) id: u64,
     pub(crate) name: String,
     options: ArcSwap<KeyspaceOptions>,
-    filter_wish_number: AtomicU64,
+    filter_settings_number: AtomicU64,
     memory: Arc<MemoryAccount>,
     changed: Arc<ChangedTrees>,
     view: ViewCell<ReadView>,
@@ -76,7 +76,7 @@ impl Tree {
             id,
             name,
             options: ArcSwap::from_pointee(options),
-            filter_wish_number: AtomicU64::new(0),
+            filter_settings_number: AtomicU64::new(0),
             memory,
             changed,
             view: ViewCell::new(Arc::new(ReadView::new(id, view))),
@@ -112,7 +112,7 @@ impl Tree {
     /// Changes the options. Scans, flushes and compactions in flight go on with those before.
     pub(crate) fn set_options(&self, options: KeyspaceOptions) {
         self.options.store(Arc::new(options));
-        self.filter_wish_number.fetch_add(1, SeqCst);
+        self.filter_settings_number.fetch_add(1, SeqCst);
         self.changed.note(self.id);
     }
 
@@ -122,8 +122,8 @@ impl Tree {
     }
 
     /// How often what may be asked of the filters was changed: read it before that.
-    pub(crate) fn filter_wish_number(&self) -> u64 {
-        self.filter_wish_number.load(SeqCst)
+    pub(crate) fn filter_settings_number(&self) -> u64 {
+        self.filter_settings_number.load(SeqCst)
     }
 
     /// The present view, without a lock, a shared reference count or, on Linux, even a locked

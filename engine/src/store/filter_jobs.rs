@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    Error, FilterRole, read::tree::Tree, store::due_trees::TreeIds, store::filter_need::DueFilter,
+    Error, FilterRole, filters::DueFilter, read::tree::Tree, store::due_trees::TreeIds,
     store::filter_rebuild::Rebuilt, version::Version,
 };
 
@@ -50,8 +50,8 @@ struct TreeJobs {
 pub(crate) struct Seen {
     /// A weak reference, so that its address is not used again.
     version: Weak<Version>,
-    /// [`Tree::filter_wish_number`].
-    wish: u64,
+    /// [`Tree::filter_settings_number`].
+    settings: u64,
     /// [`FilterJobs::again`].
     again: u64,
 }
@@ -96,7 +96,7 @@ impl FilterJobs {
         let jobs = self.trees.entry(tree.id).or_default();
         if !jobs.is_up_to_date(&tree, again) {
             let version = Arc::downgrade(&tree.view().kept().version);
-            let seen = Seen { version, wish: tree.filter_wish_number(), again };
+            let seen = Seen { version, settings: tree.filter_settings_number(), again };
             return Some(FilterJob::Look(tree, seen));
         }
         let due = jobs.due.pop_front()?;
@@ -124,7 +124,7 @@ impl FilterJobs {
     ) {
         self.is_running = false;
         let Some(jobs) = self.trees.get_mut(&tree.id) else { return };
-        if jobs.seen.as_ref().map(|seen| seen.wish) != Some(seen.wish) {
+        if jobs.seen.as_ref().map(|seen| seen.settings) != Some(seen.settings) {
             jobs.done.clear();
         }
         jobs.done.retain(|(id, _), _| ids.contains(id));
@@ -216,7 +216,7 @@ impl TreeJobs {
         self.seen.as_ref().is_some_and(|seen| {
             let present = tree.view();
             seen.version.as_ptr() == Arc::as_ptr(&present.kept().version)
-                && (seen.wish, seen.again) == (tree.filter_wish_number(), again)
+                && (seen.settings, seen.again) == (tree.filter_settings_number(), again)
         })
     }
 }

@@ -13,17 +13,13 @@ use crate::{
     error::SYNC,
     file_name::FileName,
     filter_policy::FilterChoice,
+    filters::{DueFilter, FilterSettings, TableFacts, choice, due_filters},
     keyspace_options::KeyspaceOptions,
     listener::Event,
     manifest::{FilterReplaced, ManifestState, VersionEdit},
     planted::PlantedBug,
     read::tree::Tree,
-    store::{
-        Store,
-        filter_jobs::Seen,
-        filter_need::{DueFilter, FilterWish, TableFacts, choice, due_filters},
-        residency::stored_filter,
-    },
+    store::{Store, filter_jobs::Seen, residency::stored_filter},
     table::{
         FilterPlace, LiveTable, NewPlace, TableMeta,
         filter_store::{BuiltFilter, StoredAnew},
@@ -43,7 +39,7 @@ pub(crate) enum Rebuilt {
 impl Store {
     /// Finds out which filters of `tree` should be rebuilt.
     pub(crate) fn look_for_due_filters(&self, tree: &Arc<Tree>, seen: Seen) {
-        let wish = FilterWish::of(&tree.options());
+        let settings = FilterSettings::of(&tree.options());
         let version = tree.kept_view().version;
         let metas = version.metas();
         let facts = version.tables().zip(&metas).map(|((_, _, live), meta)| {
@@ -56,7 +52,7 @@ impl Store {
             }
         });
         let facts: Vec<_> = facts.collect();
-        let due = due_filters(&wish, &facts);
+        let due = due_filters(&settings, &facts);
         let ids = metas.iter().map(|meta| meta.id).collect();
         self.background.with_filters(|jobs| jobs.looked(tree, seen, due, &ids));
     }
@@ -74,11 +70,11 @@ impl Store {
             return Ok(Rebuilt::NotNeeded);
         };
         let (role, options) = (due.role, tree.kept_options());
-        let wish = FilterWish::of(&options);
+        let settings = FilterSettings::of(&options);
         let old = live.filter_place(role);
         let has_keys = live.table.properties().user_keys > 0;
-        let new = if wish.is_built(role) && has_keys {
-            let chosen = || choice(&wish.policy, &version.metas(), due.table_id);
+        let new = if settings.is_built(role) && has_keys {
+            let chosen = || choice(&settings.policy, &version.metas(), due.table_id);
             let Some(choice) = due.planned.or_else(chosen) else { return Ok(Rebuilt::NotNeeded) };
             let options = one_filter(&options, role, choice);
             let Some((filter, taken)) = self.build_filter(tree, live, role, &options)? else {

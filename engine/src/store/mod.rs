@@ -6,7 +6,6 @@
 //! | [`recovery`]     | how it comes back from manifest and log                            |
 //! | [`read_only`]    | how one that is only read does                                     |
 //! | [`log_state`]    | what the manifest says, as the log goes on from there             |
-//! | [`on_threads`]   | many items are worked on by several threads                        |
 //! | [`open_tables`]  | the tables of the manifest are opened, their filters loaded         |
 //! | [`orphans`]      | unlinks files that no manifest needs                               |
 //! | [`commit`]       | the one way of a write                                             |
@@ -22,14 +21,12 @@
 //! | [`quarantine`]   | quarantines tables that a compaction cannot read                   |
 //! | [`skipped`]      | work that scans ask for, because they step over many tombstones    |
 //! | [`table_output`] | entries in order become tables                                     |
-//! | [`new_filter`]   | which filter new tables get                                        |
-//! | [`filter_need`]  | which tables should get another filter                             |
 //! | [`filter_jobs`]  | which of these filters are built next, and which not again         |
 //! | [`filter_build`] | a filter is built from the keys of its table                       |
 //! | [`filter_rebuild`] | a filter takes the place of another one                          |
 //! | [`install`]      | a change of tables becomes durable and then visible                |
 //! | [`residency`]    | filters are kept in memory as the plan says                        |
-//! | [`verify`], [`verify_table`], [`verify_filters`] | every byte is looked at         |
+//! | [`verify`], [`verify_table`] | every byte is looked at         |
 //! | [`unneeded`]     | lets workers free memory in place of readers                       |
 //! | [`stats`]        | what the store holds                                               |
 //! | [`stats_file`]   | tells other processes what it holds                                |
@@ -40,7 +37,6 @@ mod compact;
 mod due_trees;
 mod filter_build;
 mod filter_jobs;
-mod filter_need;
 mod filter_rebuild;
 mod flush;
 pub(crate) mod folder;
@@ -49,8 +45,6 @@ pub(crate) mod keyspace_set;
 pub(crate) mod keyspace_trees;
 mod log_state;
 mod memory;
-mod new_filter;
-mod on_threads;
 pub(crate) mod open_store;
 mod open_tables;
 mod orphans;
@@ -67,7 +61,6 @@ mod table_output;
 mod throttle;
 mod unneeded;
 pub(crate) mod verify;
-mod verify_filters;
 pub(crate) mod verify_table;
 
 use std::{

@@ -9,9 +9,9 @@ use std::{num::NonZero, path::Path, sync::Arc, thread};
 use crate::{
     KeyspaceOptions, Options, Result,
     manifest::ManifestState,
+    on_threads::on_threads,
     read::tree::Tree,
     store::keyspace_trees::KeyspaceTrees,
-    store::on_threads::on_threads,
     store::recovery::{corrupt_state, present_options},
     store::residency::{Prediction, load_filters},
     table::{LiveTable, TableMeta, store::TableStore},

@@ -17,7 +17,7 @@ use sievedb_sstable::{
 use crate::{
     Error, VerifyReport,
     file_name::FileName,
-    store::verify_filters::{FilterChecks, FilterOwner},
+    filters::{FilterChecks, FilterOwner},
     table::{LiveTable, TableMeta, files::TableFiles, store::check_kinds, table_error},
     verify_report::VerifyProgress,
 };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use super::{code, is_test, sources};
 
 /// The modules of the engine, from the top to the bottom. A module may import from those after it.
-const MODULES: [&str; 50] = [
+const MODULES: [&str; 51] = [
     "repair",
     "describe",
     // The API.
@@ -19,11 +19,11 @@ const MODULES: [&str; 50] = [
     "handle",
     // What an open store does.
     "store",
+    "filters",
     "commit",
     "read",
     "compaction",
     "iter",
-    "filter_plan",
     "version",
     "manifest",
     "table",
@@ -40,6 +40,7 @@ const MODULES: [&str; 50] = [
     "memory_budget",
     "log_limits",
     "default_budget",
+    "on_threads",
     "error",
     "handle_counts",
     "explain",

@@ -8,7 +8,7 @@ use std::{
 
 use super::filter_tables::{FilterTables, Target};
 use crate::{
-    filter_plan::Residence,
+    filters::plan::Residence,
     read::tree::Tree,
     sync::{
         atomic::{AtomicU32, Ordering::SeqCst},

@@ -7,10 +7,10 @@ use super::{
     scan_choice::{Bound, Candidate, choose},
 };
 use crate::{
-    filter_plan::{
+    filter_policy::FilterPolicy,
+    filters::plan::{
         self, FilterPlan, KeyspaceShape, Residence, RunShape, StoreShape, StoredFilter, TableShape,
     },
-    filter_policy::FilterPolicy,
     read::tree::Tree,
     table::{LiveTable, TableFilters, scan_filters::Wanted, store::TablePlace},
     version::Version,
@@ -121,7 +121,7 @@ impl FilterTables {
         measured: &MeasuredUse,
     ) -> (FilterPlan, Vec<Target>) {
         let wanted = self.wanted(filter_bytes_max, measured);
-        let plan = filter_plan::plan(&self.shape(filter_bytes_max, measured, &wanted));
+        let plan = plan::plan(&self.shape(filter_bytes_max, measured, &wanted));
         let targets = self.targets(&plan, wanted);
         (plan, targets)
     }

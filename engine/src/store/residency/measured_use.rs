@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{filter_plan::TableUse, stats::Sampled};
+use crate::{filters::plan::TableUse, stats::Sampled};
 
 /// At so many lookups, or as many questions of scans to filters, in the sample of a store all
 /// counts are halved: what is older than some millions of lookups hardly counts.

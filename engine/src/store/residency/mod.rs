@@ -1,6 +1,6 @@
 //! Filters are kept in memory as the plan says: which, and how much of each.
 //!
-//! [`filter_plan`](crate::filter_plan) decides; here the store is described to it, and what it
+//! [`filter_plan`](crate::filters::plan) decides; here the store is described to it, and what it
 //! wants is carried out. A resident ribbon gives up columns by a smaller copy, and gets them back
 //! from its file. Whatever is replaced is freed when the last lookup that began with it is done. No
 //! lookup ever reads a filter: this is done by those who change tables or the budget, and by a

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{filter_tables::FilterTables, measured_use::MeasuredUse};
-use crate::filter_plan::{FilterPlan, keyspace_shares};
+use crate::filters::plan::{FilterPlan, keyspace_shares};
 
 /// For each keyspace, by id, what the last plan that it was part of expects.
 #[derive(Debug, Default)]

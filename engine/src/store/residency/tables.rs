@@ -11,9 +11,9 @@ use crate::{
     FilterRole,
     filter_policy::FilterPolicy,
     listener::EventListener,
+    on_threads::on_threads,
     read::tree::Tree,
     store::Store,
-    store::on_threads::on_threads,
     store::residency::MeasuredUse,
     sync::{MutexGuard, atomic::Ordering::SeqCst},
     table::{

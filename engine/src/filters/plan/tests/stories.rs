@@ -19,11 +19,11 @@ use std::{collections::BTreeMap, env, fmt::Write as _, path::Path};
 use sievedb_filter::FilterKind;
 
 use crate::{
-    filter_plan::{
+    filter_policy::{FilterPolicy, FilterPolicyKind},
+    filters::plan::{
         KeyspaceShape, Residence, RunShape, StoreShape, StoredFilter, TableShape, TableUse, choose,
         curve::Curve, plan, rebuilds,
     },
-    filter_policy::{FilterPolicy, FilterPolicyKind},
     table::store::TablePlace,
 };
 

@@ -14,7 +14,7 @@ use crate::Result;
 /// # Errors
 ///
 /// That of the first item whose work failed, of those that were begun; then no more are begun.
-pub(super) fn on_threads<T: Sync, R: Send>(
+pub(crate) fn on_threads<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
     work: impl Fn(&T) -> Result<R> + Sync,

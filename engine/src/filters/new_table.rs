@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use crate::{
-    filter_plan::{self, StoreShape},
     filter_policy::FilterChoice,
+    filters::plan::{self, StoreShape},
     read::tree::Tree,
     table::store::TablePlace,
 };
@@ -15,7 +15,7 @@ use crate::{
 /// As large as the policy says, whatever memory has room for: what does not fit is left in the
 /// file, and read when it does. A smaller one would have to be rebuilt for that, from all keys
 /// of the table. What was measured is left out: it says nothing of new tables.
-pub(super) fn choose_filter(
+pub(crate) fn choose_filter(
     tree: &Tree,
     is_gone: impl Fn(u64) -> bool,
     place: TablePlace,
@@ -25,5 +25,5 @@ pub(super) fn choose_filter(
     let metas = version.metas();
     let beside = metas.iter().map(Cow::as_ref).filter(|table| !is_gone(table.id));
     let shape = StoreShape::of_tables(tree.filter_policy(), beside);
-    filter_plan::choose(shape, 0, place, new_keys)
+    plan::choose(shape, 0, place, new_keys)
 }

@@ -6,7 +6,8 @@ use sievedb_filter::FilterKind;
 
 use super::stories::stored;
 use crate::{
-    filter_plan::{
+    filter_policy::{FilterPolicy, FilterPolicyKind},
+    filters::plan::{
         FilterPlan, KeyspaceShape, Rebuild, Residence, RunShape, StoreShape, StoredFilter,
         TableShape, TableUse, choose,
         curve::Curve,
@@ -14,7 +15,6 @@ use crate::{
         plan, rebuilds,
         weight::{keyspace_weights, weights_of},
     },
-    filter_policy::{FilterPolicy, FilterPolicyKind},
     log::testing::{Random, seeds},
     table::store::TablePlace,
 };

@@ -2,7 +2,7 @@
 
 use sievedb_filter::{FilterKind, Ribbon, TableFilter};
 
-use crate::filter_plan::{
+use crate::filters::plan::{
     curve::Curve,
     shape::{StoredFilter, TableShape},
 };

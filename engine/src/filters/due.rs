@@ -1,7 +1,7 @@
 //! Which tables should get another filter than they have.
 //!
 //! Pure: the tables of a keyspace in, filters to build out. How bits are divided among tables,
-//! [`filter_plan`](crate::filter_plan) tells.
+//! [`filter_plan`](crate::filters::plan) tells.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -9,8 +9,8 @@ use sievedb_filter::{FilterKind, range_filter::POINTS_MAX};
 
 use crate::{
     FilterRole,
-    filter_plan::{self, Rebuild, Residence, StoreShape, StoredFilter},
     filter_policy::{FilterChoice, FilterPolicy, FilterPolicyKind},
+    filters::plan::{self, Rebuild, Residence, StoreShape, StoredFilter},
     keyspace_options::KeyspaceOptions,
     listener::FilterRebuildReason,
     prefix_extractor::NamedExtractor,
@@ -24,7 +24,7 @@ const ROUNDING_BYTES: f64 = 512.0;
 
 /// What a keyspace asks of the filters of its tables.
 #[derive(Debug, Clone)]
-pub(crate) struct FilterWish {
+pub(crate) struct FilterSettings {
     pub(crate) policy: FilterPolicy,
     pub(crate) extractor: NamedExtractor,
     /// Whether tables are to have range filters.
@@ -55,7 +55,7 @@ pub(crate) struct DueFilter {
     pub(crate) planned: Option<FilterChoice>,
 }
 
-impl FilterWish {
+impl FilterSettings {
     pub(crate) fn of(options: &KeyspaceOptions) -> Self {
         Self {
             policy: options.filter_policy,
@@ -115,16 +115,16 @@ impl FilterWish {
 /// of use, then those off the plan that cost the most reads first, then those that scans ask.
 ///
 /// Costs about as much as the filter of a new table does: a few microseconds for each table.
-pub(crate) fn due_filters(wish: &FilterWish, tables: &[TableFacts<'_>]) -> Vec<DueFilter> {
+pub(crate) fn due_filters(settings: &FilterSettings, tables: &[TableFacts<'_>]) -> Vec<DueFilter> {
     let without = |role| {
         tables.iter().filter_map(move |facts| {
-            let reason = wish.reason(facts, role)?;
+            let reason = settings.reason(facts, role)?;
             Some(DueFilter { table_id: facts.meta.id, role, reason, planned: None })
         })
     };
     let mut due: Vec<_> = without(FilterRole::Point).collect();
-    if !wish.wants_none() {
-        due.extend(off_plan(&wish.policy, tables));
+    if !settings.wants_none() {
+        due.extend(off_plan(&settings.policy, tables));
     }
     due.extend(without(FilterRole::Prefix).chain(without(FilterRole::Range)));
     due
@@ -146,7 +146,7 @@ fn off_plan<'a>(
     }
     let keys: BTreeMap<_, _> =
         tables.iter().map(|facts| (facts.meta.id, facts.meta.entries)).collect();
-    let rebuilds = filter_plan::rebuilds(&shape, &filter_plan::plan(&shape));
+    let rebuilds = plan::rebuilds(&shape, &plan::plan(&shape));
     rebuilds.into_iter().filter_map(move |Rebuild { table_id, choice, .. }| {
         // The others are due anyway.
         let stored = stored.get(&table_id)?;
@@ -173,7 +173,7 @@ pub(crate) fn choice(
     id: u64,
 ) -> Option<FilterChoice> {
     let shape = StoreShape::of_tables(*policy, tables.iter().map(Cow::as_ref));
-    filter_plan::ideal_of(&shape, id)
+    plan::ideal_of(&shape, id)
 }
 
 #[cfg(test)]
@@ -251,7 +251,7 @@ mod tests {
             let unusable =
                 if matches!(found, Damaged) { vec![FilterRole::Point] } else { Vec::new() };
             let facts = TableFacts { meta: meta.clone(), user_keys: KEYS, unusable, stored };
-            let due = due_filters(&wish(policy, NamedExtractor::None, false), &[facts]);
+            let due = due_filters(&settings(policy, NamedExtractor::None, false), &[facts]);
             let kind = |due: &DueFilter| {
                 due.planned
                     .or_else(|| choice(&policy, std::slice::from_ref(&meta), 7))
@@ -267,8 +267,8 @@ mod tests {
     fn a_table_without_points_needs_no_filter() {
         let meta = Cow::Owned(meta(false));
         let facts = TableFacts { meta, user_keys: 0, unusable: Vec::new(), stored: None };
-        let wish = wish(FilterPolicy::default(), fixed(4), true);
-        assert_eq!(due_filters(&wish, &[facts]), []);
+        let settings = settings(FilterPolicy::default(), fixed(4), true);
+        assert_eq!(due_filters(&settings, &[facts]), []);
     }
 
     /// What scans ask: by the name of the extractor that found the prefixes.
@@ -340,7 +340,7 @@ mod tests {
             let stored = meta.filter.map(|_| stored);
             let (meta, unusable) = (Cow::Owned(meta), unusable.to_vec());
             let facts = TableFacts { meta, user_keys: KEYS, unusable, stored };
-            let due = due_filters(&wish(policy, extractor, ranges), &[facts]);
+            let due = due_filters(&settings(policy, extractor, ranges), &[facts]);
             let got: Vec<_> = due.iter().map(|due| (due.role, due.reason)).collect();
             assert_eq!(got, want, "{name}");
         }
@@ -350,7 +350,7 @@ mod tests {
         NamedExtractor::Present(sievedb_sstable::PrefixExtractor::FixedLength(bytes))
     }
 
-    fn wish(policy: FilterPolicy, extractor: NamedExtractor, ranges: bool) -> FilterWish {
-        FilterWish { policy, extractor, ranges }
+    fn settings(policy: FilterPolicy, extractor: NamedExtractor, ranges: bool) -> FilterSettings {
+        FilterSettings { policy, extractor, ranges }
     }
 }
