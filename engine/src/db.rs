@@ -127,7 +127,7 @@ impl Db {
     #[must_use]
     pub fn keyspace_exists(&self, name: &str) -> bool {
         // A forked child must not wait for a lock that a thread of its parent held.
-        self.accept().is_ok_and(|store| store.trees.read().get(name).is_some())
+        self.accept().is_ok_and(|store| store.versions.trees().get(name).is_some())
     }
 
     /// Opens the existing keyspace `name`. Never creates one, unlike [`keyspace`](Self::keyspace),
@@ -138,7 +138,7 @@ impl Db {
     /// [`Error::NoKeyspace`]; [`Error::Closed`] after a [`shutdown`](Self::shutdown);
     /// [`Error::ForkedChild`].
     pub fn open_keyspace(&self, name: &str) -> Result<Keyspace> {
-        let tree = self.accept()?.trees.read().get(name).cloned();
+        let tree = self.accept()?.versions.trees().get(name).cloned();
         let tree = tree.ok_or_else(|| Error::NoKeyspace { name: name.to_owned() })?;
         Ok(self.keyspace_of(tree))
     }
@@ -173,7 +173,7 @@ impl Db {
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
         let Ok(store) = self.accept() else { return Vec::new() };
-        store.trees.read().names().cloned().collect()
+        store.versions.trees().values().map(|tree| tree.name.clone()).collect()
     }
 
     /// Removes the keyspace `name` with all its data. Returns `false` if it does not exist.
@@ -223,7 +223,8 @@ impl Db {
     ///
     /// [`Error::Io`], [`Error::ReadOnly`].
     pub fn persist(&self, durability: Durability) -> Result<()> {
-        self.accept()?.persist(durability)
+        let store = self.accept()?;
+        store.writer.persist(store, durability)
     }
 
     /// Writes the memtables of **all keyspaces** into tables, and waits until that is done.
@@ -236,7 +237,7 @@ impl Db {
     /// [`Error::Io`], [`Error::ReadOnly`].
     pub fn flush(&self) -> Result<()> {
         let store = self.accept()?;
-        let trees: Vec<_> = store.trees.read().values().cloned().collect();
+        let trees: Vec<_> = store.versions.trees().values().cloned().collect();
         store.flush_trees(&trees)
     }
 
@@ -254,7 +255,7 @@ impl Db {
     /// [`Error::ReadOnly`].
     pub fn compact(&self) -> Result<()> {
         let store = self.accept()?;
-        let trees: Vec<_> = store.trees.read().values().cloned().collect();
+        let trees: Vec<_> = store.versions.trees().values().cloned().collect();
         let mut first = Ok(());
         for tree in &trees {
             let done = store.compact_tree(tree);

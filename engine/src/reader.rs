@@ -49,7 +49,7 @@ impl Reader<'_> {
         // After the view: a dropped keyspace has an empty one.
         self.tree.check()?;
         // After the view: it then holds every version that a reader at this number may see.
-        Ok(self.snapshot.unwrap_or_else(|| store.publish.visible()))
+        Ok(self.snapshot.unwrap_or_else(|| store.writer.visible()))
     }
 
     #[inline(always)]

@@ -45,7 +45,7 @@ impl Drop for HeldSequence {
         if store.is_forked() {
             return;
         }
-        store.background.snapshot_is_gone(store.snapshots.remove(self.sequence));
+        store.scheduler.snapshot_is_gone(store.versions.snapshots().remove(self.sequence));
     }
 }
 
@@ -62,7 +62,7 @@ impl Snapshot {
         let store = open.store();
         let list = || {
             let now = store.options.clock.now();
-            store.snapshots.add(now, || store.publish.visible())
+            store.versions.snapshots().add(now, || store.writer.visible())
         };
         // In a forked child its reads are refused, and nothing is listed.
         let sequence = store.check_open().map_or(0, |()| list());

@@ -16,7 +16,7 @@
 
 mod encoder;
 mod log_segment;
-mod panic_guard;
+mod placed_write;
 mod placement;
 mod publish;
 mod shared_log;
@@ -28,7 +28,7 @@ mod write;
 
 pub(crate) use encoder::WriteEncoder;
 pub(crate) use log_segment::LogSize;
-pub(crate) use panic_guard::PanicGuard;
+pub(crate) use placed_write::{PanicGuard, PlacedWrite};
 pub(crate) use placement::{Always, Placed, Placement, Validate, Verdict};
 pub(crate) use publish::{InFlight, PublishQueue};
 pub(crate) use shared_log::{LogHost, SharedLog};

@@ -44,7 +44,12 @@ impl InFlight {
         let _ = self.failure.set(error);
     }
 
-    /// Why the record could not be written, if it could not.
+    /// Returns whether the write is in the memtables, or never will be.
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(Relaxed)
+    }
+
+    /// Returns why the record could not be written, if it could not.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.get().cloned()
     }

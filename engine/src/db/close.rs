@@ -103,5 +103,9 @@ fn persist_for_others(open: &Arc<OpenStore>) -> Result<()> {
     let store = open.accept()?;
     // The store may be closed by a drop later, which cannot report an error.
     let has_others = Arc::strong_count(open) > 2;
-    if has_others && !store.options.read_only { store.persist(Durability::Disk) } else { Ok(()) }
+    if has_others && !store.options.read_only {
+        store.writer.persist(store, Durability::Disk)
+    } else {
+        Ok(())
+    }
 }

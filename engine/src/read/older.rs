@@ -173,7 +173,7 @@ mod tests {
                 _ => {}
             }
             let view = db.default_keyspace().tree().view();
-            for sequence in 0..=db.store().publish.visible() {
+            for sequence in 0..=db.store().writer.visible() {
                 for key in (0_u32..7).map(u32::to_be_bytes) {
                     let lookup = lookup(&db, &key, sequence);
                     let want = lookup.find(&view, &counters, &mut Nobody).unwrap();
@@ -199,7 +199,7 @@ mod tests {
         for _ in 0..5 {
             db.insert("other", "").unwrap();
         }
-        assert_eq!(db.store().publish.visible(), 9, "the first number created the keyspace");
+        assert_eq!(db.store().writer.visible(), 9, "the first number created the keyspace");
         db
     }
 

@@ -2,16 +2,15 @@
 
 use sievedb_format::SequenceNumber;
 
-use super::{Store, memory::Room};
+use std::time::Duration;
+
+use super::Store;
 use crate::{
-    Durability, Error, Result,
-    commit::{InFlight, LogHost, Placed, Placement, Validate, Verdict, Write},
-    log::{Payload, Position, Writer},
-    manifest::VersionEdit,
+    Durability, Result,
+    commit::{InFlight, Placed, PlacedWrite, Validate, Verdict, Write},
+    log::Payload,
     memory::MemoryUse,
-    store::placed_write::PlacedWrite,
-    sync::MutexGuard,
-    wal::segment::NewSegment,
+    store::writer::throttle::{Pressure, Room, pressure},
 };
 
 /// Log records that wait in memory before a write of [`Durability::Memory`] passes them on to the
@@ -35,13 +34,13 @@ impl Store {
         durability: Durability,
         condition: &mut impl Validate,
     ) -> Result<Option<SequenceNumber>> {
-        self.check_writable()?;
+        self.versions.check_writable()?;
         self.throttle(write)?;
         // A stronger write passes on what waits anyway.
         if durability == Durability::Memory
-            && self.placement.lock().pending_bytes() as u64 >= self.pending_bytes_max()
+            && self.writer.placement().pending_bytes() as u64 >= self.pending_bytes_max()
         {
-            self.log.write(self)?;
+            self.writer.log().write(self)?;
         }
         let Some((placed, mut wakes)) = self.place(write, durability, condition)? else {
             return Ok(None);
@@ -58,7 +57,7 @@ impl Store {
             wakes |= self.has_idle_excess();
         }
         if wakes {
-            self.background.wake();
+            self.scheduler.wake();
         }
         if let Err(error) = logged {
             *write = in_flight.write.unplaced();
@@ -95,31 +94,31 @@ impl Store {
         write: &mut Write,
         durability: Durability,
         condition: &mut impl Validate,
-    ) -> Result<Option<(PlacedWrite<'_>, bool)>> {
+    ) -> Result<Option<(PlacedWrite<'_, Self>, bool)>> {
         // The checksum of the payload is computed here, outside the lock.
         let payload = Payload::new(write.payload.clone());
         let waits = durability > Durability::Memory;
         loop {
-            let mut placement = self.placement.lock();
+            let mut placement = self.writer.placement();
             // Under the lock: a close waits for what is placed.
             self.check_open()?;
-            self.check_writable()?;
-            match condition.check(&Placed::new(&self.publish))? {
+            self.versions.check_writable()?;
+            match condition.check(&Placed::new(self.writer.publish()))? {
                 Verdict::Holds if self.room(write)? == Room::Wait => {
                     drop(placement);
                     self.stall(|| self.wait_for_room(write))?;
                 }
                 Verdict::Holds => {
                     let froze_largest = self.freeze_largest();
-                    let placed = placement.place(&self.publish, write, payload, waits)?;
+                    let placed = placement.place(self.writer.publish(), write, payload, waits)?;
                     let (in_flight, froze) = placed;
-                    let placed = PlacedWrite::new(self, in_flight);
+                    let placed = PlacedWrite::new(self, self.writer.publish(), in_flight);
                     return Ok(Some((placed, froze || froze_largest)));
                 }
                 Verdict::Fails => return Ok(None),
                 Verdict::Undecided(sequence) => {
                     drop(placement);
-                    self.publish.wait_visible(sequence);
+                    self.writer.publish().wait_visible(sequence);
                 }
             }
         }
@@ -129,50 +128,53 @@ impl Store {
     pub(crate) fn make_durable(&self, write: &InFlight, durability: Durability) -> Result<()> {
         match durability {
             Durability::Memory => Ok(()),
-            Durability::OsBuffer => self.log.write_through(self, write),
-            Durability::Disk => self.log.sync_through(self, write),
+            Durability::OsBuffer => self.writer.log().write_through(self, write),
+            Durability::Disk => self.writer.log().sync_through(self, write),
         }
     }
-}
 
-impl LogHost for Store {
-    fn placement(&self) -> MutexGuard<'_, Placement> {
-        self.placement.lock()
+    /// Counts the time for which `wait` keeps a writer.
+    pub(super) fn stall<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let clock = &self.options.clock;
+        let start = clock.now();
+        let waited = wait();
+        let counters = &self.tables.counters.local().writes;
+        counters.stalls.add(1);
+        counters.stalled_us.add(clock.now().saturating_sub(start).as_micros() as u64);
+        waited
     }
 
-    fn segment_bytes(&self) -> u64 {
-        self.options.log.segment_bytes(self.tables.memory.limit(MemoryUse::Memtables))
-    }
-
-    fn create_segment(&self, previous: Option<Position>, mark: Position) -> Result<Writer> {
-        let tables = &self.tables;
-        self.renew_manifest()?;
-        let manifest = {
-            let manifest = self.manifest.lock();
-            // Under the lock: behind a failed sync the position would vouch for what is not there.
-            self.check_writable()?;
-            manifest.position()
-        };
-        let (store_id, id) = (tables.store_id, tables.new_file_id());
-        let segment = NewSegment { store_id, id, manifest, previous, mark };
-        let writer = segment.create(&*tables.fs, &tables.folder)?;
-        let edit =
-            VersionEdit { logs_created: vec![(id, writer.secret())], ..VersionEdit::default() };
-        let named = self.edit_manifest(|_| Some(edit), |_| ());
-        if named.is_err() {
-            self.uncertain_files.lock().push(writer.path().clone());
+    /// Delays a write, or lets it wait, as the debt of its keyspaces demands.
+    ///
+    /// # Errors
+    ///
+    /// Why background work cannot catch up; [`WriteTooLarge`](crate::Error::WriteTooLarge).
+    pub(crate) fn throttle(&self, write: &Write) -> Result<()> {
+        match self.room(write)? {
+            Room::Delay(Duration::ZERO) => {}
+            Room::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
+            // Placing waits, where nobody can take the room away again.
+            Room::Wait | Room::Never(_) => {}
         }
-        named?;
-        // The log may have become too long.
-        self.background.wake();
-        Ok(writer)
-    }
-
-    fn check_writable(&self) -> Result<()> {
-        Self::check_writable(self)
-    }
-
-    fn poison(&self, cause: Error) -> Error {
-        Self::poison(self, cause)
+        match self.tables_delay() {
+            Duration::ZERO => {}
+            delay => self.stall(|| self.options.clock.sleep(delay)),
+        }
+        for target in &write.targets {
+            match pressure(target.tree.debt()) {
+                Pressure::Delay(Duration::ZERO) => {}
+                Pressure::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
+                Pressure::Stop => {
+                    if self.options.worker_threads == 0 {
+                        // Nobody tries again by himself after a full disk.
+                        self.scheduler.retry();
+                    }
+                    let tree = &target.tree;
+                    let is_over = || tree.is_dropped() || pressure(tree.debt()) != Pressure::Stop;
+                    self.stall(|| self.wait_for_work(|_| is_over()))?;
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -24,10 +24,10 @@ use crate::{
     read::source::Source,
     read::tree::Tree,
     store::Store,
-    store::background::WholeRequest,
-    store::install::{Change, Move},
+    store::scheduler::WholeRequest,
     store::table_output::{NewTables, write_tables},
-    store::throttle::{Pressure, pressure},
+    store::versions::change::{Change, Move},
+    store::writer::throttle::{Pressure, pressure},
     table::read_buffers::{ReadBuffers, RunBuffers},
     table::store::{TablePlace, TableStore},
     table::{LiveTable, TableMeta},
@@ -151,7 +151,7 @@ impl Store {
         }
         let options = LevelOptions::of(&tree.options());
         tree.set_compaction_debt(levels.debt(&options));
-        let oldest_snapshot = self.snapshots.oldest();
+        let oldest_snapshot = self.versions.snapshots().oldest();
         let skipped = view.version.tables().map(|(_, _, live)| (live.meta.id, live.skipped()));
         let skipped: Skipped = skipped.filter(|&(_, tombstones)| tombstones > 0).collect();
         let otherwise_compressed = otherwise_compressed(&view.version, &tree.options());
@@ -187,7 +187,7 @@ impl Store {
             Err(error) if error.is_passing() => Ended::GivenUp,
             ended => ended?,
         };
-        self.background.note_quiet_end(tree, compaction, ended);
+        self.scheduler.note_quiet_end(tree, compaction, ended);
         Ok(ended)
     }
 
@@ -236,7 +236,7 @@ impl Store {
             warm_up_outputs(&self.tables, tree, &version, compaction, &buffers);
         }
         let bytes_read = if compaction.is_trivial_move { 0 } else { compaction.input_bytes };
-        self.background.count(|done| {
+        self.scheduler.count(|done| {
             if compaction.is_trivial_move {
                 done.trivial_moves += 1;
             } else {
@@ -257,7 +257,7 @@ impl Store {
             let view = tree.view();
             view.version.tables().map(|(_, _, live)| live.meta.bytes).sum::<u64>()
         };
-        self.trees.read().values().map(of_tree).sum()
+        self.versions.trees().values().map(of_tree).sum()
     }
 
     /// Makes new tables of the inputs.
@@ -275,7 +275,7 @@ impl Store {
         let first = gone().map(|table| table.smallest_sequence).min().unwrap_or(0);
         let last = gone().map(|table| table.largest_sequence).max().unwrap_or(0);
         // After the inputs: a snapshot that is not listed is as new as all of them.
-        let snapshots = self.snapshots.sequences_between(first, last);
+        let snapshots = self.versions.snapshots().sequences_between(first, last);
         let kept = metas.iter().filter(|table| !is_gone(table.id));
         let levels = Levels::new(kept.map(Cow::as_ref), &[]);
         let Compaction { output_level, output_run, .. } = *compaction;
@@ -294,8 +294,9 @@ impl Store {
         let filter = choose_filter(tree, is_gone, place, entries);
         let mut replaced: Vec<_> = compaction.tables().collect();
         replaced.sort_unstable();
-        let known = self.manifest.lock().state().keyspaces.get(&tree.id).map(Arc::clone);
-        let flushed = known.map_or(0, |known| known.flushed);
+        let flushed = self.versions.read_manifest(|manifest| {
+            manifest.state().keyspaces.get(&tree.id).map_or(0, |known| known.flushed)
+        });
         let completed = Some(Completed { flushed, replaced });
         let origin = TableOrigin { completed, level: output_level, ..tree.origin() };
         let mut options = KeyspaceOptions::clone(&tree.options());
@@ -319,12 +320,12 @@ impl Store {
     pub(crate) fn compact_tree(&self, tree: &Arc<Tree>) -> Result<()> {
         self.flush_trees(std::slice::from_ref(tree))?;
         self.retry_quarantined(tree);
-        let number = self.background.request_whole(tree, || self.tables.next_file_id());
+        let number = self.scheduler.request_whole(tree, || self.tables.next_file_id());
         let is_this = |request: &WholeRequest| request.number() == number && !request.has_failed();
         let done = self
             .wait_for_work(|whole| tree.is_dropped() || !whole.get(&tree.id).is_some_and(is_this));
         // Does nothing for one that is done.
-        let failed = self.background.withdraw_whole(tree, number);
+        let failed = self.scheduler.withdraw_whole(tree, number);
         done.and(failed.map_or(Ok(()), Err))
     }
 }

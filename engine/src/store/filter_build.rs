@@ -43,7 +43,7 @@ impl Store {
         cursor.seek_to_first().map_err(|error| live.error(error))?;
         while let Some(key) = cursor.key() {
             if entries.is_multiple_of(ENTRIES_CHARGED)
-                && (self.background.is_shut_down() || tree.is_dropped())
+                && (self.scheduler.is_shut_down() || tree.is_dropped())
             {
                 return Ok(None);
             }

@@ -54,7 +54,7 @@ impl Store {
         let facts: Vec<_> = facts.collect();
         let due = due_filters(&settings, &facts);
         let ids = metas.iter().map(|meta| meta.id).collect();
-        self.background.with_filters(|jobs| jobs.looked(tree, seen, due, &ids));
+        self.scheduler.with_filters(|jobs| jobs.looked(tree, seen, due, &ids));
     }
 
     /// Builds the filter `due` and puts it in place.
@@ -91,7 +91,7 @@ impl Store {
         };
         let rebuilt = self.install_filter(tree, live, role, old, new)?;
         if rebuilt == Rebuilt::Installed {
-            self.background.count(|done| done.filters_rebuilt += 1);
+            self.scheduler.count(|done| done.filters_rebuilt += 1);
             let (keyspace, table_id, reason) = (tree.name.clone(), due.table_id, due.reason);
             self.notify(&Event::FilterRebuilt { keyspace, table_id, role, reason });
         }
@@ -180,7 +180,7 @@ impl Store {
                 Ok(Rebuilt::NotNeeded)
             }
             Err(error) => {
-                self.uncertain_files.lock().extend(path);
+                self.versions.add_uncertain(path);
                 Err(error)
             }
         }
@@ -203,14 +203,14 @@ impl Store {
     ) -> bool {
         let error = match outcome {
             Ok(rebuilt) => {
-                self.background.with_filters(|jobs| jobs.release(tree, due, rebuilt));
+                self.scheduler.with_filters(|jobs| jobs.release(tree, due, rebuilt));
                 return true;
             }
             Err(error) => error,
         };
         if error.is_passing() {
             let waiting = error.clone();
-            if self.background.with_filters(|jobs| jobs.put_off(tree, due, waiting)) {
+            if self.scheduler.with_filters(|jobs| jobs.put_off(tree, due, waiting)) {
                 self.notify(&Event::NoSpace { error });
             }
             return false;
@@ -218,7 +218,7 @@ impl Store {
         if let Error::Io { op: SYNC, .. } = &error {
             self.poison(error.clone());
         }
-        self.background.with_filters(|jobs| jobs.give_up(tree, due));
+        self.scheduler.with_filters(|jobs| jobs.give_up(tree, due));
         let (keyspace, table_id, role) = (tree.name.clone(), due.table_id, due.role);
         self.notify(&Event::FilterNotRebuilt { keyspace, table_id, role, error });
         true

@@ -20,8 +20,8 @@ use crate::{
     read::tree::Tree,
     read::view::PlacedMemtable,
     store::Store,
-    store::install::{Change, Flushed},
     store::table_output::{NewTables, write_tables},
+    store::versions::change::{Change, Flushed},
     table::TableMeta,
     table::store::{TablePlace, TableStore},
 };
@@ -65,15 +65,15 @@ impl Store {
     ///
     /// Why they cannot be flushed.
     pub(crate) fn flush_trees(&self, trees: &[Arc<Tree>]) -> Result<()> {
-        self.check_writable()?;
+        self.versions.check_writable()?;
         let last_placed = {
-            let placement = self.placement.lock();
+            let placement = self.writer.placement();
             for tree in trees {
                 tree.freeze();
             }
             placement.last_placed()
         };
-        self.background.retry();
+        self.scheduler.retry();
         let is_done = |tree: &Arc<Tree>| {
             tree.is_dropped() || tree.first_unflushed().is_none_or(|first| first > last_placed)
         };
@@ -92,7 +92,7 @@ impl Store {
     pub(crate) fn flush_excess(&self) {
         let memory = &self.tables.memory;
         if memory.memtable_bytes() > memory.limit(MemoryUse::Memtables) {
-            let trees: Vec<_> = self.trees.read().values().cloned().collect();
+            let trees: Vec<_> = self.versions.trees().values().cloned().collect();
             let _ = self.flush_trees(&trees);
         }
     }
@@ -107,17 +107,17 @@ impl Store {
         self.renew_manifest()?;
         let placed = newest.last_sequence();
         // Every insert is done then, and what readers at present see is in the memtables.
-        self.publish.wait_visible(placed);
+        self.writer.publish().wait_visible(placed);
         // Not `placed`: the record of a write that failed may still be the end of the log. If it
         // comes back, it must do so in every keyspace of its batch.
         let inserted = frozen.iter().map(|frozen| frozen.last_inserted()).max().unwrap_or(0);
         if !self.options.has_bug(PlantedBug::InstallFlushBeforeLogSync) {
             // A batch over two keyspaces must not survive by the half of it that is flushed. Before
             // the tables are written: without room for the log they would be written in vain.
-            self.log.sync_to(self, inserted)?;
+            self.writer.log().sync_to(self, inserted)?;
         }
         let first = frozen.last().and_then(|oldest| oldest.first_sequence()).unwrap_or(0);
-        let snapshots = self.snapshots.sequences_between(first, placed);
+        let snapshots = self.versions.snapshots().sequences_between(first, placed);
         let is_bottom = |key: &[u8]| version.runs().iter().all(|run| run.find(key).is_none());
         let completed = Completed { flushed: inserted, replaced: Vec::new() };
         let origin = TableOrigin { completed: Some(completed), ..tree.origin() };
@@ -137,7 +137,7 @@ impl Store {
         let flushed = Some(Flushed { placed, inserted });
         let change = Change { added: tables, flushed, ..Change::default() };
         self.install(tree, &change)?;
-        self.background.count(|done| {
+        self.scheduler.count(|done| {
             done.flushes += 1;
             done.flush_bytes_written += bytes;
         });
@@ -149,17 +149,17 @@ impl Store {
     /// Drops the log segments whose every entry is in tables.
     pub(crate) fn drop_old_logs(&self) -> Result<()> {
         let needed = self.first_needed();
-        match self.log.leave_flushed(self, needed) {
+        match self.writer.log().leave_flushed(self, needed) {
             // A new segment is only worth its room if there is any: the old ones go all the same.
             Err(error) if error.is_passing() => {}
             left => left?,
         }
-        let Some(floor) = self.log.floor(needed) else { return Ok(()) };
+        let Some(floor) = self.writer.log().floor(needed) else { return Ok(()) };
         let edit = VersionEdit { log_floor: Some(floor), ..VersionEdit::default() };
         let new = |state: &ManifestState| state.log_floor < floor;
         let edited = self.edit_manifest(|state| new(state).then_some(edit), |edited| edited)?;
         if edited {
-            for path in self.log.remove_below(floor) {
+            for path in self.writer.log().remove_below(floor) {
                 self.tables.obsolete_files.push(path);
             }
         }
@@ -169,18 +169,18 @@ impl Store {
     /// Drops the log if all its entries are in tables. Nobody writes any more. Tells whether
     /// nothing is left of it.
     pub(crate) fn drop_whole_log(&self) -> Result<bool> {
-        let last_placed = self.placement.lock().last_placed();
+        let last_placed = self.writer.placement().last_placed();
         if self.first_needed() <= last_placed {
             return Ok(false);
         }
-        if self.log.size().segments > 0 {
+        if self.writer.log().size().segments > 0 {
             let floor = self.tables.new_file_id();
             let log_floor = Some(floor);
             // The log does not tell any more which numbers were given out.
             let last_sequence = Some(last_placed);
             let edit = VersionEdit { log_floor, last_sequence, ..VersionEdit::default() };
             self.edit_manifest(|_| Some(edit), |_| ())?;
-            for path in self.log.remove_below(floor) {
+            for path in self.writer.log().remove_below(floor) {
                 self.tables.obsolete_files.push(path);
             }
         }
@@ -189,8 +189,8 @@ impl Store {
 
     /// The first sequence number for which the log is needed: it is in no table yet.
     fn first_needed(&self) -> SequenceNumber {
-        let placement = self.placement.lock();
-        let trees = self.trees.read();
+        let placement = self.writer.placement();
+        let trees = self.versions.trees();
         let unflushed = trees.values().filter_map(|tree| tree.first_unflushed());
         let first = unflushed.chain(placement.keyspace_change()).min();
         first.unwrap_or(placement.last_placed() + 1)
@@ -200,12 +200,12 @@ impl Store {
     /// keyspace that is rarely written to must not keep all of it.
     pub(crate) fn relieve_log(&self) {
         let memtable_bytes_max = self.tables.memory.limit(MemoryUse::Memtables);
-        if self.log.size().bytes <= self.options.log.bytes_max(memtable_bytes_max) {
+        if self.writer.log().size().bytes <= self.options.log.bytes_max(memtable_bytes_max) {
             return;
         }
-        let Some(last) = self.log.oldest_finished() else { return };
-        let _placement = self.placement.lock();
-        for tree in self.trees.read().values() {
+        let Some(last) = self.writer.log().oldest_finished() else { return };
+        let _placement = self.writer.placement();
+        for tree in self.versions.trees().values() {
             if tree.first_unflushed().is_some_and(|first| first <= last) {
                 tree.freeze();
             }

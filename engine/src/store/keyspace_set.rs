@@ -1,4 +1,4 @@
-//! Keyspaces are created and dropped by sequenced records in the log; the manifest follows.
+//! Creates and drops keyspaces by sequenced records in the log. The manifest follows.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,43 +8,13 @@ use crate::{
     keyspace_options::DEFAULT_KEYSPACE,
     manifest::{KeyspaceCreated, VersionEdit},
     read::tree::Tree,
-    store::Store,
-    sync::atomic::Ordering::Relaxed,
+    store::{Store, versions::keyspaces::KeyspaceChange},
     version::Version,
     wal::batch::NAME_BYTES_MAX,
 };
 
-/// Changes of the keyspaces that are durable in the log, and that the manifest does not know of:
-/// every edit takes them along until one succeeds.
-#[derive(Debug, Default)]
-pub(crate) struct Unrecorded {
-    created: Vec<KeyspaceCreated>,
-    dropped: Vec<Arc<Tree>>,
-}
-
-impl Unrecorded {
-    /// Adds the changes to `edit`.
-    pub(crate) fn add_to(&self, edit: &mut VersionEdit) {
-        edit.keyspaces_created.extend(self.created.iter().cloned());
-        edit.keyspaces_dropped.extend(self.dropped.iter().map(|tree| tree.id));
-        let next = self.created.iter().map(|created| created.id + 1).max();
-        edit.next_keyspace_id = edit.next_keyspace_id.max(next);
-    }
-
-    /// The manifest knows the changes now: the tables of dropped keyspaces are obsolete. Whether
-    /// there were any changes.
-    pub(crate) fn record(&mut self) -> bool {
-        let any = !self.created.is_empty() || !self.dropped.is_empty();
-        for tree in &self.dropped {
-            tree.discard();
-        }
-        *self = Self::default();
-        any
-    }
-}
-
 impl Store {
-    /// The keyspace `name`, created if missing.
+    /// Returns the keyspace `name`, created if missing.
     ///
     /// # Errors
     ///
@@ -54,34 +24,35 @@ impl Store {
         name: &str,
         options: Option<&KeyspaceOptions>,
     ) -> Result<Arc<Tree>> {
-        if let Some(tree) = self.trees.read().get(name) {
+        if let Some(tree) = self.versions.trees().get(name) {
             return Ok(Arc::clone(tree));
         }
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::InvalidKeyspaceName { name: name.to_owned() });
         }
-        let _change = self.keyspace_change.lock();
-        if let Some(tree) = self.trees.read().get(name) {
+        let mut next_id = self.versions.lock_keyspaces();
+        if let Some(tree) = self.versions.trees().get(name) {
             return Ok(Arc::clone(tree));
         }
         let options = options.cloned().unwrap_or_else(|| self.options.new_keyspace());
-        let id = self.next_keyspace_id.fetch_add(1, Relaxed);
+        let (id, name) = (*next_id, name.to_owned());
+        // Also if the creation fails: the log may have the record.
+        *next_id += 1;
+        debug_assert!(self.versions.trees().of_id(id).is_none(), "the id {id} is reused");
         let encoded = options.encode();
-        let record = Write::record(1, |batch| batch.create_keyspace(id, name, &encoded));
+        let record = Write::record(1, |batch| batch.create_keyspace(id, &name, &encoded));
         let tree = Arc::new(Tree::new(
             id,
-            name.to_owned(),
+            name.clone(),
             options,
             Version::default(),
             Arc::clone(&self.tables.memory),
-            Arc::clone(self.trees.read().changed()),
+            Arc::clone(self.versions.trees().changed()),
         ));
         self.tables.fit_cache();
-        self.change_keyspaces(record, |unrecorded| {
-            let name = name.to_owned();
-            self.trees.write().insert(Arc::clone(&tree));
-            unrecorded.created.push(KeyspaceCreated { id, name, options: encoded });
-        })?;
+        let created = KeyspaceCreated { id, name, options: encoded };
+        self.change_keyspaces(record, KeyspaceChange::Created(Arc::clone(&tree), created))?;
+        debug_assert!(!tree.is_dropped(), "no keyspace is dropped during the change");
         Ok(tree)
     }
 
@@ -95,64 +66,53 @@ impl Store {
         &self,
         names: impl IntoIterator<Item = N>,
     ) -> Result<usize> {
-        let _change = self.keyspace_change.lock();
+        let _change = self.versions.lock_keyspaces();
         let mut dropped = BTreeMap::new();
         for name in names {
             let name = name.as_ref();
             if name == DEFAULT_KEYSPACE {
                 return Err(Error::RequiredKeyspace { name: name.to_owned() });
             }
-            dropped.extend(self.trees.read().get(name).map(|tree| (tree.id, Arc::clone(tree))));
+            dropped.extend(self.versions.trees().get(name).map(|tree| (tree.id, Arc::clone(tree))));
         }
         if dropped.is_empty() {
             return Ok(0);
         }
+        debug_assert!(dropped.values().all(|tree| !tree.is_dropped()), "a drop is visible at once");
         let record = Write::record(dropped.len(), |batch| {
             dropped.keys().for_each(|&id| batch.drop_keyspace(id));
         });
         let count = dropped.len();
-        self.change_keyspaces(record, |unrecorded| {
-            let mut trees = self.trees.write();
-            for tree in dropped.into_values() {
-                tree.mark_dropped();
-                trees.remove(&tree.name);
-                unrecorded.dropped.push(tree);
-            }
-        })?;
+        let dropped: Vec<_> = dropped.into_values().collect();
+        self.change_keyspaces(record, KeyspaceChange::Dropped(dropped))?;
+        debug_assert!(self.versions.trees().get(DEFAULT_KEYSPACE).is_some());
         Ok(count)
     }
 
-    /// Makes `record` durable in the log, does `install`, and tells the manifest.
-    fn change_keyspaces(
-        &self,
-        mut record: Write,
-        install: impl FnOnce(&mut Unrecorded),
-    ) -> Result<()> {
-        self.placement.lock().begin_keyspace_change();
+    /// Makes `record` durable in the log, then `change` visible, then edits the manifest.
+    fn change_keyspaces(&self, mut record: Write, change: KeyspaceChange) -> Result<()> {
+        self.writer.placement().begin_keyspace_change();
         let placed = self.place(&mut record, Durability::Disk, &mut Always);
         let (placed, _) = match placed {
             Ok(Some(placed)) => placed,
             Ok(None) => unreachable!("a record without a condition is placed"),
             Err(error) => {
-                self.placement.lock().finish_keyspace_change(false);
+                self.writer.placement().finish_keyspace_change(false);
                 return Err(error);
             }
         };
         let durable = self.make_durable(&placed, Durability::Disk);
-        {
-            let _manifest = self.manifest.lock();
-            if durable.is_ok() {
-                install(&mut self.unrecorded.lock());
-            }
-            self.placement.lock().finish_keyspace_change(durable.is_ok());
-        }
+        let is_durable = durable.is_ok();
+        self.versions.change_keyspaces(is_durable.then_some(change), || {
+            self.writer.placement().finish_keyspace_change(is_durable);
+        });
         let _ = placed.publish();
         durable?;
-        // The log has the record, and that decides. The manifest gets it when there is room, or
-        // when the store is opened again; if it failed for good, the next write is told.
+        // The record in the log decides. A later edit, or the next opening, brings it into the
+        // manifest. After a lasting failure the next write reports the error.
         let _ = self.edit_manifest(|_| Some(VersionEdit::default()), |_| ());
-        // Whoever waits for a keyspace that is gone waits no longer.
-        self.background.wake();
+        // A thread may wait for work in a dropped keyspace.
+        self.scheduler.wake();
         Ok(())
     }
 }

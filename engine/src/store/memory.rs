@@ -7,50 +7,14 @@ use sievedb_memtable::spare_bytes;
 
 use super::Store;
 use crate::{
-    Error, Result, commit::Write, memory::MemoryUse, memory_budget::MemoryBudget, read::tree::Tree,
+    Error, Result,
+    commit::Write,
+    memory::MemoryUse,
+    memory_budget::MemoryBudget,
+    read::tree::Tree,
     store::filter_jobs::FilterJobs,
+    store::writer::throttle::{Room, room, writable_share},
 };
-
-/// The delay of a write right before it has to wait for memory. A flush takes less time than the
-/// compactions that other delays wait for.
-const DELAY_MAX: Duration = Duration::from_micros(100);
-
-/// What a write of `bytes` has to do while memtables take `used` of `limit` bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
-    /// Go on after a delay, which may be zero.
-    Delay(Duration),
-    /// Wait for a flush.
-    Wait,
-    /// It never fits: at most so many bytes do.
-    Never(u64),
-}
-
-/// Whether there is room for a write. Pure.
-///
-/// From 3/4 of the limit on writers are slowed in proportion, so that they settle at the speed of
-/// the flushes. A quarter of what is left must stay: new memtables need filters, at most a fifth of
-/// it for a batch of any number of keyspaces.
-pub(super) fn room(bytes: u64, used: u64, limit: u64) -> Room {
-    if bytes > writable_share(limit) {
-        return Room::Never(writable_share(limit));
-    }
-    let left = limit.saturating_sub(used);
-    if bytes > writable_share(left) {
-        return Room::Wait;
-    }
-    let over = used.saturating_sub(writable_share(limit));
-    if over == 0 {
-        return Room::Delay(Duration::ZERO);
-    }
-    let slowed = over as f64 / (limit - writable_share(limit)).max(1) as f64;
-    Room::Delay(DELAY_MAX.mul_f64(slowed.min(1.0)))
-}
-
-/// How much of `left` bytes a write may take.
-const fn writable_share(left: u64) -> u64 {
-    left - left / 4
-}
 
 impl Write {
     /// Memory that the entries will take in memtables, at most.
@@ -129,10 +93,10 @@ impl Store {
 
     /// Freezes the largest memtable, if another store of the pool asked for its memory.
     pub(super) fn freeze_asked(&self) {
-        if !self.tables.memory.is_asked() || self.check_writable().is_err() {
+        if !self.tables.memory.is_asked() || self.versions.check_writable().is_err() {
             return;
         }
-        let _placement = self.placement.lock();
+        let _placement = self.writer.placement();
         if !self.tables.memory.take_asked() {
             return;
         }
@@ -147,7 +111,7 @@ impl Store {
 
     /// Returns the keyspaces whose active memtable has entries, with its bytes.
     pub(super) fn begun_memtables(&self) -> Vec<(usize, Arc<Tree>)> {
-        let trees = self.trees.read();
+        let trees = self.versions.trees();
         let begun = trees.values().filter_map(|tree| {
             let active = &tree.view().active;
             active.first_sequence()?;
@@ -167,13 +131,14 @@ impl Store {
         let nothing_is_flushed = || self.tables.memory.bytes(MemoryUse::FrozenMemtables) == 0;
         loop {
             {
-                let _placement = self.placement.lock();
+                let _placement = self.writer.placement();
                 if self.room(write)? != Room::Wait {
                     return Ok(());
                 }
                 if !self.freeze_largest() && nothing_is_flushed() {
                     // A large write waits for the half that is active.
-                    let frozen = self.trees.read().values().filter(|tree| tree.freeze()).count();
+                    let frozen =
+                        self.versions.trees().values().filter(|tree| tree.freeze()).count();
                     counters.frozen_at_limit.add(frozen as u64);
                     if frozen == 0 && self.room(write)? == Room::Wait {
                         return Err(self.too_large_beside_empty_memtables(write));
@@ -182,9 +147,9 @@ impl Store {
             }
             if self.options.worker_threads == 0 {
                 // Nobody tries again by himself after a full disk.
-                self.background.retry();
+                self.scheduler.retry();
             }
-            self.background.wake();
+            self.scheduler.wake();
             let may_fit = || self.room(write).map_or(true, |room| room != Room::Wait);
             self.wait_for_work(|_| may_fit() || nothing_is_flushed())?;
         }
@@ -217,12 +182,12 @@ impl Store {
         self.set_filter_bytes_max(filter_bytes_max);
         drop(budget);
         // Filters that were too large to build may not be any more.
-        self.background.with_filters(FilterJobs::try_given_up);
+        self.scheduler.with_filters(FilterJobs::try_given_up);
         {
-            let _placement = self.placement.lock();
+            let _placement = self.writer.placement();
             self.freeze_largest();
         }
-        self.background.wake();
+        self.scheduler.wake();
         self.run_inline();
         Ok(())
     }
@@ -236,31 +201,6 @@ mod tests {
         fs::{Call, Fault, FaultFs, MemoryFs, Times},
         log::testing::ENOSPC,
     };
-
-    #[test]
-    fn writes_are_slowed_and_then_wait() {
-        let limit = 1_000;
-        let mut last = Duration::ZERO;
-        for used in (0..=760).step_by(10) {
-            assert_eq!(room(1, used.min(750), limit), Room::Delay(Duration::ZERO), "{used}");
-        }
-        for used in (760..=990).step_by(10) {
-            let Room::Delay(delay) = room(1, used, limit) else { panic!("{used} waits") };
-            assert!(delay > last && delay <= DELAY_MAX, "{used}: {delay:?}");
-            last = delay;
-        }
-        let cases = [
-            ("all is taken", 1, 1_000, Room::Wait),
-            ("more than all", 1, 5_000, Room::Wait),
-            ("a large one that fits", 750, 0, Room::Delay(Duration::ZERO)),
-            ("a large one that fits later", 750, 10, Room::Wait),
-            ("one that never fits", 751, 0, Room::Never(750)),
-            ("a quarter of what is left stays", 60, 930, Room::Wait),
-        ];
-        for (name, bytes, used, want) in cases {
-            assert_eq!(room(bytes, used, limit), want, "{name}");
-        }
-    }
 
     #[test]
     fn freezes_at_the_limit_and_waits_for_room_are_counted() {

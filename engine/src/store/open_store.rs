@@ -1,25 +1,18 @@
 //! A store from its opening to its clean close.
 
-use std::{
-    mem,
-    path::Path,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{mem, path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    Error, Options, Result, barriers,
+    Error, Options, Result,
     clock::{Clock, SystemClock},
-    commit::{Placement, PublishQueue, SharedLog},
+    commit::SharedLog,
     fs::{FileLock, Fs, ReadOnlyFs},
     gate::{Access, Gate},
     handle_counts::HandleCounts,
     manifest::VersionEdit,
     memory::{Freer, MemoryUse},
     planted::PlantedBug,
-    read::snapshot_list::SnapshotList,
     store::Store,
-    store::background::Background,
     store::folder::{
         Checked, check_new, check_read_mode, check_store, create_dir, lock_folder, lock_to_read,
         refused,
@@ -27,11 +20,12 @@ use crate::{
     store::read_only,
     store::recovery::{self, Beginning},
     store::residency::Residency,
+    store::scheduler::Scheduler,
     store::stats_file::StatsWriter,
-    store::unneeded::UnneededMemory,
+    store::versions::Versions,
+    store::writer::Writer,
     sync::{
-        Condvar, Mutex, RwLock,
-        atomic::{AtomicBool, AtomicU64},
+        Condvar, Mutex,
         thread::{self, JoinHandle},
     },
     table::open_files::{FrugalFs, OpenFiles},
@@ -171,9 +165,9 @@ impl OpenStore {
         store.gate.begin_close();
         store.shut_down();
         // After the gate: no write is placed any more.
-        let last_placed = store.placement.lock().last_placed();
-        let is_idle = store.publish.wait_visible_for(last_placed, left())
-            && store.background.wait_for_claimed(left());
+        let last_placed = store.writer.placement().last_placed();
+        let is_idle = store.writer.publish().wait_visible_for(last_placed, left())
+            && store.scheduler.wait_for_claimed(left());
         if !is_idle {
             return Err(still_busy());
         }
@@ -223,17 +217,11 @@ impl OpenStore {
         let closed = if store.options.read_only {
             Ok(())
         } else {
-            store.check_writable().and_then(|()| store.write_end(stats_writer))
+            store.versions.check_writable().and_then(|()| store.write_end(stats_writer))
         };
-        {
-            let manifest = store.manifest.lock();
-            if closed.is_ok() && !store.options.read_only {
-                manifest.close();
-            }
-            // Under the lock: a call in flight edits the manifest before this, or not at all.
-            store.gate.close();
-        }
-        store.unneeded.end();
+        store.versions.close(closed.is_ok() && !store.options.read_only);
+        store.gate.close();
+        store.scheduler.unneeded().end();
         store.leave_pool();
         store.release_lock();
         *self.ended.lock() = Some(closed.clone());
@@ -259,7 +247,7 @@ impl Store {
     /// Ends background work: compactions and flushes in flight are cancelled.
     fn shut_down(&self) {
         // First: a worker whose job is cancelled would claim it again.
-        self.background.shut_down();
+        self.scheduler.shut_down();
         self.tables.close();
     }
 
@@ -268,7 +256,7 @@ impl Store {
     fn leave_pool(&self) {
         if self.options.memory_pool.is_some() {
             // Without others the cache goes with the store.
-            let trees: Vec<_> = self.trees.read().values().cloned().collect();
+            let trees: Vec<_> = self.versions.trees().values().cloned().collect();
             let versions: Vec<_> =
                 trees.iter().map(|tree| Arc::clone(&tree.kept_view().version)).collect();
             let tables = versions.iter().flat_map(|version| version.tables());
@@ -279,7 +267,7 @@ impl Store {
 
     /// Writes the end of the log and the last statistics, and unlinks obsolete files.
     fn write_end(&self, stats_writer: Option<StatsWriter>) -> Result<()> {
-        let closed = self.close().and_then(|()| self.check_writable());
+        let closed = self.close().and_then(|()| self.versions.check_writable());
         if let Some(writer) = stats_writer {
             writer.finish(self);
         }
@@ -294,63 +282,42 @@ impl Store {
         let log_mark = if self.drop_whole_log()? {
             None
         } else {
-            let is_ended = self.log.is_ended();
+            let is_ended = self.writer.log().is_ended();
             let bugs = [PlantedBug::AdoptSegmentBelowFloor, PlantedBug::LeaveEndedLogUnvouched];
             let leaves = is_ended && bugs.into_iter().any(|bug| self.options.has_bug(bug));
             // The manifest already vouches for a continued log without new records.
-            let known = self.manifest.lock().state().log_mark;
-            self.log.close(self)?.filter(|&mark| !leaves && mark > known)
+            let known = self.versions.read_manifest(|manifest| manifest.state().log_mark);
+            self.writer.log().close(self)?.filter(|&mark| !leaves && mark > known)
         };
         // `CLOSED` vouches only for a manifest that was not broken off on a full disk.
-        if log_mark.is_some() || self.manifest.lock().needs_new_file() {
+        if log_mark.is_some() {
             let edit = VersionEdit { log_mark, ..VersionEdit::default() };
             self.edit_manifest(|_| Some(edit), |_| ())?;
         }
-        Ok(())
+        self.renew_manifest()
     }
 }
 
 fn new_store(options: Options, beginning: Beginning, lock: Option<Box<dyn FileLock>>) -> Store {
     let Beginning { manifest, tables, trees, last_sequence, log, .. } = beginning;
     let Beginning { continued, predicted, opening, .. } = beginning;
-    let read_only = OnceLock::new();
-    if options.read_only {
-        let cause = Error::OpenedReadOnly { path: tables.folder.clone() };
-        read_only.get_or_init(|| Arc::new(cause));
-    }
-    let next_keyspace_id = manifest.state().next_keyspace_id;
-    let clock_at_open_ms = manifest.state().store_clock_ms;
-    let opened_at = options.clock.now();
-    let residency = Residency::new(tables.memory.limit(MemoryUse::Filters), predicted);
-    let background = Background::default();
+    let opened_read_only = || Error::OpenedReadOnly { path: tables.folder.clone() };
+    let cause = options.read_only.then(opened_read_only);
+    let replayed_log = options.read_only.then_some(log);
+    let log = SharedLog::continued(last_sequence, &tables.folder, &continued);
     let has_workers = options.worker_threads > 0 && !options.read_only;
-    let unneeded = Arc::new(UnneededMemory::new(background.bell(), has_workers));
-    tables.memory.set_freer(Arc::clone(&unneeded) as Arc<dyn Freer>);
+    let scheduler = Scheduler::new(has_workers, tables.next_file_id());
+    tables.memory.set_freer(Arc::clone(scheduler.unneeded()) as Arc<dyn Freer>);
     Store {
-        memory_budget: Mutex::new(options.memory),
-        options,
+        writer: Writer::new(last_sequence, log, replayed_log),
+        versions: Versions::new(manifest, trees, options.clock.now(), cause),
+        scheduler,
+        residency: Residency::new(tables.memory.limit(MemoryUse::Filters), predicted),
         gate: Gate::new(),
         hash_seed: tables.hash_seed,
-        placement: Mutex::new(Placement::new(last_sequence)),
-        publish: PublishQueue::new(last_sequence),
-        log: SharedLog::continued(last_sequence, &tables.folder, &continued),
-        replayed_log: log,
-        manifest: Mutex::new(manifest),
-        trees: RwLock::new(trees),
-        keyspace_change: Mutex::new(()),
-        unrecorded: Mutex::default(),
-        next_keyspace_id: AtomicU64::new(next_keyspace_id),
-        snapshots: SnapshotList::default(),
-        first_file_id: tables.next_file_id(),
+        memory_budget: Mutex::new(options.memory),
+        options,
         tables,
-        uncertain_files: Mutex::default(),
-        background,
-        unneeded,
-        has_reported_refusal: AtomicBool::new(barriers::is_refused()),
-        residency,
-        read_only,
-        opened_at,
-        clock_at_open_ms,
         opening,
         lock: Mutex::new(lock),
     }
@@ -363,7 +330,7 @@ fn start_worker(store: &Arc<Store>, number: usize) -> Result<JoinHandle<()>> {
         if number == 0 {
             shared.tables.filter_arena.make_large();
         }
-        Background::work(&shared);
+        Scheduler::work(&shared);
     });
     started.map_err(|error| Error::io("start a worker for", &store.tables.folder, error))
 }

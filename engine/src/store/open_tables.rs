@@ -11,9 +11,9 @@ use crate::{
     manifest::ManifestState,
     on_threads::on_threads,
     read::tree::Tree,
-    store::keyspace_trees::KeyspaceTrees,
     store::recovery::{corrupt_state, present_options},
     store::residency::{Prediction, load_filters},
+    store::versions::keyspaces::KeyspaceTrees,
     table::{LiveTable, TableMeta, store::TableStore},
     version::Version,
 };

@@ -44,7 +44,7 @@ impl Store {
         }
         let is_new = live.quarantine.set(error.clone(), self.options.clock.now());
         if let Some(time) = live.quarantine.retry_at() {
-            self.background.look_again_at(time, tree.id);
+            self.scheduler.look_again_at(time, tree.id);
         }
         if is_new {
             let (keyspace, table_id) = (tree.name.clone(), live.meta.id);

@@ -12,10 +12,9 @@ use crate::{
     keyspace_options::DEFAULT_KEYSPACE,
     manifest::{ManifestFile, ManifestState},
     read::tree::Tree,
-    store::Store,
-    store::keyspace_trees::KeyspaceTrees,
     store::open_tables::open_tables,
     store::recovery::{Beginning, Recovered, Stopwatch, corrupt_state},
+    store::versions::keyspaces::KeyspaceTrees,
     table::open_files::OpenFiles,
     table::store::TableStore,
     version::Version,
@@ -71,12 +70,4 @@ fn missing_default(
         Arc::clone(&tables.memory),
         Arc::clone(trees.changed()),
     ))
-}
-
-impl Store {
-    /// Why the store became read-only, if it did: not that it was opened so.
-    pub(super) fn why_read_only(&self) -> Option<String> {
-        let became = |cause: &&Arc<Error>| !matches!(***cause, Error::OpenedReadOnly { .. });
-        self.read_only.get().filter(became).map(|cause| cause.to_string())
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`read`] finds out what the store holds and writes nothing. After a crash [`take_over`] makes
 //! what was replayed durable again, in one log segment and a new manifest, before the first write:
-//! see [`rewrite_log`](super::rewrite_log).
+//! see [`rewrite_log`](super::writer::rewrite_log).
 //!
 //! After a clean close all of it is durable already: `CLOSED` vouches for the manifest, and the
 //! synced mark in the manifest for the log. Then both are continued.
@@ -30,12 +30,12 @@ use crate::{
     planted::PlantedBug,
     read::view::PlacedMemtable,
     stats::OpeningStats,
-    store::keyspace_trees::KeyspaceTrees,
     store::log_state::LogState,
     store::open_tables::open_tables,
     store::orphans::{unlink_orphans, unlink_unnamed},
     store::residency::Prediction,
-    store::rewrite_log::{ReplayedLog, unlink_segment},
+    store::versions::keyspaces::KeyspaceTrees,
+    store::writer::rewrite_log::{ReplayedLog, unlink_segment},
     table::cache_room::CacheRoom,
     table::open_files::OpenFiles,
     table::store::TableStore,

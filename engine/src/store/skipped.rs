@@ -1,4 +1,4 @@
-//! Background work that scans ask for, because they step over many tombstones.
+//! Scheduler work that scans ask for, because they step over many tombstones.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl SkippedTombstones for OpenStore {
         // Each time that scans have paid for this table alone once more, the picker looks.
         let paid = |skipped: u64| rewrites_paid(skipped, live.meta.entries);
         if paid(before) < paid(before.saturating_add(tombstones)) {
-            store.background.look_at_all();
+            store.scheduler.look_at_all();
         }
     }
 
@@ -42,7 +42,7 @@ impl SkippedTombstones for OpenStore {
         }
         let before = placed.add_skipped(tombstones);
         if !is_flush_due(placed, before) && is_flush_due(placed, before + tombstones) {
-            self.store().background.freeze_skipped();
+            self.store().scheduler.freeze_skipped();
         }
     }
 }
@@ -56,18 +56,18 @@ fn is_flush_due(placed: &PlacedMemtable, skipped: u64) -> bool {
 impl Store {
     /// Freezes the memtables that are due because of what scans stepped over.
     pub(crate) fn freeze_skipped(&self) {
-        if !self.background.take_freezes_skipped() {
+        if !self.scheduler.take_freezes_skipped() {
             return;
         }
         let is_due = |tree: &&Arc<Tree>| {
             let view = tree.view();
             is_flush_due(&view.active, view.active.skipped())
         };
-        let due: Vec<_> = self.trees.read().values().filter(is_due).cloned().collect();
-        if due.is_empty() || self.check_writable().is_err() {
+        let due: Vec<_> = self.versions.trees().values().filter(is_due).cloned().collect();
+        if due.is_empty() || self.versions.check_writable().is_err() {
             return;
         }
-        let _placement = self.placement.lock();
+        let _placement = self.writer.placement();
         for tree in due {
             tree.freeze();
         }

@@ -16,28 +16,28 @@ impl Store {
     /// What the store holds and what it did since it was opened.
     pub(crate) fn stats(&self) -> Stats {
         let (counters, now) = (&self.tables.counters, self.options.clock.now());
-        let trees: Vec<_> = self.trees.read().values().cloned().collect();
-        let is_there = |id| self.trees.read().of_id(id).is_some();
+        let trees: Vec<_> = self.versions.trees().values().cloned().collect();
+        let is_there = |id| self.versions.trees().of_id(id).is_some();
         let mut stats = Stats {
-            open_for: now.saturating_sub(self.opened_at),
-            last_sequence: self.publish.visible(),
+            open_for: now.saturating_sub(self.versions.opened_at()),
+            last_sequence: self.writer.visible(),
             lookups: counters.lookups(),
             writes: counters.writes(),
             levels: (0..LEVELS).map(|level| counters.level(level)).collect(),
             table_reads: counters.table_reads(),
             memory: self.memory_stats(),
             moves: self.tables.cache_room.moves(),
-            background: self.background.done(),
+            background: self.scheduler.done(),
             false_positives_planned: self.residency.false_positives_planned(is_there),
             opening: self.opening,
-            read_only: self.why_read_only(),
+            read_only: self.versions.why_read_only(),
             ..Stats::default()
         };
         counters.add_memtables_to(&mut stats.moves);
-        let log = if self.options.read_only { self.replayed_log } else { self.log.size() };
+        let log = self.writer.log_size();
         (stats.log_segments, stats.log_bytes) = (log.segments, log.bytes);
         stats.writes.log_syncs = log.syncs;
-        let (snapshots, oldest) = self.snapshots.open();
+        let (snapshots, oldest) = self.versions.snapshots().open();
         let age = oldest.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         (stats.snapshots, stats.oldest_snapshot_us) = (snapshots, age.as_micros() as u64);
         for tree in &trees {
@@ -48,7 +48,7 @@ impl Store {
             // So far the sum over the runs.
             level.filter_fpr_expected /= (level.runs as f64).max(1.0);
         }
-        let of_trees = trees.iter().map(Tree::write_delay_us).max().unwrap_or(0);
+        let of_trees = trees.iter().map(|tree| tree.write_delay_us()).max().unwrap_or(0);
         stats.write_delay_us = of_trees.max(self.tables_delay().as_micros() as u64);
         stats
     }

@@ -84,7 +84,7 @@ impl Store {
     /// Writes the file `STATS` anew. A failure is no harm: the next time comes. A store that became
     /// read-only writes nothing.
     fn write_stats_file(&self) {
-        if self.check_writable().is_ok() {
+        if self.versions.check_writable().is_ok() {
             let _ = self.try_write_stats_file();
         }
     }

@@ -43,7 +43,7 @@ impl Store {
         on_progress: &mut dyn FnMut(VerifyProgress),
     ) -> Result<VerifyReport> {
         // What is in memory only is no matter of this, and must not be kept there.
-        let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        let trees: Vec<_> = self.versions.trees().values().cloned().collect();
         let versions: Vec<_> = trees
             .iter()
             .map(|tree| {
@@ -96,7 +96,7 @@ impl Store {
         // A table of which not all was read may be damaged.
         tables.check_not_closing()?;
         if lifts {
-            self.background.look_at_all();
+            self.scheduler.look_at_all();
         }
         Ok(verifier.report)
     }
@@ -107,25 +107,27 @@ impl Store {
         let (fs, folder) = (&*self.tables.fs, &*self.tables.folder);
         // Before the lock of the manifest, by their order. Nobody writes to a store that is only
         // read.
-        let written = (!self.options.read_only).then(|| self.log.written_to());
-        let manifest = self.manifest.lock();
-        let names = list(fs, folder)?;
-        match load(fs, folder) {
-            Ok(Some(loaded)) => {
-                // After a full disk the file may have an edit more.
-                if !manifest.needs_new_file() && loaded.state != *manifest.state() {
-                    let path = FileName::Manifest(loaded.end.file_id).path(folder);
-                    let source = Corruption::Order { what: "state that the manifest recreates" };
-                    report.error(&Error::corrupt(path, loaded.end.offset, source));
+        let written = (!self.options.read_only).then(|| self.writer.log().written_to());
+        self.versions.read_manifest(|manifest| {
+            let names = list(fs, folder)?;
+            match load(fs, folder) {
+                Ok(Some(loaded)) => {
+                    // After a full disk the file may have an edit more.
+                    if !manifest.needs_new_file() && loaded.state != *manifest.state() {
+                        let path = FileName::Manifest(loaded.end.file_id).path(folder);
+                        let what = "state that the manifest recreates";
+                        let source = Corruption::Order { what };
+                        report.error(&Error::corrupt(path, loaded.end.offset, source));
+                    }
+                    verify_log(fs, folder, &names, &loaded, written, report, &|| {
+                        self.tables.check_not_closing()
+                    });
                 }
-                verify_log(fs, folder, &names, &loaded, written, report, &|| {
-                    self.tables.check_not_closing()
-                });
+                Ok(None) => report.error(&current_is_missing(folder)),
+                Err(error) => report.error(&error),
             }
-            Ok(None) => report.error(&current_is_missing(folder)),
-            Err(error) => report.error(&error),
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

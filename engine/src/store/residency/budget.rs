@@ -100,7 +100,7 @@ impl Store {
     /// Has the background job look at the filters.
     pub(super) fn look_at_filters(&self) {
         self.residency.is_due.store(true, SeqCst);
-        self.background.wake();
+        self.scheduler.wake();
         self.run_inline();
     }
 }

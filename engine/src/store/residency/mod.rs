@@ -171,7 +171,7 @@ impl Store {
 
     /// All tables at present.
     fn filter_tables(&self) -> FilterTables {
-        let trees: Vec<_> = self.trees.read().values().cloned().collect();
+        let trees: Vec<_> = self.versions.trees().values().cloned().collect();
         let of_tree = |tree| KeyspaceTables::of_tree(tree, &tree.kept_view().version);
         FilterTables { keyspaces: trees.iter().map(of_tree).collect() }
     }
@@ -216,7 +216,7 @@ impl Store {
     /// Tells of filters that could not be read.
     fn tell_unreadable(&self, tables: &FilterTables, unreadable: Vec<Unreadable>) {
         if !unreadable.is_empty() {
-            self.background.with_filters(FilterJobs::look_again);
+            self.scheduler.with_filters(FilterJobs::look_again);
         }
         if let Some(listener) = &self.options.listener {
             tell_unreadable(&**listener, tables, unreadable);

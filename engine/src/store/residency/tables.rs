@@ -137,7 +137,7 @@ impl Store {
         opened: &[Arc<LiveTable>],
     ) -> bool {
         let mut measured = self.residency.lock_change();
-        if self.trees.read().of_id(tree.id).is_none() {
+        if self.versions.trees().of_id(tree.id).is_none() {
             // It was dropped meanwhile.
             return true;
         }

@@ -1,9 +1,8 @@
 //! Back-pressure: writers are slowed down by as much as flushes and compactions lag behind.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use super::memory::Room;
-use crate::{Result, commit::Write, read::tree::Tree, store::Store};
+use crate::read::tree::Tree;
 
 /// Runs of level 0 from which on writes are delayed.
 const LEVEL0_RUNS_SLOW: usize = 12;
@@ -25,17 +24,17 @@ const DELAY_MAX: Duration = Duration::from_millis(2);
 
 /// How far background work lags behind in one keyspace.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Debt {
+pub(in crate::store) struct Debt {
     /// Without those that no compaction reduces: waiting would not help.
-    pub(crate) level0_runs: usize,
-    pub(crate) frozen_memtables: usize,
+    pub(in crate::store) level0_runs: usize,
+    pub(in crate::store) frozen_memtables: usize,
     /// What compactions have to write, over the least size of the base level.
-    pub(crate) compaction_bases: f64,
+    pub(in crate::store) compaction_bases: f64,
 }
 
 /// What a write has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pressure {
+pub(in crate::store) enum Pressure {
     /// Go on after a delay, which may be zero.
     Delay(Duration),
     /// Wait until background work has caught up.
@@ -46,7 +45,7 @@ pub(crate) enum Pressure {
 ///
 /// The delay grows in proportion to the debt between the two thresholds, so that writers settle at
 /// the speed of the background work instead of running into a wall.
-pub(crate) fn pressure(debt: Debt) -> Pressure {
+pub(in crate::store) fn pressure(debt: Debt) -> Pressure {
     if debt.level0_runs >= LEVEL0_RUNS_MAX || debt.frozen_memtables >= FROZEN_MAX {
         return Pressure::Stop;
     }
@@ -67,7 +66,7 @@ pub(crate) fn pressure(debt: Debt) -> Pressure {
 
 impl Tree {
     /// How far background work lags behind here.
-    pub(crate) fn debt(&self) -> Debt {
+    pub(in crate::store) fn debt(&self) -> Debt {
         let view = self.view();
         let level0_runs = view.version.level0_runs().saturating_sub(self.level0_runs_kept());
         let frozen_memtables = view.frozen.len();
@@ -77,7 +76,7 @@ impl Tree {
     }
 
     /// Present delay of a write, in microseconds; the longest if writes have to wait.
-    pub(crate) fn write_delay_us(self: &Arc<Self>) -> u64 {
+    pub(in crate::store) fn write_delay_us(&self) -> u64 {
         let delay = match pressure(self.debt()) {
             Pressure::Delay(delay) => delay,
             Pressure::Stop => DELAY_MAX,
@@ -86,51 +85,45 @@ impl Tree {
     }
 }
 
-impl Store {
-    /// Counts the time for which `wait` keeps a writer.
-    pub(super) fn stall<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let clock = &self.options.clock;
-        let start = clock.now();
-        let waited = wait();
-        let counters = &self.tables.counters.local().writes;
-        counters.stalls.add(1);
-        counters.stalled_us.add(clock.now().saturating_sub(start).as_micros() as u64);
-        waited
-    }
+/// The delay of a write right before it has to wait for memory. A flush takes less time than the
+/// compactions that other delays wait for.
+const ROOM_DELAY_MAX: Duration = Duration::from_micros(100);
 
-    /// Delays a write, or lets it wait, as the debt of its keyspaces demands.
-    ///
-    /// # Errors
-    ///
-    /// Why background work cannot catch up; [`WriteTooLarge`](crate::Error::WriteTooLarge).
-    pub(crate) fn throttle(&self, write: &Write) -> Result<()> {
-        match self.room(write)? {
-            Room::Delay(Duration::ZERO) => {}
-            Room::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
-            // Placing waits, where nobody can take the room away again.
-            Room::Wait | Room::Never(_) => {}
-        }
-        match self.tables_delay() {
-            Duration::ZERO => {}
-            delay => self.stall(|| self.options.clock.sleep(delay)),
-        }
-        for target in &write.targets {
-            match pressure(target.tree.debt()) {
-                Pressure::Delay(Duration::ZERO) => {}
-                Pressure::Delay(delay) => self.stall(|| self.options.clock.sleep(delay)),
-                Pressure::Stop => {
-                    if self.options.worker_threads == 0 {
-                        // Nobody tries again by himself after a full disk.
-                        self.background.retry();
-                    }
-                    let tree = &target.tree;
-                    let is_over = || tree.is_dropped() || pressure(tree.debt()) != Pressure::Stop;
-                    self.stall(|| self.wait_for_work(|_| is_over()))?;
-                }
-            }
-        }
-        Ok(())
+/// What a write of `bytes` has to do while memtables take `used` of `limit` bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Room {
+    /// Go on after a delay, which may be zero.
+    Delay(Duration),
+    /// Wait for a flush.
+    Wait,
+    /// It never fits: at most so many bytes do.
+    Never(u64),
+}
+
+/// Whether there is room for a write. Pure.
+///
+/// From 3/4 of the limit on writers are slowed in proportion, so that they settle at the speed of
+/// the flushes. A quarter of what is left must stay: new memtables need filters, at most a fifth of
+/// it for a batch of any number of keyspaces.
+pub(in crate::store) fn room(bytes: u64, used: u64, limit: u64) -> Room {
+    if bytes > writable_share(limit) {
+        return Room::Never(writable_share(limit));
     }
+    let left = limit.saturating_sub(used);
+    if bytes > writable_share(left) {
+        return Room::Wait;
+    }
+    let over = used.saturating_sub(writable_share(limit));
+    if over == 0 {
+        return Room::Delay(Duration::ZERO);
+    }
+    let slowed = over as f64 / (limit - writable_share(limit)).max(1) as f64;
+    Room::Delay(ROOM_DELAY_MAX.mul_f64(slowed.min(1.0)))
+}
+
+/// How much of `left` bytes a write may take.
+pub(in crate::store) const fn writable_share(left: u64) -> u64 {
+    left - left / 4
 }
 
 #[cfg(test)]
@@ -159,5 +152,30 @@ mod tests {
         assert_eq!(debt(COMPACTION_BASES_SLOW), Pressure::Delay(Duration::ZERO));
         assert_eq!(debt(40.0), Pressure::Delay(DELAY_MAX / 2));
         assert_eq!(debt(1e9), Pressure::Delay(DELAY_MAX));
+    }
+
+    #[test]
+    fn writes_are_slowed_and_then_wait() {
+        let limit = 1_000;
+        let mut last = Duration::ZERO;
+        for used in (0..=760).step_by(10) {
+            assert_eq!(room(1, used.min(750), limit), Room::Delay(Duration::ZERO), "{used}");
+        }
+        for used in (760..=990).step_by(10) {
+            let Room::Delay(delay) = room(1, used, limit) else { panic!("{used} waits") };
+            assert!(delay > last && delay <= ROOM_DELAY_MAX, "{used}: {delay:?}");
+            last = delay;
+        }
+        let cases = [
+            ("all is taken", 1, 1_000, Room::Wait),
+            ("more than all", 1, 5_000, Room::Wait),
+            ("a large one that fits", 750, 0, Room::Delay(Duration::ZERO)),
+            ("a large one that fits later", 750, 10, Room::Wait),
+            ("one that never fits", 751, 0, Room::Never(750)),
+            ("a quarter of what is left stays", 60, 930, Room::Wait),
+        ];
+        for (name, bytes, used, want) in cases {
+            assert_eq!(room(bytes, used, limit), want, "{name}");
+        }
     }
 }

@@ -58,21 +58,21 @@ impl Store {
     pub(super) fn freeze_idle(&self) {
         let is_excess = || self.has_idle_excess();
         {
-            let mut state = self.background.state.lock();
+            let mut state = self.scheduler.state.lock();
             state.idle.wait_max = None;
             if !is_excess() {
                 return;
             }
-            let left = state.idle.left(self.publish.visible(), self.options.clock.now());
+            let left = state.idle.left(self.writer.visible(), self.options.clock.now());
             let (cached, room) =
                 (self.tables.cache.memory_bytes(), self.tables.cache.capacity_bytes());
             let is_full = cached > room - room / FREE_SHARE;
             state.idle.wait_max = Some(if left.is_zero() { QUIET } else { left });
-            if !left.is_zero() || !is_full || self.check_writable().is_err() {
+            if !left.is_zero() || !is_full || self.versions.check_writable().is_err() {
                 return;
             }
         }
-        let _placement = self.placement.lock();
+        let _placement = self.writer.placement();
         let mut begun = self.begun_memtables();
         begun.sort_unstable_by_key(|(bytes, _)| *bytes);
         while let Some((bytes, tree)) = begun.pop() {
@@ -138,7 +138,7 @@ mod tests {
         fn look(&self) -> Option<Duration> {
             self.store().freeze_idle();
             while self.store().step() {}
-            self.store().background.state.lock().idle.wait_max()
+            self.store().scheduler.state.lock().idle.wait_max()
         }
 
         fn memtable_bytes(&self) -> u64 {

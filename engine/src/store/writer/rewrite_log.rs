@@ -32,14 +32,14 @@ use crate::{
 
 /// A log that was replayed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ReplayedLog<'a> {
-    pub(super) fs: &'a dyn Fs,
-    pub(super) folder: &'a Path,
+pub(in crate::store) struct ReplayedLog<'a> {
+    pub(in crate::store) fs: &'a dyn Fs,
+    pub(in crate::store) folder: &'a Path,
     /// State of the manifest.
-    pub(super) state: &'a ManifestState,
-    pub(super) segments: &'a [ReplayedSegment],
+    pub(in crate::store) state: &'a ManifestState,
+    pub(in crate::store) segments: &'a [ReplayedSegment],
     /// Its entries that are in no table, by keyspace.
-    pub(super) memtables: &'a BTreeMap<u64, Arc<PlacedMemtable>>,
+    pub(in crate::store) memtables: &'a BTreeMap<u64, Arc<PlacedMemtable>>,
 }
 
 impl ReplayedLog<'_> {
@@ -50,7 +50,11 @@ impl ReplayedLog<'_> {
     ///
     /// [`Error::Io`], [`Error::Corrupt`] if the log does not read as it did before. The segment is
     /// unlinked if possible.
-    pub(super) fn rewrite(&self, id: u64, manifest: Position) -> Result<(ReplayedSegment, u64)> {
+    pub(in crate::store) fn rewrite(
+        &self,
+        id: u64,
+        manifest: Position,
+    ) -> Result<(ReplayedSegment, u64)> {
         let Self { fs, folder, state, .. } = *self;
         let (previous, mark) = (None, Position::default());
         let segment = NewSegment { store_id: state.store_id, id, manifest, previous, mark };
@@ -115,7 +119,7 @@ fn end(segments: &[ReplayedSegment]) -> (u64, u64) {
 }
 
 /// Unlinks a segment that no manifest names. A failure is harmless: the next recovery tries again.
-pub(super) fn unlink_segment(fs: &dyn Fs, folder: &Path, id: u64) {
+pub(in crate::store) fn unlink_segment(fs: &dyn Fs, folder: &Path, id: u64) {
     let _ = fs.unlink(&FileName::Log(id).path(folder));
 }
 

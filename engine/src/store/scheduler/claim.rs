@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, mem, sync::Arc, time::Duration};
 
 use super::{
-    Background, Job, State, WholeRequest, crowded::MERGE_BYTES_BEFORE_FLUSH, rest::WAIT_MIN,
+    Job, Scheduler, State, WholeRequest, crowded::MERGE_BYTES_BEFORE_FLUSH, rest::WAIT_MIN,
 };
 use crate::{read::tree::Tree, store::Store, store::compact::Chosen};
 
-impl Background {
+impl Scheduler {
     /// Looks for a compaction of the keyspace `id` at `time` of the store's clock, even if nothing
     /// rings the bell.
     pub(crate) fn look_again_at(&self, time: Duration, id: u64) {
@@ -19,18 +19,18 @@ impl Store {
     /// Returns how long a worker without work may wait for the bell; `None`: until it rings.
     pub(super) fn wait_max(&self, state: &State) -> Option<Duration> {
         // A read-only store claims nothing, so its pauses would never end.
-        let pause_end = state.due.next_pause_end().filter(|_| self.read_only.get().is_none());
+        let pause_end = state.due.next_pause_end().filter(|_| !self.versions.is_read_only());
         let pause = pause_end.map(|end| end.saturating_sub(self.options.clock.now()).max(WAIT_MIN));
-        let idle = state.idle.wait_max().filter(|_| self.read_only.get().is_none());
+        let idle = state.idle.wait_max().filter(|_| !self.versions.is_read_only());
         let others = [self.residency.wait_max(), state.rest.wait_max(), idle];
         others.into_iter().chain([pause]).flatten().min()
     }
 
     /// Claims the next piece of work, if there is any that could be done.
     pub(super) fn claim(&self) -> Option<Job> {
-        let mut state = self.background.state.lock();
+        let mut state = self.scheduler.state.lock();
         state.rest.look_no_more();
-        if state.shut_down || self.read_only.get().is_some() {
+        if state.shut_down || self.versions.is_read_only() {
             return None;
         }
         if !self.tables.obsolete_files.is_empty() {
@@ -70,15 +70,15 @@ impl Store {
 
     /// Takes note of the keyspaces that have changed.
     pub(super) fn note_changes(&self, state: &mut State) {
-        let changed = self.trees.read().changed().take();
-        state.due.note(&changed, self.snapshots.oldest());
+        let changed = self.versions.trees().changed().take();
+        state.due.note(&changed, self.versions.snapshots().oldest());
         state.due.end_pauses(self.options.clock.now());
         state.filters.note(changed);
         let looks_again = state.filters.looks_again();
         if !looks_again && !state.looks_at_all {
             return;
         }
-        let all: BTreeSet<_> = self.trees.read().ids().collect();
+        let all: BTreeSet<_> = self.versions.trees().ids().collect();
         if mem::take(&mut state.looks_at_all) {
             state.due.compact.add(all.iter().copied());
         }
@@ -90,9 +90,9 @@ impl Store {
     /// Tells those who drop snapshots which one is waited for. Whether a keyspace waits no longer,
     /// since that one has gone meanwhile.
     fn awaits_no_longer(&self, state: &mut State) -> bool {
-        self.background.await_snapshot(state.due.awaited_snapshot());
+        self.scheduler.await_snapshot(state.due.awaited_snapshot());
         // After that: whoever has dropped it before did not know.
-        let is_freed = state.due.is_freed(self.snapshots.oldest());
+        let is_freed = state.due.is_freed(self.versions.snapshots().oldest());
         if is_freed {
             self.note_changes(state);
         }
@@ -100,7 +100,7 @@ impl Store {
     }
 
     pub(super) fn tree_of_id(&self, id: u64) -> Option<Arc<Tree>> {
-        self.trees.read().of_id(id).cloned()
+        self.versions.trees().of_id(id).cloned()
     }
 
     fn claim_flush(&self, state: &mut State) -> Option<Arc<Tree>> {
@@ -140,7 +140,7 @@ impl Store {
                 }
                 Chosen::WholeIsDone => {
                     state.whole.remove(&tree.id);
-                    self.background.progress.notify_all();
+                    self.scheduler.progress.notify_all();
                     // Of what came since, something may be due, and nobody would wake a worker for
                     // it.
                     from = id;
@@ -149,7 +149,7 @@ impl Store {
                     if let Some(request) = state.whole.get_mut(&tree.id) {
                         request.fail(error);
                     }
-                    self.background.progress.notify_all();
+                    self.scheduler.progress.notify_all();
                     from = id;
                 }
             }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Job, State};
+use super::{Job, State, due_trees::TreeIds};
 use crate::{
     compaction::{
         choice::Compaction,
@@ -21,7 +21,7 @@ use crate::{
     },
     memory::MemoryAccount,
     read::tree::Tree,
-    store::{Store, due_trees::TreeIds},
+    store::Store,
     sync::atomic::Ordering::Relaxed,
 };
 
@@ -104,7 +104,7 @@ fn delay(tables: u64, ample: u64) -> Duration {
 impl Store {
     /// Returns the delay of a write because of too many tables.
     pub(in crate::store) fn tables_delay(&self) -> Duration {
-        if !self.background.merges_tables.load(Relaxed) {
+        if !self.scheduler.merges_tables.load(Relaxed) {
             return Duration::ZERO;
         }
         let memory = &self.tables.memory;
@@ -115,7 +115,7 @@ impl Store {
     /// more than `bytes_max`.
     pub(super) fn claim_crowded(&self, state: &mut State, bytes_max: u64) -> Option<Job> {
         let merge = self.cheapest_merge(state);
-        self.background.merges_tables.store(merge.is_some(), Relaxed);
+        self.scheduler.merges_tables.store(merge.is_some(), Relaxed);
         let (tree, compaction) = merge.filter(|(_, it)| it.input_bytes <= bytes_max)?;
         state.running.push((tree.id, compaction.clone()));
         Some(Job::Compact(tree, compaction))

@@ -28,7 +28,7 @@ fn a_full_disk_ends_it() {
     let (faults, fixture, job) = begun();
     faults.inject(Fault::new(NO_SPACE, Times::ForGood).calls(&Call::GROWING));
     assert!(fixture.store().carry_out(&job), "it is no failure");
-    assert!(fixture.store().background.state.lock().no_space.is_none());
+    assert!(fixture.store().scheduler.state.lock().no_space.is_none());
     faults.heal();
     fixture.advance(20_000);
     assert_eq!((fixture.rest(), fixture.level0_runs(), fixture.wait_max()), (0, 2, None));
@@ -49,7 +49,7 @@ fn it_leaves_alone_that_others_wait_for_room() {
     let flush = fixture.store().claim().expect("a memtable is frozen");
     assert!(!fixture.store().carry_out(&flush), "the disk is full");
     assert!(fixture.store().carry_out(&job), "it is no failure");
-    assert!(fixture.store().background.state.lock().no_space.is_some(), "the flush waits");
+    assert!(fixture.store().scheduler.state.lock().no_space.is_some(), "the flush waits");
 }
 
 /// Whoever flushes another keyspace each time that one has begun makes it write little in vain.
@@ -82,7 +82,7 @@ fn it_does_not_give_way_for_ever() {
         fixture.rest();
         assert_eq!(times, TIMES_MAX, "story {story}");
     }
-    let flushed = fixture.store().background.done().flush_bytes_written;
+    let flushed = fixture.store().scheduler.done().flush_bytes_written;
     assert!(in_vain <= TIMES_MAX * flushed, "{in_vain} for {flushed}");
     // Level 0 becomes due, and what comes after that is compacted at rest as ever.
     fixture.write_run(2000);

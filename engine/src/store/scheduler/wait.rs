@@ -18,19 +18,19 @@ impl Store {
     /// full.
     pub(crate) fn wait_for_work(&self, mut done: impl FnMut(&WholeRequests) -> bool) -> Result<()> {
         self.run_inline();
-        let mut state = self.background.state.lock();
+        let mut state = self.scheduler.state.lock();
         loop {
             if done(&state.whole) {
                 return Ok(());
             }
-            self.check_writable()?;
+            self.versions.check_writable()?;
             if state.shut_down {
                 return Err(Error::Closed);
             }
             if let Some(error) = &state.no_space {
                 return Err(error.clone());
             }
-            self.background.progress.wait(&mut state);
+            self.scheduler.progress.wait(&mut state);
         }
     }
 
@@ -42,17 +42,17 @@ impl Store {
     pub(crate) fn wait_until_idle(&self) -> Result<()> {
         // A lookup may have held a filter for so long that the job let its room be.
         self.filters_have_room();
-        self.background.retry();
+        self.scheduler.retry();
         self.freeze_asked();
         // A worker that was asked before has frozen its memtable then.
-        drop(self.placement.lock());
+        drop(self.writer.placement());
         self.run_inline();
         if self.options.read_only {
             return Ok(());
         }
-        let mut state = self.background.state.lock();
+        let mut state = self.scheduler.state.lock();
         loop {
-            self.check_writable()?;
+            self.versions.check_writable()?;
             if self.is_idle(&mut state) {
                 break;
             }
@@ -65,16 +65,16 @@ impl Store {
             if self.options.worker_threads == 0 {
                 // Another store of the pool may have caused work since, which only this thread
                 // does.
-                self.background.progress.wait_for(&mut state, INLINE_LOOKS);
+                self.scheduler.progress.wait_for(&mut state, INLINE_LOOKS);
                 drop(state);
                 self.run_inline();
-                state = self.background.state.lock();
+                state = self.scheduler.state.lock();
             } else {
-                self.background.progress.wait(&mut state);
+                self.scheduler.progress.wait(&mut state);
             }
         }
         drop(state);
-        self.unneeded.free();
+        self.scheduler.unneeded.free();
         self.unlink_obsolete();
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Fixture {
     }
 
     fn tree(&self) -> Arc<Tree> {
-        self.store().trees.read().get("default").cloned().expect("it is always there")
+        self.store().versions.trees().get("default").cloned().expect("it is always there")
     }
 
     fn write(&self, number: u64) {
@@ -69,8 +69,8 @@ impl Fixture {
     fn write_to(&self, name: &str) {
         let keyspace = self.db.keyspace(name).expect("there is room");
         keyspace.insert("key", "value").expect("there is room");
-        let tree = self.store().trees.read().get(name).cloned().expect("it is there");
-        let _placement = self.store().placement.lock();
+        let tree = self.store().versions.trees().get(name).cloned().expect("it is there");
+        let _placement = self.store().writer.placement();
         assert!(tree.freeze());
     }
 
@@ -82,12 +82,12 @@ impl Fixture {
     fn claim(&self) -> Option<Job> {
         let store = self.store();
         while store.step() {}
-        store.claim_quiet(&mut store.background.state.lock())
+        store.claim_quiet(&mut store.scheduler.state.lock())
     }
 
     /// Does what is to be done at rest. Returns how many bytes were rewritten.
     fn rest(&self) -> u64 {
-        let read = || self.store().background.done().compaction_bytes_read;
+        let read = || self.store().scheduler.done().compaction_bytes_read;
         let mut bytes = 0;
         while let Some(job) = self.claim() {
             let before = read();
@@ -103,7 +103,7 @@ impl Fixture {
 
     /// How long workers would wait.
     fn wait_max(&self) -> Option<Duration> {
-        self.store().background.state.lock().rest.wait_max()
+        self.store().scheduler.state.lock().rest.wait_max()
     }
 }
 
@@ -185,14 +185,14 @@ fn whoever_wants_it_is_left_alone() {
 fn it_gives_way() {
     type Give = fn(&Fixture);
     let reasons: [(&str, Give); 3] = [
-        ("the store closes", |fixture| fixture.store().background.shut_down()),
+        ("the store closes", |fixture| fixture.store().scheduler.shut_down()),
         ("a flush has no worker", |fixture| {
             fixture.write(0);
-            let _placement = fixture.store().placement.lock();
+            let _placement = fixture.store().writer.placement();
             assert!(fixture.tree().freeze());
         }),
         ("somebody waits for a whole keyspace", |fixture| {
-            fixture.store().background.request_whole(&fixture.tree(), || 0);
+            fixture.store().scheduler.request_whole(&fixture.tree(), || 0);
         }),
     ];
     for (name, give_reason) in reasons {
@@ -210,7 +210,7 @@ fn it_gives_way() {
         assert_eq!(fixture.fs.list("db".as_ref()).expect("a folder").len(), before, "{name}");
 
         while fixture.store().step() {}
-        if fixture.store().background.is_shut_down() || fixture.level0_runs() < 2 {
+        if fixture.store().scheduler.is_shut_down() || fixture.level0_runs() < 2 {
             // The reason stays; or the keyspace was compacted as a whole, for who waited.
             continue;
         }
@@ -281,7 +281,7 @@ fn bursts_with_pauses_write_no_more_than_the_bound() {
                 fixture.advance(300);
                 quiet += fixture.rest();
             }
-            let flushed = fixture.store().background.done().flush_bytes_written;
+            let flushed = fixture.store().scheduler.done().flush_bytes_written;
             assert!(quiet <= 5 * flushed, "{name}, seed {seed}: {quiet} for {flushed}");
         }
     }

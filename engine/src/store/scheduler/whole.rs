@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Background;
+use super::Scheduler;
 use crate::{Error, read::tree::Tree};
 
 /// Keyspaces that are to be compacted as a whole, by id.
@@ -42,7 +42,7 @@ impl WholeRequest {
     }
 }
 
-impl Background {
+impl Scheduler {
     /// Requests a compaction of `tree` as a whole, except runs of level 0 with numbers from
     /// `next_file_id` on. Returns the number of the request, which is removed when it is done.
     pub(crate) fn request_whole(&self, tree: &Tree, next_file_id: impl FnOnce() -> u64) -> u64 {

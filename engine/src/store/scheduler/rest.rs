@@ -19,7 +19,7 @@ use std::time::Duration;
 use sievedb_format::SequenceNumber;
 
 use super::{
-    Background, Job, State,
+    Job, Scheduler, State,
     in_vain::{InVain, level0},
 };
 use crate::{
@@ -96,7 +96,7 @@ impl Rest {
     }
 }
 
-impl Background {
+impl Scheduler {
     /// A `compaction` of `tree` that was begun because the store rests has ended so. If it could
     /// not be done, it is not tried again before the keyspace changes.
     pub(crate) fn note_quiet_end(&self, tree: &Tree, compaction: &Compaction, ended: Ended) {
@@ -125,7 +125,7 @@ impl Store {
             return None;
         }
         let mut from = state.due.quiet.first_from(0)?;
-        let rested = state.rest.rested(self.publish.visible(), self.options.clock.now());
+        let rested = state.rest.rested(self.writer.visible(), self.options.clock.now());
         if let Some(left) = REST.checked_sub(rested).filter(|left| !left.is_zero()) {
             state.rest.look_after(left);
             return None;
@@ -155,13 +155,13 @@ impl Store {
 
     /// Whether all that comes from level 0 was there when the store was opened.
     fn is_old(&self, compaction: &Compaction) -> bool {
-        level0(compaction).all(|id| id < self.first_file_id)
+        level0(compaction).all(|id| id < self.scheduler.first_file_id)
     }
 
     /// Whether a compaction that was begun because the store rests has to end before it is done.
     pub(crate) fn must_give_way(&self) -> bool {
-        let mut state = self.background.state.lock();
-        if state.shut_down || !state.whole.is_empty() || self.read_only.get().is_some() {
+        let mut state = self.scheduler.state.lock();
+        if state.shut_down || !state.whole.is_empty() || self.versions.is_read_only() {
             return true;
         }
         // It may be this one that has more memory than its share.

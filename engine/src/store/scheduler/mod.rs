@@ -8,11 +8,13 @@
 mod bell;
 mod claim;
 mod crowded;
+pub(super) mod due_trees;
 mod idle;
 mod in_vain;
 mod rest;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
+pub(super) mod unneeded;
 mod wait;
 mod whole;
 
@@ -32,32 +34,40 @@ use sievedb_format::SequenceNumber;
 pub(crate) use self::bell::Bell;
 pub(super) use self::crowded::ByPrice;
 use crate::{
-    Error, Result,
+    Error, Result, barriers,
     clock::{Clock, SystemClock},
     compaction::choice::Compaction,
     listener::Event,
     read::tree::Tree,
     stats::BackgroundStats,
     store::Store,
-    store::background::idle::Idle,
-    store::background::rest::Rest,
     store::compact::Ended,
-    store::due_trees::DueTrees,
     store::filter_jobs::{FilterJob, FilterJobs},
-    store::unneeded::free_on_this_thread,
+    store::scheduler::due_trees::DueTrees,
+    store::scheduler::idle::Idle,
+    store::scheduler::rest::Rest,
+    store::scheduler::unneeded::{UnneededMemory, free_on_this_thread},
     sync::{
         Condvar, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
 };
 
 /// How long workers wait before they try again on a full disk.
 const NO_SPACE_RETRY: Duration = Duration::from_millis(500);
 
-/// The state of background work.
-#[derive(Debug, Default)]
-pub(crate) struct Background {
+/// Background work of an open store.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
     state: Mutex<State>,
+    unneeded: Arc<UnneededMemory>,
+    /// Tables with smaller ids existed when the store was opened.
+    first_file_id: u64,
+    /// [`Event::BarriersRefused`] was reported, or was true when the store was opened.
+    has_reported_refusal: AtomicBool,
     /// A memtable is due because scans stepped over its tombstones.
     freezes_skipped: AtomicBool,
     /// What the oldest snapshot has to reach for a compaction to be due, and 1; 0 if none waits for
@@ -117,24 +127,24 @@ impl State {
 
 /// Counts a claim as abandoned if a panic drops it.
 struct Claim<'a> {
-    background: &'a Background,
+    scheduler: &'a Scheduler,
     /// A store may be closed while its thread unwinds from another panic.
     was_panicking: bool,
 }
 
 impl<'a> Claim<'a> {
     /// The claim of `job`; `None` if no thread waits for its end.
-    fn of(background: &'a Background, job: &Job) -> Option<Self> {
+    fn of(scheduler: &'a Scheduler, job: &Job) -> Option<Self> {
         let was_panicking = std::thread::panicking();
-        (!matches!(job, Job::Unlink)).then_some(Self { background, was_panicking })
+        (!matches!(job, Job::Unlink)).then_some(Self { scheduler, was_panicking })
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.was_panicking {
-            self.background.state.lock().abandoned += 1;
-            self.background.progress.notify_all();
+            self.scheduler.state.lock().abandoned += 1;
+            self.scheduler.progress.notify_all();
         }
     }
 }
@@ -149,7 +159,24 @@ enum Job {
     Filter(FilterJob),
 }
 
-impl Background {
+impl Scheduler {
+    /// Creates the scheduler of a store whose new files have ids from `first_file_id` on.
+    pub(super) fn new(has_workers: bool, first_file_id: u64) -> Self {
+        let bell = Arc::<Bell>::default();
+        Self {
+            state: Mutex::default(),
+            unneeded: Arc::new(UnneededMemory::new(&bell, has_workers)),
+            first_file_id,
+            has_reported_refusal: AtomicBool::new(barriers::is_refused()),
+            freezes_skipped: AtomicBool::new(false),
+            awaited_snapshot: AtomicU64::new(0),
+            merges_tables: AtomicBool::new(false),
+            bell,
+            room: Condvar::new(),
+            progress: Condvar::new(),
+        }
+    }
+
     /// There may be work.
     pub(crate) fn wake(&self) {
         // Under the lock: a thread that found no progress waits by now.
@@ -158,9 +185,8 @@ impl Background {
         self.progress.notify_all();
     }
 
-    /// Returns the bell, which rings when there may be work.
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+    pub(super) const fn unneeded(&self) -> &Arc<UnneededMemory> {
+        &self.unneeded
     }
 
     /// A memtable is due because scans stepped over its tombstones: the next step looks for it.
@@ -237,39 +263,44 @@ impl Background {
 
     /// The body of a worker thread.
     pub(crate) fn work(store: &Store) {
-        let background = &store.background;
+        let scheduler = &store.scheduler;
         free_on_this_thread();
         loop {
-            let rings = background.bell.rings();
+            let rings = scheduler.bell.rings();
             let stepped = panic::catch_unwind(AssertUnwindSafe(|| store.step()));
             let worked = stepped.unwrap_or_else(|_| {
                 // What the step had claimed stays claimed, and is not needed any more.
                 store.poison(Error::WorkerPanicked);
                 false
             });
-            let mut state = background.state.lock();
+            let mut state = scheduler.state.lock();
             if state.shut_down {
                 return;
             }
             if !worked && state.no_space.is_some() {
                 // Whatever there is to do, and not for `work`: what a failed step leaves behind is
                 // unlinked, which wakes the others, and they would try the same at once.
-                background.room.wait_for(&mut state, NO_SPACE_RETRY);
+                scheduler.room.wait_for(&mut state, NO_SPACE_RETRY);
             } else if !worked && state.filters.why_put_off().is_some() {
                 // Flushes and compactions found room: they are not to wait for filters.
                 drop(state);
-                if background.bell.rings() != rings {
+                if scheduler.bell.rings() != rings {
                     // A flush may be due since the step looked for one.
                     continue;
                 }
-                background.bell.wait(rings, Some(NO_SPACE_RETRY));
-                background.state.lock().filters.retry();
+                scheduler.bell.wait(rings, Some(NO_SPACE_RETRY));
+                scheduler.state.lock().filters.retry();
             } else if !worked {
                 let wait_max = store.wait_max(&state);
                 drop(state);
-                background.bell.wait(rings, wait_max);
+                scheduler.bell.wait(rings, wait_max);
             }
         }
+    }
+
+    /// Returns whether the system has begun to refuse barriers that it allowed before; once.
+    fn is_refusal_new(&self) -> bool {
+        barriers::is_refused() && !self.has_reported_refusal.swap(true, Relaxed)
     }
 
     /// What was done so far.
@@ -298,7 +329,7 @@ impl Store {
         if self.options.read_only {
             return self.fit_due_filters();
         }
-        if self.options.worker_threads > 0 || !self.background.has_news() {
+        if self.options.worker_threads > 0 || !self.scheduler.has_news() {
             return;
         }
         let stepped = panic::catch_unwind(AssertUnwindSafe(|| while self.step() {}));
@@ -312,8 +343,10 @@ impl Store {
 
     /// Does one piece of work. `false` if there was none that could be done.
     fn step(&self) -> bool {
-        self.report_refused_barriers();
-        if self.unneeded.free() {
+        if self.scheduler.is_refusal_new() {
+            self.notify(&Event::BarriersRefused);
+        }
+        if self.scheduler.unneeded.free() {
             self.tables.fit_cache();
         }
         self.relieve_log();
@@ -330,7 +363,7 @@ impl Store {
     /// Does a claimed piece of work and gives the claim back. Whether more work may be tried at
     /// once.
     fn carry_out(&self, job: &Job) -> bool {
-        let _claim = Claim::of(&self.background, job);
+        let _claim = Claim::of(&self.scheduler, job);
         let outcome = match job {
             Job::Unlink => {
                 self.unlink_obsolete();
@@ -349,7 +382,7 @@ impl Store {
             Job::Filter(FilterJob::Build(tree, due)) => {
                 let rebuilt = self.rebuild_filter(tree, due);
                 let worked = self.release_filter(tree, due, rebuilt);
-                self.background.state.lock().rest.note_work(self.options.clock.now());
+                self.scheduler.state.lock().rest.note_work(self.options.clock.now());
                 return worked;
             }
         };
@@ -370,7 +403,7 @@ impl Store {
         {
             self.poison(error.clone());
         }
-        let mut state = self.background.state.lock();
+        let mut state = self.scheduler.state.lock();
         if matches!(job, Job::Flush(_) | Job::Compact(..)) {
             state.rest.note_work(self.options.clock.now());
         }
@@ -402,9 +435,9 @@ impl Store {
         }
         // After a failure nothing is woken: the workers would try the same at once.
         if worked {
-            self.background.bell.ring();
+            self.scheduler.bell.ring();
         }
-        self.background.progress.notify_all();
+        self.scheduler.progress.notify_all();
         drop(state);
         if let Some(error) = news {
             self.notify(&Event::NoSpace { error });

@@ -74,13 +74,13 @@ impl Story {
     fn check(&self, when: &str) {
         self.db.wait_for_background().expect("there is room");
         let store = self.db.store();
-        let trees: Vec<_> = store.trees.read().values().cloned().collect();
+        let trees: Vec<_> = store.versions.trees().values().cloned().collect();
         for tree in trees {
             let chosen = store.choose_compaction(&tree, &[], None);
             let is_idle = matches!(chosen, Chosen::Nothing { .. });
             assert!(is_idle, "{when}: {}: {chosen:?}", tree.name);
             assert!(tree.view().frozen.is_empty(), "{when}: {}", tree.name);
-            let looked = store.background.with_filters(|jobs| jobs.is_done_for(&tree));
+            let looked = store.scheduler.with_filters(|jobs| jobs.is_done_for(&tree));
             assert!(looked, "{when}: {}: filters", tree.name);
         }
     }
@@ -114,15 +114,15 @@ fn a_request_that_is_withdrawn_wakes_who_waits() {
     let db = options.open("db").expect("a new store");
     let keyspace = db.keyspace("gone").expect("there is room");
     let store = db.store();
-    let tree = store.trees.read().get("gone").cloned().expect("it is there");
-    let number = store.background.request_whole(&tree, || 0);
+    let tree = store.versions.trees().get("gone").cloned().expect("it is there");
+    let number = store.scheduler.request_whole(&tree, || 0);
     assert!(db.drop_keyspace(keyspace.name()).expect("there is room"));
     let (ended, waits) = mpsc::channel();
     let waiting = db.clone();
     let waiter = thread::spawn(move || ended.send(waiting.wait_for_background()));
     let early = waits.recv_timeout(Duration::from_millis(100));
     assert!(early.is_err(), "somebody asked for work that is not done");
-    store.background.withdraw_whole(&tree, number);
+    store.scheduler.withdraw_whole(&tree, number);
     let idle = waits.recv_timeout(Duration::from_secs(20)).expect("it is woken");
     idle.expect("there is room");
     waiter.join().expect("it has ended").expect("somebody listens");
@@ -139,19 +139,19 @@ fn what_is_due_is_found_when_a_request_is_done() {
         db.flush().expect("there is room");
     }
     let store = db.store();
-    let tree = store.trees.read().get("default").cloned().expect("it is always there");
+    let tree = store.versions.trees().get("default").cloned().expect("it is always there");
     db.insert("key", "value").expect("there is room");
     {
-        let _placement = store.placement.lock();
+        let _placement = store.writer.placement();
         assert!(tree.freeze());
     }
     let flush = store.claim().expect("a memtable is frozen");
     assert!(store.carry_out(&flush), "there is room");
     assert_eq!(tree.view().version.level0_runs(), 4, "they are due");
-    store.background.request_whole(&tree, || 0);
+    store.scheduler.request_whole(&tree, || 0);
     let job = store.claim();
     assert!(matches!(job, Some(Job::Compact(..))), "it is claimed");
-    assert!(store.background.state.lock().whole.is_empty());
+    assert!(store.scheduler.state.lock().whole.is_empty());
 }
 
 /// A compaction in flight ends early, and changes nothing.
@@ -162,13 +162,13 @@ fn n11_a_close_cancels_a_compaction() {
     let options = Options::new().fs(fs.clone()).worker_threads(0).block_cache_bytes(0);
     let db = options.keyspace(keyspace).open("db").expect("a new store");
     let store = db.store();
-    let tree = store.trees.read().get("default").cloned().expect("it is always there");
+    let tree = store.versions.trees().get("default").cloned().expect("it is always there");
     for run in 0..4 {
         for key in 0..20_000_u64 {
             db.insert(key.to_be_bytes(), [run; 150]).expect("there is room");
         }
         {
-            let _placement = store.placement.lock();
+            let _placement = store.writer.placement();
             assert!(tree.freeze());
         }
         let flush = store.claim().expect("a memtable is frozen");
@@ -189,8 +189,8 @@ fn n11_a_close_cancels_a_compaction() {
     assert!(read < input / 4, "{read} of {input} bytes were read");
     let after: Vec<_> = tree.view().version.metas().iter().map(|meta| meta.id).collect();
     assert_eq!(after, before);
-    assert_eq!(store.background.done().compactions, 0);
-    store.check_writable().expect("nothing failed");
+    assert_eq!(store.scheduler.done().compactions, 0);
+    store.versions.check_writable().expect("nothing failed");
     let obsolete = store.tables.obsolete_files.take();
     assert_eq!(obsolete.len(), 1, "the table that was begun: {obsolete:?}");
 }
@@ -209,7 +209,7 @@ impl EventListener for Compactions {
 
 #[test]
 fn only_a_snapshot_that_something_waits_for_wakes_the_workers() {
-    let background = Background::default();
+    let scheduler = Scheduler::new(true, 0);
     let cases = [
         ("nothing waits", None, None, 0),
         ("an older one is left", Some(9), Some(8), 0),
@@ -218,10 +218,10 @@ fn only_a_snapshot_that_something_waits_for_wakes_the_workers() {
         ("number 0", Some(0), Some(0), 1),
     ];
     for (name, awaited, oldest, want) in cases {
-        let before = background.bell.rings();
-        background.await_snapshot(awaited);
-        background.snapshot_is_gone(oldest);
-        assert_eq!(background.bell.rings() - before, want, "{name}");
+        let before = scheduler.bell.rings();
+        scheduler.await_snapshot(awaited);
+        scheduler.snapshot_is_gone(oldest);
+        assert_eq!(scheduler.bell.rings() - before, want, "{name}");
     }
 }
 
@@ -274,7 +274,7 @@ fn n7_workers_wait_no_longer_than_until_the_pause_of_a_quarantine_ends() {
     let options = options.worker_threads(0).idle_compactions(false);
     let db = options.open("db").expect("a new store");
     let store = db.store();
-    let wait_max = || store.wait_max(&store.background.state.lock());
+    let wait_max = || store.wait_max(&store.scheduler.state.lock());
     let write_run = || {
         db.insert("key", "value").expect("there is room");
         db.flush().expect("there is room");
@@ -300,10 +300,10 @@ fn n7_workers_of_a_read_only_store_wait_for_no_quarantine() {
     let options = Options::new().fs(Arc::new(MemoryFs::with_seed(1))).worker_threads(0);
     let db = options.open("db").expect("a new store");
     let store = db.store();
-    store.background.look_again_at(Duration::ZERO, 0);
+    store.scheduler.look_again_at(Duration::ZERO, 0);
     store.poison(Error::WorkerPanicked);
     assert!(store.claim().is_none());
-    assert_eq!(store.wait_max(&store.background.state.lock()), None, "workers would poll");
+    assert_eq!(store.wait_max(&store.scheduler.state.lock()), None, "workers would poll");
 }
 
 /// Stops the thread of the worker when background work is put off, and after each flush.
@@ -344,15 +344,15 @@ fn f4_a_flush_does_not_wait_for_filters_that_are_put_off() {
     wait();
     // While the worker puts the filter off: it has looked for flushes already.
     let store = db.store();
-    let tree = store.trees.read().get("default").cloned().expect("it is always there");
+    let tree = store.versions.trees().get("default").cloned().expect("it is always there");
     {
-        let _placement = store.placement.lock();
+        let _placement = store.writer.placement();
         assert!(tree.freeze());
     }
-    store.background.wake();
+    store.scheduler.wake();
     go_on();
     wait();
-    let is_put_off = store.background.with_filters(|jobs| jobs.why_put_off().is_some());
+    let is_put_off = store.scheduler.with_filters(|jobs| jobs.why_put_off().is_some());
     drop(resume);
     assert!(is_put_off, "the flush waited until filters were tried again");
 }

@@ -8,19 +8,19 @@ use std::{
 
 use sievedb_format::SequenceNumber;
 
-use super::background::ByPrice;
+use super::ByPrice;
 
 /// The ids of keyspaces that are to be looked at, ascending.
 #[derive(Debug, Default)]
-pub(super) struct DueTrees {
+pub(in crate::store) struct DueTrees {
     /// May have frozen memtables.
-    pub(super) flush: TreeIds,
+    pub(in crate::store) flush: TreeIds,
     /// May have a compaction due.
-    pub(super) compact: TreeIds,
+    pub(in crate::store) compact: TreeIds,
     /// May have a compaction that a store at rest does.
-    pub(super) quiet: TreeIds,
+    pub(in crate::store) quiet: TreeIds,
     /// May have a merge that makes the tables fewer.
-    pub(super) crowded: ByPrice,
+    pub(in crate::store) crowded: ByPrice,
     /// Have none due, and may have one as soon as the oldest snapshot has this number, or is gone.
     behind_snapshot: BTreeMap<u64, SequenceNumber>,
     /// The smallest of these numbers, or less.
@@ -32,7 +32,7 @@ pub(super) struct DueTrees {
 
 impl DueTrees {
     /// Notes that these keyspaces have changed, while the oldest snapshot is this one.
-    pub(super) fn note(
+    pub(in crate::store) fn note(
         &mut self,
         changed: &BTreeSet<u64>,
         oldest_snapshot: Option<SequenceNumber>,
@@ -50,14 +50,18 @@ impl DueTrees {
     }
 
     /// Whether some keyspace may wait no longer, now that the oldest snapshot is this one.
-    pub(super) fn is_freed(&self, oldest_snapshot: Option<SequenceNumber>) -> bool {
+    pub(in crate::store) fn is_freed(&self, oldest_snapshot: Option<SequenceNumber>) -> bool {
         let is_free = |awaited| oldest_snapshot.is_none_or(|oldest| awaited <= oldest);
         self.awaited_snapshot.is_some_and(is_free)
     }
 
     /// Nothing is to be compacted in the keyspace `id` until it changes or until the oldest
     /// snapshot has the number that is awaited.
-    pub(super) fn compact_later(&mut self, id: u64, awaited_snapshot: Option<SequenceNumber>) {
+    pub(in crate::store) fn compact_later(
+        &mut self,
+        id: u64,
+        awaited_snapshot: Option<SequenceNumber>,
+    ) {
         self.compact.remove(id);
         if let Some(awaited) = awaited_snapshot {
             self.behind_snapshot.insert(id, awaited);
@@ -69,17 +73,17 @@ impl DueTrees {
     }
 
     /// The keyspace `id` may have a compaction due at `time`.
-    pub(super) fn look_again_at(&mut self, time: Duration, id: u64) {
+    pub(in crate::store) fn look_again_at(&mut self, time: Duration, id: u64) {
         self.paused.insert((time, id));
     }
 
     /// Returns when the next pause ends.
-    pub(super) fn next_pause_end(&self) -> Option<Duration> {
+    pub(in crate::store) fn next_pause_end(&self) -> Option<Duration> {
         self.paused.first().map(|&(time, _)| time)
     }
 
     /// Notes the keyspaces whose pauses have ended at `now`.
-    pub(super) fn end_pauses(&mut self, now: Duration) {
+    pub(in crate::store) fn end_pauses(&mut self, now: Duration) {
         let ended = self.paused.extract_if(.., |&(time, _)| time <= now);
         for (_, id) in ended {
             self.compact.add([id]);
@@ -89,26 +93,26 @@ impl DueTrees {
     }
 
     /// What the oldest snapshot has to reach for some keyspace to have a compaction due, or less.
-    pub(super) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
+    pub(in crate::store) fn awaited_snapshot(&self) -> Option<SequenceNumber> {
         self.awaited_snapshot
     }
 }
 
 /// Ids of keyspaces that are gone through while some of them are taken out.
 #[derive(Debug, Default)]
-pub(super) struct TreeIds(BTreeSet<u64>);
+pub(in crate::store) struct TreeIds(BTreeSet<u64>);
 
 impl TreeIds {
-    pub(super) fn add(&mut self, ids: impl IntoIterator<Item = u64>) {
+    pub(in crate::store) fn add(&mut self, ids: impl IntoIterator<Item = u64>) {
         self.0.extend(ids);
     }
 
-    pub(super) fn remove(&mut self, id: u64) {
+    pub(in crate::store) fn remove(&mut self, id: u64) {
         self.0.remove(&id);
     }
 
     /// The smallest id from `from` on.
-    pub(super) fn first_from(&self, from: u64) -> Option<u64> {
+    pub(in crate::store) fn first_from(&self, from: u64) -> Option<u64> {
         self.0.range(from..).next().copied()
     }
 }

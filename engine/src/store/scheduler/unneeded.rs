@@ -4,7 +4,7 @@ use std::{cell::Cell, process, sync::Arc};
 
 use crate::{
     memory::{Freer, Unneeded},
-    store::background::Bell,
+    store::scheduler::Bell,
     sync::Mutex,
 };
 
@@ -16,13 +16,13 @@ thread_local! {
 }
 
 /// Marks this thread as a worker: it frees memory at once.
-pub(crate) fn free_on_this_thread() {
+pub(in crate::store) fn free_on_this_thread() {
     IS_WORKER.set(true);
 }
 
 /// Memory that waits for a worker to free it.
 #[derive(Debug)]
-pub(crate) struct UnneededMemory {
+pub(in crate::store) struct UnneededMemory {
     /// `None` without workers, and once they have ended.
     waiting: Mutex<Option<Vec<Unneeded>>>,
     bell: Arc<Bell>,
@@ -32,7 +32,7 @@ pub(crate) struct UnneededMemory {
 
 impl UnneededMemory {
     /// Creates an empty list. Without workers the last user of memory frees it.
-    pub(crate) fn new(bell: &Arc<Bell>, has_workers: bool) -> Self {
+    pub(in crate::store) fn new(bell: &Arc<Bell>, has_workers: bool) -> Self {
         Self {
             waiting: Mutex::new(has_workers.then(Vec::new)),
             bell: Arc::clone(bell),
@@ -41,13 +41,13 @@ impl UnneededMemory {
     }
 
     /// Frees all waiting memory. Returns whether there was any.
-    pub(crate) fn free(&self) -> bool {
+    pub(in crate::store) fn free(&self) -> bool {
         let waiting = self.waiting.lock().as_mut().map(std::mem::take);
         waiting.is_some_and(|waiting| !waiting.is_empty())
     }
 
     /// Frees all waiting memory. From now on the last user of memory frees it.
-    pub(crate) fn end(&self) {
+    pub(in crate::store) fn end(&self) {
         let waiting = self.waiting.lock().take();
         drop(waiting);
     }

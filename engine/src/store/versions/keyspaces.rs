@@ -1,0 +1,116 @@
+//! Keyspaces by name and id, and changes of them that only the log has.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    manifest::{KeyspaceCreated, VersionEdit},
+    read::{changed_trees::ChangedTrees, tree::Tree, view::PlacedMemtable},
+};
+
+/// The trees of the keyspaces, by name and by id.
+#[derive(Debug, Default)]
+pub(crate) struct KeyspaceTrees {
+    by_name: BTreeMap<String, Arc<Tree>>,
+    by_id: BTreeMap<u64, Arc<Tree>>,
+    changed: Arc<ChangedTrees>,
+}
+
+impl KeyspaceTrees {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Tree>> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn of_id(&self, id: u64) -> Option<&Arc<Tree>> {
+        self.by_id.get(&id)
+    }
+
+    /// Returns all trees, by name.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<Tree>> {
+        self.by_name.values()
+    }
+
+    /// Returns the ids, ascending.
+    pub(in crate::store) fn ids(&self) -> impl Iterator<Item = u64> {
+        self.by_id.keys().copied()
+    }
+
+    /// Returns the list in which trees note that they have changed.
+    pub(in crate::store) fn changed(&self) -> &Arc<ChangedTrees> {
+        &self.changed
+    }
+
+    pub(in crate::store) fn insert(&mut self, tree: Arc<Tree>) {
+        let before = self.by_id.insert(tree.id, Arc::clone(&tree));
+        debug_assert!(before.is_none(), "ids of keyspaces are not reused");
+        let before = self.by_name.insert(tree.name.clone(), tree);
+        debug_assert!(before.is_none(), "the names of keyspaces are unique");
+    }
+
+    /// Makes the memtables of a replayed log the active ones of their keyspaces, before any reader.
+    pub(in crate::store) fn set_replayed(&self, memtables: BTreeMap<u64, Arc<PlacedMemtable>>) {
+        for (keyspace, replayed) in memtables {
+            let tree = self.of_id(keyspace);
+            tree.expect("entries are replayed for known keyspaces only").set_replayed(replayed);
+        }
+    }
+
+    fn remove(&mut self, tree: &Tree) {
+        let removed = self.by_name.remove(&tree.name);
+        debug_assert!(removed.is_some_and(|it| it.id == tree.id), "a keyspace is dropped once");
+        let removed = self.by_id.remove(&tree.id);
+        debug_assert!(removed.is_some(), "each keyspace has a name and an id");
+    }
+}
+
+/// A creation or a drop of keyspaces that is durable in the log.
+#[derive(Debug)]
+pub(in crate::store) enum KeyspaceChange {
+    Created(Arc<Tree>, KeyspaceCreated),
+    Dropped(Vec<Arc<Tree>>),
+}
+
+/// Changes of keyspaces that are durable in the log and not in the manifest. Each edit of the
+/// manifest includes them until one succeeds.
+#[derive(Debug, Default)]
+pub(super) struct Unrecorded {
+    created: Vec<KeyspaceCreated>,
+    dropped: Vec<Arc<Tree>>,
+}
+
+impl Unrecorded {
+    /// Applies `change` to `trees`, and notes it for the next edit.
+    pub(super) fn note(&mut self, change: KeyspaceChange, trees: &mut KeyspaceTrees) {
+        match change {
+            KeyspaceChange::Created(tree, created) => {
+                trees.insert(tree);
+                self.created.push(created);
+            }
+            KeyspaceChange::Dropped(dropped) => {
+                for tree in &dropped {
+                    tree.mark_dropped();
+                    trees.remove(tree);
+                }
+                self.dropped.extend(dropped);
+            }
+        }
+    }
+
+    pub(super) fn add_to(&self, edit: &mut VersionEdit) {
+        edit.keyspaces_created.extend(self.created.iter().cloned());
+        edit.keyspaces_dropped.extend(self.dropped.iter().map(|tree| tree.id));
+        let next = self.created.iter().map(|created| created.id + 1).max();
+        edit.next_keyspace_id = edit.next_keyspace_id.max(next);
+    }
+
+    /// Notes that the manifest has the changes: tables of dropped keyspaces become obsolete.
+    /// Returns whether there were any changes.
+    pub(super) fn record(&mut self) -> bool {
+        let any = !self.created.is_empty() || !self.dropped.is_empty();
+        for tree in &self.dropped {
+            debug_assert!(tree.is_dropped(), "only dropped keyspaces lose their tables");
+            tree.discard();
+        }
+        *self = Self::default();
+        any
+    }
+}

@@ -1,0 +1,229 @@
+//! What the store consists of: durable in the manifest, visible in the versions of keyspaces.
+//!
+//! | file          | content                                                            |
+//! |---------------|--------------------------------------------------------------------|
+//! | `mod`         | edits of the manifest, and why the store is read-only              |
+//! | [`keyspaces`] | keyspaces by name and id, and changes that only the log has        |
+//! | [`change`]    | changes of the tables of a keyspace                                |
+//!
+//! Locks, in this order: keyspace change, manifest, trees. Between manifest and trees the placement
+//! lock of the writer may be taken. The lock of the snapshots is the last.
+
+pub(crate) mod change;
+pub(crate) mod keyspaces;
+
+use std::{
+    ops::Deref,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use self::keyspaces::{KeyspaceChange, KeyspaceTrees, Unrecorded};
+use crate::{
+    Error, Result,
+    commit::{LogHost, PanicGuard},
+    file_name::FileName,
+    log::Position,
+    manifest::{ManifestFile, ManifestState, VersionEdit},
+    read::snapshot_list::SnapshotList,
+    sync::{Mutex, MutexGuard, RwLock},
+    table::store::TableStore,
+};
+
+/// Manifest, keyspaces and snapshots of an open store.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    /// Id of the next keyspace. Held while keyspaces are created or dropped.
+    keyspace_change: Mutex<u64>,
+    manifest: Mutex<Manifest>,
+    trees: RwLock<KeyspaceTrees>,
+    snapshots: SnapshotList,
+    /// Why the store is read-only.
+    read_only: OnceLock<Arc<Error>>,
+    /// By the clock of the options.
+    opened_at: Duration,
+    /// By the store clock.
+    clock_at_open_ms: u64,
+}
+
+/// What the manifest lock guards.
+#[derive(Debug)]
+struct Manifest {
+    file: ManifestFile,
+    is_closed: bool,
+    unrecorded: Unrecorded,
+    /// New files of edits that failed on a full disk. The manifest may name them, until a new
+    /// manifest takes its place.
+    uncertain_files: Vec<PathBuf>,
+}
+
+impl Versions {
+    /// Creates the versions of a store opened at `opened_at`, read-only if there is a `cause`.
+    pub(super) fn new(
+        file: ManifestFile,
+        trees: KeyspaceTrees,
+        opened_at: Duration,
+        cause: Option<Error>,
+    ) -> Self {
+        let state = file.state();
+        let (next_keyspace_id, clock_at_open_ms) = (state.next_keyspace_id, state.store_clock_ms);
+        let (is_closed, unrecorded, uncertain_files) = Default::default();
+        Self {
+            keyspace_change: Mutex::new(next_keyspace_id),
+            manifest: Mutex::new(Manifest { file, is_closed, unrecorded, uncertain_files }),
+            trees: RwLock::new(trees),
+            snapshots: SnapshotList::default(),
+            read_only: cause.map_or_else(OnceLock::new, |cause| Arc::new(cause).into()),
+            opened_at,
+            clock_at_open_ms,
+        }
+    }
+
+    /// Locks the keyspaces for reading.
+    pub(crate) fn trees(&self) -> impl Deref<Target = KeyspaceTrees> {
+        self.trees.read()
+    }
+
+    pub(crate) const fn snapshots(&self) -> &SnapshotList {
+        &self.snapshots
+    }
+
+    /// Returns when the store was opened, by the clock of the options.
+    pub(super) const fn opened_at(&self) -> Duration {
+        self.opened_at
+    }
+
+    /// Begins to create or drop keyspaces. The guard holds the id of the next one.
+    pub(super) fn lock_keyspaces(&self) -> MutexGuard<'_, u64> {
+        self.keyspace_change.lock()
+    }
+
+    /// Makes a `change` visible that is durable in the log; `None` if it failed. Calls `then`
+    /// before any thread edits the manifest.
+    pub(super) fn change_keyspaces(&self, change: Option<KeyspaceChange>, then: impl FnOnce()) {
+        let mut manifest = self.manifest.lock();
+        debug_assert!(!manifest.is_closed, "a close waits for writes");
+        if let Some(change) = change {
+            manifest.unrecorded.note(change, &mut self.trees.write());
+        }
+        then();
+    }
+
+    /// Calls `read` while no thread edits the manifest.
+    pub(super) fn read_manifest<T>(&self, read: impl FnOnce(&ManifestFile) -> T) -> T {
+        read(&self.manifest.lock().file)
+    }
+
+    /// Returns the position in the manifest that a new log segment vouches for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`]: the last edit may not be durable.
+    pub(super) fn durable_position(&self) -> Result<Position> {
+        let manifest = self.manifest.lock();
+        self.check_writable()?;
+        Ok(manifest.file.position())
+    }
+
+    /// Adds files that the manifest may name, because an edit failed.
+    pub(crate) fn add_uncertain(&self, files: impl IntoIterator<Item = PathBuf>) {
+        self.manifest.lock().uncertain_files.extend(files);
+    }
+
+    /// Makes the edit durable that `change` derives from the present state. Then calls `install`
+    /// before any thread edits the manifest, with `false` if `change` returned `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`]; [`Error::Io`]. After a full disk the store continues. After any other
+    /// error it is read-only, and no file is deleted that the manifest may name.
+    pub(super) fn edit<T>(
+        &self,
+        host: &impl LogHost,
+        tables: &TableStore,
+        now: Duration,
+        change: impl FnOnce(&ManifestState) -> Option<VersionEdit>,
+        install: impl FnOnce(bool) -> T,
+    ) -> Result<T> {
+        let manifest = &mut *self.manifest.lock();
+        if manifest.is_closed {
+            return Err(Error::Closed);
+        }
+        // A panic leaves it unknown how much of the edit is in the file.
+        let _guard = PanicGuard::new(host);
+        self.check_writable()?;
+        let Some(mut edit) = change(manifest.file.state()) else { return Ok(install(false)) };
+        edit.next_file_id = Some(tables.next_file_id());
+        edit.store_clock_ms = Some(self.clock_ms(now));
+        manifest.unrecorded.add_to(&mut edit);
+        match manifest.file.append(&edit, || tables.new_file_id()) {
+            Ok(appended) => {
+                if let Some(replaced) = appended.replaced {
+                    tables.obsolete_files.push(FileName::Manifest(replaced).path(&tables.folder));
+                    for path in manifest.uncertain_files.drain(..) {
+                        tables.obsolete_files.push(path);
+                    }
+                }
+                let installed = install(true);
+                if manifest.unrecorded.record() {
+                    host.placement().end_keyspace_changes();
+                }
+                debug_assert!(!manifest.file.needs_new_file(), "a durable edit ends the file");
+                debug_assert!(
+                    manifest.file.state().next_file_id <= tables.next_file_id(),
+                    "the manifest reserves ids that may be given out again"
+                );
+                Ok(installed)
+            }
+            Err(error) if manifest.file.is_failed() => Err(host.poison(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Refuses further edits. If `is_durable`, notes that all of the manifest is on the disk.
+    pub(super) fn close(&self, is_durable: bool) {
+        let mut manifest = self.manifest.lock();
+        if is_durable {
+            manifest.file.close();
+        }
+        manifest.is_closed = true;
+    }
+
+    /// Refuses to write to a read-only store.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`] with the cause.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self.read_only.get() {
+            Some(cause) => Err(Error::ReadOnly { cause: Arc::clone(cause) }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only.get().is_some()
+    }
+
+    /// Returns why the store became read-only after it was opened.
+    pub(super) fn why_read_only(&self) -> Option<String> {
+        let became = |cause: &&Arc<Error>| !matches!(***cause, Error::OpenedReadOnly { .. });
+        self.read_only.get().filter(became).map(|cause| cause.to_string())
+    }
+
+    /// Makes the store read-only. Returns `false` if it was.
+    pub(super) fn make_read_only(&self, cause: &Error) -> bool {
+        debug_assert!(!matches!(cause, Error::ReadOnly { .. }), "a consequence is no cause");
+        let is_first = self.read_only.set(Arc::new(cause.clone())).is_ok();
+        debug_assert!(self.is_read_only());
+        is_first
+    }
+
+    /// Returns the time of the store clock in milliseconds: what the manifest had at the opening,
+    /// plus the time since. It stands still while the store is closed.
+    fn clock_ms(&self, now: Duration) -> u64 {
+        let passed_ms = now.saturating_sub(self.opened_at).as_millis();
+        self.clock_at_open_ms.saturating_add(u64::try_from(passed_ms).unwrap_or(u64::MAX))
+    }
+}
