@@ -1,38 +1,34 @@
-//! Barriers of memory for two sides of which one passes far more often than the other.
+//! Asymmetric memory barriers, for two sides of which one passes far more often.
 
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
-/// A barrier between the writes and the reads of a thread, in two forms: of a light and a heavy
-/// one, one is before the other for all threads.
+/// A store-load barrier in a light and a heavy form. A light and a heavy barrier are ordered for
+/// all threads.
 ///
-/// On Linux the light one is for the compiler alone and costs nothing: the heavy one makes all
-/// threads of the process that run pass a barrier (`membarrier`), and takes as long as the slowest
-/// of them needs to answer an interrupt. Elsewhere, and where the system refuses that call, both
-/// are fences.
+/// On Linux the light one is a compiler fence and free. The heavy one makes all running threads of
+/// the process pass a barrier (`membarrier`), and takes until the slowest of them answers an
+/// interrupt. Elsewhere, and where the system refuses that call, both are fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barriers {
-    /// The system makes every thread pass a barrier.
     Asymmetric,
-    /// Both sides are fences.
     Symmetric,
-    /// The system refuses the heavy barrier: it was forbidden after the store was opened.
+    /// The system refuses `membarrier` after the store was opened.
     #[cfg(test)]
     Refused,
 }
 
 impl Barriers {
-    /// Returns the cheapest barriers that this system has.
+    /// Returns the cheapest barriers of this system.
     pub(crate) fn detect() -> Self {
         if system::is_there() && !is_refused() { Self::Asymmetric } else { Self::Symmetric }
     }
 
-    /// Returns whether both sides are fences.
     pub(crate) fn is_symmetric(self) -> bool {
         self == Self::Symmetric
     }
 
     /// Passes the heavy barrier. Returns `false` if the system refused it, and only a fence was
-    /// passed: the system had no memory for the call, or forbids it since [`detect`](Self::detect).
+    /// passed.
     #[must_use]
     pub(crate) fn heavy(self) -> bool {
         fence(SeqCst);
@@ -45,7 +41,6 @@ impl Barriers {
     }
 }
 
-/// The light barrier: a fence if the barriers are symmetric.
 #[inline(always)]
 pub(crate) fn light(is_symmetric: bool) {
     if is_symmetric {
@@ -55,7 +50,7 @@ pub(crate) fn light(is_symmetric: bool) {
     }
 }
 
-/// Returns whether the system refused a heavy barrier that it had allowed before.
+/// Returns `true` if the system refused a heavy barrier that it had allowed before.
 pub(crate) fn is_refused() -> bool {
     system::is_refused()
 }
@@ -69,7 +64,7 @@ mod system {
 
     use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 
-    /// Registration of the process, which has to precede the other calls.
+    /// Registers the process, which must precede the other calls.
     static IS_THERE: LazyLock<bool> = LazyLock::new(|| {
         membarrier_query().contains(MembarrierQuery::PRIVATE_EXPEDITED)
             && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()

@@ -1,53 +1,45 @@
-//! Names of the files in a store's folder.
+//! File names in the directory of a store.
 //!
-//! | name              | what the file is                                              |
+//! | name              | content                                                       |
 //! |-------------------|---------------------------------------------------------------|
 //! | `000012.log`      | segment 12 of the write-ahead log                             |
 //! | `000012.sst`      | table 12                                                      |
 //! | `000012.filter`   | filter 12, of a table with another number                     |
 //! | `MANIFEST-000012` | manifest 12                                                   |
 //! | `CURRENT`         | names the manifest that counts                                |
-//! | `CLOSED`          | says how long the manifest was at a clean close               |
-//! | `LOCK`            | held by the process that has the store open                   |
-//! | `STATS`           | what the store counts, for other processes                    |
-//! | `*.tmp`           | not finished: to be renamed, or left behind by a crash        |
+//! | `CLOSED`          | length of the manifest at a clean close                       |
+//! | `LOCK`            | locked by the process that has the store open                 |
+//! | `STATS`           | statistics, for other processes                               |
+//! | `*.tmp`           | unfinished: to be renamed, or left by a crash                 |
 //!
-//! Numbers come from one counter and are never used twice. They have at least six digits, so that
-//! folders list in order; only the name that [`FileName`] itself would write is recognised.
+//! Numbers come from one counter and are never reused. They have at least six digits, so that
+//! directory listings are in order. Only the spelling that [`FileName`] writes is recognized.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
-/// The largest number of a file, and of a keyspace: the counters cannot overflow.
+/// Largest number of a file or keyspace: the counters cannot overflow.
 pub(crate) const ID_MAX: u64 = u64::MAX >> 1;
 
-/// The name of a file that belongs to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FileName<'a> {
-    /// A segment of the write-ahead log.
     Log(u64),
-    /// A table.
     Table(u64),
     /// The filter of a table, in a file of its own.
     Filter(u64),
-    /// A manifest.
     Manifest(u64),
-    /// The file that names the manifest.
     Current,
-    /// The file that vouches for the whole manifest.
     Closed,
-    /// The file that is locked.
     Lock,
-    /// The statistics.
     Stats,
-    /// A file that is not finished; the name without `.tmp`.
+    /// The name without `.tmp`.
     Temporary(&'a str),
 }
 
 impl<'a> FileName<'a> {
-    /// Recognises the name of a file of a store; `None` for every other file.
+    /// Returns `None` for the name of another file.
     pub(crate) fn parse(name: &'a str) -> Option<Self> {
         let id = |digits: &str| digits.parse().ok().filter(|&id| id <= ID_MAX);
         let parsed = match name {
@@ -65,7 +57,6 @@ impl<'a> FileName<'a> {
         (parsed.to_string() == name).then_some(parsed)
     }
 
-    /// The number in the name, if it has one.
     pub(crate) const fn id(self) -> Option<u64> {
         match self {
             Self::Log(id) | Self::Table(id) | Self::Filter(id) | Self::Manifest(id) => Some(id),
@@ -73,7 +64,6 @@ impl<'a> FileName<'a> {
         }
     }
 
-    /// The file's path in `folder`.
     pub(crate) fn path(self, folder: &Path) -> PathBuf {
         folder.join(self.to_string())
     }

@@ -15,12 +15,12 @@ const OPEN: u32 = 1;
 const CLOSING: u32 = 2;
 const CLOSED: u32 = 3;
 
-/// Which calls a store accepts.
+/// Calls that a store accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// All of them.
     Open,
-    /// None: the store is being closed. Calls in flight may continue.
+    /// None: the store is closing. Calls in flight may continue.
     Closing,
     /// None: the store is closed.
     Closed,
@@ -28,30 +28,27 @@ pub(crate) enum Access {
     Forked,
 }
 
-/// The state that says which calls a store accepts.
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: Word,
 }
 
 impl Gate {
-    /// Returns the gate of a store that this process opens.
+    /// Returns the open gate of a store of this process.
     pub(crate) fn new() -> Self {
         Self { word: Word::new(OPEN) }
     }
 
-    /// Returns whether all calls are accepted.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.word.load() == OPEN
     }
 
-    /// Returns whether this process is a fork of the one that opened the store.
+    /// Returns `true` if this process is a fork of the one that opened the store.
     pub(crate) fn is_forked(&self) -> bool {
         self.access() == Access::Forked
     }
 
-    /// Returns which calls are accepted.
     pub(crate) fn access(&self) -> Access {
         match self.word.load() {
             WIPED => Access::Forked,
@@ -66,7 +63,6 @@ impl Gate {
         self.word.replace(OPEN, CLOSING);
     }
 
-    /// Notes that the store is closed.
     pub(crate) fn close(&self) {
         self.word.store(CLOSED);
     }
@@ -87,7 +83,7 @@ mod wiped {
 
     use super::compared;
 
-    /// Bytes of the map: the kernel rounds up to its pages.
+    /// The kernel rounds up to its pages.
     const PAGE_BYTES: usize = 4 << 10;
 
     #[derive(Debug)]

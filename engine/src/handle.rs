@@ -17,7 +17,6 @@ impl Handle {
         Self { open, kind }
     }
 
-    /// Returns a handle of this kind for the same store.
     pub(crate) fn of_kind(&self, kind: HandleKind) -> Self {
         Self::new(Arc::clone(&self.open), kind)
     }

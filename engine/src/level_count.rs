@@ -1,4 +1,4 @@
-//! How many levels a tree has.
+//! Number of levels.
 
-/// Number of levels, level 0 included.
+/// Including level 0.
 pub(crate) const LEVELS: usize = 7;

@@ -1,10 +1,9 @@
-//! Who holds how much memory, and how much it may be.
+//! Memory accounting.
 //!
-//! Everything that lives long and grows with the data takes a [`Charge`] for its bytes: memtables,
-//! filters, indexes, and tables while they are written. So what is in memory is known without a
-//! look at any of them, also for what only a reader still holds. The block cache counts for itself,
-//! and so does the arena of the filters. The limits are what the [pool](crate::memory_pool) allows,
-//! and change while a store is open.
+//! Every long-lived allocation that grows with the data holds a [`Charge`]: memtables, filters,
+//! indexes, and tables being written, also those that only a reader keeps. The block cache and the
+//! filter arena account for themselves. The limits come from the [pool](crate::memory_pool), and
+//! change while a store is open.
 
 pub(crate) mod in_pool;
 
@@ -23,24 +22,21 @@ use crate::sync::atomic::{
     Ordering::{AcqRel, Relaxed},
 };
 
-/// What memory is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryUse {
-    /// Active memtables with their filters. The limit is that of all memtables but pinned ones.
+    /// Active memtables with their filters. The limit covers frozen ones too.
     Memtables,
-    /// Memtables that wait for their flush, or are being flushed.
     FrozenMemtables,
-    /// Memtables that are in tables already, and that readers have not let go of. No limit: nobody
-    /// but the reader can free them.
+    /// Flushed memtables that readers hold. No limit: only the reader can free them.
     PinnedMemtables,
-    /// What filters of tables have outside of their arena. The limit is for both together: see
+    /// Filters of tables outside of their arena. The limit is for both together: see
     /// [`filter_memory`](crate::table::filter_memory).
     Filters,
-    /// Top indexes and properties of tables. The limit is the block cache's: it gives way to them.
+    /// Top indexes and properties of tables. The limit is the block cache's, which shrinks by them.
     Indexes,
-    /// What must be known of keyspaces and tables besides, and buffers that are always there.
+    /// Metadata of keyspaces and tables, and fixed buffers.
     Bookkeeping,
-    /// Tables that are being written: buffers, and hashes for the filter to come.
+    /// Tables being written: buffers, and hashes for the filter.
     Writing,
 }
 
@@ -58,8 +54,8 @@ impl MemoryUse {
     ];
 }
 
-/// Above this number of memtables, each is small: a search costs little more than a probe of its
-/// filter, and all filters together would take an eighth of the limit of memtables.
+/// Above this number of memtables each is small: a search costs little more than a filter probe,
+/// and all filters together would take 1/8 of the limit of memtables.
 const MANY_MEMTABLES: u64 = 64;
 
 /// A memtable is small if it takes at most 1/64 of the limit of memtables.
@@ -72,39 +68,37 @@ const fn many_small(limit: u64) -> u64 {
 
 /// Frees memory on another thread.
 pub(crate) trait Freer: Debug + Send + Sync {
-    /// Takes unneeded memory. Returns it if this thread must free it.
+    /// Takes unneeded memory. Returns it if the calling thread must free it.
     fn take(&self, unneeded: Unneeded) -> Option<Unneeded>;
 
-    /// Wakes the workers: the pool has changed what the store may take.
+    /// Notifies the workers: the pool has changed the limits of the store.
     fn ring(&self);
 }
 
-/// Memory that takes long to free and is no longer used.
+/// Unused memory that takes long to free.
 pub(crate) type Unneeded = Box<dyn Debug + Send + Sync>;
 
-/// Bytes in use and their limits, by what they are used for.
+/// Bytes in use and their limits, by use.
 #[derive(Debug)]
 pub(crate) struct MemoryAccount {
-    /// Signed: of an addition and a subtraction at once, the second may be counted first.
+    /// Signed: the subtraction of a move may be counted before its addition.
     bytes: [AtomicI64; MemoryUse::COUNT],
     limits: [AtomicU64; MemoryUse::COUNT],
-    /// Where the filters of tables lie.
     filter_arena: FilterArena,
-    /// What the pool allows at this moment.
+    /// Present limits of the pool.
     allowed: Allowed,
-    /// Bytes of memtables beyond which the block cache has to give way.
+    /// Bytes of memtables beyond which the block cache must shrink.
     memtable_bytes_fitted: AtomicU64,
-    /// Bytes of filters that are about to be loaded at once.
+    /// Bytes of filters about to be loaded.
     filter_bytes_expected: AtomicU64,
-    /// Bytes of filters that the last plan was made for.
+    /// Limit of filters at the last plan.
     filter_bytes_planned: AtomicU64,
-    /// Filters have to give way, or have got more room, since the last plan.
+    /// The limit of filters has changed since the last plan.
     filters_are_due: AtomicBool,
     /// Another store of the pool needs the memory of memtables.
     is_asked: AtomicBool,
-    /// Memtables that something was placed in.
+    /// Memtables with entries.
     memtables_begun: AtomicU64,
-    /// Tables that are open for readers.
     live_tables: AtomicU64,
     /// Frees large memory in place of readers, in a store with workers.
     freer: OnceLock<Arc<dyn Freer>>,
@@ -134,60 +128,57 @@ impl Default for MemoryAccount {
 }
 
 impl MemoryAccount {
-    /// Bytes charged now.
     pub(crate) fn bytes(&self, what: MemoryUse) -> u64 {
         self.bytes[what as usize].load(Relaxed).max(0) as u64
     }
 
-    /// The most bytes that may be charged; `u64::MAX` if there is no limit. Whoever charges must
-    /// ask: a charge is never refused.
+    /// Returns the limit; `u64::MAX` for none. A charge is never refused: callers must check the
+    /// limit.
     pub(crate) fn limit(&self, what: MemoryUse) -> u64 {
         self.limits[what as usize].load(Relaxed)
     }
 
-    /// Changes a limit. What is charged beyond it stays until its owner gives it up.
+    /// Charges beyond a lowered limit stay until their owners release them.
     pub(crate) fn set_limit(&self, what: MemoryUse, bytes_max: u64) {
         self.limits[what as usize].store(bytes_max, Relaxed);
     }
 
-    /// Returns the arena of the filters of tables.
     pub(crate) fn filter_arena(&self) -> &FilterArena {
         &self.filter_arena
     }
 
-    /// Bytes of active and frozen memtables, of all keyspaces.
+    /// Returns the bytes of active and frozen memtables of all keyspaces.
     pub(crate) fn memtable_bytes(&self) -> u64 {
         self.bytes(MemoryUse::Memtables) + self.bytes(MemoryUse::FrozenMemtables)
     }
 
-    /// A worker that took `from` bytes for writing takes `to`.
+    /// Changes the bytes that a worker uses for writing.
     pub(crate) fn change_writing(&self, from: u64, to: u64) {
         let change = to as i64 - from as i64;
         self.bytes[MemoryUse::Writing as usize].fetch_add(change, Relaxed);
     }
 
-    /// Bytes that memtables may take beside those that there are.
     pub(crate) fn memtable_bytes_left(&self) -> u64 {
         self.limit(MemoryUse::Memtables).saturating_sub(self.memtable_bytes())
     }
 
-    /// Counts a memtable that gets its first entry. Returns the memtable size that its filter is
-    /// for: the bytes left, divided by the number of memtables with entries, and a quarter of that
-    /// if they are [many](MANY_MEMTABLES). So the filters of 2,000 memtables take 1/64 of 5.6 times
-    /// the bytes left.
+    /// Counts a memtable that gets its first entry. Returns the memtable size for which its filter
+    /// is built: the bytes left over the number of memtables with entries, and 1/4 of that if there
+    /// are [many](MANY_MEMTABLES). So the filters of 2,000 memtables take 1/64 of 5.6 times the
+    /// bytes left.
     pub(crate) fn begin_memtable(&self) -> u64 {
         let begun = self.memtables_begun.fetch_add(1, Relaxed) + 1;
         let share = self.memtable_bytes_left() / begun;
         if begun > MANY_MEMTABLES { share / 4 } else { share }
     }
 
-    /// Returns whether an active memtable may have to be frozen. They take `active` bytes in all.
+    /// Returns `true` if an active memtable may have to be frozen; all of them take `active` bytes.
     pub(crate) fn is_freeze_due(&self, active: u64, limit: u64) -> bool {
         active > limit / 2 && active > self.freeze_put_off_to.load(Relaxed).min(many_small(limit))
     }
 
     /// Postpones freezing if the active memtables are small: the largest takes `largest` bytes, all
-    /// take `active` bytes. Returns whether it did.
+    /// take `active` bytes. Returns `true` if it did.
     pub(crate) fn put_off_freeze(&self, largest: u64, active: u64, limit: u64) -> bool {
         let is_put_off = largest <= limit / SMALL_SHARE && active <= many_small(limit);
         // Until then the largest cannot grow by more than that.
@@ -196,32 +187,27 @@ impl MemoryAccount {
         is_put_off
     }
 
-    /// Counts down a memtable that had an entry.
     pub(crate) fn end_memtable(&self) {
         self.memtables_begun.fetch_sub(1, Relaxed);
     }
 
-    /// Returns the number of live tables.
     pub(crate) fn live_tables(&self) -> u64 {
         self.live_tables.load(Relaxed)
     }
 
-    /// Counts a table that becomes live.
     pub(crate) fn begin_table(&self) {
         self.live_tables.fetch_add(1, Relaxed);
     }
 
-    /// Counts down a table that was live.
     pub(crate) fn end_table(&self) {
         self.live_tables.fetch_sub(1, Relaxed);
     }
 
-    /// Lets `freer` free what is [unneeded](Self::free).
     pub(crate) fn set_freer(&self, freer: Arc<dyn Freer>) {
         let _ = self.freer.set(freer);
     }
 
-    /// Frees memory that is no longer used, on a worker if there are any.
+    /// Frees unused memory, on a worker if there are any.
     pub(crate) fn free(&self, unneeded: impl Debug + Send + Sync + 'static) {
         match self.freer.get() {
             Some(freer) => drop(freer.take(Box::new(unneeded))),
@@ -267,24 +253,21 @@ impl Charge {
         (what, state & ((1 << USE_SHIFT) - 1))
     }
 
-    /// What it is charged to.
     pub(crate) fn account(&self) -> &Arc<MemoryAccount> {
         &self.account
     }
 
-    /// Charges `bytes` more.
     pub(crate) fn grow(&self, bytes: usize) {
         let (what, _) = Self::parts(self.state.fetch_add(bytes as u64, AcqRel));
         self.account.add(what, bytes as u64);
     }
 
-    /// Releases `bytes` of what is charged.
     pub(crate) fn shrink(&self, bytes: usize) {
         let (what, _) = Self::parts(self.state.fetch_sub(bytes as u64, AcqRel));
         self.account.subtract(what, bytes as u64);
     }
 
-    /// The bytes are used for `what` from now on.
+    /// Changes the use of the bytes.
     pub(crate) fn move_to(&self, what: MemoryUse) {
         let moved = |state| Some(Self::state(what, Self::parts(state).1));
         let before = self.state.fetch_update(AcqRel, Relaxed, moved);

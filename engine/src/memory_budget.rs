@@ -1,15 +1,15 @@
-//! How one figure bounds what a store keeps in memory. Pure.
+//! Division of a memory budget into parts. Pure.
 //!
-//! The figure is one pool. Memtables, filters, indexes, buffers of workers and bookkeeping take
-//! what they use; the block cache has all the rest at any moment. Three of them have ceilings:
+//! The budget is one pool. Memtables, filters, indexes, buffers of workers and bookkeeping take
+//! what they use; the block cache has the rest at any time. Three parts have ceilings:
 //!
-//! | part      | ceiling | what counts                                          |
+//! | part      | ceiling | covers                                               |
 //! |-----------|---------|------------------------------------------------------|
 //! | memtables | 1/4     | active and frozen memtables of all keyspaces         |
 //! | filters   | 1/4     | filters of tables                                    |
 //! | writing   | 1/8     | buffers of flushes and compactions, of all workers   |
 //!
-//! The ceiling of memtables is lowered, to 1/16 at least, while the block cache spares more: see
+//! The ceiling of memtables is lowered, to 1/16 at least, while the block cache saves more: see
 //! [`memory_pool`](crate::memory_pool).
 //!
 //! A limit set by hand replaces the ceiling, also that of the block cache. With a budget, the
@@ -23,60 +23,60 @@ use crate::{
     text,
 };
 
-/// Least part for writing, for each worker: its buffers, and the hashes of some 10,000 entries.
+/// For each worker: its buffers, and the hashes of about 10,000 entries.
 const WRITING_BYTES_MIN: u64 = 512 << 10;
 
-/// Least part of the memtables: a few hundred entries, and a batch of 256 KiB.
+/// A few hundred entries, and a batch of 256 KiB.
 const MEMTABLE_BYTES_MIN: u64 = 512 << 10;
 
-/// The block cache has at least this share of a budget that was set, unless its bytes were: 16 MiB
-/// of 256. With less, indexes would drive out every block.
+/// Minimum share of the block cache in a budget that was set, unless its bytes were set: 16 MiB of
+/// 256. With less, indexes would evict every block.
 const BLOCK_CACHE_IN_BUDGET: u64 = 16;
 
-/// Least memory budget, for any number of workers: 8 MiB.
+/// Minimum of [`Options::memory_budget`](crate::Options::memory_budget): 8 MiB.
 pub const MEMORY_BUDGET_MIN: u64 = 8 << 20;
 
-/// The same for each worker: 4 MiB. An eighth of it is what a worker needs at least.
+/// Minimum of [`Options::memory_budget`](crate::Options::memory_budget) for each worker thread: 4
+/// MiB, of which a worker needs 1/8.
 pub const MEMORY_BUDGET_PER_WORKER_MIN: u64 = 8 * WRITING_BYTES_MIN;
 
-/// What was asked for: the whole, and parts that were set by hand.
+/// The budget, and parts set by hand.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MemoryBudget {
     pub(crate) bytes: Option<u64>,
-    /// Stands in for `bytes`.
+    /// Replaces missing `bytes`.
     pub(crate) default: DefaultBudget,
     pub(crate) memtable_bytes_max: Option<u64>,
     pub(crate) filter_bytes_max: Option<u64>,
     pub(crate) block_cache_bytes: Option<u64>,
 }
 
-/// The pool of a budget and the ceilings of those who take from it, in bytes.
+/// The pool of a budget and the ceilings of its parts, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryParts {
     pub(crate) memtables: u64,
     pub(crate) filters: u64,
     pub(crate) writing: u64,
-    /// With the indexes of tables. The whole pool, if it is not set by hand.
+    /// With the indexes of tables. The whole pool unless set by hand.
     pub(crate) block_cache: u64,
     /// For all parts; `u64::MAX` if `block_cache_bytes` was set and no budget.
     pub(crate) pool: u64,
 }
 
 impl MemoryBudget {
-    /// Reads the memory of the machine that `fs` belongs to, if no budget is set.
+    /// Reads the memory of the machine, if no budget is set.
     pub(crate) fn find_default(&mut self, fs: &dyn Fs) {
         if self.bytes.is_none() {
             self.default = DefaultBudget::of_machine(fs);
         }
     }
 
-    /// Returns the source of the budget.
     pub(crate) fn source(&self) -> BudgetSource {
         self.bytes.map_or(self.default.source, |_| BudgetSource::Set)
     }
 
-    /// The least budget for the parts that are set: an eighth of it is for writing, a quarter each
-    /// for memtables and filters that are not set, and a sixteenth for a block cache that is not.
+    /// Returns the minimum budget for the parts that are set: 1/8 is for writing, 1/4 each for
+    /// memtables and filters that are not set, and 1/16 for a block cache that is not.
     fn least(&self) -> u64 {
         let parts = [self.memtable_bytes_max, self.filter_bytes_max, self.block_cache_bytes];
         let set: u128 = parts.into_iter().flatten().map(u128::from).sum();
@@ -86,7 +86,6 @@ impl MemoryBudget {
         u64::try_from((16 * set).div_ceil(left)).unwrap_or(u64::MAX)
     }
 
-    /// What [`least`](Self::least) is made of.
     fn least_parts(&self) -> String {
         let parts = [
             ("memtable_bytes_max", self.memtable_bytes_max, "a quarter of it for memtables"),
@@ -103,13 +102,12 @@ impl MemoryBudget {
         text + "an eighth for writing"
     }
 
-    /// Returns the budget with `bytes` for the whole, if that is the memory of a pool.
+    /// Returns the budget with the bytes of a pool, if any.
     pub(crate) fn within(self, bytes: Option<u64>) -> Self {
         Self { bytes: bytes.or(self.bytes), ..self }
     }
 
-    /// Gives memtables, and the whole, as much more as it takes for a write of `bytes` bytes that
-    /// was too large.
+    /// Raises memtables, and the budget, for a write of `bytes` bytes that was too large.
     pub(crate) fn make_room_for(&mut self, bytes: u64) {
         // Three quarters are for writes, of what memtables of other keyspaces leave.
         self.memtable_bytes_max = Some(bytes.saturating_mul(2));
@@ -117,11 +115,11 @@ impl MemoryBudget {
         self.bytes = self.bytes.map(|bytes| bytes.max(least));
     }
 
-    /// The parts, for a store with so many workers.
+    /// Returns the parts for a store with this number of workers.
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`] if the budget is too small, or the parts do not fit into it.
+    /// [`Error::BudgetTooSmall`] if the budget is too small, or the parts do not fit.
     pub(crate) fn divide(&self, workers: usize) -> Result<MemoryParts> {
         let too_small = |what, bytes, bytes_min, made_of| {
             Err(Error::BudgetTooSmall { what, bytes, bytes_min, made_of })

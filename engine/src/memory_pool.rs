@@ -1,21 +1,21 @@
 //! A pool of memory: of one store, or of several that share it.
 //!
-//! Each store has a [`Pool`], which holds its block cache and says what each part may take: see
+//! Each store has a [`Pool`], which owns its block cache and limits its parts: see
 //! [`memory_budget`](crate::memory_budget). A [`MemoryPool`] is one that several stores join.
 //!
-//! | part      | several stores                                                                  |
-//! |-----------|---------------------------------------------------------------------------------|
-//! | block cache | one for all                                                                   |
-//! | memtables | a store may take what the others leave of 1/4: see [`limits`]                   |
-//! | filters   | the same of another 1/4                                                         |
-//! | writing   | 1/8, divided over the workers of all stores                                     |
+//! | part        | several stores                                                  |
+//! |-------------|-----------------------------------------------------------------|
+//! | block cache | one for all                                                     |
+//! | memtables   | a store may take what the others leave of 1/4: see [`limits`]   |
+//! | filters     | the same of another 1/4                                         |
+//! | writing     | 1/8, divided over the workers of all stores                     |
 //!
 //! Limits are set when the pool is fitted: whenever memtables of a store have grown by a step
-//! divided by the number of stores, while workers take memory, and after each flush, compaction and
+//! divided by the number of stores, when workers take memory, and after each flush, compaction and
 //! loaded filter. A step is 1/64 of the pool, at most 1 MiB. Stores that grow at the same time can
-//! exceed a ceiling by what they take between two fits: a step and the writes in flight. A write
-//! too large for the limit of its store is taken once the store has flushed its other memtables.
-//! The block cache gives way to all of it.
+//! exceed a ceiling by a step and the writes in flight. A write too large for the limit of its
+//! store is accepted once the store has flushed its other memtables. The block cache shrinks by all
+//! of it.
 //!
 //! The ceiling of memtables adapts between 1/16 and 1/4: see [`balance`].
 

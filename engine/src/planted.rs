@@ -1,4 +1,4 @@
-//! Bugs that a test can plant, to show that it would catch them.
+//! Bugs that tests plant, to show that they catch them.
 
 /// A bug that a test can plant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,17 +12,17 @@ pub enum PlantedBug {
     InstallFlushBeforeLogSync,
     /// Orphans are deleted before the recovered manifest is persisted.
     DeleteOrphansEarly,
-    /// Recovery goes on with a manifest of which nobody knows whether it is on the disk.
+    /// Recovery continues a manifest that may not be durable.
     KeepAnyManifest,
     /// A compaction drops tombstones that still hide older versions below.
     DropTombstoneEarly,
     /// A filter is installed before its file is synced.
     InstallFilterBeforeSync,
-    /// A filter that another one replaces is deleted before the manifest knows.
+    /// A replaced filter is deleted before the manifest records the new one.
     DeleteFilterEarly,
-    /// Recovery looks for the predecessor of an unnamed log segment below the floor of the log, and
-    /// a close after a full disk leaves the manifest as it is. Without that edit, which notes the
-    /// ids that were given out, no id is used twice after a clean close.
+    /// Recovery accepts a predecessor of an unnamed log segment below the floor of the log, and a
+    /// close after a full disk does not write the manifest. That edit records the ids in use,
+    /// without which a clean close would let ids be reused.
     AdoptSegmentBelowFloor,
     /// A close after a full disk does not vouch for the log.
     LeaveEndedLogUnvouched,

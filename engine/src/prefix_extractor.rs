@@ -7,17 +7,16 @@ use sievedb_sstable::{PrefixExtractor, PrefixFunction};
 /// The prefix extractor that a keyspace names.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum NamedExtractor {
-    /// It names none.
     #[default]
     None,
     Present(PrefixExtractor),
-    /// The one of this name needs a function that the store was opened without, or is of another
-    /// release. No prefix filter is asked, and none is built.
+    /// Its function is missing, or it is of another release. Prefix filters are neither probed nor
+    /// built.
     Missing(String),
 }
 
 impl NamedExtractor {
-    /// The extractor of this name, with the first of `functions` that fits if it takes one.
+    /// Returns the extractor of this name, with the first of `functions` that has it.
     pub(crate) fn from_name(name: &str, functions: &[Arc<dyn PrefixFunction>]) -> Self {
         let custom = || functions.iter().map(|function| PrefixExtractor::Custom(function.clone()));
         let found = PrefixExtractor::from_name(name)
@@ -25,7 +24,6 @@ impl NamedExtractor {
         found.map_or_else(|| Self::Missing(name.to_owned()), Self::Present)
     }
 
-    /// Its name, unless there is none.
     pub(crate) fn name(&self) -> Option<String> {
         match self {
             Self::None => None,
@@ -34,7 +32,7 @@ impl NamedExtractor {
         }
     }
 
-    /// The extractor, if it can be used.
+    /// Returns the extractor, if it can be used.
     pub(crate) fn present(&self) -> Option<&PrefixExtractor> {
         match self {
             Self::Present(extractor) => Some(extractor),

@@ -1,16 +1,15 @@
-//! Locks, atomics and threads of everything that several threads of a store share.
+//! Locks, atomics and threads shared by the threads of a store.
 //!
-//! They are those of `std`. In unit tests with the feature `shuttle` they are
-//! those of [shuttle](https://docs.rs/shuttle), which runs one thread at a time and decides at each
-//! of these operations which one: a schedule that fails comes back with its seed. Outside of
-//! shuttle's runner they panic, so that only the tests of `commit::tests` can run then.
+//! They are those of `std`. In unit tests with the feature `shuttle` they are those of
+//! [shuttle](https://docs.rs/shuttle), which runs one thread at a time and schedules at each of
+//! these operations: a failing schedule is reported with its seed. Outside of shuttle's runner they
+//! panic, so only the tests of `commit::tests` can run then. Shuttle treats atomic operations as
+//! sequentially consistent, and waits never time out.
 //!
-//! Shuttle takes every atomic operation for sequentially consistent, and never lets a wait time
-//! out. What a weaker ordering allows must be argued where it is used.
-//!
-//! Why not the locks of `parking_lot`: they queue waiting threads in a table of the process. A fork
-//! copies the table with threads that the child does not have. Threads of the child reuse their
-//! memory, the queues break, and a wake-up is lost: 1 of 20 daemons that opened a store hung.
+//! Locks of `parking_lot` are not used: they queue waiting threads in a table of the process. A
+//! fork copies the table with threads that the child does not have. Threads of the child reuse
+//! their memory, the queues break, and a notification is lost: 1 of 20 daemons that opened a store
+//! hung.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -46,14 +45,13 @@ mod free {
     }
 }
 
-/// A lock without poisoning: whoever panics leaves what it protects whole.
+/// A lock without poisoning: panics leave the protected data whole.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(base::Mutex<T>);
 
-/// The right to what a [`Mutex`] protects.
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
-    /// `None` only while [`Condvar::wait`] has it.
+    /// `None` only during [`Condvar::wait`].
     inner: Option<base::MutexGuard<'a, T>>,
 }
 

@@ -32,6 +32,13 @@
 //! entry needs an `fsync` of its own). File systems differ in how much more they give: Pillai et
 //! al., "All File Systems Are Not Created Equal", OSDI 2014. The crash tests of SieveDB rely on
 //! none of it.
+//!
+//! # After a failed sync
+//!
+//! Data that a failed sync covers is not durable, even if another sync of the same file succeeds:
+//! the kernel marks failed pages clean, so the second sync has nothing to write (Rebello et al.,
+//! "Can Applications Recover from fsync Failures?", ATC 2020). Readers may still see the bytes,
+//! from memory. Write them again to another file.
 
 mod direct;
 #[cfg(test)]

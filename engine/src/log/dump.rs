@@ -1,4 +1,4 @@
-//! The bytes of a file of records and their meaning.
+//! Descriptions of files of records.
 
 use std::ops::Range;
 
@@ -11,11 +11,10 @@ use super::{
 };
 use crate::Result;
 
-/// Adds every record of `reader`, which has read nothing yet, to `annotation`.
+/// Describes every record of `reader`, which has read nothing yet, in memory.
 ///
-/// `payload` describes what a full record holds: it gets the header, the payload and its place. A
-/// bad record, or room for records that never came, ends the description. The whole annotation is
-/// held in memory.
+/// `payload` describes a full record from its header, payload and place. A bad record, or reserved
+/// space, ends the description.
 ///
 /// # Errors
 ///
@@ -70,7 +69,7 @@ pub(crate) fn describe(
 
 const PAYLOAD_START: u64 = RECORD_HEADER_BYTES as u64;
 
-/// Place in the record of bytes of its payload.
+/// Returns the place in the record of bytes of its payload.
 pub(crate) const fn payload_place(range: Range<usize>) -> Range<u64> {
     PAYLOAD_START + range.start as u64..PAYLOAD_START + range.end as u64
 }

@@ -1,36 +1,31 @@
-//! Tagged fields: how records gain a field without a new format version.
+//! Tagged fields: records gain a field without a new format version.
 //!
-//! A field is a tag (varint), a length (varint) and as many bytes. The tag is the field's number
-//! times two, plus one if a reader that does not know the field must refuse the record: a reader
-//! may skip a hint, but not a file that it would have to open. Integers are varints unless they are
-//! random, then they have their full width.
+//! A field is a tag (varint), a length (varint) and that many bytes. The tag is the field's number
+//! times two, plus one if a reader that does not know the field must refuse the record. Integers
+//! are varints, except random ones, which have their full width.
 
 use sievedb_format::{Corruption, Decoder, Encode, codec::varint_bytes};
 
-/// The tag of a field that a reader must know.
+/// Returns the tag of a field that a reader must know.
 pub(crate) const fn required(number: u64) -> u64 {
     number << 1 | 1
 }
 
-/// The tag of a field that a reader may skip.
+/// Returns the tag of a field that a reader may skip.
 pub(crate) const fn optional(number: u64) -> u64 {
     number << 1
 }
 
-/// Appends fields to a buffer.
 pub(crate) trait EncodeFields: Encode {
-    /// Appends a field of raw bytes.
     fn put_field(&mut self, tag: u64, value: &[u8]) {
         self.put_varint(tag);
         self.put_prefixed(value);
     }
 
-    /// Appends a field that holds one varint.
     fn put_varint_field(&mut self, tag: u64, value: u64) {
         self.put_varints_field(tag, &[value]);
     }
 
-    /// Appends a field that holds several varints.
     fn put_varints_field(&mut self, tag: u64, values: &[u64]) {
         self.put_varint(tag);
         let bytes: usize = values.iter().map(|&value| varint_bytes(value)).sum();
@@ -43,18 +38,15 @@ pub(crate) trait EncodeFields: Encode {
 
 impl EncodeFields for Vec<u8> {}
 
-/// One field.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field<'a> {
     /// Number and must-understand bit.
     pub(crate) tag: u64,
-    /// Its bytes.
     pub(crate) value: &'a [u8],
-    /// Where the field begins, tag included, and where it ends.
+    /// Start, tag included, and end.
     pub(crate) place: (usize, usize),
 }
 
-/// Reads fields one after the other.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     what: &'static str,
@@ -62,12 +54,11 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads `bytes`, which are the fields of `what`.
+    /// Reads `bytes`, the fields of `what`.
     pub(crate) const fn new(what: &'static str, bytes: &'a [u8]) -> Self {
         Self { what, decoder: Decoder::new(bytes) }
     }
 
-    /// The next field, `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<Field<'a>>, Corruption> {
         if self.decoder.is_empty() {
             return Ok(None);
@@ -80,11 +71,11 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Steps over a field that the caller does not know.
+    /// Skips a field that the caller does not know.
     ///
     /// # Errors
     ///
-    /// [`Corruption::Unsupported`] with the field's number if it must be understood.
+    /// [`Corruption::Unsupported`] with the field's number if it is required.
     pub(crate) const fn skip(&self, what: &'static str) -> Result<(), Corruption> {
         if self.tag & 1 == 0 {
             return Ok(());
@@ -92,7 +83,7 @@ impl<'a> Field<'a> {
         Err(Corruption::Unsupported { what, value: self.tag >> 1 })
     }
 
-    /// Reads the whole value with `read`.
+    /// Decodes the whole value with `read`.
     pub(crate) fn read<T>(
         &self,
         what: &'static str,
@@ -104,12 +95,10 @@ impl<'a> Field<'a> {
         Ok(value)
     }
 
-    /// The value as one varint.
     pub(crate) fn varint(&self, what: &'static str) -> Result<u64, Corruption> {
         self.read(what, |decoder| decoder.varint(what))
     }
 
-    /// The value as several varints.
     pub(crate) fn varints<const N: usize>(
         &self,
         what: &'static str,
@@ -123,22 +112,18 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// The value as 8 bytes.
     pub(crate) fn u64(&self, what: &'static str) -> Result<u64, Corruption> {
         self.read(what, |decoder| decoder.u64(what))
     }
 
-    /// The value as 16 bytes.
     pub(crate) fn u128(&self, what: &'static str) -> Result<u128, Corruption> {
         self.read(what, |decoder| decoder.u128(what))
     }
 }
 
-/// Sets a field that may stand only once.
-///
 /// # Errors
 ///
-/// [`Corruption::Order`] if it was set before.
+/// [`Corruption::Order`] if the field was set before.
 pub(crate) fn set_once<T>(
     field: &mut Option<T>,
     value: T,

@@ -1,4 +1,4 @@
-//! A payload with its checksums, made ready before any lock is taken.
+//! A payload with its checksums, computed before any lock is taken.
 
 use std::ops::Range;
 
@@ -8,37 +8,32 @@ use smallvec::SmallVec;
 
 use super::record::{FRAGMENT_BYTES_MAX, RecordType};
 
-/// Bytes of the length at the start of the first fragment.
+/// Bytes of the total length at the start of the first fragment.
 pub(crate) const TOTAL_BYTES: usize = size_of::<u64>();
 
-/// A payload and the checksum of each fragment it will be written in.
-///
-/// Costs one pass over the bytes; the log only copies them afterwards.
+/// A payload and the checksum of each of its fragments. Costs one pass over the bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Payload {
     bytes: Bytes,
     checksums: SmallVec<[u32; 1]>,
 }
 
-/// A payload that has its place in the history.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingRecord {
     /// In the log: of the batch's first entry. In a manifest: the number of the edit.
     pub(crate) sequence: SequenceNumber,
-    /// What to write.
     pub(crate) payload: Payload,
 }
 
-/// One record's part of a payload.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fragment {
     pub(super) record_type: RecordType,
-    /// Which bytes of the payload.
+    /// Bytes of the payload.
     pub(super) range: Range<usize>,
 }
 
 impl Fragment {
-    /// Length of the record's payload: the first fragment also holds the length of the whole.
+    /// The first fragment also holds the total length.
     #[cfg(test)]
     pub(super) fn payload_bytes(&self) -> usize {
         let total = if self.record_type == RecordType::First { TOTAL_BYTES } else { 0 };
@@ -47,7 +42,6 @@ impl Fragment {
 }
 
 impl Payload {
-    /// Computes the checksums of `bytes`.
     pub(crate) fn new(bytes: Bytes) -> Self {
         let total = (bytes.len() as u64).to_le_bytes();
         let checksum = |fragment: Fragment| {
@@ -62,24 +56,20 @@ impl Payload {
         Self { bytes, checksums }
     }
 
-    /// The bytes.
     pub(crate) const fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Bytes that the payload's records take in the file.
     #[cfg(test)]
     pub(crate) fn log_bytes(&self) -> u64 {
         fragments(self.bytes.len()).map(|part| record_bytes(part.payload_bytes()) as u64).sum()
     }
 
-    /// The parts with their checksums, in order.
     pub(super) fn fragments(&self) -> impl Iterator<Item = (Fragment, u32)> + '_ {
         fragments(self.bytes.len()).zip(self.checksums.iter().copied())
     }
 }
 
-/// How a payload of `bytes` bytes is split.
 fn fragments(bytes: usize) -> impl Iterator<Item = Fragment> {
     let mut next = Some(0);
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Reads records back, and finds what vouches for bytes that do not read back.
+//! Reads records, and the synced marks after a bad record.
 
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
@@ -23,53 +23,48 @@ const BEGINNING_BYTES_MAX: u64 = (HEADER_BYTES + record_bytes(START_BYTES_MAX)) 
 pub(crate) struct Reader {
     window: Window,
     file_id: u64,
-    /// From the file header; `None` before that was read. Without it no record passes.
+    /// From the file header; `None` before it was read. Without it no record is valid.
     secret: Option<u64>,
-    /// The logical end: nothing beyond is read as a record.
+    /// Logical end of the file.
     limit: u64,
-    /// Where the next record starts.
+    /// Start of the next record.
     offset: u64,
     sealed: bool,
     newest_mark: Position,
 }
 
-/// A record with its payload put together.
+/// A record with its joined payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Where its first byte lies.
     pub(crate) offset: u64,
     /// Full for every payload, fragmented or not; start; or seal.
     pub(crate) record_type: RecordType,
     /// In the log: of the batch's first entry. In a manifest: the number of the edit.
     pub(crate) sequence: SequenceNumber,
-    /// The payload.
     pub(crate) payload: Bytes,
 }
 
-/// What comes next in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A record that is whole.
     Record(Record),
-    /// No more records. `None` if the file ends where a record ends, or was sealed there; else why
-    /// the bytes that follow are no record.
+    /// No more records. `None` if the file ends at the end of a record, or was sealed there;
+    /// otherwise the reason why the following bytes are no record.
     End(Option<Corruption>),
 }
 
-/// One record or fragment as it lies in the file.
+/// One record or fragment in the window.
 #[derive(Debug)]
 pub(crate) struct RawRecord {
     pub(crate) header: RecordHeader,
-    /// Where the payload lies in the window.
     payload: Range<usize>,
 }
 
-/// Why a record cannot be had.
+/// Reason for the lack of a record.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The bytes are no record, which a crash can explain.
+    /// A crash can leave these bytes.
     Torn(Corruption),
-    /// No crash explains it, or the file could not be read.
+    /// No crash can, or the file could not be read.
     Failed(Error),
 }
 
@@ -79,23 +74,23 @@ impl From<Error> for Stop {
     }
 }
 
-/// What lies behind the place where a file stopped to be readable.
+/// Bytes after the end of the readable part of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Scan {
-    /// The newest synced mark of all records, also of those before the place.
+    /// Newest synced mark of all records, including those before.
     pub(crate) newest_mark: Position,
-    /// Number of valid headers, starts not counted.
+    /// Number of valid headers, without starts.
     pub(crate) records: u64,
-    /// Where the last byte ends that is not zero, or the place if there are only zeros behind it.
+    /// End of the last byte that is not zero; the start of the scan if there is none.
     pub(crate) end: u64,
 }
 
 impl Reader {
-    /// Opens a file whose number is `file_id`. Nothing is read yet.
+    /// Opens file number `file_id`, without reading.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the length cannot be told.
+    /// [`Error::Io`] if the length is unknown.
     pub(crate) fn new(file: Arc<dyn ReadFile>, path: PathBuf, file_id: u64) -> Result<Self> {
         let window = Window::new(file, path)?;
         Ok(Self {
@@ -109,11 +104,11 @@ impl Reader {
         })
     }
 
-    /// The first bytes of the file, at most a file header.
+    /// Returns the first bytes of the file, at most a file header.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read.
+    /// [`Error::Io`].
     pub(crate) fn header(&mut self) -> Result<&[u8]> {
         let place = self.window.load(0, HEADER_BYTES)?;
         Ok(self.window.bytes(place))
@@ -123,37 +118,37 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read, [`Error::Corrupt`] if this is another file.
+    /// [`Error::Io`], [`Error::Corrupt`] if this is another file.
     pub(crate) fn check_header(&mut self, want: &FileHeader) -> Result<()> {
         let checked = want.check(self.header()?);
         self.secret = Some(checked.map_err(|source| self.corrupt(0, source))?.secret);
         Ok(())
     }
 
-    /// Reads the file header, whatever file this is.
+    /// Reads the file header of any kind of file.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read.
+    /// [`Error::Io`].
     pub(crate) fn read_header(&mut self) -> Result<Result<FileHeader, Corruption>> {
         let found = FileHeader::decode(self.header()?);
         self.secret = found.as_ref().ok().map(|header| header.secret);
         Ok(found)
     }
 
-    /// Random number in the file header; 0 before that was read.
+    /// Returns the random number in the file header; 0 before it was read.
     pub(crate) fn secret(&self) -> u64 {
         self.secret.unwrap_or(0)
     }
 
-    /// Returns `true` if anything was placed in the file behind its start record.
+    /// Returns `true` if anything was placed in the file after its start record.
     ///
-    /// Without the file header no record can be verified. Then all bytes behind the longest start
+    /// Without the file header no record can be verified. Then all bytes after the longest start
     /// record count: they are written only after header and start record are durable.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read.
+    /// [`Error::Io`].
     pub(crate) fn holds_records(&mut self) -> Result<bool> {
         if self.secret.is_none() && self.read_header()?.is_err() {
             return Ok(self.scan()?.end > BEGINNING_BYTES_MAX);
@@ -161,64 +156,59 @@ impl Reader {
         Ok(self.scan()?.records > 0)
     }
 
-    /// Ends the file at `offset`: what lies beyond was left behind by an append that failed.
+    /// Ends the file at `offset`: a failed append left the bytes beyond.
     pub(crate) fn set_limit(&mut self, offset: u64) {
         self.limit = offset.min(self.window.file_bytes());
     }
 
-    /// Takes the file for no longer than `file_bytes`, where a record ends: others write on behind
-    /// that, and what is read there now and then would not be of one moment. Nothing was read yet.
+    /// Limits the file to `file_bytes`, at the end of a record: a writer continues beyond. Must
+    /// precede reading.
     pub(crate) fn cut(&mut self, file_bytes: u64) {
         self.window.cut(file_bytes);
         self.limit = self.window.file_bytes();
     }
 
-    /// The file's path.
     pub(crate) const fn path(&self) -> &PathBuf {
         self.window.path()
     }
 
-    /// Number of the file.
     pub(crate) const fn file_id(&self) -> u64 {
         self.file_id
     }
 
-    /// Length of the file when it was opened, or where it is cut.
+    /// Returns the length of the file when it was opened, or of the [cut](Self::cut) file.
     pub(crate) const fn file_bytes(&self) -> u64 {
         self.window.file_bytes()
     }
 
-    /// Where the last good record ends.
+    /// Returns the end of the last good record.
     pub(crate) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether the seal was read.
     pub(crate) const fn is_sealed(&self) -> bool {
         self.sealed
     }
 
-    /// Bytes of the file that are in memory.
     #[cfg(test)]
     pub(super) fn window_bytes(&self) -> usize {
         self.window.buffer_bytes()
     }
 
-    /// An error at `offset` of this file.
     pub(crate) fn corrupt(&self, offset: u64, source: Corruption) -> Error {
         Error::corrupt(self.path(), offset, source)
     }
 
-    /// Reads the next record. The first one is the start; nothing follows a seal. Ignorable ones
-    /// are skipped.
+    /// Reads the next record, skipping ignorable ones. The first one is the start; nothing follows
+    /// a seal.
     ///
-    /// Costs one allocation, for the payload. Memory for a fragmented one is taken only if the file
-    /// is long enough to hold it.
+    /// Costs one allocation, for the payload. A fragmented payload is allocated only if the file is
+    /// long enough to hold it.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read: that is never taken for the end of the log.
-    /// [`Error::Corrupt`] if the bytes are as they were written and yet break the format.
+    /// [`Error::Io`] if the file cannot be read, which is never taken for the end of the log.
+    /// [`Error::Corrupt`] if the checksum matches and the bytes break the format.
     pub(crate) fn next(&mut self) -> Result<Next> {
         while !self.sealed && self.offset < self.limit {
             match self.assemble() {
@@ -236,17 +226,17 @@ impl Reader {
         Ok(Next::End(None))
     }
 
-    /// Looks for valid headers from [`offset`](Self::offset) to the end of the file, behind the
-    /// logical end too: whatever a mark says was true when it was written.
+    /// Searches for valid headers from [`offset`](Self::offset) to the end of the file, beyond the
+    /// logical end too: a mark was true when it was written.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read.
+    /// [`Error::Io`].
     pub(crate) fn scan(&mut self) -> Result<Scan> {
         self.scan_from(self.offset)
     }
 
-    /// As [`scan`](Self::scan), from another place on.
+    /// As [`scan`](Self::scan), from another offset.
     pub(crate) fn scan_from(&mut self, mut offset: u64) -> Result<Scan> {
         let mut scan = Scan { newest_mark: self.newest_mark, records: 0, end: offset };
         loop {
@@ -279,7 +269,7 @@ impl Reader {
         }
     }
 
-    /// Puts the record at the current offset together and tells where it ends.
+    /// Returns the record at the current offset, and its end.
     fn assemble(&mut self) -> Result<(Record, u64), Stop> {
         let offset = self.offset;
         let RawRecord { header, payload } = self.raw_record(offset)?;
@@ -351,11 +341,7 @@ impl Reader {
         }
     }
 
-    /// The record or fragment at `offset`, wherever that is.
-    ///
-    /// # Errors
-    ///
-    /// [`Stop`] if none is there, or the file cannot be read.
+    /// Returns the record or fragment at `offset`.
     pub(crate) fn raw_record(&mut self, offset: u64) -> Result<RawRecord, Stop> {
         let bytes = self.load(offset, RECORD_HEADER_BYTES)?;
         let place = Position { file_id: self.file_id, offset };
@@ -376,12 +362,12 @@ impl Reader {
         Ok(RawRecord { header, payload })
     }
 
-    /// The payload of a record that was read last.
+    /// Returns the payload of the record that was read last.
     pub(crate) fn raw_payload(&self, record: &RawRecord) -> &[u8] {
         self.window.bytes(record.payload.clone())
     }
 
-    /// Brings `bytes` bytes before the logical end into memory.
+    /// Loads `bytes` bytes before the logical end.
     fn load(&mut self, offset: u64, bytes: usize) -> Result<Range<usize>, Stop> {
         let (need, have) = (bytes as u64, self.limit.saturating_sub(offset));
         if need > have {

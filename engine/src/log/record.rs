@@ -21,47 +21,41 @@
 
 use sievedb_format::{Annotation, Corruption, SEQUENCE_MAX, checksum::crc32};
 
-/// Length of a record without its payload.
 pub(crate) const RECORD_HEADER_BYTES: usize = 40;
 
-/// Records start at multiples of this.
 pub(crate) const RECORD_ALIGN: usize = 8;
 
-/// Bit of a record type that a reader may skip if it does not know the type.
+/// Bit of record types that a reader may skip if it does not know them.
 const IGNORABLE: u8 = 1 << 7;
 
 /// The longest payload of one record; a longer one is split.
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 1 << 20;
 
-/// A place in a log file or manifest. Orders by file, then offset: files are written one after the
-/// other, so a larger position is a later one.
+/// A position in a log file or manifest. Orders by file, then offset: files are written one after
+/// the other, so a larger position is later.
 ///
-/// As a *synced mark* it says: every live file of the log with a smaller id is durable as a whole,
-/// and this file up to the offset. The default says nothing.
+/// As a *synced mark*: every live log file with a smaller id is durable as a whole, and this file
+/// up to the offset. The default mark vouches for nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Position {
-    /// Number of the file.
     pub(crate) file_id: u64,
-    /// Bytes from its start.
     pub(crate) offset: u64,
 }
 
-/// What a record is to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordType {
     /// A whole payload.
     Full,
     /// The length of a payload (u64) and its first part.
     First,
-    /// A part that is neither the first nor the last.
+    /// A part between the first and the last.
     Middle,
-    /// The last part.
     Last,
     /// The end of a finished file.
     Seal,
     /// The beginning of every file.
     Start,
-    /// A type of a later release that may be skipped: bit 7 is set. It stands between payloads, not
+    /// A type of a later release that may be skipped: bit 7 is set. Occurs between payloads, not
     /// between fragments.
     Ignorable(u8),
 }
@@ -93,17 +87,16 @@ impl RecordType {
     }
 }
 
-/// Why the bytes at an offset are not a record.
+/// Reason why the bytes at an offset are not a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Bad {
-    /// A crash can leave such bytes, so whether this is damage depends on the synced marks.
+    /// A crash can leave such bytes: the synced marks decide whether this is damage.
     Torn(Corruption),
-    /// The checksum holds, so the bytes are as they were written; but they break the format. No
-    /// crash does that: another release, or an attacker, wrote them.
+    /// The checksum matches, but the bytes break the format: another release or an attacker wrote
+    /// them.
     Broken(Corruption),
 }
 
-/// A decoded record header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) record_type: RecordType,
@@ -115,7 +108,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header as bytes for `place` in a file with this `secret`.
+    /// Encodes the header for `place` in a file with this `secret`.
     pub(crate) fn encode(&self, place: Position, secret: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[4] = self.record_type.byte();
@@ -129,11 +122,11 @@ impl RecordHeader {
         bytes
     }
 
-    /// Reads the header of the record at `place` in a file with this `secret`.
+    /// Decodes the header of the record at `place` in a file with this `secret`.
     ///
     /// # Errors
     ///
-    /// [`Bad::Torn`] if the checksum does not hold, [`Bad::Broken`] if it does and a field breaks
+    /// [`Bad::Torn`] if the checksum does not match, [`Bad::Broken`] if it does and a field breaks
     /// the table above.
     pub(crate) fn decode(
         bytes: &[u8; RECORD_HEADER_BYTES],
@@ -177,18 +170,16 @@ impl RecordHeader {
         })
     }
 
-    /// Whether `bytes` are worth a checksum: most that are no header are refused by a few of them.
+    /// Rejects most bytes that are no header before a checksum is computed.
     pub(crate) fn looks_possible(bytes: &[u8; RECORD_HEADER_BYTES]) -> bool {
         RecordType::decode(bytes[4]).is_some()
             && bytes[5..8] == [0; 3]
             && u32_at(bytes, 8) as usize <= FRAGMENT_BYTES_MAX
     }
 
-    /// Checks the payload.
-    ///
     /// # Errors
     ///
-    /// [`Bad::Torn`] if the checksum does not hold.
+    /// [`Bad::Torn`] if the checksum does not match.
     pub(crate) fn check_payload(&self, payload: &[u8]) -> Result<(), Bad> {
         let (stored, computed) = (self.payload_checksum, crc32(&[payload]));
         if stored == computed {
@@ -199,12 +190,12 @@ impl RecordHeader {
         Err(Bad::Torn(Corruption::Checksum { what, stored, computed }))
     }
 
-    /// Bytes of the record in the file, with header and padding.
+    /// Returns the length of the record in the file, with header and padding.
     pub(crate) const fn record_bytes(&self) -> usize {
         record_bytes(self.payload_bytes as usize)
     }
 
-    /// Adds the header's fields, as they stand at `place`, to `annotation`, whose base is there.
+    /// Adds the fields of the header at `place` to `annotation`.
     pub(crate) fn describe(&self, place: Position, secret: u64, annotation: &mut Annotation) {
         let name = format!("{:?}", self.record_type).to_lowercase();
         let checksum = u32_at(&self.encode(place, secret), 0);
@@ -224,7 +215,7 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// Bytes that a record with a payload of `payload_bytes` takes in the file.
+/// Returns the length of a record in the file.
 pub(crate) const fn record_bytes(payload_bytes: usize) -> usize {
     (RECORD_HEADER_BYTES + payload_bytes).next_multiple_of(RECORD_ALIGN)
 }

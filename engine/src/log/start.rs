@@ -1,6 +1,4 @@
-//! What the first record of a file says.
-//!
-//! Tagged fields ([`super::fields`]):
+//! The start record of a file: tagged fields ([`super::fields`]).
 //!
 //! | tag         | value           | meaning                                                    |
 //! |-------------|-----------------|------------------------------------------------------------|
@@ -22,19 +20,17 @@ const PREVIOUS: u64 = required(2);
 /// Longest payload: two fields of two varints each.
 pub(super) const START_BYTES_MAX: usize = 2 * (2 + 2 * VARINT_BYTES_MAX);
 
-/// The content of a start record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// The manifest that counted when the file was begun, and the length up to which it was
-    /// durable: a shorter one has lost edits.
+    /// The manifest that counted at the creation of the file, and its durable length: a shorter one
+    /// has lost edits.
     pub(crate) manifest: Position,
-    /// The log that this one continues, and its logical end. Bytes behind that end are garbage: an
-    /// append failed there. `None` if this log continues none.
+    /// The log that this one continues, and its logical end; `None` if none. A failed append left
+    /// the bytes after that end.
     pub(crate) previous: Option<Position>,
 }
 
 impl Start {
-    /// The record's payload.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(48);
         bytes.put_varints_field(MANIFEST, &[self.manifest.file_id, self.manifest.offset]);
@@ -44,11 +40,9 @@ impl Start {
         bytes
     }
 
-    /// Reads a payload.
-    ///
     /// # Errors
     ///
-    /// [`Corruption`] if it breaks the table above.
+    /// [`Corruption`] if the payload breaks the table above.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corruption> {
         let (mut manifest, mut previous) = (None, None);
         let mut fields = Fields::new("start record", payload);
@@ -68,7 +62,7 @@ impl Start {
         Ok(Self { manifest, previous })
     }
 
-    /// Adds the fields of `payload`, which decodes, to `annotation`; `at` is its place.
+    /// Adds the fields of a valid `payload` at `at` to `annotation`.
     pub(crate) fn describe(payload: &[u8], at: u64, annotation: &mut Annotation) {
         let mut fields = Fields::new("start record", payload);
         while let Ok(Some(field)) = fields.next() {

@@ -1,17 +1,16 @@
-//! The part of a file that is in memory while it is read from start to end.
+//! The part of a file in memory while it is read from start to end.
 
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use super::record::FRAGMENT_BYTES_MAX;
 use crate::{Error, Result, fs::ReadFile};
 
-/// The first read of a file: all of a small log, and little of many large ones.
+/// The first read: all of a small log, and little of many large ones.
 const FIRST_BYTES: usize = 32 << 10;
 
-/// The largest read, unless more is asked for at once.
+/// The largest read, unless more is requested at once.
 const BYTES_MAX: usize = FRAGMENT_BYTES_MAX;
 
-/// A part of a file in memory, at most about 1 MiB.
 #[derive(Debug)]
 pub(super) struct Window {
     file: Arc<dyn ReadFile>,
@@ -19,43 +18,40 @@ pub(super) struct Window {
     file_bytes: u64,
     offset: u64,
     buffer: Vec<u8>,
-    /// The largest read from here on, unless more is asked for at once.
+    /// The largest read from now on, unless more is requested at once.
     bytes_max: usize,
 }
 
 impl Window {
-    /// Nothing is read yet.
-    ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the length cannot be told.
+    /// [`Error::Io`] if the length is unknown.
     pub(super) fn new(file: Arc<dyn ReadFile>, path: PathBuf) -> Result<Self> {
         let file_bytes = file.len().map_err(|e| Error::io("read", &path, e))?;
         let (buffer, bytes_max) = (Vec::new(), BYTES_MAX);
         Ok(Self { file, path, file_bytes, offset: 0, buffer, bytes_max })
     }
 
-    /// The file's path.
     pub(super) const fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Length of the file when it was opened, or where it is cut.
+    /// Returns the length of the file when it was opened, or of the cut file.
     pub(super) const fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// Takes the file for no longer than this. Nothing was read yet.
+    /// Must precede reading.
     pub(super) fn cut(&mut self, file_bytes: u64) {
         self.file_bytes = self.file_bytes.min(file_bytes);
     }
 
-    /// Brings `bytes` bytes at `offset` into memory, or what the file has of them, and tells where
-    /// they lie in [`bytes`](Self::bytes).
+    /// Loads `bytes` bytes at `offset`, or what the file has of them. Returns their place in
+    /// [`bytes`](Self::bytes).
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read.
+    /// [`Error::Io`].
     pub(super) fn load(&mut self, offset: u64, bytes: usize) -> Result<Range<usize>> {
         let left = self.file_bytes.saturating_sub(offset);
         let bytes = usize::try_from(left).map_or(bytes, |left| left.min(bytes));
@@ -72,12 +68,11 @@ impl Window {
         }
     }
 
-    /// The bytes at a place that [`load`](Self::load) told.
+    /// Returns the bytes at a place returned by [`load`](Self::load).
     pub(super) fn bytes(&self, place: Range<usize>) -> &[u8] {
         &self.buffer[place]
     }
 
-    /// Bytes that are in memory.
     #[cfg(test)]
     pub(super) fn buffer_bytes(&self) -> usize {
         self.buffer.capacity()

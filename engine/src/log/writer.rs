@@ -18,20 +18,19 @@ use crate::{
     fs::{AppendFile, Fs},
 };
 
-/// The longest buffer. A group above this is written in several appends: so no value needs a buffer
-/// of its own length, and what is copied stays in the processor's cache.
+/// The longest buffer. A larger group is written in several appends: values need no buffer of their
+/// own length, and copied bytes stay in the CPU cache.
 pub(crate) const BUFFER_BYTES_MAX: usize = 128 << 10;
 
-/// How far a file that is synced often is longer than its records. A step costs one call and one
-/// sync that writes the length; more would show in the length of files, though not in the space
-/// they take.
+/// Reserved length of a file that is synced often. Each step costs one call, and one sync that
+/// writes the length. More would show in the length of files, though not in their space.
 pub(super) const RESERVED_BYTES: u64 = 256 << 10;
 
 /// Appends records to one file.
 ///
-/// The first failure is final: the file may end in part of a record then, so nothing can follow.
-/// [`offset`](Self::offset) still tells where the last good record ends, for the file that
-/// continues this one.
+/// The first failure is final: the file may end in part of a record, so nothing can follow.
+/// [`offset`](Self::offset) remains the end of the last good record, for the file that continues
+/// this one.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: Arc<dyn AppendFile>,
@@ -39,26 +38,25 @@ pub(crate) struct Writer {
     file_id: u64,
     /// Covered by the checksum of each record.
     secret: u64,
-    /// Where the last good record ends.
+    /// End of the last good record.
     offset: u64,
-    /// Bytes handed to the file; above `offset` only within a group and after a failure.
+    /// Bytes passed to the file; above `offset` only within a group and after a failure.
     written: u64,
-    /// The length of the file, as far as it was made longer than its records.
+    /// Length of the file as far as it was reserved.
     reserved: u64,
-    /// What follows them.
+    /// Bytes after `written`.
     buffer: Vec<u8>,
-    /// Why nothing can be appended any more.
+    /// Error of each further append.
     closed: Option<Error>,
 }
 
 impl Writer {
-    /// Creates a file with its header, its start record and the records of `first`, in one append.
-    ///
-    /// Nothing is synced. Records carry `mark`.
+    /// Creates a file with its header, its start record and the records of `first`, in one append,
+    /// without a sync. Records carry `mark`.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] as [`Fs::create`] and [`AppendFile::append`]; the file may be left behind.
+    /// [`Error::Io`]; the file may remain.
     pub(crate) fn create(
         fs: &dyn Fs,
         path: PathBuf,
@@ -90,12 +88,12 @@ impl Writer {
         self.secret
     }
 
-    /// Continues a file that ends at `end`, and of which every byte is durable. `secret` is that of
-    /// its header.
+    /// Continues a file that ends at `end` and is durable as a whole. `secret` is that of its
+    /// header.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] as [`Fs::open_append`].
+    /// [`Error::Io`].
     pub(crate) fn reopen(fs: &dyn Fs, path: PathBuf, end: Position, secret: u64) -> Result<Self> {
         let file = fs.open_append(&path).map_err(|e| Error::io("open", &path, e))?;
         let Position { file_id, offset } = end;
@@ -104,14 +102,12 @@ impl Writer {
         Ok(Self { file, path, file_id, secret, offset, written, reserved, buffer, closed })
     }
 
-    /// Appends a group of records, usually in one call of [`AppendFile::append`].
-    ///
-    /// `mark` is what is known to be durable now; every record carries it.
+    /// Appends a group of records, usually in one call of [`AppendFile::append`]. Every record
+    /// carries `mark`, the present synced mark.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file refuses; none of the group is part of the log then. That and every
-    /// later call fails.
+    /// [`Error::Io`]; then no record of the group is part of the log, and every later call fails.
     pub(crate) fn append(&mut self, records: &[PendingRecord], mark: Position) -> Result<()> {
         self.check_open()?;
         for record in records {
@@ -128,9 +124,8 @@ impl Writer {
         self.end_group()
     }
 
-    /// Makes the file longer than its records, up to `file_bytes_max`, unless it is: a sync takes
-    /// two thirds of the time if the file keeps its length. Readers find zeros behind the last
-    /// record.
+    /// Extends the file beyond its records, up to `file_bytes_max`: a sync takes two thirds of the
+    /// time if the length does not change. Readers find zeros after the last record.
     pub(crate) fn reserve(&mut self, file_bytes_max: u64) {
         let file_bytes = (self.offset + RESERVED_BYTES).min(file_bytes_max);
         if self.closed.is_some() || self.offset < self.reserved || file_bytes <= self.offset {
@@ -142,10 +137,10 @@ impl Writer {
         self.reserved = file_bytes;
     }
 
-    /// Ends the file: the record that says that it is finished.
+    /// Appends the seal, the last record of a finished file.
     ///
-    /// Sync before, so that `mark` can vouch for everything before the seal, and after, so that the
-    /// seal is found: only then is damage in the file never taken for a torn tail.
+    /// Sync before, so that `mark` vouches for everything before the seal, and after, so that the
+    /// seal survives: only then is damage in the file never taken for a torn tail.
     ///
     /// # Errors
     ///
@@ -159,37 +154,35 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything appended durable. Through [`file`](Self::file) this needs no `&Writer`.
+    /// Makes all appended records durable.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] as [`AppendFile::sync_data`]; final for the file.
+    /// [`Error::Io`], final for the file.
     pub(crate) fn sync_data(&self) -> Result<()> {
         self.file.sync_data().map_err(|e| Error::io(SYNC, &self.path, e))
     }
 
-    /// The file, for a sync beside appends.
+    /// Returns the file, for a sync concurrent with appends.
     pub(crate) const fn file(&self) -> &Arc<dyn AppendFile> {
         &self.file
     }
 
-    /// The file's path.
     pub(crate) const fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Number of the file.
     pub(crate) const fn file_id(&self) -> u64 {
         self.file_id
     }
 
-    /// Where the last good record ends: the logical end of the file. What a failed append left
-    /// behind lies beyond.
+    /// Returns the end of the last good record, the logical end of the file. A failed append may
+    /// leave bytes beyond.
     pub(crate) const fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The logical end with the file's number.
+    /// Returns the logical end with the file's number.
     pub(crate) const fn position(&self) -> Position {
         Position { file_id: self.file_id, offset: self.offset }
     }
@@ -198,7 +191,6 @@ impl Writer {
         self.closed.clone().map_or(Ok(()), Err)
     }
 
-    /// Hands the buffer to the file.
     fn write_buffer(&mut self) -> Result<()> {
         if let Err(source) = self.file.append(&self.buffer) {
             let error = Error::io("append to", &self.path, source);
@@ -211,7 +203,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is left of a group, which then is part of the log.
+    /// Writes the rest of a group, which then is part of the log.
     fn end_group(&mut self) -> Result<()> {
         if !self.buffer.is_empty() {
             self.write_buffer()?;
@@ -220,7 +212,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds one record to the buffer, which is handed to the file as often as it is full.
+    /// Adds one record to the buffer, which is written as often as it is full.
     fn encode(
         &mut self,
         record_type: RecordType,
@@ -244,7 +236,6 @@ impl Writer {
         self.put(&[0; RECORD_ALIGN][..padding as usize])
     }
 
-    /// Adds bytes to the buffer.
     fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             if self.buffer.len() == BUFFER_BYTES_MAX {
@@ -264,10 +255,6 @@ impl Writer {
 }
 
 /// Draws the secret of a new file of records.
-///
-/// # Errors
-///
-/// [`Error::Io`] as [`Fs::random_u64`].
 pub(crate) fn draw_secret(fs: &dyn Fs, path: &Path) -> Result<u64> {
     fs.random_u64().map_err(|e| Error::io("draw a random number for", path, e))
 }

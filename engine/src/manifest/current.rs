@@ -6,9 +6,9 @@
 //! | 64     | 8     | `manifest_bytes` | length up to which that manifest was durable, at least   |
 //! | 72     | 4     | `checksum`       | CRC-32 of the bytes before it                            |
 //!
-//! `CURRENT` makes a manifest count. `CLOSED` is written when the store is closed and nothing
-//! failed: it only says how much of the manifest is known to be on the disk, which stays true. So
-//! it needs no sync: lost, torn or outdated, it vouches for less.
+//! `CURRENT` names the manifest that counts. A close without errors writes `CLOSED`: the length up
+//! to which the manifest is durable, which stays true. So it needs no sync: lost, torn or outdated,
+//! it vouches for less.
 
 use std::{io, path::Path};
 
@@ -21,12 +21,10 @@ use crate::{Error, Result, error::SYNC, file_name::FileName, fs::Fs, log::Positi
 
 const CURRENT_BYTES: usize = HEADER_BYTES + size_of::<u64>() + size_of::<u32>();
 
-/// What `CURRENT` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Current {
-    /// Random number of the store.
     pub(crate) store_id: u128,
-    /// The manifest that counts, and the length up to which it was durable.
+    /// The manifest that counts, and its durable length.
     pub(crate) manifest: Position,
 }
 
@@ -59,7 +57,6 @@ impl Current {
         Ok(Self { store_id: header.store_id, manifest })
     }
 
-    /// Describes the fields of a file with this `header`.
     pub(crate) fn describe(&self, header: &FileHeader) -> Annotation {
         let mut annotation = Annotation::new();
         header.describe(&mut annotation);
@@ -68,18 +65,17 @@ impl Current {
         annotation
     }
 
-    /// Reads `CURRENT`; `None` if there is none.
+    /// Reads `CURRENT`; `None` if it is missing.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be read, [`Error::Corrupt`] if it is damaged.
+    /// [`Error::Io`], [`Error::Corrupt`].
     pub(crate) fn read(fs: &dyn Fs, folder: &Path) -> Result<Option<Self>> {
         Self::read_file(fs, &FileName::Current.path(folder), FileKind::Current)
     }
 
-    /// Up to where the manifest of the store `store_id` was durable when that store was last
-    /// closed. The default, which says nothing, if nobody knows: then whatever depends on it is
-    /// rewritten.
+    /// Returns the durable length of the manifest of the store `store_id` at its last close. The
+    /// default, which vouches for nothing, if it is unknown.
     pub(crate) fn read_closed(fs: &dyn Fs, folder: &Path, store_id: u128) -> Position {
         let closed = Self::read_file(fs, &FileName::Closed.path(folder), FileKind::Closed);
         let closed = closed.ok().flatten();
@@ -108,11 +104,11 @@ impl Current {
         Self::decode(&bytes, kind).map(Some).map_err(|source| Error::corrupt(path, 0, source))
     }
 
-    /// Writes `CLOSED`. Everything that it says is durable; itself need not be.
+    /// Writes `CLOSED`, without a sync. Its content must be durable.
     ///
     /// # Errors
     ///
-    /// Why it could not be written: then it vouches for nothing.
+    /// Those of the file system; then it vouches for nothing.
     pub(crate) fn write_closed(&self, fs: &dyn Fs, folder: &Path) -> io::Result<()> {
         let path = FileName::Closed.path(folder);
         match fs.unlink(&path) {
@@ -122,13 +118,13 @@ impl Current {
         fs.create(&path)?.append(&self.encode(FileKind::Closed))
     }
 
-    /// Replaces `CURRENT` in one step that is durable at return. The manifest and its entry in the
-    /// folder must be durable before.
+    /// Replaces `CURRENT` atomically, durable at return. The manifest and its directory entry must
+    /// be durable before.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file system refuses. After a failed sync either file may count; if the
-    /// disk was full, the old one does.
+    /// [`Error::Io`]. After a failed sync either file may count; if the disk was full, the old one
+    /// does.
     pub(crate) fn install(&self, fs: &dyn Fs, folder: &Path) -> Result<()> {
         let path = FileName::Current.path(folder);
         let temporary = FileName::Temporary("CURRENT").path(folder);

@@ -58,46 +58,42 @@ pub(super) const KEYSPACE_CHANGED: u64 = required(17);
 pub(super) const PREFIX_FILTER_REPLACED: u64 = optional(18);
 pub(super) const RANGE_FILTER_REPLACED: u64 = optional(19);
 
-/// A change of the manifest's state, applied as a whole or not at all.
+/// A change of the manifest's state, applied atomically. Numbers below those of the state change
+/// nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VersionEdit {
-    /// Random number of the store; set once.
+    /// Set once.
     pub(crate) store_id: Option<u128>,
-    /// Seed of the key hash; set once.
+    /// Set once.
     pub(crate) hash_seed: Option<u64>,
-    /// Above the id of every file there ever was. A lower number changes nothing.
+    /// Above the id of every file that ever existed.
     pub(crate) next_file_id: Option<u64>,
-    /// Above the id of every keyspace there ever was. A lower number changes nothing.
+    /// Above the id of every keyspace that ever existed.
     pub(crate) next_keyspace_id: Option<u64>,
-    /// At least the largest sequence number that is in a table. A lower number changes nothing.
+    /// At least the largest sequence number in a table.
     pub(crate) last_sequence: Option<SequenceNumber>,
-    /// Store clock, in milliseconds. A lower number changes nothing.
     pub(crate) store_clock_ms: Option<u64>,
-    /// Logs that must exist from now on, each with the secret of its header.
+    /// Logs that must exist, each with the secret of its header.
     pub(crate) logs_created: Vec<(u64, u64)>,
-    /// Logs with a smaller id are obsolete. Never falls.
+    /// Logs with a smaller id are obsolete. Never decreases.
     pub(crate) log_floor: Option<u64>,
-    /// New keyspaces.
     pub(crate) keyspaces_created: Vec<KeyspaceCreated>,
-    /// Keyspaces that have other options from now on.
     pub(crate) keyspaces_changed: Vec<KeyspaceChanged>,
-    /// Keyspaces that are gone, with all their tables.
+    /// With all their tables.
     pub(crate) keyspaces_dropped: Vec<u64>,
-    /// New tables, each with its keyspace.
+    /// By keyspace.
     pub(crate) tables_added: Vec<(u64, Arc<TableMeta>)>,
-    /// Tables that are gone: keyspace and id.
+    /// Keyspace and id.
     pub(crate) tables_removed: Vec<(u64, u64)>,
-    /// Tables that are in another run from now on.
     pub(crate) tables_moved: Vec<TableMoved>,
-    /// Tables that have another filter from now on.
     pub(crate) filters_replaced: Vec<FilterReplaced>,
-    /// Keyspaces all of whose entries up to a sequence number are in tables. Never falls.
+    /// Keyspaces, and the sequence number up to which all their entries are in tables. Never
+    /// decreases.
     pub(crate) flushed: Vec<(u64, SequenceNumber)>,
-    /// Up to where the log is known to be durable. A lower one changes nothing.
+    /// Up to where the log is durable.
     pub(crate) log_mark: Option<Position>,
 }
 
-/// A new keyspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyspaceCreated {
     pub(crate) id: u64,
@@ -106,7 +102,7 @@ pub(crate) struct KeyspaceCreated {
     pub(crate) options: Vec<u8>,
 }
 
-/// A keyspace that has other options from now on.
+/// A keyspace with new options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyspaceChanged {
     pub(crate) id: u64,
@@ -119,9 +115,7 @@ pub(crate) struct KeyspaceChanged {
 pub(crate) struct TableMoved {
     pub(crate) keyspace: u64,
     pub(crate) id: u64,
-    /// The new level.
     pub(crate) level: u8,
-    /// The new run within the level.
     pub(crate) run: u64,
 }
 
@@ -131,12 +125,10 @@ pub(crate) struct FilterReplaced {
     pub(crate) keyspace: u64,
     /// The table.
     pub(crate) id: u64,
-    /// Where the new filter lies, and what it is asked for.
     pub(crate) place: NewPlace,
 }
 
 impl VersionEdit {
-    /// The edit as bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let of_table =
             |(_, table): &(u64, Arc<TableMeta>)| ENCODED_BYTES + table.bounds.memory_bytes();
@@ -228,7 +220,7 @@ impl VersionEdit {
         out
     }
 
-    /// Reads an edit. Whether it can be applied, [`super::ManifestState`] tells.
+    /// Decodes an edit. [`super::ManifestState`] checks whether it applies.
     ///
     /// # Errors
     ///
@@ -310,12 +302,10 @@ fn set_number(
     set_once(slot, field.varint(what)?, what)
 }
 
-/// Reads the id of a log and the secret of its header.
 pub(super) fn decode_log(field: &Field<'_>) -> Result<(u64, u64), Corruption> {
     field.read("log", |decoder| Ok((decoder.varint("log id")?, decoder.u64("secret of a log")?)))
 }
 
-/// Reads the value of a [`KEYSPACE_CREATED`] field.
 pub(super) fn decode_keyspace(field: &Field<'_>) -> Result<KeyspaceCreated, Corruption> {
     let what = "name of a keyspace";
     field.read("keyspace", |decoder| {
@@ -327,7 +317,6 @@ pub(super) fn decode_keyspace(field: &Field<'_>) -> Result<KeyspaceCreated, Corr
     })
 }
 
-/// Reads the value of a [`KEYSPACE_CHANGED`] field.
 pub(super) fn decode_keyspace_change(field: &Field<'_>) -> Result<KeyspaceChanged, Corruption> {
     field.read("changed keyspace", |decoder| {
         let id = decoder.varint("keyspace id")?;
@@ -336,7 +325,6 @@ pub(super) fn decode_keyspace_change(field: &Field<'_>) -> Result<KeyspaceChange
     })
 }
 
-/// Reads the value of a [`TABLE_ADDED`] field.
 pub(super) fn decode_table(field: &Field<'_>) -> Result<(u64, Arc<TableMeta>), Corruption> {
     field.read("table", |decoder| {
         let keyspace = decoder.varint("keyspace id")?;
@@ -345,7 +333,6 @@ pub(super) fn decode_table(field: &Field<'_>) -> Result<(u64, Arc<TableMeta>), C
     })
 }
 
-/// Reads the value of a [`FILTER_REPLACED`] field, or of one for another filter.
 pub(super) fn decode_filter(field: &Field<'_>) -> Result<FilterReplaced, Corruption> {
     field.read("replaced filter", |decoder| {
         let keyspace = decoder.varint("keyspace id")?;

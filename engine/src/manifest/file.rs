@@ -1,11 +1,11 @@
 //! Creates a manifest and appends to it.
 //!
 //! Each edit is durable when [`ManifestFile::append`] returns, and carries the synced mark of all
-//! before it: so a bad record that is followed by a good one is damage.
+//! edits before it. So a bad record followed by a good one is damage.
 //!
-//! The next process goes on with a manifest only if it is known to be on the disk as a whole
-//! ([`Loaded::is_durable`]), as after a clean close. After a crash nobody knows whether what is
-//! read back is there: a sync may have failed. Recovery then begins a new one.
+//! The next process continues a manifest only if it is known to be durable as a whole
+//! ([`Loaded::is_durable`]), as after a clean close. After a crash a sync may have failed, so
+//! recovery creates a new one.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,17 +23,16 @@ use crate::{
     log::{Payload, PendingRecord, Position, Start, Writer, draw_secret},
 };
 
-/// A manifest is rewritten when it is longer than this and [`GROWTH_MAX`] times its first edit.
+/// A manifest is rewritten when it exceeds this and [`GROWTH_MAX`] times its first edit.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
-/// See [`REWRITE_BYTES_MIN`]. So the edits cost at most a small multiple of their own bytes.
+/// Bounds the cost of rewrites to a small multiple of the bytes of edits.
 const GROWTH_MAX: u64 = 8;
 
-/// A manifest that is longer than this and [`KEPT_GROWTH_MAX`] times its first edit is rewritten
-/// when the store is opened: from then on that is read faster.
+/// A manifest that exceeds this and [`KEPT_GROWTH_MAX`] times its first edit is rewritten when the
+/// store is opened, for faster openings later.
 const KEPT_BYTES_MIN: u64 = 64 << 10;
 
-/// See [`KEPT_BYTES_MIN`].
 const KEPT_GROWTH_MAX: u64 = 2;
 
 /// The manifest that counts, open for appending.
@@ -47,37 +46,33 @@ pub(crate) struct ManifestFile {
     edits: u64,
     /// Length after the first edit.
     first_bytes: u64,
-    /// Up to where `CLOSED` vouches for it; the default if it does not.
+    /// Length for which `CLOSED` vouches; the default for none.
     noted: Position,
     health: Health,
 }
 
-/// What an error has left behind.
 #[derive(Debug)]
 enum Health {
     Good,
     /// The file may end in part of a record, so the next edit goes to a new one.
     NeedsNewFile,
-    /// Nobody knows what is on the disk.
+    /// The state on the disk is unknown.
     Failed(Arc<Error>),
 }
 
-/// What [`ManifestFile::append`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Appended {
-    /// The manifest that does not count any more, if a new one was begun. It may be deleted.
+    /// The manifest that was replaced by a new one, and may be deleted.
     pub(crate) replaced: Option<u64>,
 }
 
 impl ManifestFile {
-    /// Begins manifest `id` with `state` and makes it the one that counts. All of it is durable at
-    /// return.
+    /// Creates manifest `id` with `state` and makes it count, durable at return.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file system refuses. Either manifest may count then, the new one or the
-    /// one before.
+    /// [`Error::Io`]. Either manifest may count then, the new one or the one before.
     pub(crate) fn create(
         fs: Arc<dyn Fs>,
         folder: PathBuf,
@@ -91,17 +86,18 @@ impl ManifestFile {
         Ok(Self { fs, folder, state, writer, edits, first_bytes, noted, health })
     }
 
-    /// Whether [`reopen`](Self::reopen) may go on with a manifest, or a new one must be begun.
+    /// Returns `true` if [`reopen`](Self::reopen) may continue a manifest.
     pub(crate) fn may_reopen(loaded: &Loaded) -> bool {
         let kept_bytes_max = KEPT_BYTES_MIN.max(KEPT_GROWTH_MAX * loaded.first_bytes);
         loaded.is_durable && loaded.end.offset <= kept_bytes_max
     }
 
-    /// Goes on with the manifest that counts, which [may be](Self::may_reopen). Writes nothing.
+    /// Continues the manifest that counts, which [may be](Self::may_reopen) continued. Writes
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file cannot be opened.
+    /// [`Error::Io`].
     pub(crate) fn reopen(fs: Arc<dyn Fs>, folder: PathBuf, loaded: Loaded) -> Result<Self> {
         let Loaded { state, end, secret, edits, first_bytes, .. } = loaded;
         let writer =
@@ -110,8 +106,7 @@ impl ManifestFile {
         Ok(Self { fs, folder, state, writer, edits, first_bytes, noted, health })
     }
 
-    /// Notes that all of the manifest is on the disk, for whoever opens the store next. Does
-    /// nothing if nobody knows that, or if it is noted.
+    /// Writes `CLOSED` if the whole manifest is durable and it does not say so yet.
     pub(crate) fn close(&self) {
         let (store_id, manifest) = (self.state.store_id, self.writer.position());
         if matches!(self.health, Health::Good) && self.noted != manifest {
@@ -120,28 +115,29 @@ impl ManifestFile {
         }
     }
 
-    /// The state with every edit that was appended.
+    /// Returns the state with all appended edits.
     pub(crate) const fn state(&self) -> &ManifestState {
         &self.state
     }
 
-    /// The manifest's number and durable length, for the start record of a log.
+    /// Returns the manifest's number and durable length, for the start record of a log.
     pub(crate) const fn position(&self) -> Position {
         self.writer.position()
     }
 
-    /// Applies `edit` and makes it durable. `new_id` gives the number of a new manifest if one must
-    /// be begun: because the disk was full, or because this one has grown too long.
+    /// Applies `edit` and makes it durable. `new_id` returns the number of a new manifest, needed
+    /// after a full disk, or if this one is too long.
     ///
     /// # Errors
     ///
-    /// The edit is not part of [`state`](Self::state) then, but it may come back after a crash: so
-    /// no file that it or the state names may be deleted until a later edit is durable.
+    /// After an error the edit is not part of [`state`](Self::state), but may return after a crash.
+    /// So no file that it or the state names may be deleted until a later edit is durable.
     ///
     /// [`Error::Corrupt`] if the edit does not fit the state; nothing was written.
     /// [`Error::is_passing`] if the disk was full or no file could be opened: another attempt
-    /// begins a new manifest. A failed sync, and any other [`Error::Io`], is final: then
-    /// [`is_failed`](Self::is_failed) holds and every further call returns [`Error::ReadOnly`].
+    /// creates a new manifest. Other errors, such as a failed sync, are final:
+    /// [`is_failed`](Self::is_failed) is `true`, and every further call returns
+    /// [`Error::ReadOnly`].
     pub(crate) fn append(
         &mut self,
         edit: &VersionEdit,
@@ -176,12 +172,12 @@ impl ManifestFile {
         }
     }
 
-    /// Whether an edit failed on a full disk: the next one begins a new manifest.
+    /// Returns `true` after an edit failed on a full disk: the next one creates a new manifest.
     pub(crate) const fn needs_new_file(&self) -> bool {
         matches!(self.health, Health::NeedsNewFile)
     }
 
-    /// Whether an error was final: [`append`](Self::append) never succeeds again.
+    /// Returns `true` after a final error: [`append`](Self::append) never succeeds again.
     pub(crate) const fn is_failed(&self) -> bool {
         matches!(self.health, Health::Failed(_))
     }
@@ -203,7 +199,7 @@ impl ManifestFile {
     }
 }
 
-/// Writes a manifest and makes it the one that counts.
+/// Writes a manifest and makes it count.
 fn begin(fs: &dyn Fs, folder: &Path, id: u64, state: &ManifestState) -> Result<Writer> {
     let path = FileName::Manifest(id).path(folder);
     let begun = write_first(fs, folder, &path, id, state).and_then(|writer| {
@@ -219,7 +215,7 @@ fn begin(fs: &dyn Fs, folder: &Path, id: u64, state: &ManifestState) -> Result<W
     })
 }
 
-/// Writes the file with one edit that recreates `state`, durable with its entry in the folder.
+/// Writes the file with one edit that recreates `state`, durable with its directory entry.
 fn write_first(
     fs: &dyn Fs,
     folder: &Path,

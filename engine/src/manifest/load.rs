@@ -1,4 +1,4 @@
-//! Reads the manifest after a crash.
+//! Loads the manifest.
 
 use std::{io, path::Path};
 
@@ -12,12 +12,11 @@ use crate::{
     log::{Next, Position, Reader, Record, RecordType, Start},
 };
 
-/// The manifest as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Loaded {
-    /// Every edit that could be read, applied.
+    /// After all readable edits.
     pub(crate) state: ManifestState,
-    /// The manifest's number, and where its last good edit ends.
+    /// The manifest's number, and the end of its last good edit.
     pub(crate) end: Position,
     /// Random number in the manifest's header.
     pub(crate) secret: u64,
@@ -25,23 +24,22 @@ pub(crate) struct Loaded {
     pub(crate) edits: u64,
     /// Length after the first edit.
     pub(crate) first_bytes: u64,
-    /// Whether every byte of the file is known to be on the disk, and `CURRENT` too.
+    /// `true` if the file and `CURRENT` are known to be durable.
     pub(crate) is_durable: bool,
-    /// Why the bytes behind the last good edit are none, if there are any: an edit that was never
-    /// acknowledged, or the last one, damaged since. Nothing tells the one from the other.
+    /// Reason why the bytes after the last good edit are none: an edit that was never acknowledged,
+    /// or the last one, damaged since. The two cannot be distinguished.
     pub(crate) torn: Option<Corruption>,
-    /// Length of those bytes.
+    /// Length of these bytes.
     pub(crate) torn_bytes: u64,
 }
 
 impl Loaded {
-    /// Refuses the manifest if a log saw more of it: `seen` is what the replay
-    /// tells of manifests, [`manifest`](crate::wal::replay::Replayed::manifest).
+    /// Refuses the manifest if a log saw more of it: `seen` is
+    /// [`manifest`](crate::wal::replay::Replayed::manifest) of the replay.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if edits that were durable are missing, or `CURRENT` names a manifest
-    /// that had been replaced.
+    /// [`Error::Corrupt`] if durable edits are missing, or `CURRENT` names a replaced manifest.
     pub(crate) fn check_vouched(&self, folder: &Path, seen: Position) -> Result<()> {
         if seen <= self.end {
             return Ok(());
@@ -59,17 +57,14 @@ impl Loaded {
     }
 }
 
-/// Loads the manifest that `CURRENT` names. `None` if there is no `CURRENT`: the folder holds no
-/// store, or one whose creation did not end, because nothing may be placed in a log, and no table
-/// begun, before the first `CURRENT` is durable.
-///
-/// Writes nothing.
+/// Loads the manifest that `CURRENT` names, without writing. Returns `None` without `CURRENT`: the
+/// directory has no store, or one whose creation did not end. No log and no table has data before
+/// the first `CURRENT` is durable.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if a file cannot be read. [`Error::Corrupt`] if `CURRENT` or the manifest is
-/// damaged: a bad record is only taken for a torn tail if nothing vouches for it. Also if `CURRENT`
-/// is missing and there are data.
+/// [`Error::Io`]. [`Error::Corrupt`] if `CURRENT` or the manifest is damaged: a bad record is a
+/// torn tail only if nothing vouches for it. Also if `CURRENT` is missing and data exist.
 pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     let Some(current) = Current::read(fs, folder)? else {
         check_no_store(fs, folder)?;
@@ -89,7 +84,7 @@ pub(crate) fn load(fs: &dyn Fs, folder: &Path) -> Result<Option<Loaded>> {
     load_from(fs, folder, reader, store_id, current.manifest).map(Some)
 }
 
-/// Loads the manifest of `reader`, of which `current` says up to where it must be whole.
+/// Loads the manifest of `reader`, which must be whole up to `current`.
 fn load_from(
     fs: &dyn Fs,
     folder: &Path,
@@ -124,13 +119,13 @@ fn load_from(
     Ok(Loaded { state, end, secret, edits, first_bytes, is_durable, torn, torn_bytes })
 }
 
-/// Loads the newest manifest in `folder`, for a repair without a usable `CURRENT`. `None` if that
-/// one is not whole: an older one names tables that have been replaced.
+/// Loads the newest manifest, for a repair without a usable `CURRENT`. Returns `None` if it is not
+/// whole: an older one names tables that have been replaced.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if a file cannot be opened or read. [`Error::Corrupt`] with
-/// [`Corruption::Unsupported`] for a manifest of a later release.
+/// [`Error::Io`]. [`Error::Corrupt`] with [`Corruption::Unsupported`] for a manifest of a later
+/// release.
 pub(crate) fn load_newest(fs: &dyn Fs, folder: &Path, names: &[String]) -> Result<Option<Loaded>> {
     let id = |name: &String| match FileName::parse(name) {
         Some(FileName::Manifest(id)) => Some(id),
@@ -157,8 +152,8 @@ pub(crate) fn load_newest(fs: &dyn Fs, folder: &Path, names: &[String]) -> Resul
     }
 }
 
-/// Refuses a folder that holds data and no `CURRENT`: a new store there would take them for orphans
-/// and delete them.
+/// Refuses a directory with data and without `CURRENT`: a new store there would delete the data as
+/// orphans.
 ///
 /// # Errors
 ///
@@ -186,7 +181,6 @@ pub(crate) fn check_no_store(fs: &dyn Fs, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the records of a manifest say.
 struct Edits {
     /// `None` without a first edit.
     state: Option<ManifestState>,

@@ -1,4 +1,4 @@
-//! All edits applied, and what must hold.
+//! State of a store after all edits, and its invariants.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,60 +13,53 @@ use super::{
 };
 use crate::{file_name::ID_MAX, level_count::LEVELS, log::Position, table::TableMeta};
 
-/// What a store remembers.
-///
-/// A copy shares the keyspaces and the tables' entries.
+/// Durable state of a store, apart from its data. Copies share keyspaces and tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ManifestState {
-    /// Random number of the store.
     pub(crate) store_id: u128,
-    /// Seed of the key hash.
     pub(crate) hash_seed: u64,
-    /// Above the id of every file there ever was.
+    /// Above the id of every file that ever existed.
     pub(crate) next_file_id: u64,
-    /// Above the id of every keyspace there ever was.
+    /// Above the id of every keyspace that ever existed.
     pub(crate) next_keyspace_id: u64,
-    /// At least the largest sequence number that is in a table.
+    /// At least the largest sequence number in a table.
     pub(crate) last_sequence: SequenceNumber,
-    /// Store clock, in milliseconds.
     pub(crate) store_clock_ms: u64,
-    /// The logs that must exist, each with the secret of its header. All are at or above the floor.
+    /// The logs that must exist, each with the secret of its header. None is below the floor.
     pub(crate) logs: BTreeMap<u64, u64>,
     /// Logs with a smaller id are obsolete.
     pub(crate) log_floor: u64,
-    /// Up to where the log is known to be durable.
+    /// Up to where the log is durable.
     pub(crate) log_mark: Position,
     /// By id. Shared: there may be thousands, and an edit changes few.
     pub(crate) keyspaces: BTreeMap<u64, Arc<KeyspaceState>>,
 }
 
-/// What a store remembers of a keyspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KeyspaceState {
-    /// No two keyspaces have the same one.
+    /// Unique.
     pub(crate) name: String,
     /// Encoded options; opaque here.
     pub(crate) options: Vec<u8>,
-    /// Every entry up to here is in tables: the log holds nothing more of it.
+    /// Every entry up to here is in tables, so the log is not needed for it.
     pub(crate) flushed: SequenceNumber,
     /// By id.
     pub(crate) tables: BTreeMap<u64, Arc<TableMeta>>,
 }
 
 impl ManifestState {
-    /// The state of a store without files: no keyspaces, no logs; ids and sequence numbers start
-    /// at 1.
+    /// Returns the state of a store without files. Ids start at 1.
     pub(crate) fn new(store_id: u128, hash_seed: u64) -> Self {
         Self { store_id, hash_seed, next_file_id: 1, next_keyspace_id: 1, ..Self::default() }
     }
 
-    /// Applies an edit. After an error the state is of no use.
+    /// Applies an edit. After an error the state is unspecified.
     ///
-    /// Costs time in proportion to the edit, and to the tables of the keyspaces it adds tables to.
+    /// Costs time in proportion to the edit, and to the tables of the keyspaces that get tables.
     ///
     /// # Errors
     ///
-    /// [`Corruption`] if the edit does not fit the state, or breaks what must hold: ids are below
+    /// [`Corruption`] if the edit does not fit the state or breaks an invariant: ids are below
     /// their counters, floors do not fall, the tables of a run do not overlap.
     pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
         self.apply_unchecked(edit)?;
@@ -78,7 +71,7 @@ impl ManifestState {
         touched.map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 
-    /// Applies an edit without the look at whole runs, which [`check`](Self::check) makes up for.
+    /// Applies an edit without checking whole runs, which [`check`](Self::check) does.
     pub(super) fn apply_unchecked(&mut self, edit: &VersionEdit) -> Result<(), Corruption> {
         self.apply_numbers(edit)?;
         for created in &edit.keyspaces_created {
@@ -222,14 +215,14 @@ impl ManifestState {
     /// # Errors
     ///
     /// [`Corruption::Order`] if two tables of a run overlap. [`Corruption::Unsupported`] if a table
-    /// has a field that is reserved for a later release.
+    /// has a field reserved for a later release.
     pub(super) fn check(&self) -> Result<(), Corruption> {
         let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
         tables.map(|table| &**table).try_for_each(table_field::check_supported)?;
         self.keyspaces.values().map(|keyspace| &**keyspace).try_for_each(KeyspaceState::check_runs)
     }
 
-    /// One edit that recreates this state from [`new`](Self::new).
+    /// Returns an edit that recreates this state from [`new`](Self::new).
     pub(crate) fn to_edit(&self) -> VersionEdit {
         let keyspaces = || self.keyspaces.iter().map(|(&id, keyspace)| (id, &**keyspace));
         let created = |(id, keyspace): (u64, &KeyspaceState)| KeyspaceCreated {
@@ -260,7 +253,7 @@ impl ManifestState {
     }
 }
 
-/// Level 0 is several runs, each deeper level is one, with number 0.
+/// Level 0 has several runs, each deeper level one, with number 0.
 fn check_level(level: u8, run: u64) -> Result<(), Corruption> {
     if usize::from(level) >= LEVELS {
         return Err(Corruption::OutOfRange { what: "level of a table", value: level.into() });
@@ -280,7 +273,7 @@ impl KeyspaceState {
         Ok(())
     }
 
-    /// Checks that the tables of each run are apart: then each key is in one of them at most.
+    /// Checks that the tables of each run do not overlap.
     fn check_runs(&self) -> Result<(), Corruption> {
         let mut tables: Vec<_> = self.tables.values().collect();
         tables.sort_unstable_by(|a, b| {

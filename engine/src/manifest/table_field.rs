@@ -48,7 +48,6 @@ const RANGE_FILTER: u64 = optional(15);
 const EXCLUDED_BOUNDS: u64 = required(16);
 const KIND: u64 = required(17);
 
-/// Appends the fields of `table`.
 pub(super) fn encode(table: &TableMeta, out: &mut Vec<u8>) {
     out.put_varint_field(ID, table.id);
     out.put_varints_field(PLACE, &[table.level.into(), table.run]);
@@ -92,7 +91,6 @@ fn read_filter_place(field: &Field<'_>, what: &'static str) -> Result<FilterPlac
     field.read(what, |decoder| decode_place(decoder, what))
 }
 
-/// Appends the place of a filter.
 pub(super) fn encode_place(place: FilterPlace, out: &mut Vec<u8>) {
     let FilterPlace { file_id, offset, bytes, checksum } = place;
     out.put_varint(file_id);
@@ -101,7 +99,6 @@ pub(super) fn encode_place(place: FilterPlace, out: &mut Vec<u8>) {
     out.put_u32(checksum);
 }
 
-/// Reads the place of a filter.
 pub(super) fn decode_place(
     decoder: &mut Decoder<'_>,
     what: &'static str,
@@ -114,13 +111,11 @@ pub(super) fn decode_place(
     })
 }
 
-/// Appends the place of a prefix filter, and the name of its extractor.
 pub(super) fn encode_prefix_place(place: &PrefixFilterPlace, out: &mut Vec<u8>) {
     encode_place(place.place, out);
     out.put_prefixed(place.extractor.as_bytes());
 }
 
-/// Reads the place of a prefix filter, and the name of its extractor.
 pub(super) fn decode_prefix_place(
     decoder: &mut Decoder<'_>,
 ) -> Result<PrefixFilterPlace, Corruption> {
@@ -131,7 +126,7 @@ pub(super) fn decode_prefix_place(
     Ok(PrefixFilterPlace { place, extractor: name.into() })
 }
 
-/// Refuses a table with a field that is reserved for a later release.
+/// Refuses a table with a field reserved for a later release.
 ///
 /// # Errors
 ///
@@ -150,11 +145,9 @@ pub(super) fn check_supported(table: &TableMeta) -> Result<(), Corruption> {
     }
 }
 
-/// Reads the fields of a table.
-///
 /// # Errors
 ///
-/// [`Corruption`] if they break the table above, or the key or sequence range is empty.
+/// [`Corruption`] if the bytes break the table above, or the key or sequence range is empty.
 pub(super) fn decode(bytes: &[u8]) -> Result<TableMeta, Corruption> {
     let (mut id, mut place, mut file_bytes, mut checksum, mut salt) =
         (None, None, None, None, None);

@@ -3,18 +3,17 @@
 use super::{MemoryAccount, MemoryUse};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Memory that an allocator holds beside the bytes that it was asked for: with glibc and three
-/// threads 3 to 5 MiB at small budgets and 9 MiB at 256 MiB, where workers have larger buffers. The
-/// 8 MiB that a process may take beyond the budget are for its program, too.
+/// Overhead of the allocator: with glibc and three threads 3 to 5 MiB at small budgets, and 9 MiB
+/// at 256 MiB, where workers have larger buffers. The program itself also uses the 8 MiB that a
+/// process may take beyond the budget.
 const ALLOCATOR_BYTES_MIN: u64 = 3 << 20;
 
-/// The same for any budget.
 const ALLOCATOR_BYTES_MAX: u64 = 8 << 20;
 
 /// One part in so many of a pool is for the allocator, beside [`ALLOCATOR_BYTES_MIN`].
 const ALLOCATOR_SHARE: u64 = 64;
 
-/// Of a small pool at most one part in so many is for the allocator.
+/// Divisor for the most that a small pool leaves to the allocator.
 const ALLOCATOR_SHARE_MAX: u64 = 8;
 
 /// Returns the bytes of a pool that are left to the allocator.
@@ -33,7 +32,6 @@ pub(super) struct Allowed {
     filter_bytes: AtomicU64,
 }
 
-/// Everything.
 impl Default for Allowed {
     fn default() -> Self {
         let unlimited = || AtomicU64::new(u64::MAX);
@@ -47,15 +45,15 @@ impl Default for Allowed {
     }
 }
 
-/// What a pool allows one of its stores, in bytes.
+/// Limits of a store in its pool, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allowance {
-    /// For everything, of all stores.
+    /// For all uses of all stores.
     pub(crate) pool: u64,
     pub(crate) memtables: u64,
-    /// The most that `memtables` can be.
+    /// Maximum of `memtables`.
     pub(crate) memtable_ceiling: u64,
-    /// At present the ceiling of memtables is lower, for the block cache.
+    /// The block cache uses a part of the ceiling at present.
     pub(crate) is_memtable_ceiling_lowered: bool,
     /// Active memtables that an idle store keeps.
     pub(crate) idle_memtables: u64,
@@ -65,23 +63,22 @@ pub(crate) struct Allowance {
     pub(crate) block_cache: u64,
 }
 
-/// What a store uses, in bytes.
+/// Memory use of a store, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     /// Active and frozen.
     pub(crate) memtables: u64,
     pub(crate) filters: u64,
-    /// `filters`, or those that are about to be loaded at once.
+    /// `filters`, or those about to be loaded.
     pub(crate) filters_expected: u64,
     pub(crate) indexes: u64,
     pub(crate) bookkeeping: u64,
     pub(crate) writing: u64,
-    /// Memtables that only readers have.
+    /// Memtables that only readers hold.
     pub(crate) pinned: u64,
 }
 
 impl Uses {
-    /// Adds what another store uses.
     pub(crate) fn add(&mut self, other: &Self) {
         self.memtables += other.memtables;
         self.filters += other.filters;
@@ -92,8 +89,8 @@ impl Uses {
         self.pinned += other.pinned;
     }
 
-    /// Returns what the block cache may take of a pool of `pool` bytes, and of its ceiling, which
-    /// it shares with the indexes.
+    /// Returns the limit of the block cache in a pool of `pool` bytes, with a ceiling that it
+    /// shares with the indexes.
     pub(crate) fn cache_bytes_left(&self, pool: u64, ceiling: u64) -> u64 {
         let Self { memtables, filters_expected, indexes, bookkeeping, writing, pinned, .. } = self;
         let all = memtables + filters_expected + indexes + bookkeeping + writing + pinned;
@@ -103,7 +100,7 @@ impl Uses {
 }
 
 impl MemoryAccount {
-    /// Returns the most bytes that all uses and the block cache of the pool may take together.
+    /// Returns the limit of all uses and the block cache of the pool together.
     pub(crate) fn pool_bytes(&self) -> u64 {
         self.allowed.pool_bytes.load(Relaxed)
     }
@@ -113,8 +110,8 @@ impl MemoryAccount {
         self.allowed.idle_memtable_bytes.load(Relaxed)
     }
 
-    /// Returns the limit of memtables for a write of `bytes` bytes. A write that the present limit
-    /// has no room for needs room below the ceiling of the store: twice its size.
+    /// Returns the limit of memtables for a write of `bytes` bytes. A write that exceeds the
+    /// present limit needs room below the ceiling of the store: twice its size.
     pub(crate) fn memtable_limit_for(&self, bytes: u64) -> u64 {
         let limit = self.limit(MemoryUse::Memtables);
         if bytes <= limit / 2 {
@@ -124,22 +121,21 @@ impl MemoryAccount {
         bytes.saturating_mul(2).min(ceiling).max(limit)
     }
 
-    /// Returns whether the ceiling of memtables is lowered for the block cache.
     pub(crate) fn is_memtable_ceiling_lowered(&self) -> bool {
         self.allowed.is_memtable_ceiling_lowered.load(Relaxed)
     }
 
-    /// Returns what filters may take: their bound, and what the pool allows.
+    /// Returns the limit of filters: that of the store, or of the pool if that is less.
     pub(crate) fn filter_bytes_max(&self) -> u64 {
         self.limit(MemoryUse::Filters).min(self.filter_bytes_allowed())
     }
 
-    /// Returns what the pool allows filters.
+    /// Returns the limit of the pool for filters.
     pub(crate) fn filter_bytes_allowed(&self) -> u64 {
         self.allowed.filter_bytes.load(Relaxed)
     }
 
-    /// Sets what the pool allows, while filters take `filter_bytes` bytes.
+    /// Sets the limits of the pool, while filters take `filter_bytes` bytes.
     pub(crate) fn allow(&self, allowed: &Allowance, filter_bytes: u64) {
         self.set_limit(MemoryUse::Memtables, allowed.memtables);
         self.set_limit(MemoryUse::Indexes, allowed.block_cache);
@@ -164,35 +160,34 @@ impl MemoryAccount {
         }
     }
 
-    /// Filters are planned for what the pool allows now.
+    /// Records that filters are planned for the present limit.
     pub(crate) fn begin_filter_plan(&self) {
         self.filters_are_due.store(false, Relaxed);
         self.filter_bytes_planned.store(self.filter_bytes_allowed(), Relaxed);
     }
 
-    /// Returns whether the pool allows filters more or less than at their last plan.
+    /// Returns `true` if the limit of filters has changed since their last plan.
     pub(crate) fn filters_are_due(&self) -> bool {
         self.filters_are_due.load(Relaxed)
     }
 
-    /// Filters of `bytes` bytes are about to be loaded at once: the pool counts them from its next
-    /// fit on. 0 when they are loaded.
+    /// Announces that filters of `bytes` bytes are about to be loaded; 0 when they are. Counts from
+    /// the next fit of the pool on.
     pub(crate) fn expect_filters(&self, bytes: u64) {
         self.filter_bytes_expected.store(bytes, Relaxed);
     }
 
-    /// Has the store freeze its largest memtable, for another store of the pool.
+    /// Requests that the store freeze its largest memtable, for another store of the pool.
     pub(crate) fn ask(&self) {
         self.is_asked.store(true, Relaxed);
         self.ring();
     }
 
-    /// Returns whether another store asked for memory.
     pub(crate) fn is_asked(&self) -> bool {
         self.is_asked.load(Relaxed)
     }
 
-    /// Returns whether another store [asked](Self::ask) since the last call.
+    /// Returns `true` if another store [requested memory](Self::ask) since the last call.
     pub(crate) fn take_asked(&self) -> bool {
         self.is_asked.swap(false, Relaxed)
     }
@@ -203,7 +198,6 @@ impl MemoryAccount {
         }
     }
 
-    /// Returns what is used now.
     pub(crate) fn uses(&self) -> Uses {
         // First: what memtables grow by meanwhile is noticed.
         let memtables = self.memtable_bytes();
@@ -219,12 +213,12 @@ impl MemoryAccount {
         }
     }
 
-    /// Memtables may grow to `bytes` before the block cache has to give way.
+    /// Sets the size of memtables at which the block cache must shrink.
     pub(crate) fn set_memtable_bytes_fitted(&self, bytes: u64) {
         self.memtable_bytes_fitted.store(bytes, Relaxed);
     }
 
-    /// Returns whether memtables have grown so far that the block cache has to give way.
+    /// Returns `true` if the block cache must shrink for memtables.
     pub(crate) fn is_fit_due(&self) -> bool {
         self.memtable_bytes() > self.memtable_bytes_fitted.load(Relaxed)
     }

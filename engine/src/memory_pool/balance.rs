@@ -1,105 +1,102 @@
-//! The ceiling of memtables against the block cache, by measured benefit. Pure.
+//! Balances the ceiling of memtables against the block cache, by measured benefit. Pure.
 //!
 //! The ceiling is a share of its nominal value, from 16/64 to 64/64. After each epoch, in which
 //! half of `M` was written, the benefits of a byte of memory are compared, as bytes of I/O:
 //!
-//! * **block cache**: bytes that its ghost list would have spared, over the bytes of the list;
+//! * **block cache**: bytes that its ghost list would have saved, over the bytes of the list;
 //! * **memtables**: `(merged / ln(T / M) + found) / (M / 2)`.
 //!
 //! Active memtables may take `M` bytes, and take half of that on average. Compactions read and
-//! wrote `merged` bytes. Tables take `T` bytes. Lookups would have read `found` bytes if memtables
-//! did not have their entries: memtables are a cache of recent writes.
+//! wrote `merged` bytes. Tables take `T` bytes. Lookups would have read `found` bytes for entries
+//! that memtables had: memtables are a cache of recent writes.
 //!
 //! Source of the term for merges: Luo and Carey, "Breaking Down Memory Walls: Adaptive Memory
 //! Management in LSM-based Storage Systems", PVLDB 14(3), 2020. There memtables are always full,
 //! and lookups that end in them do not count.
 //!
 //! The share falls or rises by 8/64 if one benefit is more than twice the other. A step changes
-//! their ratio by less than that range, so a steady load does not make the share oscillate. The
-//! share returns to 64/64 at once if a write would be delayed, or in an epoch in which the cache
-//! spares less than 1/8 of what memtables spare by fewer merges. Then it does not fall for
-//! [`EPOCHS_MIN`] epochs.
+//! their ratio by less than that, so a steady load does not make the share oscillate. The share
+//! returns to 64/64 at once if a write would be delayed, or in an epoch in which the cache saves
+//! less than 1/8 of what memtables save by fewer merges. Then it does not fall for [`EPOCHS_MIN`]
+//! epochs.
 
 use sievedb_sstable::GhostStats;
 
-/// The share is so many parts of the nominal ceiling at most.
+/// Largest share of the nominal ceiling, in 1/64.
 const SHARE_MAX: u64 = 64;
 
-/// The share is so many parts at least.
 const SHARE_MIN: u64 = 16;
 
-/// The share changes by so many parts at a time.
 const SHARE_STEP: u64 = 8;
 
-/// A benefit outweighs the other if it is more than so many times as large.
+/// A benefit outweighs the other if it is more than this many times as large.
 const DEAD_BAND: f64 = 2.0;
 
-/// In an epoch of a write burst, memtables would spare more than so many times what the cache
+/// In an epoch of a write burst, memtables would save more than this many times what the cache
 /// would.
 const BURST: f64 = 8.0;
 
-/// The share does not fall within so many epochs after the start and after a return: with the
-/// nominal ceiling these are four flushes, which make level 0 due.
+/// Epochs after the start and after a return in which the share does not fall: with the nominal
+/// ceiling these are four flushes, which make level 0 due.
 const EPOCHS_MIN: u32 = 8;
 
-/// The share does not fall if the spared bytes were estimated from fewer reads.
+/// The share does not fall if the saved bytes were estimated from fewer reads.
 const SAMPLES_MIN: f64 = 8.0;
 
-/// What is kept of the sums of reads after an epoch.
+/// Decay of the sums of reads in each epoch.
 const READS_KEPT: f64 = 1.0 / 2.0;
 
-/// What is kept of the merged bytes after an epoch: large merges are rare, and a merge of level 0
-/// follows each fourth flush.
+/// Decay of the merged bytes in each epoch: large merges are rare, and a merge of level 0 follows
+/// each fourth flush.
 const MERGED_KEPT: f64 = 31.0 / 32.0;
 
-/// The ceiling of memtables, and what it is decided from.
 #[derive(Debug)]
 pub(super) struct Balance {
     share: u64,
-    /// Epochs since the start, or since the share returned.
+    /// Since the start, or since the share returned.
     epochs: u32,
-    /// Memory of memtables that were flushed so far.
+    /// Memory of memtables flushed so far.
     flushed: u64,
-    /// Written to memtables so far.
+    /// Bytes written to memtables so far.
     written: u64,
-    /// Written until the last epoch ended.
+    /// `written` at the end of the last epoch.
     epoch_start: u64,
-    /// Of the ghost list, until then.
+    /// At the end of the last epoch.
     spared: GhostStats,
-    /// Until then.
+    /// At the end of the last epoch.
     reads: Reads,
-    /// Merged in this epoch.
+    /// In this epoch.
     merged: u64,
-    /// Decayed sums.
     sums: Sums,
     moves: CeilingMoves,
 }
 
-/// Sums over epochs, in bytes except for the samples.
+/// Decayed sums over epochs, in bytes except for the samples.
 #[derive(Debug, Default)]
 struct Sums {
     spared: f64,
     samples: f64,
     found: f64,
-    /// Written while `spared` and `found` were.
+    /// Written in the epochs of `spared` and `found`.
     read_written: f64,
     merged: f64,
-    /// Written while `merged` was.
+    /// Written in the epochs of `merged`.
     merged_written: f64,
 }
 
-/// What lookups did so far.
+/// Lookups so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reads {
     pub(super) lookups: u64,
-    /// Of them, those that ended in memtables.
+    /// Lookups that ended in memtables.
     pub(super) found: u64,
     /// Bytes that the others read from tables.
     pub(super) bytes: u64,
 }
 
 impl Reads {
-    /// Returns the bytes that lookups since `before` would have read for what memtables had.
+    /// Returns the bytes that lookups since `before` would have read for entries that memtables
+    /// had.
     fn found_bytes_since(&self, before: &Self) -> f64 {
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let found = since(self.found, before.found);
@@ -108,21 +105,19 @@ impl Reads {
     }
 }
 
-/// What an epoch is decided from, in bytes.
+/// State at the end of an epoch, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observed {
     /// Nominal ceiling of memtables.
     pub(super) nominal: u64,
-    /// Of the ghost list, so far.
     pub(super) spared: GhostStats,
     pub(super) reads: Reads,
-    /// What the ghost list stands for.
+    /// Size that the ghost list stands for.
     pub(super) ghost_bytes: u64,
-    /// In tables.
     pub(super) table_bytes: u64,
 }
 
-/// How often the share changed.
+/// Number of changes of the share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CeilingMoves {
     pub(super) lowered: u64,
@@ -148,7 +143,6 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// Returns the present ceiling for this nominal one, in bytes.
     pub(super) fn ceiling(&self, nominal: u64) -> u64 {
         match self.share {
             SHARE_MAX => nominal,
@@ -156,17 +150,14 @@ impl Balance {
         }
     }
 
-    /// Returns how often the ceiling changed so far.
     pub(super) fn moves(&self) -> CeilingMoves {
         self.moves
     }
 
-    /// Memtables that took `bytes` bytes were flushed.
     pub(super) fn note_flush(&mut self, bytes: u64) {
         self.flushed = self.flushed.saturating_add(bytes);
     }
 
-    /// Compactions read and wrote so many bytes.
     pub(super) fn note_merge(&mut self, bytes: u64) {
         self.merged = self.merged.saturating_add(bytes);
     }
@@ -182,8 +173,7 @@ impl Balance {
         }
     }
 
-    /// Returns whether enough was written since the last epoch, while memtables take `memtables`
-    /// bytes.
+    /// Returns `true` if enough was written since the last epoch; memtables take `memtables` bytes.
     pub(super) fn is_epoch_over(&mut self, nominal: u64, memtables: u64) -> bool {
         self.written = self.flushed.saturating_add(memtables);
         // Memtables may be dropped with their keyspace.
@@ -192,7 +182,6 @@ impl Balance {
         least > 0 && self.written - self.epoch_start >= least
     }
 
-    /// Decides at the end of an epoch.
     pub(super) fn end_epoch(&mut self, now: &Observed) {
         let written = self.written - self.epoch_start;
         let active = self.ceiling(now.nominal) / 2;
@@ -229,7 +218,6 @@ impl Balance {
         }
     }
 
-    /// Lowers the share to its minimum, for tests of what follows.
     #[cfg(all(test, not(feature = "shuttle")))]
     pub(super) fn lower_fully(&mut self) {
         self.share = SHARE_MIN;

@@ -1,28 +1,25 @@
-//! How stores of a pool divide a ceiling, for memtables and for filters. Pure.
+//! Divides a ceiling among the stores of a pool, for memtables and for filters. Pure.
 //!
-//! Each store has a floor that is always its own. Above their floors stores take what they use, and
-//! a store may take all that is left below the ceiling. A store that is alone has the ceiling.
+//! Each store has a reserved floor. Above the floors stores take what they use, and a store may
+//! take all that is left below the ceiling.
 
-/// What one store claims of a ceiling, in bytes.
+/// Claim of one store, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The most that it may take if it is alone; 0 for a store that is closed.
+    /// Its limit if it is alone; 0 for a closed store.
     pub(super) ceiling: u64,
-    /// Bytes that it uses.
     pub(super) used: u64,
 }
 
-/// Limits of the stores of a pool.
 #[derive(Debug)]
 pub(super) struct Limits {
     ceiling: u64,
     floor: u64,
-    /// What all stores use, or their floors where these are larger.
+    /// Use of all stores, or their floors where these are larger.
     claimed: u64,
 }
 
 impl Limits {
-    /// Returns the limits for these claims, of so many open stores.
     pub(super) fn new(claims: impl Iterator<Item = Claim> + Clone, stores: usize) -> Self {
         let ceiling = claims.clone().map(|claim| claim.ceiling).max().unwrap_or(0);
         let floor = ceiling / (2 * stores.max(1) as u64);
@@ -31,12 +28,11 @@ impl Limits {
         limits
     }
 
-    /// Returns the bytes that are always for a store with this claim.
+    /// Returns the bytes reserved for a store with this claim.
     pub(super) fn floor(&self, claim: Claim) -> u64 {
         self.floor.min(claim.ceiling)
     }
 
-    /// Returns the limit of a store with this claim.
     pub(super) fn limit(&self, claim: Claim) -> u64 {
         let of_others = self.claimed - self.claimed_by(claim).min(self.claimed);
         let left = self.ceiling.saturating_sub(of_others);

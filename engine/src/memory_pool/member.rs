@@ -1,4 +1,4 @@
-//! A store in its pool: what was asked for it, and what it may claim.
+//! A store in its pool.
 
 use std::{
     ptr,
@@ -13,14 +13,14 @@ use crate::{
     stats::Counters,
 };
 
-/// A store of the pool. It stays, without claims, until its last charge is gone.
+/// A store of the pool. It stays, without claims, until its last charge is released.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) account: Weak<MemoryAccount>,
     pub(super) counters: Arc<Counters>,
     pub(super) budget: MemoryBudget,
     pub(super) workers: usize,
-    /// It can flush memtables.
+    /// `true` if it can flush memtables.
     pub(super) flushes: bool,
     pub(super) parts: MemoryParts,
     pub(super) is_open: bool,
@@ -31,7 +31,6 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Creates a store that joins, with these parts.
     pub(super) fn new(
         (account, counters): (&Arc<MemoryAccount>, &Arc<Counters>),
         budget: MemoryBudget,
@@ -52,19 +51,18 @@ impl Member {
         }
     }
 
-    /// Threads that write tables at the same time.
+    /// Returns the number of threads that write tables.
     pub(super) fn writers(&self) -> u64 {
         self.workers.max(1) as u64
     }
 
-    /// Returns whether the ceiling of its memtables adapts: neither it nor the block cache was set
-    /// by hand.
+    /// Returns `true` if the ceiling of its memtables adapts: neither it nor the block cache was
+    /// set by hand.
     pub(super) fn adapts(&self) -> bool {
         let MemoryBudget { memtable_bytes_max, block_cache_bytes, .. } = self.budget;
         self.is_open && self.flushes && memtable_bytes_max.or(block_cache_bytes).is_none()
     }
 
-    /// Adds what lookups of the store did so far.
     pub(super) fn add_reads_to(&self, sum: &mut Reads) {
         let lookups = self.counters.lookups();
         sum.lookups += lookups.lookups;
@@ -82,7 +80,6 @@ impl Member {
         Claim { ceiling, used: uses.filters_expected }
     }
 
-    /// Returns whether this is the store of `account`.
     pub(super) fn is_of(&self, account: &Arc<MemoryAccount>) -> bool {
         ptr::eq(self.account.as_ptr(), Arc::as_ptr(account))
     }

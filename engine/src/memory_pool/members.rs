@@ -1,4 +1,4 @@
-//! The pool itself: its stores, their shared block cache, and what each may take.
+//! The pool: its stores, their shared block cache, and their limits.
 
 use std::{mem, sync::Arc};
 
@@ -19,17 +19,17 @@ use crate::{
     text,
 };
 
-/// The capacity of the block cache changes by so many bytes at a time, or by 1/64 of the pool if
-/// that is less. A writer evicts so many for itself, some 250 blocks.
+/// Granularity of the capacity of the block cache, or 1/64 of the pool if that is less. A writer
+/// evicts one step, about 250 blocks, by itself.
 const STEP_BYTES_MAX: u64 = 1 << 20;
 
-/// At least so many steps are in a pool.
+/// Minimum number of steps in a pool.
 const STEPS_MIN: u64 = 64;
 
-/// All idle stores of a pool together keep one part in so many of it in active memtables.
+/// Divisor of a pool for active memtables of idle stores.
 const IDLE_SHARE: u64 = 64;
 
-/// The ghost list of the block cache stands for one part in so many of the ceiling of memtables.
+/// Divisor of the ceiling of memtables for the ghost list of the block cache.
 const GHOST_SHARE: u64 = 4;
 
 /// The memory of one store, or of several that share it.
@@ -47,16 +47,16 @@ struct State {
     /// The budget of all stores. `None` in the pool of one store, which has a budget.
     bytes: Option<u64>,
     members: Vec<Member>,
-    /// Capacity of the block cache that was set last.
+    /// Last capacity of the block cache.
     capacity: u64,
     moves: MoveCounter,
     balance: Balance,
-    /// What the ghost list of the block cache stands for.
+    /// Size that the ghost list of the block cache stands for.
     ghost_bytes: u64,
 }
 
 impl Pool {
-    /// Creates a pool of `bytes` bytes; `None` for one store. The block cache is made for
+    /// Creates a pool of `bytes` bytes; `None` for one store. The block cache is built for
     /// `cache_bytes`.
     pub(crate) fn new(bytes: Option<u64>, cache_bytes: u64) -> Self {
         // It has as many shards as it needs while the others take their parts.
@@ -72,7 +72,6 @@ impl Pool {
         Self { cache, state: Mutex::new(state) }
     }
 
-    /// Returns the block cache of all stores.
     pub(crate) fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
     }
@@ -82,16 +81,15 @@ impl Pool {
         self.state.lock().bytes.unwrap_or(0)
     }
 
-    /// Returns whether several stores may join.
     pub(crate) fn is_shared(&self) -> bool {
         self.state.lock().bytes.is_some()
     }
 
-    /// Takes a store into the pool. Returns its parts.
+    /// Adds a store. Returns its parts.
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`]; the pool is as it was then.
+    /// [`Error::BudgetTooSmall`]; the pool is unchanged.
     pub(crate) fn join(
         &self,
         (account, counters): (&Arc<MemoryAccount>, &Arc<Counters>),
@@ -111,7 +109,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`]; the budget is as it was then.
+    /// [`Error::BudgetTooSmall`]; the budget is unchanged.
     pub(crate) fn change(
         &self,
         account: &Arc<MemoryAccount>,
@@ -126,7 +124,7 @@ impl Pool {
         Ok(parts)
     }
 
-    /// Ends the claims of a store. What is still charged to it counts until it is released.
+    /// Ends the claims of a store. Its charges count until they are released.
     pub(crate) fn leave(&self, account: &Arc<MemoryAccount>) {
         let mut state = self.state.lock();
         if let Some(member) = state.member(account) {
@@ -139,7 +137,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::BudgetTooSmall`]; the budget is as it was then.
+    /// [`Error::BudgetTooSmall`]; the budget is unchanged.
     pub(super) fn set_bytes(&self, bytes: u64) -> Result<()> {
         let mut state = self.state.lock();
         state.check(Some(bytes), None)?;
@@ -161,7 +159,7 @@ impl Pool {
     }
 
     /// Sets the capacity of the block cache to what the stores leave of the pool, in whole steps,
-    /// and the limits of each store. The caller calls it after a change of memory use; for growing
+    /// and the limits of each store. Callers call it after a change of memory use; for growing
     /// memtables, when [`is_fit_due`](MemoryAccount::is_fit_due).
     ///
     /// The result depends only on the present memory use, so it cannot oscillate by itself.
@@ -169,8 +167,8 @@ impl Pool {
         self.state.lock().fit(&self.cache);
     }
 
-    /// Asks the store with the largest memtables to freeze one, for the store of `account`: if they
-    /// are above its floor, and larger than those of that store.
+    /// Requests that the store with the largest memtables freeze one, for the store of `account`:
+    /// if they are above its floor, and larger than those of that store.
     pub(crate) fn ask_largest(&self, account: &Arc<MemoryAccount>) {
         let mut state = self.state.lock();
         if state.members.len() < 2 {
@@ -189,7 +187,7 @@ impl Pool {
         }
     }
 
-    /// A store flushed memtables that took `bytes` bytes.
+    /// Records a flush of memtables that took `bytes` bytes.
     pub(crate) fn note_flush(&self, account: &Arc<MemoryAccount>, bytes: u64) {
         let mut state = self.state.lock();
         if state.member(account).is_some_and(|member| member.adapts()) {
@@ -197,7 +195,8 @@ impl Pool {
         }
     }
 
-    /// A compaction of a store read and wrote `bytes` bytes. Its tables take `table_bytes` bytes.
+    /// Records a compaction that read and wrote `bytes` bytes, in a store with `table_bytes` bytes
+    /// of tables.
     pub(crate) fn note_merge(&self, account: &Arc<MemoryAccount>, bytes: u64, table_bytes: u64) {
         let mut state = self.state.lock();
         if let Some(member) = state.member(account).filter(|member| member.adapts()) {
@@ -213,7 +212,6 @@ impl Pool {
         state.fit(&self.cache);
     }
 
-    /// Lowers the ceiling of memtables to its minimum, for tests of what follows.
     #[cfg(all(test, not(feature = "shuttle")))]
     pub(crate) fn lower_memtables(&self) {
         let mut state = self.state.lock();
@@ -221,7 +219,6 @@ impl Pool {
         state.fit(&self.cache);
     }
 
-    /// Returns the moves of the block cache so far.
     pub(crate) fn moves(&self) -> MemoryMoves {
         let state = self.state.lock();
         let ceiling = state.balance.moves();
@@ -233,7 +230,6 @@ impl Pool {
         }
     }
 
-    /// Returns what all stores use.
     pub(super) fn stats(&self) -> PoolStats {
         let mut state = self.state.lock();
         let uses = sum(&state.uses());
@@ -260,7 +256,7 @@ impl State {
         self.members.iter().filter(|member| member.is_open)
     }
 
-    /// Sets the present ceilings of memtables, from what was written and read since the last call.
+    /// Sets the present ceilings of memtables, from writes and reads since the last call.
     fn balance(&mut self, uses: &[(Arc<MemoryAccount>, Uses)], cache: &BlockCache) {
         let adapting = self.members.iter().zip(uses).filter(|(member, _)| member.adapts());
         let nominal = adapting.clone().map(|(member, _)| member.parts.memtables).max();
@@ -298,7 +294,7 @@ impl State {
     }
 
     /// Checks that a shared pool of `bytes` bytes has room for all stores, and for one that joins
-    /// with so many workers.
+    /// with this number of workers.
     fn check(&self, bytes: Option<u64>, joining: Option<usize>) -> Result<()> {
         let Some(bytes) = bytes else { return Ok(()) };
         let least =
@@ -314,7 +310,7 @@ impl State {
         Err(Error::BudgetTooSmall { what: "a memory_pool", bytes, bytes_min, made_of })
     }
 
-    /// Forgets stores whose last charge is gone. Returns what the others use, in their order.
+    /// Removes stores whose last charge was released. Returns the uses of the others, in order.
     fn uses(&mut self) -> Vec<(Arc<MemoryAccount>, Uses)> {
         let mut uses = Vec::with_capacity(self.members.len());
         self.members.retain(|member| {
@@ -385,7 +381,6 @@ impl State {
     }
 }
 
-/// Returns what decides the capacity of the block cache.
 const fn rivals(uses: &Uses, pool: u64, ceiling: u64) -> CacheRivals {
     CacheRivals {
         memtables: uses.memtables + uses.pinned,

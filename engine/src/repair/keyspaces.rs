@@ -1,18 +1,18 @@
-//! Keyspaces that the log has, and no table.
+//! Keyspaces that only the log names.
 
 use std::sync::Arc;
 
 use super::{Repair, Saved};
 use crate::{DEFAULT_KEYSPACE, KeyspaceOptions, Result, manifest::KeyspaceState};
 
-/// Id of the default keyspace: it is created with the store.
+/// The default keyspace is created with the store.
 pub(super) const DEFAULT_ID: u64 = 1;
 
 impl Repair<'_> {
-    /// Returns the keyspace of an entry of the log; `None` if it is gone.
+    /// Returns the keyspace of an entry of the log; `None` if it was dropped.
     ///
-    /// Without a manifest a keyspace may be in the log alone, behind the segment that names it: it
-    /// gets a name of its own.
+    /// Without a manifest a keyspace may be known only from entries after the lost segment that
+    /// names it: it gets a new name.
     pub(super) fn saved_of(&mut self, id: u64) -> Result<Option<&mut Saved>> {
         let is_unknown =
             self.logs.is_some() && !self.saved.contains_key(&id) && !self.dropped.contains(&id);
@@ -30,7 +30,6 @@ impl Repair<'_> {
         self.saved.values().any(|saved| saved.keyspace.name() == name)
     }
 
-    /// Creates a keyspace that nothing names.
     fn create_unnamed(&mut self, id: u64) -> Result<()> {
         let mut name = format!("recovered-{id}");
         while self.has_name(&name) {
@@ -44,7 +43,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Creates a keyspace that the log names, unless a newer one has its name: it was dropped then.
+    /// Creates a keyspace that the log names, unless a newer one has its name: then it was dropped.
     /// Two logs may name it: a rewritten one, and the one before.
     pub(super) fn create_without_manifest(
         &mut self,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Repair<'_> {
-    /// Copies the log up to its first damage. Without a manifest there may be several.
+    /// Copies the log up to its first damage. Without a manifest there may be several logs.
     pub(super) fn log(&mut self, names: &[String]) -> Result<()> {
         for log in self.logs.unwrap_or_default() {
             self.is_cut = log.is_cut;
@@ -100,7 +100,7 @@ impl Repair<'_> {
 }
 
 impl Repair<'_> {
-    /// Copies an entry that is in no table.
+    /// Copies an entry that no table has.
     fn entry(
         &mut self,
         keyspace: u64,
@@ -124,7 +124,6 @@ impl Repair<'_> {
     }
 }
 
-/// Why a batch was not copied.
 enum BatchError {
     Damaged(Corruption),
     /// By the new store.

@@ -1,4 +1,4 @@
-//! What is lost, and what cannot be read at present only.
+//! Distinguishes lost files from files that cannot be read at present.
 
 use std::io::{self, ErrorKind};
 
@@ -6,10 +6,8 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-/// Whether trying again would find no more: the file is gone or too short, or the disk does not
-/// give it back.
-///
-/// All else, such as too many open files, no permission or no memory, tells nothing of the file.
+/// Returns `true` if a retry would find no more: the file is missing or too short, or the device
+/// cannot read it. Other errors, such as too many open files, say nothing about the file.
 pub(super) fn is_of_file(error: &io::Error) -> bool {
     let codes = [
         Errno::IO,
@@ -30,7 +28,7 @@ pub(super) fn is_of_file(error: &io::Error) -> bool {
     }
 }
 
-/// Passes an error on unless what it is about is lost. What a later release wrote is not lost: that
+/// Returns the error unless its subject is lost. A file of a later release is not lost: that
 /// release reads it.
 pub(super) fn check_lost(error: &Error) -> Result<()> {
     match error.clone().of_opening() {

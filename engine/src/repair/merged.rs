@@ -1,4 +1,4 @@
-//! The tables of a keyspace of which no manifest says in which order they are.
+//! Merges the tables of a keyspace whose order is unknown without a manifest.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -16,10 +16,9 @@ use crate::{
     table::{TableMeta, files::TableFiles, open_files::OpenFiles, table_error},
 };
 
-/// Tables whose files stay open at the same time.
 const OPEN_FILES: usize = 64;
 
-/// Where a table stands.
+/// The next entry of a table.
 #[derive(PartialEq, Eq)]
 struct Head {
     user_key: Vec<u8>,
@@ -40,14 +39,14 @@ impl PartialOrd for Head {
     }
 }
 
-/// Keys of a table that cannot be read, with sequence numbers up to this one.
+/// Unreadable keys of a table, with sequence numbers up to this one.
 struct Damage {
     keys: (Bound<Bytes>, Bound<Bytes>),
     largest_sequence: u64,
 }
 
 impl Repair<'_> {
-    /// Copies of each key the entry with the largest sequence number.
+    /// Copies the entry with the largest sequence number of each key.
     pub(super) fn merged(&mut self, saved: &mut Saved, state: &KeyspaceState) -> Result<()> {
         let open_files = Arc::new(OpenFiles::new(OPEN_FILES));
         let mode = crate::ReadMode::Pread;
@@ -92,7 +91,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Notes that the rest of a table cannot be read.
+    /// Records that the rest of a table cannot be read.
     pub(super) fn stopped(
         &mut self,
         error: &Error,

@@ -1,10 +1,9 @@
-//! Writes what can be read of a damaged store to a new one.
+//! Copies the readable data of a damaged store into a new one.
 //!
-//! The tables of a keyspace are read from the oldest run to the newest, so that what is newer takes
-//! the place of what is older, and the log comes last, up to its first damage. Where a table, or a
-//! block of it, cannot be read, something newer may be lost than what older runs had of its keys:
-//! these keys are taken out again, unless the filter of the table, which lies apart, knows that
-//! they were not in there.
+//! The tables of a keyspace are read from the oldest run to the newest, so that newer entries
+//! replace older ones. The log comes last, up to its first damage. An unreadable table or block may
+//! have held newer versions of keys that older runs have. Such keys are removed again, unless the
+//! filter of the table, which is stored apart, rules them out.
 
 mod keyspaces;
 mod log;
@@ -43,46 +42,48 @@ use crate::{
 /// Treatment of keys whose only readable values may be outdated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OlderValues {
-    /// They are not in the new store.
+    /// Omits them from the new store.
     #[default]
     LeaveOut,
-    /// They are in the new store with these values; keys that were removed may be among them.
+    /// Keeps these values, which may include removed keys.
     Keep,
 }
 
 impl Options {
-    /// Writes what can be read of the store in the folder `from`, which need not be fit to be
-    /// opened, into a new one in the folder `to`, which must be missing or empty. `from` stays as
-    /// it is; it must not be open. These options are those of the new store; keyspaces keep theirs.
+    /// Copies the readable data of the store in the directory `from` into a new store in the
+    /// directory `to`, which must be missing or empty. `from` must not be open, need not be fit to
+    /// be opened, and is not changed. These options are those of the new store; keyspaces keep
+    /// theirs.
     ///
-    /// Damaged blocks and missing tables are lost, and the log from its first damage on. So batches
-    /// may be torn apart. A table whose footer or index is damaged is scanned block by block: each
-    /// block carries its checksum. If only `CURRENT` is lost and there is
-    /// one manifest, nothing is lost: [`RepairReport::replaced`]. If nothing is damaged the new
-    /// store holds what the old one does. What the disk does not give back counts as damaged.
+    /// Damaged blocks, missing tables, and the log from its first damage on are lost, so batches
+    /// may be split. A block that the device cannot read counts as damaged. A table with a damaged
+    /// footer or index is scanned block by block, since each block has a checksum. If only
+    /// `CURRENT` is lost and there is one manifest, nothing is lost: [`RepairReport::replaced`].
     ///
-    /// If no manifest can be read, tables and log say which keyspaces there are, and of each key
-    /// the entry with the largest sequence number counts. Tables that others name as replaced are
-    /// left out. Not known then: keyspaces that neither a table nor the log names, and changes of
-    /// options since the newest table. A table whose footer is damaged as well is lost, and what
-    /// other tables have of its keys may be older: [`RepairReport::tables_unknown`].
+    /// Without a readable manifest, keyspaces are taken from the tables and the log, and the entry
+    /// with the largest sequence number counts for each key. Tables that others list as replaced
+    /// are omitted. Lost then: keyspaces that neither a table nor the log names, and options
+    /// changed since the newest table. If the footer of a table is damaged too, the table is lost,
+    /// and other tables may have older values of its keys: [`RepairReport::tables_unknown`].
     ///
-    /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry that
-    /// is too large for the [memory budget](Self::memory_budget) raises it until this returns.
-    /// Beside the budget takes some 16 bytes for each of the keys that the report counts as
-    /// [`older`](RepairReport::older). Without a manifest it also takes some 32 bytes for each key
-    /// that the log has.
+    /// Reads every table twice, and writes every entry as [`Keyspace::insert`] does. An entry too
+    /// large for the [memory budget](Self::memory_budget) raises it during the call. Uses about 16
+    /// bytes of memory beyond the budget for each key that counts as
+    /// [`older`](RepairReport::older), and without a manifest about 32 bytes for each key in the
+    /// log.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] also if a file cannot be read for a reason that is none of its own, such as
-    /// too many open files or no right to read it: it would be lost for nothing. To be tried again,
-    /// with another `to`. [`Error::Corrupt`] if no manifest can be read, and no table and no
-    /// segment of a log. [`Error::NewerRelease`] if a later release wrote a file: repair the store
-    /// with that one. [`Error::DirectoryNotEmpty`] if `to` has files. [`Error::DirectoriesOverlap`] if
-    /// `to` is `from`, or one of them is inside of the other, symbolic links resolved. As
-    /// [`verify`](Self::verify) for the one store, and as [`open`](Self::open) and
-    /// [`Keyspace::insert`] for the other.
+    /// Those of [`verify`](Self::verify) for `from`, those of [`open`](Self::open) and
+    /// [`Keyspace::insert`] for `to`, and:
+    ///
+    /// * [`Error::Io`]: a file cannot be read for a reason that is not its own, such as too many
+    ///   open files or missing permission. Try again, with another `to`.
+    /// * [`Error::Corrupt`]: no manifest, no table and no log segment can be read.
+    /// * [`Error::NewerRelease`]: a later release wrote a file. Repair the store with that release.
+    /// * [`Error::DirectoryNotEmpty`]: `to` has files.
+    /// * [`Error::DirectoriesOverlap`]: one directory is or contains the other, symbolic links
+    ///   resolved.
     pub fn repair(
         &self,
         from: impl AsRef<Path>,
@@ -149,7 +150,7 @@ impl Options {
     }
 }
 
-/// Refuses directories of which one lies in the other: a repair never changes the damaged store.
+/// Rejects directories that contain one another: a repair never changes the damaged store.
 fn check_apart(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     let resolve = |path: &Path| fs.resolve(path).map_err(|error| Error::io("resolve", path, error));
     let (damaged, new) = (resolve(from)?, resolve(to)?);
@@ -159,7 +160,6 @@ fn check_apart(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a folder with files of anybody: what is there would mix with what is saved.
 fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
     match fs.list(folder).unwrap_or_default().into_iter().next() {
         Some(name) => Err(Error::DirectoryNotEmpty { path: folder.to_owned(), name }),
@@ -167,7 +167,6 @@ fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
     }
 }
 
-/// A repair in progress.
 struct Repair<'a> {
     options: &'a Options,
     /// Of the damaged store.
@@ -176,21 +175,21 @@ struct Repair<'a> {
     /// The new store.
     db: &'a Db,
     older: OlderValues,
-    /// By the id that they had.
+    /// By the id in the damaged store.
     saved: BTreeMap<u64, Saved>,
     /// Tables that were read without their footer.
     rescanned: u64,
-    /// Ids of keyspaces that are gone.
+    /// Ids of dropped keyspaces.
     dropped: BTreeSet<u64>,
-    /// Names given to keyspaces that nothing names.
+    /// Names chosen for keyspaces without a known name.
     unnamed: Vec<String>,
-    /// Each log, if `loaded` was made of tables and log.
+    /// All logs, if `loaded` was rebuilt from tables and log.
     logs: Option<&'a [FoundLog]>,
-    /// Whether the log that is copied is cut.
+    /// `true` if the end of the log being copied is missing.
     is_cut: bool,
-    /// Keyspaces of which no table counts.
+    /// Keyspaces without a table that counts.
     emptied: BTreeMap<u64, Arc<KeyspaceState>>,
-    /// Entries of a cut log of keyspaces that nothing else has.
+    /// Entries of a cut log, of keyspaces that nothing else has.
     older_left_out: u64,
     found: VerifyReport,
 }
@@ -198,11 +197,10 @@ struct Repair<'a> {
 /// A keyspace of the new store.
 struct Saved {
     keyspace: Keyspace,
-    /// Of the keys that it has, or has lost again: the hashes of those whose values may be older
-    /// than what is lost.
+    /// Hashes of keys whose values may be outdated, kept or removed.
     older: HashSet<u64>,
     /// Without a manifest: by 128 bits of hash of the key, the largest sequence number so far of
-    /// what was not known to be flushed.
+    /// entries not known to be flushed.
     unflushed: HashMap<u128, u64>,
     hash_seed: u64,
 }
@@ -216,14 +214,14 @@ impl Saved {
         u128::from(self.hash(key)) << 64 | u128::from(key_hash(key, !self.hash_seed))
     }
 
-    /// Stores a value, or removes the key, in place of all that is older.
+    /// Stores a value, or removes the key, replacing older versions.
     fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.older.remove(&self.hash(key));
         self.store(key, value)
     }
 
-    /// Returns whether no entry of the key that was read before has a larger number. Notes the
-    /// number then.
+    /// Records the sequence number of an entry. Returns `true` unless a read entry of the key is
+    /// newer.
     fn is_newest(&mut self, sequence: u64, key: &[u8]) -> bool {
         let newest = self.unflushed.entry(self.hash_128(key)).or_default();
         let is_newest = *newest <= sequence;
@@ -231,8 +229,7 @@ impl Saved {
         is_newest
     }
 
-    /// Notes that what there is of a key may be older than what is lost, and removes it, or lets
-    /// `keep` keep it.
+    /// Records that the value of a key may be outdated, and removes the key or calls `keep`.
     fn note_older(
         &mut self,
         older: OlderValues,
@@ -261,7 +258,7 @@ impl Saved {
 }
 
 impl Repair<'_> {
-    /// Where both stores are. Closes tables of the new one rather than open too many files.
+    /// The file system of both stores: that of the new one, which closes tables when files run out.
     fn fs(&self) -> &Arc<dyn Fs> {
         &self.db.store().tables.fs
     }
@@ -290,7 +287,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// The problems from `first` on are about this keyspace.
+    /// Sets the keyspace of the problems from `first` on.
     fn name_keyspace(&mut self, first: usize, name: &str) {
         for problem in &mut self.found.problems[first..] {
             problem.keyspace = Some(name.to_owned());

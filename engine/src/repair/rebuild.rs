@@ -1,13 +1,13 @@
-//! What a lost manifest would say, by the tables and the log.
+//! Rebuilds the state of a lost manifest from tables and log.
 //!
-//! Each table names its keyspace with its options. The last table of a flush or compaction names
-//! the tables that are obsolete: its inputs, and all that were replaced or dropped before and not
-//! yet unlinked. Those are left out. An input beside its output would bring keys back whose
-//! tombstone was dropped at the bottom. The list of a table that is left out itself does not count:
-//! its compaction may have failed after the table was written.
+//! Each table names its keyspace with its options. The last table of a flush or compaction lists
+//! the obsolete tables: its inputs, and tables that were replaced or dropped before and not yet
+//! unlinked. Those are omitted: an input beside its output would restore keys whose tombstone was
+//! dropped at the bottom. The list of an omitted table does not count: its compaction may have
+//! failed after the table was written.
 //!
-//! A table that was not the last of its group may lie beside all of its inputs. It adds nothing to
-//! them: the entry with the largest sequence number counts, whichever table has it.
+//! A table that was not the last of its group may exist beside all of its inputs. It adds nothing:
+//! the entry with the largest sequence number counts, in whichever table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,36 +31,34 @@ use crate::{
     wal::{chain::Segments, replay::replay_readable, segment::segment_ids},
 };
 
-/// A state in place of that of a manifest.
 pub(super) struct Rebuilt {
     pub(super) loaded: Loaded,
-    /// Each log that there is, oldest first.
+    /// Oldest first.
     pub(super) logs: Vec<FoundLog>,
-    /// Keyspaces without a table that counts, by their ids. They were dropped, or the log has all
-    /// that they hold.
+    /// Keyspaces without a table that counts, by id. They were dropped, or all their data is in the
+    /// log.
     pub(super) emptied: BTreeMap<u64, Arc<KeyspaceState>>,
-    /// Keyspaces whose names others have: they were dropped.
+    /// Keyspaces that were dropped, because a newer one has their name.
     pub(super) dropped: BTreeSet<u64>,
-    /// Tables that are obsolete.
+    /// Number of obsolete tables.
     pub(super) left_out: u64,
-    /// Why tables cannot be read of which nothing else is known.
+    /// Errors of unreadable tables of which nothing else is known.
     pub(super) unknown: Vec<Error>,
 }
 
 /// A log, one of several if no manifest says which segments count.
 pub(super) struct FoundLog {
-    /// Ids of its segments, ascending.
+    /// Of its segments, ascending.
     pub(super) ids: Vec<u64>,
-    /// Set if segments behind it are missing: they were obsolete or are lost. What its entries say
-    /// may have been changed there.
+    /// `true` if later segments are missing: obsolete or lost. They may have changed its entries.
     pub(super) is_cut: bool,
 }
 
-/// Returns what the tables and the log in `folder` say, or `None` if there are none of one store.
+/// Returns `None` if there are no tables and no log of one store.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] for what is no fault of a file, [`Error::NewerRelease`].
+/// [`Error::Io`] unrelated to the file, [`Error::NewerRelease`].
 pub(super) fn rebuild(
     fs: &Arc<dyn Fs>,
     folder: &Path,
@@ -178,7 +176,7 @@ fn leave_out_namesakes(state: &mut ManifestState, left_out: &mut u64) -> BTreeSe
     dropped
 }
 
-/// Takes the keyspaces of which no table counts. The default one always exists.
+/// Takes the keyspaces without a table that counts, except the default one, which always exists.
 fn take_emptied(state: &mut ManifestState) -> BTreeMap<u64, Arc<KeyspaceState>> {
     let mut emptied = BTreeMap::new();
     state.keyspaces.retain(|&id, known| {
@@ -204,12 +202,12 @@ fn sequences(segments: &Segments<'_>, ids: &[u64]) -> Option<(SequenceNumber, Se
     found
 }
 
-/// Finds out which logs are cut: those that go on in newer ones, and those that end before the
-/// largest sequence number of a table. Segments go oldest first, so all of such a log is obsolete,
-/// or its end is lost.
+/// Determines which logs are cut: those continued by newer ones, and those that end before the
+/// largest sequence number of a table. Segments are removed oldest first, so either all of such a
+/// log is obsolete or its end is lost.
 ///
-/// A log that begins without a segment before is a copy that a recovery made. It lacks what
-/// tables have. If it is not finished, the log before has no smaller numbers.
+/// A log without a previous segment is a copy by a recovery, which omits entries that tables have.
+/// If it is unfinished, the log before has no smaller numbers.
 fn found_logs(
     segments: &Segments<'_>,
     logs: Vec<Vec<u64>>,
@@ -243,16 +241,16 @@ struct Found {
 }
 
 impl Found {
-    /// Ids of tables that are obsolete if this one is installed, or if it was replaced later.
+    /// Ids of tables that are obsolete if this one is or was installed.
     fn replaced(&self) -> &[u64] {
         self.origin.completed.as_ref().map_or(&[], |done| &done.replaced)
     }
 }
 
-/// Returns the tables that are obsolete, by the ids that each table lists.
+/// Returns the obsolete tables, by the ids that each table lists.
 ///
-/// The list of an obsolete table does not count. Its compaction may have failed
-/// after it was written, and the tables in the list may be live.
+/// The list of an obsolete table does not count: its compaction may have failed after it was
+/// written, so the tables in the list may be live.
 fn replaced(lists: &BTreeMap<u64, &[u64]>) -> BTreeSet<u64> {
     // By how many lists that may count a table is named.
     let mut names = BTreeMap::<u64, usize>::new();
@@ -287,7 +285,7 @@ fn read(files: &TableFiles, folder: &Path, id: u64) -> Result<Found> {
     Ok(Found { table, origin, bytes: source.len() })
 }
 
-/// The store that most of the tables belong to, or the newest readable segment of the log.
+/// Returns the store of most tables, or of the newest readable log segment.
 fn store_id(
     fs: &dyn Fs,
     folder: &Path,

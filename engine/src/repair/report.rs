@@ -1,38 +1,38 @@
-//! What a repair reports.
+//! Report of a repair.
 
 use std::fmt;
 
 use crate::{VerifyProblem, text, text::counted};
 
-/// What a repair could not read: see [`Options::repair`](crate::Options::repair).
+/// Report of [`Options::repair`](crate::Options::repair).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// What was damaged, with its keyspace and its keys if it held entries.
+    /// Damage, with its keyspace, and its keys if it held entries.
     pub lost: Vec<VerifyProblem>,
-    /// Damaged files whose content the other files give in full. Nothing that they held is lost.
+    /// Damaged files whose content is known from other files. Nothing is lost.
     pub replaced: Vec<VerifyProblem>,
-    /// Keys of which only values are left that may be older than what is lost. Counted by 64 bits
-    /// of hash, so that of a billion there may be one too few; the store does not depend on it.
+    /// Keys whose only values may be outdated. Counted by 64 bits of hash: of a billion keys one
+    /// may be missed in the count, but not in the store.
     pub older: u64,
-    /// Tables that were read, those with damaged blocks included.
+    /// Tables read, including those with damaged blocks.
     pub tables: u64,
-    /// Of these, tables whose footer or index is damaged, so that they were scanned block by block.
+    /// Tables among them that were scanned block by block, because footer or index is damaged.
     pub tables_rescanned: u64,
-    /// Batches of the log that were read.
+    /// Batches of the log read.
     pub log_batches: u64,
-    /// Whether the manifest is lost, so that tables and log said which keyspaces there are.
+    /// `true` if the manifest is lost: the keyspaces were taken from tables and log.
     pub is_rebuilt: bool,
-    /// Without a manifest: tables that were left out, because others replace them or their keyspace
-    /// was dropped.
+    /// Without a manifest: tables omitted, because they were replaced or their keyspace was
+    /// dropped.
     pub tables_left_out: u64,
-    /// Without a manifest: new names of keyspaces that only the log has, which does not name them.
-    /// Their options are the defaults.
+    /// Without a manifest: new names of keyspaces whose name and options are lost. They have
+    /// default options.
     pub keyspaces_unnamed: Vec<String>,
-    /// Without a manifest: older logs of which the end is missing. It was obsolete, or it is lost.
-    /// Keys of which only they have a value count as [`older`](Self::older).
+    /// Without a manifest: older logs whose end is missing, obsolete or lost. Keys that only they
+    /// have count as [`older`](Self::older).
     pub logs_cut: u64,
-    /// Without a manifest: lost tables of which neither keyspace nor keys are known.
+    /// Without a manifest: lost tables with unknown keyspace and keys.
     pub tables_unknown: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A table file of which parts cannot be read.
+//! A table file with unreadable parts.
 
 use std::{io, iter, ops::Range, sync::Arc};
 
@@ -8,10 +8,10 @@ use sievedb_sstable::TableSource;
 use super::lost::is_of_file;
 use crate::sync::Mutex;
 
-/// What cannot be read is bounded to this many bytes: a sector.
+/// Granularity of unreadable parts.
 const SECTOR_BYTES: u64 = 512;
 
-/// A table file with zeros in place of what the disk does not give back.
+/// A table file with zeros in place of unreadable sectors.
 #[derive(Debug)]
 pub(super) struct ZeroedSource(pub(super) Arc<dyn TableSource>);
 
@@ -45,15 +45,14 @@ impl TableSource for ZeroedSource {
     }
 }
 
-/// A table file that is read twice: first block by block, and then much at once.
+/// A table file that is read twice: block by block, then in larger reads.
 ///
 /// Bytes that the first pass cannot read are reported, and read as zeros afterwards. No checksum
-/// matches zeros. So the second pass goes on behind them, and loses what the first one reported and
-/// nothing else, whatever else it reads with them, and even if the disk returns them by then.
+/// matches zeros, so the second pass loses exactly what the first one reported, even if the device
+/// returns the bytes by then.
 #[derive(Debug)]
 pub(super) struct PatchedSource {
     inner: Arc<dyn TableSource>,
-    /// Places that could not be read.
     unreadable: Mutex<Vec<Range<u64>>>,
 }
 
@@ -62,7 +61,7 @@ impl PatchedSource {
         Self { inner, unreadable: Mutex::default() }
     }
 
-    /// The unreadable places within `place`, ascending.
+    /// Returns the unreadable parts of `place`, ascending.
     fn gaps(&self, place: &Range<u64>) -> Vec<Range<u64>> {
         let unreadable = self.unreadable.lock();
         let within = |gap: &Range<u64>| gap.start.max(place.start)..gap.end.min(place.end);

@@ -1,4 +1,4 @@
-//! What a damaged store holds, by its manifest or without one.
+//! State of a damaged store, from its manifest or rebuilt without one.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,19 +17,19 @@ use crate::{
     store::verify::current_is_missing,
 };
 
-/// The state of a damaged store.
 pub(super) struct State {
     pub(super) loaded: Loaded,
-    /// Set if no manifest can be used, so that tables and log give the state.
+    /// Set if no manifest is usable.
     pub(super) rebuilt: Option<Rebuilt>,
-    /// Why `CURRENT` cannot be used, if the only manifest gives all that it said.
+    /// Error of `CURRENT`, if the only manifest replaces it.
     pub(super) current: Option<Error>,
-    /// Why the manifest cannot be used, or is not known to be the right one.
+    /// Error of the manifest, or of `CURRENT` if several manifests exist.
     pub(super) lost: Option<Error>,
 }
 
-/// Reads the manifest. Without `CURRENT` the newest manifest counts if it is whole. An older one
-/// than `CURRENT` names, or than the newest one, never does: its tables hold older values.
+/// Reads the manifest. Without `CURRENT` the newest manifest counts if it is whole. A manifest
+/// older than the one that `CURRENT` names, or than the newest one, never counts: its tables have
+/// older values.
 ///
 /// # Errors
 ///

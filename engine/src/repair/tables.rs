@@ -1,4 +1,4 @@
-//! The tables of a damaged store.
+//! Reads the tables of a damaged store.
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +28,7 @@ use crate::{
     table::{TableMeta, files::TableFiles, store::check_kinds, table_error},
 };
 
-/// What tells which keys were in a table that cannot be read.
+/// Membership of keys in an unreadable table.
 struct Membership {
     filter: Option<TableFilter>,
     hash_seed: u64,
@@ -41,28 +41,26 @@ impl Membership {
     }
 }
 
-/// The user keys between two bounds.
 pub(super) type Keys = (Bound<Bytes>, Bound<Bytes>);
 
-/// What can be read of a table.
+/// The readable part of a table.
 pub(super) struct Opened {
     pub(super) path: PathBuf,
     pub(super) entries: Entries,
-    /// Keys of which something may be lost.
+    /// Keys of which entries may be lost.
     pub(super) doubts: Vec<Keys>,
     /// Keys at the ends of damaged blocks, of which newer versions may be lost.
     ends: BTreeSet<Bytes>,
 }
 
 impl Opened {
-    /// The keys of the table behind `last`.
+    /// Returns the keys of the table after `last`.
     pub(super) fn keys_behind(&self, meta: &TableMeta, last: Option<&[u8]>) -> Keys {
         let from = last.map(|last| Bound::Excluded(Bytes::copy_from_slice(last)));
         (from.unwrap_or(Bound::Unbounded), all_keys(meta).1)
     }
 }
 
-/// The entries of a table in their order.
 pub(super) enum Entries {
     Table(TableCursor),
     Rescanned(SalvagedCursor),
@@ -78,7 +76,7 @@ impl Entries {
         }
     }
 
-    /// The current value. Only when positioned.
+    /// Requires a positioned cursor.
     pub(super) fn value(&self) -> &[u8] {
         match self {
             Self::Table(cursor) => cursor.value_ref(),
@@ -97,7 +95,7 @@ impl Entries {
 }
 
 impl Repair<'_> {
-    /// Copies what can be read of a table over what older ones had.
+    /// Copies the readable part of a table over older ones.
     pub(super) fn table(&mut self, saved: &mut Saved, meta: &TableMeta) -> Result<()> {
         let files = TableFiles::one_by_one(Arc::clone(self.fs()), Arc::default());
         let mut opened = self.open_table(meta, &files)?;
@@ -128,7 +126,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Opens a table, notes what of it cannot be read, and moves to its first entry.
+    /// Opens a table, records its damage, and moves to its first entry.
     pub(super) fn open_table(&mut self, meta: &TableMeta, files: &TableFiles) -> Result<Opened> {
         let path = FileName::Table(meta.id).path(self.folder);
         let source = files.source(meta.id, path.clone());
@@ -224,8 +222,7 @@ impl Repair<'_> {
         Ok(Opened { path, entries, doubts, ends })
     }
 
-    /// Copies the newest entry that the tables have of a key. `is_older` if a newer one may be
-    /// lost.
+    /// Copies the newest entry of a key in the tables. `is_older` if a newer one may be lost.
     pub(super) fn newest(
         &mut self,
         saved: &mut Saved,
@@ -249,7 +246,7 @@ impl Repair<'_> {
         saved.put(user_key, value)
     }
 
-    /// The filter of a table, wherever it lies; none if it is lost.
+    /// Returns the filter of a table; `None` if it is lost.
     fn filter(&self, meta: &TableMeta, files: &TableFiles) -> Result<Option<TableFilter>> {
         let state = &self.loaded.state;
         let identity = meta.identity(state.store_id, state.hash_seed);
@@ -275,7 +272,7 @@ impl Repair<'_> {
         })
     }
 
-    /// Something may be lost that was newer than what is there of these keys.
+    /// Handles keys of which a newer version may be lost.
     fn doubt(
         &mut self,
         saved: &mut Saved,

@@ -40,7 +40,7 @@ pub(crate) struct ReadPoint {
     clock_ms: u64,
 }
 
-/// A version of a key: what its trailer and, later, its value say about visibility.
+/// A version of a key: the parts of its trailer and value that decide visibility.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Version {
     sequence: SequenceNumber,
@@ -49,7 +49,7 @@ pub(crate) struct Version {
     expiry_ms: u64,
 }
 
-/// What a version says about its key.
+/// Effect of a version on its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The key has the value of this version.
@@ -69,10 +69,10 @@ pub(crate) enum Stored {
     Blob,
 }
 
-/// Why older versions are needed.
+/// Reason why older versions are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
-    /// The version is newer than the reader, and says nothing.
+    /// The version is newer than the reader.
     Invisible,
     /// The version is a merge operand, which applies to the value below it.
     Operand,
@@ -88,11 +88,10 @@ impl ReadPoint {
         Self { sequence, clock_ms: 0 }
     }
 
-    /// Returns what `version` says about its key.
+    /// Returns the effect of `version` on its key.
     ///
-    /// `cover` returns the sequence number of the newest range tombstone that covers the key and
-    /// that the reader sees; 0 if there is none. It is called at most once, and not for a
-    /// tombstone.
+    /// `cover` returns the sequence number of the newest visible range tombstone over the key; 0 if
+    /// there is none. It is called at most once, and not for a tombstone.
     #[inline]
     pub(crate) fn resolve(
         self,
@@ -115,13 +114,12 @@ impl ReadPoint {
         if cover() > sequence { Verdict::Deleted } else { verdict }
     }
 
-    /// Returns whether the version with this trailer gives its key a value, stored inline. `cover`
-    /// as in [`resolve`](Self::resolve).
+    /// Returns `true` if the version with this trailer gives its key a value, stored inline.
+    /// `cover` as in [`resolve`](Self::resolve).
     ///
     /// # Errors
     ///
-    /// [`Unsupported`] if the answer needs what this release does not have: a merge operator, blob
-    /// files, or an expiry.
+    /// [`Unsupported`] if the answer needs a merge operator, blob files, or an expiry.
     #[inline]
     pub(crate) fn has_value(
         self,
@@ -157,7 +155,6 @@ impl Version {
     }
 }
 
-/// Returns whether the version with this trailer is a tombstone of its key alone.
 #[inline]
 pub(crate) fn is_tombstone(trailer: Trailer) -> bool {
     trailer.kind() == Kind::Tombstone

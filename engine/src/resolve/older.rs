@@ -20,7 +20,7 @@ pub(crate) trait MergeOperator {
     ) -> Result<Bytes, Corruption>;
 }
 
-/// The merge operator of a keyspace without one, as is every keyspace of this release.
+/// The merge operator of every keyspace in this release.
 #[derive(Debug)]
 pub(crate) struct NoMergeOperator;
 
@@ -34,10 +34,10 @@ impl MergeOperator for NoMergeOperator {
     }
 }
 
-/// What a reader sees of a key, as it is stored.
+/// The stored parts of a key's value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
-    /// The value below the operands.
+    /// Value below the operands.
     base: Option<(Stored, Bytes)>,
     /// Newest first.
     operands: Vec<Bytes>,
@@ -75,8 +75,6 @@ impl Resolved {
         Ok(Self { base, operands })
     }
 
-    /// Returns the value of the key; `None` if it has none.
-    ///
     /// # Errors
     ///
     /// The error of `operator`, and [`Corruption::Unsupported`] for a value in a blob file.

@@ -1,4 +1,4 @@
-//! What must be known of each table besides its index and its filters, in bytes.
+//! Memory of the metadata of a table, besides its index and its filters.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use sievedb_filter::filter_block::PIECE_BYTES;
 use super::{ChargedFilter, LiveTable, PrefixFilterPlace, ScanFilters, TableFilters, TableMeta};
 use crate::log::BUFFER_BYTES_MAX;
 
-/// Buffers of the log, of the segment that follows it, and of the manifest, and the piece of a
-/// filter that is on its way from its file.
+/// Buffers of the log, of the next segment, and of the manifest, and the piece of a filter being
+/// loaded.
 pub(crate) const BUFFERS_BYTES: usize = 3 * BUFFER_BYTES_MAX + PIECE_BYTES as usize;
 
-/// The length of a table's entry in a manifest that is restarted, without its bounds. All of them
-/// are encoded together.
+/// Length of a table's entry in a new manifest, without its bounds. All entries are encoded
+/// together.
 pub(crate) const ENCODED_BYTES: usize = 192;
 
 /// Reference counts of an `Arc`.
@@ -21,26 +21,24 @@ const COUNTS_BYTES: usize = 2 * size_of::<usize>();
 /// A table's number and entry in the manifest's map, whose nodes may be half empty.
 const IN_MANIFEST_BYTES: usize = 2 * (size_of::<u64>() + 2 * size_of::<usize>());
 
-/// What a view has for each table: itself, its filters, and the heads of its bounds.
+/// The table, its filters, and the heads of its bounds.
 const IN_VIEW_BYTES: usize = 2 * size_of::<usize>() + 2 * size_of::<u64>();
 
-/// Views that are in memory at a time: the present one, the next one, and one that is still read.
+/// Views in memory: the present one, the next one, and one being read.
 const VIEWS: usize = 3;
 
-/// What it takes to choose among all tables, for compactions and for filters, each on a thread of
-/// their own, by a copy of what is known of the table.
+/// A copy of the metadata for each of two threads that choose compactions and filters.
 const IN_CHOICES_BYTES: usize = 2 * (size_of::<TableMeta>() + 2 * size_of::<usize>());
 
-/// The table's file: its path, the list of open files, and what is kept of the file's end.
+/// Path of the file, its entry in the list of open files, and the cached end of the file.
 const FILE_BYTES: usize = 256;
 
-/// A filter in its file.
 const STORED_BYTES: usize = 192;
 
-/// Filters are changed by new ones beside the old ones.
+/// New filters are built beside the old ones.
 const FILTER_SETS: usize = 2;
 
-/// Bytes of what is known of a table, apart from bounds, path and filters for scans.
+/// Without bounds, path and filters for scans.
 const TABLE_BYTES: usize = COUNTS_BYTES * 8
     + size_of::<LiveTable>()
     + size_of::<TableMeta>()
@@ -52,13 +50,13 @@ const TABLE_BYTES: usize = COUNTS_BYTES * 8
     + STORED_BYTES
     + ENCODED_BYTES;
 
-/// Bytes of a table's filters for scans besides their memory, if it has any.
+/// Metadata of a table's filters for scans.
 const SCAN_FILTERS_BYTES: usize = FILTER_SETS
     * (size_of::<ScanFilters>() + 2 * size_of::<ChargedFilter>() + COUNTS_BYTES * 3)
     + 2 * (size_of::<PrefixFilterPlace>() + STORED_BYTES);
 
-/// Bytes of what is known of a table with these bounds, apart from its index and its filters: what
-/// stays, and what is made of all tables at a time.
+/// Returns the bytes of a table's metadata with these bounds: what stays, and what is copied for
+/// all tables at a time.
 pub(super) fn table_bytes(meta: &TableMeta, path: &Path) -> usize {
     // As they are known, and encoded for a new manifest.
     let bounds = 2 * meta.bounds.memory_bytes();

@@ -1,4 +1,4 @@
-//! A table that is being written, within the share of a worker.
+//! A table being written, within the share of a worker.
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
@@ -22,15 +22,15 @@ use crate::{
     table::{FilterPlace, PrefixFilterPlace, TableMeta},
 };
 
-/// An entry above this is long: its share grows before it is copied.
+/// A longer entry is charged before it is copied.
 const LONG_ENTRY_BYTES: u64 = 16 << 10;
-/// A long entry is in the block to be and in its content, then in that and compressed, which may be
-/// longer.
+/// A long entry is in the block being built and in its content, then in that and compressed, which
+/// may be longer.
 const LONG_ENTRY_COPIES: u64 = 3;
-/// After so many bytes of entries the writer's memory is looked at again.
+/// Bytes of entries between measurements of the writer's memory.
 const UNMEASURED_BYTES_MAX: u64 = 64 << 10;
 
-/// A table that is being written. Its file is obsolete if it is dropped before it is finished.
+/// A table being written. Its file is obsolete if it is dropped before it is finished.
 #[derive(Debug)]
 pub(crate) struct TableBuilder {
     writer: TableWriter<FileSink>,
@@ -39,14 +39,14 @@ pub(crate) struct TableBuilder {
     identity: TableIdentity,
     room: TableRoom,
     entries_charged: u64,
-    /// Bytes of entries since the writer's memory was looked at.
+    /// Bytes of entries since the last measurement.
     unmeasured_bytes: u64,
     taken: ShareTaken,
     is_closing: Arc<AtomicBool>,
 }
 
 impl TableBuilder {
-    /// A table without entries, for which what `room` asks for at first is `taken`.
+    /// Returns a table without entries; `taken` is the initial charge of `room`.
     pub(super) fn new(
         writer: TableWriter<FileSink>,
         file: Arc<dyn AppendFile>,
@@ -69,15 +69,15 @@ impl TableBuilder {
         }
     }
 
-    /// Whether the table must end here for want of memory: each entry leaves something for the
-    /// filter, and each partition of the index in its top.
+    /// Returns `true` if the table must end here for lack of memory: each entry takes memory for
+    /// the filter, and each index partition for the top index.
     pub(crate) fn has_its_share(&self) -> bool {
         let next = if self.is_charge_due() { ENTRIES_CHARGED * self.room.entry_bytes } else { 0 };
         let growing = self.entry_charge() + self.writer.growing_memory_bytes() as u64;
         growing + next > self.room.growing_bytes_max
     }
 
-    /// Whether the next entry is one more than those that are charged.
+    /// Returns `true` if the next entry exceeds the charged ones.
     fn is_charge_due(&self) -> bool {
         self.writer.entries() == self.entries_charged
     }
@@ -86,15 +86,13 @@ impl TableBuilder {
         self.entries_charged * self.room.entry_bytes
     }
 
-    /// Takes what the writer and its entries need, and `more` bytes.
+    /// Charges the memory of the writer and its entries, and `more` bytes.
     fn measure(&mut self, more: u64) {
         let writer_bytes = self.room.first_bytes.max(self.writer.memory_bytes() as u64);
         self.taken.set(writer_bytes + self.entry_charge() + more);
         self.unmeasured_bytes = 0;
     }
 
-    /// Adds the next entry.
-    ///
     /// # Errors
     ///
     /// [`Error::Io`].
@@ -114,17 +112,16 @@ impl TableBuilder {
             .map_err(|error| Error::io("write", &self.unfinished.path, error))
     }
 
-    /// Length of the file so far, in bytes.
+    /// Returns the estimated length of the file so far, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.writer.estimated_bytes()
     }
 
-    /// Writes the rest and makes the data durable. The entry in the folder is not. The properties
-    /// of the table hold `origin`.
+    /// Writes the rest with `origin` and makes the data durable, but not the directory entry.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]; [`Error::Closed`] instead of the sync if the store is being closed.
+    /// [`Error::Io`]; [`Error::Closed`] instead of the sync if the store is closing.
     pub(crate) fn finish(self, place: TablePlace, origin: TableOrigin) -> Result<Arc<TableMeta>> {
         let Self { mut writer, file, mut unfinished, identity, taken: _taken, is_closing, .. } =
             self;

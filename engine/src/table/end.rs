@@ -1,18 +1,19 @@
-//! How much of the end of a table is read when it is opened: pure.
+//! Length of the first read of a table. Pure.
 
 use sievedb_filter::filter_block::TRAILER_BYTES_MAX;
 
 use super::{TableMeta, room::in_memory};
 
-/// What lies in front of the filters of most tables: the top index.
+/// The top index, before the filters of most tables.
 const TOP_INDEX_BYTES: u64 = 4 << 10;
-/// What lies behind the filters: properties and footer.
+/// Properties and footer, after the filters.
 const BEHIND_FILTERS_BYTES: u64 = 2 << 10;
 /// Longer ends are read in parts, of which some are not needed.
 const END_BYTES_MAX: u64 = 32 << 10;
 
-/// Bytes at the end of the table that one read should fetch: from the top index on if the filters
-/// are small, else from the trailer of the point filter on, else what lies behind all filters.
+/// Returns the bytes at the end of the table that one read should load: from the top index on if
+/// the filters are small, otherwise from the trailer of the point filter on, otherwise after all
+/// filters.
 pub(super) fn end_bytes(meta: &TableMeta) -> usize {
     let prefix = meta.prefix_filter.as_ref().map(|prefix| prefix.place);
     let places = [meta.filter, prefix, meta.range_filter].into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Table files as the table format reads them: opened when needed, every read counted.
+//! Table files as sources of the table format. Opens files when needed, and counts every read.
 
 use std::{
     io,
@@ -22,13 +22,12 @@ use crate::{
     stats::Counters,
 };
 
-/// Opens table files, and keeps those used most recently open.
+/// Opens table files, and keeps the most recently used ones open.
 #[derive(Debug)]
 pub(crate) struct TableFiles {
     shared: Arc<Shared>,
 }
 
-/// Shared by all open table files.
 #[derive(Debug)]
 struct Shared {
     fs: Arc<dyn Fs>,
@@ -49,17 +48,17 @@ impl TableFiles {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Reads by position and keeps one file open: for those who look at one file after the other.
+    /// Reads by position and keeps one file open, for callers that read file after file.
     pub(crate) fn one_by_one(fs: Arc<dyn Fs>, counters: Arc<Counters>) -> Self {
         Self::new(fs, ReadMode::Pread, Arc::new(OpenFiles::new(1)), counters)
     }
 
-    /// The file `path` with number `id`, for as long as its table lives.
+    /// Returns the file `path` with number `id`, for the lifetime of its table.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is missing: the manifest names it. [`Error::Io`] if it cannot be
-    /// opened or, in [`ReadMode::Map`], mapped.
+    /// [`Error::Corrupt`] if it is missing, since the manifest names it. [`Error::Io`] if it cannot
+    /// be opened or, in [`ReadMode::Map`], mapped.
     pub(crate) fn source(
         &self,
         id: u64,
@@ -88,7 +87,6 @@ impl TableFiles {
         Ok(Arc::new(MappedTable { bytes, table }))
     }
 
-    /// Length of all files that are mapped.
     pub(crate) fn mapped_bytes(&self) -> u64 {
         self.shared.mapped_bytes.load(Relaxed)
     }
@@ -109,11 +107,11 @@ fn open(fs: &dyn Fs, mode: ReadMode, path: &Path) -> io::Result<Arc<dyn ReadFile
 }
 
 impl TableFiles {
-    /// The file `path`, to be read once.
+    /// Returns the file `path`, which stays open while it is read once.
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// Those of the operating system.
     pub(crate) fn source_once(&self, path: &Path) -> io::Result<Arc<dyn TableSource>> {
         let file = self.shared.fs.open(path)?;
         let bytes = file.len()?;
@@ -121,7 +119,6 @@ impl TableFiles {
     }
 }
 
-/// A file that is open for as long as it is read.
 #[derive(Debug)]
 struct OpenFile {
     file: Arc<dyn ReadFile>,
@@ -186,11 +183,10 @@ impl Drop for TableFile {
     }
 }
 
-/// A table file in a memory map.
 #[derive(Debug)]
 struct MappedTable {
     bytes: Bytes,
-    /// For hints: pages that it fetches are those of the map.
+    /// For read-ahead hints, which load the pages of the map.
     table: TableFile,
 }
 

@@ -1,4 +1,4 @@
-//! An open table, and the deletion of its file when nobody reads it any more.
+//! An open table, and the removal of its file after its last reader.
 
 use std::{
     borrow::Cow,
@@ -31,17 +31,16 @@ use crate::{
 /// A table that belongs to a version, or did.
 #[derive(Debug)]
 pub(crate) struct LiveTable {
-    /// What the manifest knows; `level` and `run` are as they were when the table was opened.
+    /// `level` and `run` are those when the table was opened.
     pub(crate) meta: Arc<TableMeta>,
     pub(crate) table: Arc<Table>,
     /// Shared with the open file.
     pub(crate) path: Arc<Path>,
     filters: ArcSwap<TableFilters>,
-    /// `None` if the table has no filter that scans ask.
+    /// `None` without prefix and range filters.
     scan_filters: ArcSwapOption<ScanFilters>,
-    /// Tombstones that scans stepped over.
+    /// Tombstones that scans skipped.
     skipped: AtomicU64,
-    /// Quarantine of the table, if a compaction could not read it.
     pub(crate) quarantine: Quarantine,
     obsolete: AtomicBool,
     obsolete_files: Arc<ObsoleteFiles>,
@@ -77,7 +76,7 @@ impl LiveTable {
         }
     }
 
-    /// Tells `listener` if the point filter cannot be used.
+    /// Notifies `listener` if the point filter cannot be used.
     pub(crate) fn report(&self, keyspace: &str, listener: Option<&dyn EventListener>) {
         if let (Some(reason), Some(listener)) = (self.filters().unusable(), listener) {
             let (keyspace, table_id) = (keyspace.to_owned(), self.meta.id);
@@ -85,30 +84,29 @@ impl LiveTable {
         }
     }
 
-    /// Adds the file to what the table reported.
     pub(crate) fn error(&self, error: ReadError) -> Error {
         table_error(&self.path, error)
     }
 
-    /// The point filter at present. Lookups find them in their view, which costs less.
+    /// Returns the present point filter. Lookups use that of their view, which costs less.
     pub(crate) fn filters(&self) -> Arc<TableFilters> {
         self.filters.load_full()
     }
 
-    /// Puts another point filter of this table in place. Lookups use them from the next view on:
-    /// see [`Tree::refresh_filters`](crate::read::tree::Tree::refresh_filters).
+    /// Replaces the point filter. Lookups use it from the next view on: see
+    /// [`Tree::refresh_filters`](crate::read::tree::Tree::refresh_filters).
     pub(crate) fn set_filters(&self, filters: TableFilters) {
         self.filters.store(Arc::new(filters));
         self.keep_no_filters_if_obsolete();
     }
 
-    /// The filters that scans ask, at present.
+    /// Returns the present filters for scans.
     pub(crate) fn scan_filters(&self) -> PresentScanFilters {
         PresentScanFilters(self.scan_filters.load_full())
     }
 
-    /// Adds the filters for scans that the metadata names, right after [`new`](Self::new). None of
-    /// them is in memory yet.
+    /// Adds the filters for scans that the metadata names, right after [`new`](Self::new). None is
+    /// in memory yet.
     pub(super) fn add_scan_filters(&self, prefix: FoundFile, range: FoundFile) {
         self.store_scan_filters(ScanFilters::not_resident(self, prefix, range));
     }
@@ -117,28 +115,27 @@ impl LiveTable {
         self.scan_filters.store((!filters.is_none()).then(|| Arc::new(filters)));
     }
 
-    /// Returns the account of the store.
     pub(super) fn memory(&self) -> &Arc<MemoryAccount> {
         self._index.account()
     }
 
-    /// Puts other filters in place for the scans from now on.
+    /// Replaces the filters for scans.
     pub(crate) fn set_scan_filters(&self, filters: ScanFilters) {
         self.store_scan_filters(filters);
         self.keep_no_filters_if_obsolete();
     }
 
-    /// Tombstones that scans stepped over since the table was opened.
+    /// Returns the tombstones that scans skipped since the table was opened.
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped.load(Ordering::Relaxed)
     }
 
-    /// Notes that a scan stepped over so many tombstones more. Returns how many it were before.
+    /// Counts tombstones that a scan skipped. Returns the previous count.
     pub(crate) fn add_skipped(&self, tombstones: u64) -> u64 {
         self.skipped.fetch_add(tombstones, Ordering::Relaxed)
     }
 
-    /// The table is part of no version any more: an iterator that keeps it needs no filters.
+    /// Drops the filters: the table is part of no version, and iterators need none.
     fn let_go_of_filters(&self) {
         self.filters.store(Arc::new(self.filters().dropped()));
         let none = Wanted { prefix: false, range: false };
@@ -147,15 +144,15 @@ impl LiveTable {
         }
     }
 
-    /// Who changes filters may not know yet that the table left its version. One of both sides sees
-    /// what the other one did: no filter stays in memory for an iterator.
+    /// Drops filters that were set while the table left its version: of the two threads, one sees
+    /// the change of the other.
     fn keep_no_filters_if_obsolete(&self) {
         if self.obsolete.load(Ordering::SeqCst) {
             self.let_go_of_filters();
         }
     }
 
-    /// What the manifest knows of the table at present, where it is in this run.
+    /// Returns the present metadata of the table in this run.
     pub(crate) fn present_meta(&self, level: u8, run: u64) -> Cow<'_, TableMeta> {
         let (meta, filter, scan_filters) = (&*self.meta, self.filters().place, self.scan_filters());
         let (prefix_filter, range_filter) =
@@ -169,7 +166,7 @@ impl LiveTable {
         Cow::Owned(TableMeta { level, run, filter, prefix_filter, range_filter, ..meta.clone() })
     }
 
-    /// Where the filter for this role lies at present; `None` if there is none.
+    /// Returns the present place of the filter for this role; `None` without one.
     pub(crate) fn filter_place(&self, role: FilterRole) -> Option<FilterPlace> {
         match role {
             FilterRole::Point => self.filters().place,
@@ -180,7 +177,7 @@ impl LiveTable {
         }
     }
 
-    /// Which filters there are that cannot be used, or not all of which.
+    /// Returns the filters that cannot be used, in whole or in part.
     pub(crate) fn unusable_filters(&self) -> Vec<FilterRole> {
         let (filters, scan_filters) = (self.filters(), self.scan_filters());
         let all = [
@@ -209,15 +206,14 @@ impl LiveTable {
         })
     }
 
-    /// The file with the filter for this role, if it is not the table's.
+    /// Returns the file of the filter for this role, if it is not the table's.
     pub(crate) fn filter_path(&self, role: FilterRole) -> Option<PathBuf> {
         let place = self.filter_place(role).filter(|place| place.file_id != self.meta.id)?;
         let folder = self.path.parent().expect("a table lies in a folder");
         Some(FileName::Filter(place.file_id).path(folder))
     }
 
-    /// The files are to be unlinked once the last reader lets go of the table, the filters are to
-    /// be freed when the last lookup lets go of them.
+    /// Removes the files after the last reader, and frees the filters after the last lookup.
     ///
     /// Called only when the manifest that drops the table is durable.
     pub(crate) fn mark_obsolete(&self) {
@@ -227,7 +223,6 @@ impl LiveTable {
     }
 }
 
-/// Adds the file to what the table in it reported.
 pub(crate) fn table_error(path: &Path, error: ReadError) -> Error {
     match error {
         ReadError::Io(source) => Error::io("read", path, source),

@@ -1,19 +1,18 @@
-//! What the manifest knows of a table.
+//! Metadata of a table in the manifest.
 
 use sievedb_format::{SequenceNumber, TableBounds};
 use sievedb_sstable::TableIdentity;
 
 use crate::FilterRole;
 
-/// What the manifest knows of a table: enough to check the file and to choose it without opening
-/// it.
+/// Metadata of a table: enough to verify the file and to choose it without opening it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
-    /// Number in the file's name.
+    /// Number in the file name.
     pub(crate) id: u64,
-    /// Level of the sorted run that holds the table; 0 for flushed tables.
+    /// Level of the sorted run; 0 for flushed tables.
     pub(crate) level: u8,
-    /// The sorted run within the level; of two runs of level 0 the larger number is the newer.
+    /// The sorted run within the level; the larger of two runs on level 0 is newer.
     pub(crate) run: u64,
     /// Length of the file, in bytes.
     pub(crate) bytes: u64,
@@ -21,24 +20,18 @@ pub(crate) struct TableMeta {
     pub(crate) checksum: u64,
     /// Random number that every block checksum of the table covers.
     pub(crate) salt: u64,
-    /// Where the point filter lies; `None` if the table has none.
     pub(crate) filter: Option<FilterPlace>,
-    /// Where the prefix filter lies; `None` if the table has none.
     pub(crate) prefix_filter: Option<PrefixFilterPlace>,
-    /// Where the range filter lies; `None` if the table has none.
     pub(crate) range_filter: Option<FilterPlace>,
     /// Sequence number of every entry of an ingested table.
     pub(crate) global_sequence: Option<SequenceNumber>,
-    /// Range of the user keys, range tombstones included. All versions of a key within are in this
+    /// Range of the user keys, range tombstones included. All versions of a key of a run are in one
     /// table.
     pub(crate) bounds: TableBounds,
     /// Number of entries, tombstones included.
     pub(crate) entries: u64,
-    /// Number of tombstones.
     pub(crate) tombstones: u64,
-    /// Smallest sequence number.
     pub(crate) smallest_sequence: SequenceNumber,
-    /// Largest sequence number.
     pub(crate) largest_sequence: SequenceNumber,
     /// Earliest expiry of an entry, in milliseconds of the store clock.
     pub(crate) oldest_expiry_ms: Option<u64>,
@@ -47,12 +40,11 @@ pub(crate) struct TableMeta {
 }
 
 impl TableMeta {
-    /// What the bytes of the table, and of its filters, must repeat.
+    /// Returns what the table, and its filters, must repeat.
     pub(crate) fn identity(&self, store_id: u128, hash_seed: u64) -> TableIdentity {
         TableIdentity { store_id, file_id: self.id, salt: self.salt, hash_seed }
     }
 
-    /// Where the filter for this role lies; `None` if the table has none.
     pub(crate) fn filter_place(&self, role: FilterRole) -> Option<FilterPlace> {
         match role {
             FilterRole::Point => self.filter,
@@ -61,13 +53,12 @@ impl TableMeta {
         }
     }
 
-    /// Files with filters, of which the table's own may be one.
+    /// Returns the files of the filters, possibly including the table's own.
     pub(crate) fn filter_files(&self) -> impl Iterator<Item = u64> {
         let roles = [FilterRole::Point, FilterRole::Prefix, FilterRole::Range];
         roles.into_iter().filter_map(|role| self.filter_place(role)).map(|place| place.file_id)
     }
 
-    /// Another filter takes the place of one, or none does.
     pub(crate) fn replace_filter(&mut self, new: NewPlace) {
         match new {
             NewPlace::Point(place) => self.filter = place,
@@ -77,15 +68,14 @@ impl TableMeta {
     }
 }
 
-/// Where a prefix filter lies, and what its prefixes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PrefixFilterPlace {
     pub(crate) place: FilterPlace,
-    /// Name of the extractor that found the prefixes: no other one may ask.
+    /// Name of the extractor of the prefixes; probes need the same one.
     pub(crate) extractor: Box<str>,
 }
 
-/// Where a filter of a table lies from now on; `None` if the table has none any more.
+/// New place of a filter of a table; `None` removes the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NewPlace {
     Point(Option<FilterPlace>),
@@ -94,7 +84,6 @@ pub(crate) enum NewPlace {
 }
 
 impl NewPlace {
-    /// The table has no filter for this role any more.
     pub(crate) const fn none(role: FilterRole) -> Self {
         match role {
             FilterRole::Point => Self::Point(None),
@@ -103,7 +92,6 @@ impl NewPlace {
         }
     }
 
-    /// The place, whatever the filter is asked for.
     pub(crate) fn place(&self) -> Option<FilterPlace> {
         match self {
             Self::Point(place) | Self::Range(place) => *place,
@@ -112,21 +100,20 @@ impl NewPlace {
     }
 }
 
-/// Where a filter lies. It may be rebuilt in a file of its own, so the table does not fix it.
+/// Place of a filter. It may be rebuilt in a file of its own, so the table does not fix it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FilterPlace {
-    /// The file: the table's own, or one that holds only this filter.
+    /// The table's file, or one that holds only this filter.
     pub(crate) file_id: u64,
-    /// Where the filter block starts, a multiple of 64.
+    /// Start of the filter block, a multiple of 64.
     pub(crate) offset: u64,
     /// Length of the filter block with its trailer.
     pub(crate) bytes: u64,
-    /// Checksum stored at the end of the filter's trailer; it covers the whole block.
+    /// Stored at the end of the filter's trailer; covers the whole block.
     pub(crate) checksum: u32,
 }
 
 impl FilterPlace {
-    /// The place of a filter in the file `file_id`.
     pub(crate) fn in_file(file_id: u64, place: sievedb_sstable::FilterPlace) -> Self {
         let sievedb_sstable::FilterPlace { offset, bytes, checksum, .. } = place;
         Self { file_id, offset, bytes, checksum }

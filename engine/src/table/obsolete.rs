@@ -1,4 +1,4 @@
-//! Files that nothing needs any more, until a worker unlinks them.
+//! Obsolete files, until a worker unlinks them.
 
 use std::{
     cmp::Reverse,
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 
 use crate::{file_name::FileName, fs::Fs};
 
-/// Files whose last reader has let go. Filled by drops on any thread, emptied by a worker.
+/// Files without readers. Filled by drops on any thread, emptied by a worker.
 #[derive(Debug, Default)]
 pub(crate) struct ObsoleteFiles {
     paths: Mutex<Vec<PathBuf>>,
     retired: Mutex<Retired>,
-    /// Held while a list of the retired tables is written and replaces the one before.
+    /// Held while a list of the retired tables replaces the previous one.
     pub(super) list_turn: Mutex<()>,
 }
 
@@ -24,17 +24,17 @@ pub(crate) struct ObsoleteFiles {
 #[derive(Debug, Default)]
 struct Retired {
     ids: BTreeSet<u64>,
-    /// Those of them whose unlink may not be durable.
+    /// Tables whose unlink may not be durable.
     unlinked: BTreeSet<u64>,
-    /// Whether some of them are in no list of a table that counts: their unlinks may become durable
-    /// in any order, and a part of them may hold what another part had removed.
+    /// `true` if some are in no list of a table that counts: their unlinks may become durable in
+    /// any order, and some of them may hold what others had removed.
     is_unlisted: bool,
     /// The file that lists them, if one was needed.
     list: Option<PathBuf>,
 }
 
 impl ObsoleteFiles {
-    /// Adds a file. No manifest names it any more.
+    /// Adds a file that no manifest names.
     pub(crate) fn push(&self, path: PathBuf) {
         if let Some(id) = table_id(&path) {
             self.retire(id);
@@ -42,18 +42,17 @@ impl ObsoleteFiles {
         self.paths.lock().push(path);
     }
 
-    /// Adds a file that is not whole, or a table that lists none.
+    /// Adds an incomplete file, or a table that lists none.
     pub(crate) fn push_part(&self, path: PathBuf) {
         self.retire_listed(table_id(&path));
         self.paths.lock().push(path);
     }
 
-    /// Adds files. No manifest names them any more.
     pub(crate) fn extend(&self, paths: impl IntoIterator<Item = PathBuf>) {
         paths.into_iter().for_each(|path| self.push(path));
     }
 
-    /// Records that no manifest names the table. Its file is added when it has no reader left.
+    /// Records that no manifest names the table. Its file is added after its last reader.
     pub(crate) fn retire(&self, table: u64) {
         let mut retired = self.retired.lock();
         retired.is_unlisted |= retired.ids.insert(table);
@@ -64,14 +63,14 @@ impl ObsoleteFiles {
         self.retired.lock().ids.extend(tables);
     }
 
-    /// Returns whether a list of the retired tables is due before `paths` are unlinked.
+    /// Returns `true` if a list of the retired tables is due before `paths` are unlinked.
     pub(crate) fn needs_list(&self, paths: &[PathBuf]) -> bool {
         let has_table = || paths.iter().any(|path| table_id(path).is_some());
         self.retired.lock().is_unlisted && has_table()
     }
 
-    /// Notes that the durable file `list` lists all tables that were `retired`. Returns the list
-    /// before, which is not needed any more.
+    /// Records that the durable file `list` lists all tables that were `retired`. Returns the
+    /// previous list, which is obsolete.
     pub(crate) fn set_list(&self, list: PathBuf, retired: &[u64]) -> Option<PathBuf> {
         let mut now = self.retired.lock();
         now.is_unlisted = now.ids.iter().any(|id| retired.binary_search(id).is_err());
@@ -104,12 +103,10 @@ impl ObsoleteFiles {
         }
     }
 
-    /// Returns whether there is no file to unlink.
     pub(crate) fn is_empty(&self) -> bool {
         self.paths.lock().is_empty()
     }
 
-    /// Takes all files.
     pub(crate) fn take(&self) -> Vec<PathBuf> {
         mem::take(&mut self.paths.lock())
     }

@@ -1,10 +1,9 @@
-//! Files that are kept open, and what happens when the process may open no more.
+//! Open table files, and the limit of open files of the process.
 //!
-//! A process has a limit of open files, which other parts of it use up as well. Table files are
-//! only kept open to save the opening, so they give way: [`FrugalFs`] closes half of them when a
-//! call fails for that reason, and tries again. Without that, a flush that cannot create its table
-//! would make the store read-only. Calls of other threads that fail meanwhile are tried again
-//! without closing more.
+//! Other parts of the process use the same limit. Table files are kept open only for speed:
+//! [`FrugalFs`] closes half of them when a call fails because of the limit, and tries again.
+//! Without that, a flush that cannot create its table would make the store read-only. Calls of
+//! other threads that fail meanwhile are tried again without closing more.
 
 use std::{
     io,
@@ -20,25 +19,24 @@ use crate::{
     sync::Mutex,
 };
 
-/// How often a call is tried again: others may take what was closed.
+/// Other threads may take the closed descriptors.
 const TRIES_MAX: usize = 16;
 
-/// The files used most recently, open.
+/// The most recently used files, open.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
     /// By file id.
     files: Cache<u64, Arc<dyn ReadFile>>,
-    /// How often files were closed for want of more. Held while that is done.
+    /// Times that files were closed. Locked meanwhile.
     rounds: Mutex<u64>,
 }
 
 impl OpenFiles {
-    /// Keeps at most `files_max` files open.
     pub(crate) fn new(files_max: usize) -> Self {
         Self { files: Cache::new(files_max), rounds: Mutex::new(0) }
     }
 
-    /// The file `id`, which `open` opens if it is not.
+    /// Returns the file `id`, which `open` opens if it is closed.
     pub(super) fn get(
         &self,
         id: u64,
@@ -53,26 +51,23 @@ impl OpenFiles {
         Ok(file)
     }
 
-    /// Keeps `file` open, which has just been opened.
     pub(super) fn insert(&self, id: u64, file: Arc<dyn ReadFile>) {
         self.files.insert(id, file);
     }
 
-    /// Closes the file `id`.
     pub(super) fn remove(&self, id: u64) {
         self.files.remove(&id);
     }
 
-    /// How often files were closed for want of more.
     fn round(&self) -> u64 {
         *self.rounds.lock()
     }
 
-    /// Closes half of the files for a call that began in the round `before` and could open no more.
-    /// Whether any were closed since it began.
+    /// Closes half of the files for a call that began in the round `before` and failed. Returns
+    /// `true` if any were closed since.
     ///
-    /// One shortage hits the calls of many threads. If each of them halved, hardly a file would be
-    /// left, for good: so only the first one does.
+    /// One shortage affects calls of many threads: only the first one closes files, otherwise
+    /// hardly any would stay open.
     fn give_way(&self, before: u64) -> bool {
         let mut rounds = self.rounds.lock();
         if *rounds == before {
@@ -84,8 +79,8 @@ impl OpenFiles {
         true
     }
 
-    /// Closes half of the files, and keeps no more from now on. Whether there were any; those that
-    /// are being read are closed when that is done.
+    /// Closes half of the files, and lowers the limit to the rest. Returns `false` if there were
+    /// none. Files being read are closed afterwards.
     fn close_half(&self) -> bool {
         let before = self.files.len();
         if before == 0 {
@@ -101,12 +96,12 @@ impl OpenFiles {
     }
 }
 
-/// A file system whose calls close files that need not be open when there may be no more of them.
+/// A file system whose calls close table files when the limit of open files is reached.
 #[derive(Debug)]
 pub(crate) struct FrugalFs {
     inner: Arc<dyn Fs>,
     open_files: Arc<OpenFiles>,
-    /// The folder of the store, once it is [kept](Self::keep_folder).
+    /// The [kept](Self::keep_folder) directory of the store.
     folder: OnceLock<(PathBuf, Box<dyn DirHandle>)>,
 }
 

@@ -17,11 +17,10 @@ use crate::Error;
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_DOUBLINGS: u32 = 9;
 
-/// Quarantine state of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     present: ArcSwapOption<Quarantined>,
-    /// Compactions that a read error of this table aborted.
+    /// Compactions aborted by a read error of this table.
     read_errors: AtomicU32,
 }
 
@@ -37,13 +36,13 @@ pub(crate) struct Quarantined {
 }
 
 impl Quarantine {
-    /// Counts a compaction that a read error of this table aborted. Returns the new count.
+    /// Counts a compaction aborted by a read error of this table. Returns the new count.
     pub(crate) fn count_read_error(&self) -> u32 {
         self.read_errors.fetch_add(1, Relaxed).saturating_add(1)
     }
 
-    /// Quarantines the table at `now` because of `error`. Returns `false` if it is quarantined
-    /// already.
+    /// Quarantines the table at `now` because of `error`. Returns `false` if it was quarantined
+    /// before.
     pub(crate) fn set(&self, error: Error, now: Duration) -> bool {
         let before = self.present.load();
         let times = before.as_ref().map_or(0, |before| before.times);
@@ -55,8 +54,8 @@ impl Quarantine {
         before.is_none()
     }
 
-    /// Returns when a compaction may read the table again, by the store's clock; `None`: not before
-    /// the caller requests it.
+    /// Returns the time of the store's clock from which compactions may read the table; `None`:
+    /// only on request.
     pub(crate) fn retry_at(&self) -> Option<Duration> {
         self.present.load().as_ref().and_then(|it| it.retry_at)
     }
@@ -66,7 +65,7 @@ impl Quarantine {
         self.present.store(None);
     }
 
-    /// Lets the next compaction read the table again.
+    /// Lets the next compaction read the table.
     pub(crate) fn retry(&self) {
         if let Some(before) = self.present.load_full() {
             let Quarantined { ref error, times, .. } = *before;
@@ -79,12 +78,11 @@ impl Quarantine {
         }
     }
 
-    /// Returns the quarantine; `None` if the table is not quarantined.
     pub(crate) fn present(&self) -> Option<Arc<Quarantined>> {
         self.present.load_full()
     }
 
-    /// Returns whether compactions must not read the table at `now`.
+    /// Returns `true` if compactions must not read the table at `now`.
     pub(crate) fn is_in_force(&self, now: Duration) -> bool {
         let present = self.present.load();
         present.as_ref().is_some_and(|it| it.retry_at.is_none_or(|retry_at| now < retry_at))

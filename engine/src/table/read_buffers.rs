@@ -1,4 +1,4 @@
-//! What background work reads tables through, within a worker's part of the budget.
+//! Buffers of background reads, within a worker's share of the budget.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use sievedb_sstable::{CursorOptions, READ_AHEAD_BYTES_MAX, TableProperties};
 
 use super::cache_room::{ShareTaken, WorkerShare};
 
-/// In what a sorted run stands while it is read, in bytes.
+/// Buffers of a sorted run while it is read, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunBuffers {
     /// The longest content of a block.
@@ -16,13 +16,12 @@ pub(crate) struct RunBuffers {
 }
 
 impl RunBuffers {
-    /// For a table with these properties.
     pub(crate) fn of(table: &TableProperties) -> Self {
         let partition_bytes = table.partition_memory_bytes_max();
         Self { block_bytes: table.content_bytes_max, partition_bytes }
     }
 
-    /// For this, and for `other` in the same run.
+    /// Returns the buffers for two tables of a run.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             block_bytes: self.block_bytes.max(other.block_bytes),
@@ -31,8 +30,7 @@ impl RunBuffers {
     }
 }
 
-/// Buffers for reading tables from front to back, part of the worker's share as long as this is
-/// held.
+/// Buffers for reading tables from front to back, charged to the worker's share until dropped.
 #[derive(Debug)]
 pub(crate) struct ReadBuffers {
     read_ahead_bytes: usize,
@@ -40,10 +38,10 @@ pub(crate) struct ReadBuffers {
 }
 
 impl ReadBuffers {
-    /// Takes what a worker needs to read these sorted runs at once.
+    /// Charges the buffers for reading these sorted runs concurrently.
     ///
-    /// All of them read ahead `read_ahead_bytes_max` bytes together, at most: with many runs, or a
-    /// small budget, less is read at once. On top come the blocks in which the runs stand.
+    /// All of them read ahead at most `read_ahead_bytes_max` bytes together: with many runs, or a
+    /// small budget, each read is smaller. The present blocks of the runs come on top.
     pub(crate) fn take(
         share: &Arc<WorkerShare>,
         runs: &[RunBuffers],
@@ -58,24 +56,21 @@ impl ReadBuffers {
         Self { read_ahead_bytes, taken }
     }
 
-    /// How each of the runs is read.
     pub(crate) fn cursor_options(&self) -> CursorOptions {
         let read_ahead_bytes_max = self.read_ahead_bytes;
         CursorOptions { read_ahead_bytes_max, ..CursorOptions::whole_table() }
     }
 
-    /// Bytes taken.
     pub(crate) fn bytes(&self) -> u64 {
         self.taken.bytes()
     }
 
-    /// What they are taken of.
     pub(crate) fn share(&self) -> &Arc<WorkerShare> {
         self.taken.share()
     }
 }
 
-/// Read-ahead of each of so many runs, which have `bytes_max` together. Pure.
+/// Returns the read-ahead of each of `runs`, which have `bytes_max` together. Pure.
 fn read_ahead_bytes(bytes_max: u64, runs: usize) -> usize {
     let of_run = bytes_max / runs.max(1) as u64;
     usize::try_from(of_run).map_or(READ_AHEAD_BYTES_MAX, |bytes| bytes.min(READ_AHEAD_BYTES_MAX))

@@ -1,11 +1,11 @@
-//! A table without entries that lists the tables that are obsolete.
+//! A table without entries that lists the obsolete tables.
 //!
 //! Only a repair without a manifest reads it, see [`Completed`]. A crash may keep any of the
-//! unlinks of several tables. What is left may hold values of which the tombstones are gone, or a
-//! part of what a failed compaction wrote. So a durable file lists them first. The last table that
-//! a flush or compaction installs does. Where there is none, this one does: for a compaction that
-//! left no entry, a dropped keyspace, tables that were not installed. It is unlinked when the
-//! unlinks are durable.
+//! unlinks of several tables. The rest may hold values whose tombstones are gone, or a part of the
+//! output of a failed compaction. So a durable file lists them first. Usually that is the last
+//! table that a flush or compaction installs. This table replaces it for a compaction that left no
+//! entry, a dropped keyspace, and tables that were not installed. It is unlinked when the unlinks
+//! are durable.
 
 use std::{
     io,

@@ -1,60 +1,59 @@
-//! What a table takes of the share of the worker that writes it. Pure.
+//! Memory of a table being written, within the share of its worker. Pure.
 //!
-//! A small share makes small tables, of which there are many: each is written with a write buffer,
-//! blocks and index partitions of its measure, so that most of the share is for entries, and little
-//! of the index stays in memory.
+//! A small share makes small and therefore many tables. Each has a write buffer, blocks and index
+//! partitions in proportion, so that most of the share is for entries, and little of the index
+//! stays in memory.
 
 use sievedb_sstable::{DEFAULT_INDEX_PARTITION_BYTES, DEFAULT_WRITE_BUFFER_BYTES};
 
 use crate::keyspace_options::{Compression, KeyspaceOptions};
 
-/// Entries whose share of the filter is charged at a time.
+/// Entries whose memory for the filter is charged at a time.
 pub(crate) const ENTRIES_CHARGED: u64 = 1 << 10;
-/// What an entry takes until the filter is built: its hash in an array that may have an eighth to
-/// spare, and 20 bytes while a ribbon is built.
+/// Memory of an entry until the filter is built: its hash, and 20 bytes while a ribbon is built.
 pub(crate) const ENTRY_BYTES: usize = HASH_BYTES + 20;
-/// A hash in an array that may have an eighth to spare.
+/// A hash in an array with up to 1/8 to spare.
 const HASH_BYTES: usize = size_of::<u64>() * 9 / 8;
 
-/// What the writer takes at first besides its buffers: what LZ4 remembers, and the heads of the
-/// entries of a block.
+/// Initial memory of the writer besides its buffers: the state of LZ4, and the heads of the entries
+/// of a block.
 const WRITER_BYTES: usize = 40 << 10;
-/// So many lengths of a block, and of an index partition, are what it takes to make one: as
-/// entries, as content, compressed, each in an array that may have room to spare.
+/// Copies of a block, and of an index partition, while it is built: entries, content, and
+/// compressed, each in an array with room to spare.
 const COPIES: usize = 4;
-/// A table may have a top index of so many bytes, however little is left for it.
+/// Minimum memory for the top index.
 const TOP_INDEX_BYTES_MIN: u64 = 16 << 10;
 
-/// A dictionary is trained from so many times its length.
+/// A dictionary is trained from this many times its length.
 const SAMPLE_RATIO: usize = 100;
 
-/// The write buffer has at most this part of a share...
+/// Divisor of a share for the write buffer.
 const BUFFER_IN_SHARE: usize = 8;
-/// ...and a block this one.
+/// Divisor of a share for a block.
 const BLOCK_IN_SHARE: usize = 16;
-/// An index partition has at most this part of a share: 2 KiB of the least, with which the indexes
-/// of tables that are written there are not resident as a whole.
+/// Divisor of a share for an index partition: 2 KiB of the least share, whose tables' indexes are
+/// not resident as a whole.
 const INDEX_PARTITION_IN_SHARE: usize = 256;
-/// Least index partition: that of the least share.
+/// Of the least share.
 const INDEX_PARTITION_BYTES_MIN: usize = 2 << 10;
 
-/// How a table is written within a share, and when it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TableRoom {
     pub(super) write_buffer_bytes: usize,
     pub(super) index_partition_bytes: usize,
-    /// What the writer takes at first, and mostly later, too.
+    /// Initial memory of the writer, and mostly its later memory too.
     pub(super) first_bytes: u64,
-    /// What an entry takes until the filters are built.
+    /// Memory of an entry until the filters are built.
     pub(super) entry_bytes: u64,
-    /// The entries, and what else grows with the table, may take so much.
+    /// Limit of entries, and of other memory that grows with the table.
     pub(super) growing_bytes_max: u64,
 }
 
 impl TableRoom {
-    /// For a table with `options`, which are [within the share](within_share), while
-    /// `reading_bytes` of it are taken to read: the table ends early for them, but has half of what
-    /// the writer leaves at least, and room for [`ENTRIES_CHARGED`] entries and a little index.
+    /// Returns the room of a table with `options`, which are [within the share](within_share),
+    /// while `reading_bytes` of it are used to read. The table ends early for them, but has at
+    /// least half of what the writer leaves, and room for [`ENTRIES_CHARGED`] entries and a little
+    /// index.
     pub(super) fn new(options: &KeyspaceOptions, share_bytes: u64, reading_bytes: u64) -> Self {
         let share = in_memory(share_bytes);
         let write_buffer_bytes = DEFAULT_WRITE_BUFFER_BYTES.min(share / BUFFER_IN_SHARE);
@@ -86,8 +85,8 @@ impl TableRoom {
     }
 }
 
-/// The options of a table that one worker writes within its share: a block may have 1/16 of it, and
-/// what a dictionary is trained from one half.
+/// Returns the options of a table that one worker writes within its share: a block may take 1/16 of
+/// it, and the samples of a dictionary 1/2.
 pub(super) fn within_share(options: &KeyspaceOptions, share_bytes: u64) -> KeyspaceOptions {
     let share = in_memory(share_bytes);
     let mut options = options.clone();
@@ -99,7 +98,6 @@ pub(super) fn within_share(options: &KeyspaceOptions, share_bytes: u64) -> Keysp
     options
 }
 
-/// As many bytes, or all there can be.
 pub(super) fn in_memory(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -37,7 +37,7 @@ use crate::{
     table::{LiveTable, TableMeta, table_error},
 };
 
-/// Creates, opens and deletes the table files of a store; hands out file ids.
+/// Creates, opens and deletes the table files of a store; allocates file ids.
 #[derive(Debug)]
 pub(crate) struct TableStore {
     pub(crate) fs: Arc<dyn Fs>,
@@ -48,20 +48,19 @@ pub(crate) struct TableStore {
     pub(crate) counters: Arc<Counters>,
     pub(crate) obsolete_files: Arc<ObsoleteFiles>,
     pub(crate) memory: Arc<MemoryAccount>,
-    /// Where the filters of the tables lie.
     pub(crate) filter_arena: FilterArena,
     /// Threads that write tables at the same time.
     writers: u64,
     pub(super) files: TableFiles,
     next_file_id: AtomicU64,
-    /// The store is being closed: tables that are being written are not needed.
+    /// The store is closing: tables being written are not needed.
     is_closing: Arc<AtomicBool>,
     _buffers: Charge,
-    /// The last field: all charges of the store are gone when it leaves the pool.
+    /// The last field: all charges of the store are released before it leaves the pool.
     pub(crate) cache_room: Arc<CacheRoom>,
 }
 
-/// Where a new table goes in its keyspace.
+/// Place of a new table in its keyspace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TablePlace {
     pub(crate) level: u8,
@@ -111,40 +110,38 @@ impl TableStore {
         store
     }
 
-    /// Ends the writing of tables: the store is being closed.
+    /// Aborts the writing of tables: the store is closing.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Relaxed);
     }
 
-    /// Returns whether tables that are being written are not needed any more.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.load(Relaxed)
     }
 
     /// # Errors
     ///
-    /// [`Error::Closed`] if tables that are being written are not needed any more.
+    /// [`Error::Closed`] if the store is closing.
     pub(crate) fn check_not_closing(&self) -> Result<()> {
         if self.is_closing() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// A number that no file of this store has had.
+    /// Returns a number that no file of this store has had.
     pub(crate) fn new_file_id(&self) -> u64 {
         self.next_file_id.fetch_add(1, Relaxed)
     }
 
-    /// Length of all table files that are mapped.
     pub(crate) fn mapped_bytes(&self) -> u64 {
         self.files.mapped_bytes()
     }
 
-    /// Larger than the number of every file so far.
+    /// Returns a number above that of every file so far.
     pub(crate) fn next_file_id(&self) -> u64 {
         self.next_file_id.load(Relaxed)
     }
 
-    /// Begins a table with the options of its keyspace, and this filter, in a share of which
-    /// `reading_bytes` are taken to read: see [`TableRoom`].
+    /// Creates a table with the options of its keyspace, and this filter, in a share of which
+    /// `reading_bytes` are used to read: see [`TableRoom`].
     ///
     /// # Errors
     ///
@@ -186,7 +183,7 @@ impl TableStore {
         ))
     }
 
-    /// What one worker may take at a time to write tables and filters, in bytes.
+    /// Returns the share of one worker for writing tables and filters, in bytes.
     pub(crate) fn writing_bytes_max(&self) -> u64 {
         self.memory.limit(MemoryUse::Writing) / self.writers
     }
@@ -220,18 +217,16 @@ impl TableStore {
         Ok(live)
     }
 
-    /// Gives the block cache what others leave of the pool: see [`CacheRoom::fit`].
     pub(crate) fn fit_cache(&self) {
         self.cache_room.fit();
     }
 
-    /// The share of one worker, for what it writes next.
     pub(crate) fn worker_share(&self) -> Arc<WorkerShare> {
         WorkerShare::new(Arc::clone(&self.cache_room), self.writing_bytes_max())
     }
 
-    /// As [`open`](Self::open) for a table that comes to an open store: tells `listener` of a
-    /// filter that cannot be used, and fits the block cache.
+    /// As [`open`](Self::open) for a table that joins an open store: notifies `listener` of an
+    /// unusable filter, and fits the block cache.
     ///
     /// # Errors
     ///
@@ -249,7 +244,7 @@ impl TableStore {
         Ok(live)
     }
 
-    /// Makes the entries of the folder durable.
+    /// Makes the directory entries durable.
     ///
     /// # Errors
     ///
@@ -262,8 +257,8 @@ impl TableStore {
         Ok(())
     }
 
-    /// The table `id`, which no manifest ever named, is of no use. `is_whole` if its group is
-    /// complete, so that the last of the group lists tables.
+    /// Removes the table `id`, which no manifest ever named. `is_whole` if its group is complete,
+    /// so that the last of the group lists tables.
     pub(crate) fn discard(&self, id: u64, is_whole: bool) {
         let path = FileName::Table(id).path(&self.folder);
         match is_whole {

@@ -1,4 +1,4 @@
-//! A file that is being written.
+//! A file being written.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -7,7 +7,7 @@ use sievedb_sstable::TableSink;
 use super::obsolete::ObsoleteFiles;
 use crate::fs::AppendFile;
 
-/// A file that is being written: obsolete when it is dropped, unless it was finished.
+/// A file being written: obsolete when it is dropped, unless it was finished.
 #[derive(Debug)]
 pub(super) struct Unfinished {
     pub(super) path: PathBuf,
@@ -19,7 +19,6 @@ impl Unfinished {
         Self { path, obsolete_files: Some(Arc::clone(obsolete_files)) }
     }
 
-    /// The file is whole.
     pub(super) fn finish(&mut self) {
         self.obsolete_files = None;
     }
@@ -33,7 +32,6 @@ impl Drop for Unfinished {
     }
 }
 
-/// A file as the table writer sees it.
 #[derive(Debug)]
 pub(super) struct FileSink(pub(super) Arc<dyn AppendFile>);
 

@@ -1,4 +1,4 @@
-//! The tables of a keyspace at one moment.
+//! The tables of a keyspace at one point in time.
 
 mod packed_keys;
 mod run;
@@ -16,13 +16,12 @@ pub(crate) use run::Run;
 
 use crate::table::{LiveTable, TableMeta};
 
-/// Numbers the versions of this process.
 static NEXT_VERSION_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// The tables of a keyspace at one moment: sorted runs, the newest data first.
+/// Sorted runs, newest first.
 ///
-/// For any key, each version in a run is newer than all its versions in later runs. Level 0 is
-/// several runs, each deeper level is at most one.
+/// For any key, each version in a run is newer than all its versions in later runs. Level 0 has
+/// several runs, each deeper level at most one.
 #[derive(Debug)]
 pub(crate) struct Version {
     number: u64,
@@ -30,7 +29,6 @@ pub(crate) struct Version {
     has_range_tombstones: bool,
 }
 
-/// No tables.
 impl Default for Version {
     fn default() -> Self {
         Self::new([])
@@ -38,7 +36,7 @@ impl Default for Version {
 }
 
 impl Version {
-    /// The version of these tables, each with its level and run.
+    /// Returns the version of these tables, each with its level and run.
     pub(crate) fn new(tables: impl IntoIterator<Item = (u8, u64, Arc<LiveTable>)>) -> Self {
         let mut tables: Vec<_> = tables.into_iter().collect();
         let has_range_tombstones =
@@ -54,35 +52,32 @@ impl Version {
         Self { number, runs, has_range_tombstones }
     }
 
-    /// No other version of this process has this number: where it is the same, the tables are.
+    /// Returns a number unique in this process: equal numbers mean equal tables.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The sorted runs, the newest data first.
+    /// Returns the sorted runs, newest first.
     pub(crate) fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Every table with its level and run.
+    /// Returns every table with its level and run.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (u8, u64, &Arc<LiveTable>)> {
         self.runs
             .iter()
             .flat_map(|run| run.tables().iter().map(move |table| (run.level, run.id, table)))
     }
 
-    /// What the manifest knows of the tables, with their present level, run and places of the
-    /// filters.
+    /// Returns the metadata of the tables, with their present level, run and filters.
     pub(crate) fn metas(&self) -> Vec<Cow<'_, TableMeta>> {
         self.tables().map(|(level, run, live)| live.present_meta(level, run)).collect()
     }
 
-    /// Number of runs of level 0.
     pub(crate) fn level0_runs(&self) -> usize {
         self.runs.iter().take_while(|run| run.level == 0).count()
     }
 
-    /// Whether any table has range tombstones.
     pub(crate) fn has_range_tombstones(&self) -> bool {
         self.has_range_tombstones
     }

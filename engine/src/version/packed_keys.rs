@@ -1,9 +1,9 @@
 //! Binary search over the first bytes of keys, packed side by side.
 
-/// The first eight bytes behind the common prefix of sorted keys.
+/// The first eight bytes after the common prefix of sorted keys.
 ///
-/// A search compares integers that lie together in memory; whole keys, each in an allocation of its
-/// own, are looked at only where the integers are equal.
+/// A search compares integers in contiguous memory; whole keys, each in its own allocation, are
+/// compared only where the integers are equal.
 #[derive(Debug)]
 pub(crate) struct PackedKeys {
     common_prefix: Box<[u8]>,
@@ -25,9 +25,8 @@ impl PackedKeys {
         Self { common_prefix: common_prefix.into(), heads }
     }
 
-    /// Index of the first key that is not below `key`; the number of keys if there is none.
-    ///
-    /// `whole` returns the key at an index.
+    /// Returns the index of the first key that is not below `key`; the number of keys if there is
+    /// none. `whole` returns the key at an index.
     #[inline]
     pub(crate) fn first_at_or_above<'a>(
         &self,
@@ -52,8 +51,8 @@ impl PackedKeys {
         self.first_among_equal(start, key, whole)
     }
 
-    /// The head behind the common prefix, or where a key without that prefix belongs. Not inlined:
-    /// the calls would make every search save its registers.
+    /// Returns the head after the common prefix, or the index of a key without that prefix. Not
+    /// inlined: the calls would make every search save its registers.
     #[inline(never)]
     fn head_behind_prefix(&self, key: &[u8]) -> Result<u64, usize> {
         match key.strip_prefix(&*self.common_prefix) {
@@ -86,8 +85,8 @@ impl PackedKeys {
     }
 }
 
-/// The first eight bytes as a big-endian number, so that numbers order as the bytes do. Missing
-/// bytes count as zero: equal numbers are therefore compared whole.
+/// Returns the first eight bytes as a big-endian number, so that numbers order as the bytes do.
+/// Missing bytes count as zero: keys with equal heads must be compared whole.
 #[inline]
 pub(crate) fn head(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {

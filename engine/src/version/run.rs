@@ -7,23 +7,21 @@ use sievedb_format::TableBounds;
 use super::packed_keys::PackedKeys;
 use crate::table::LiveTable;
 
-/// Tables in key order that do not overlap.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// Level of the run.
     pub(crate) level: u8,
-    /// Of two runs of level 0 the larger number is the newer.
+    /// The larger of two runs on level 0 is newer.
     pub(crate) id: u64,
     tables: Arc<[Arc<LiveTable>]>,
     bounds: BoundsIndex,
 }
 
 impl Run {
-    /// A run of `tables`, in any order.
+    /// Returns a run of `tables`, in any order.
     ///
     /// # Panics
     ///
-    /// If two tables overlap. The manifest was checked for that when it was read.
+    /// If two tables overlap, which the manifest excludes.
     pub(crate) fn new(level: u8, id: u64, mut tables: Vec<Arc<LiveTable>>) -> Self {
         tables.sort_by(|a, b| a.meta.bounds.cmp_starts(&b.meta.bounds));
         for [left, right] in tables.array_windows() {
@@ -35,34 +33,34 @@ impl Run {
         Self { level, id, tables: tables.into(), bounds }
     }
 
-    /// The tables in key order.
+    /// Returns the tables in key order.
     pub(crate) fn tables(&self) -> &Arc<[Arc<LiveTable>]> {
         &self.tables
     }
 
-    /// The one table whose bounds hold `key`, if there is one.
+    /// Returns the table whose bounds contain `key`.
     pub(crate) fn find(&self, key: &[u8]) -> Option<&LiveTable> {
         self.find_index(key).map(|at| &*self.tables[at])
     }
 
-    /// Index of the one table whose bounds hold `key`, if there is one.
+    /// Returns the index of the table whose bounds contain `key`.
     #[inline]
     pub(crate) fn find_index(&self, key: &[u8]) -> Option<usize> {
         self.bounds.find(key, |at| &self.tables[at].meta.bounds)
     }
 
-    /// Index of the first table that does not end before `key`.
+    /// Returns the index of the first table that does not end before `key`.
     pub(crate) fn first_not_before(&self, key: &[u8]) -> Option<usize> {
         self.bounds.first_not_before(key, |at| &self.tables[at].meta.bounds)
     }
 }
 
-/// Finds a table of a run by the packed bounds of all.
+/// The packed bounds of the tables of a run.
 #[derive(Debug)]
 struct BoundsIndex {
     tables: usize,
-    /// The smallest and the largest key of each table in turn, which ascend. Equal neighbours are
-    /// an exclusive end and the start of the next table.
+    /// The smallest and the largest key of each table, which ascend. Equal neighbours are an
+    /// exclusive end and the start of the next table.
     keys: PackedKeys,
     /// Some end is exclusive, so a search must check the table that it finds.
     excludes_ends: bool,
@@ -75,10 +73,11 @@ impl BoundsIndex {
         Self { tables: all.count(), keys: PackedKeys::new(keys), excludes_ends }
     }
 
-    /// Index of the one table whose bounds hold `key`. `table` returns the bounds of a table.
+    /// Returns the index of the table whose bounds contain `key`. `table` returns the bounds of a
+    /// table.
     ///
-    /// Compares packed numbers; looks at a table only for a key that equals one of its bounds, or
-    /// lies before it and behind the table before.
+    /// Compares packed numbers. Reads a table only for a key that equals one of its bounds, or lies
+    /// between it and the table before.
     #[inline]
     fn find<'a>(&self, key: &[u8], table: impl Fn(usize) -> &'a TableBounds) -> Option<usize> {
         let at = self.keys.first_at_or_above(key, |at| bound(&table, at));
@@ -90,7 +89,6 @@ impl BoundsIndex {
         is_within.then_some(at / 2)
     }
 
-    /// Index of the first table that does not end before `key`.
     fn first_not_before<'a>(
         &self,
         key: &[u8],
@@ -103,8 +101,8 @@ impl BoundsIndex {
         (at < self.tables).then_some(at)
     }
 
-    /// The table `at`, whose largest key is not below `key`; the next one if that key is exclusive
-    /// and equals `key`.
+    /// Returns table `at`, whose largest key is not below `key`, or the next one if that key is
+    /// exclusive and equals `key`.
     #[cold]
     fn not_before<'a>(
         &self,

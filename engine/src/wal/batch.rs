@@ -28,27 +28,41 @@ pub(crate) const NAME_BYTES_MAX: usize = 255;
 const CREATE_KEYSPACE: u8 = 0x81;
 const DROP_KEYSPACE: u8 = 0x82;
 const CLEAR_KEYSPACE: u8 = 0x83;
-/// Bit of an op whose entry a reader may skip if it does not know the op.
+/// Bit of ops whose entries a reader may skip if it does not know the op.
 const IGNORABLE: u8 = 1 << 6;
 
-/// `op`, `keyspace` and the length of a name or key or the end: an entry is never shorter.
+/// `op`, `keyspace` and the length of a name or key or the end.
 const ENTRY_BYTES_MIN: usize = 2;
 
-/// One entry of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry<'a> {
-    /// The key has this value from now on. The value is a slice of the payload.
-    Put { keyspace: u64, key: &'a [u8], value: Bytes },
-    /// The key is gone.
-    Remove { keyspace: u64, key: &'a [u8] },
-    /// The keyspace exists from now on, and is empty.
-    CreateKeyspace { keyspace: u64, name: &'a str, options: &'a [u8] },
-    /// The keyspace is gone. Its id is never used again.
-    DropKeyspace { keyspace: u64 },
-    /// Every key of the keyspace is gone.
-    ClearKeyspace { keyspace: u64 },
-    /// An entry of a later release that may be skipped. It takes a sequence number.
-    Ignored { keyspace: u64 },
+    /// The value is a slice of the payload.
+    Put {
+        keyspace: u64,
+        key: &'a [u8],
+        value: Bytes,
+    },
+    Remove {
+        keyspace: u64,
+        key: &'a [u8],
+    },
+    CreateKeyspace {
+        keyspace: u64,
+        name: &'a str,
+        options: &'a [u8],
+    },
+    /// The id of the keyspace is never reused.
+    DropKeyspace {
+        keyspace: u64,
+    },
+    /// Removes every key of the keyspace.
+    ClearKeyspace {
+        keyspace: u64,
+    },
+    /// An entry of a later release that may be skipped. It has a sequence number.
+    Ignored {
+        keyspace: u64,
+    },
 }
 
 impl Entry<'_> {
@@ -56,7 +70,6 @@ impl Entry<'_> {
     pub(crate) const CLEAR_UNSUPPORTED: Corruption =
         Corruption::Unsupported { what: "op of an entry", value: CLEAR_KEYSPACE as u64 };
 
-    /// The keyspace that it is about.
     pub(crate) fn keyspace(&self) -> u64 {
         match *self {
             Self::Put { keyspace, .. }
@@ -69,10 +82,10 @@ impl Entry<'_> {
     }
 }
 
-/// Writes a batch. Callers check the lengths of keys, values and names.
+/// Encodes a batch. Callers check the lengths of keys, values and names.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchEncoder {
-    /// Room for the number of entries, then the entries.
+    /// Space for the number of entries, then the entries.
     bytes: Vec<u8>,
     entries: u64,
 }
@@ -84,19 +97,18 @@ impl Default for BatchEncoder {
 }
 
 impl BatchEncoder {
-    /// A batch without entries.
     pub(crate) fn new() -> Self {
         Self::with_capacity(0)
     }
 
-    /// A batch without entries and room for `bytes` bytes of them.
+    /// Returns an empty batch with space for `bytes` bytes of entries.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         let mut buffer = Vec::with_capacity(VARINT_BYTES_MAX + bytes);
         buffer.resize(VARINT_BYTES_MAX, 0);
         Self { bytes: buffer, entries: 0 }
     }
 
-    /// The batch of a `payload` with so many entries, to be added to.
+    /// Returns the batch of a `payload` with this number of entries, to be extended.
     pub(crate) fn resume(payload: &[u8], entries: u64) -> Self {
         let stored = &payload[varint_bytes(entries)..];
         let mut resumed = Self::with_capacity(stored.len());
@@ -104,60 +116,53 @@ impl BatchEncoder {
         Self { entries, ..resumed }
     }
 
-    /// Bytes that a put takes, for [`with_capacity`](Self::with_capacity): exactly, so that the
-    /// buffer need not be moved or cut when it is shared.
+    /// Returns the exact length of a put, for [`with_capacity`](Self::with_capacity): the buffer is
+    /// then neither moved nor cut.
     pub(crate) const fn put_bytes(keyspace: u64, key_bytes: usize, value_bytes: usize) -> usize {
         Self::remove_bytes(keyspace, key_bytes) + varint_bytes(value_bytes as u64) + value_bytes
     }
 
-    /// Bytes that a tombstone takes.
     pub(crate) const fn remove_bytes(keyspace: u64, key_bytes: usize) -> usize {
         1 + varint_bytes(keyspace) + varint_bytes(key_bytes as u64) + key_bytes
     }
 
-    /// Adds a put.
     pub(crate) fn put(&mut self, keyspace: u64, key: &[u8], value: &[u8]) {
         self.entry(Kind::Put as u8, keyspace);
         self.bytes.put_prefixed(key);
         self.bytes.put_prefixed(value);
     }
 
-    /// Adds a tombstone.
     pub(crate) fn remove(&mut self, keyspace: u64, key: &[u8]) {
         self.entry(Kind::Tombstone as u8, keyspace);
         self.bytes.put_prefixed(key);
     }
 
-    /// Adds the creation of a keyspace.
     pub(crate) fn create_keyspace(&mut self, keyspace: u64, name: &str, options: &[u8]) {
         self.entry(CREATE_KEYSPACE, keyspace);
         self.bytes.put_prefixed(name.as_bytes());
         self.bytes.put_prefixed(options);
     }
 
-    /// Adds the end of a keyspace.
     pub(crate) fn drop_keyspace(&mut self, keyspace: u64) {
         self.entry(DROP_KEYSPACE, keyspace);
     }
 
-    /// Adds the end of every key of a keyspace.
     #[cfg(test)]
     pub(crate) fn clear_keyspace(&mut self, keyspace: u64) {
         self.entry(CLEAR_KEYSPACE, keyspace);
     }
 
-    /// Number of entries: as many sequence numbers the batch takes.
     #[cfg(test)]
     pub(crate) const fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Bytes of the entries so far.
+    /// Returns the length of the entries so far.
     pub(crate) const fn entry_bytes(&self) -> usize {
         self.bytes.len() - VARINT_BYTES_MAX
     }
 
-    /// The payload. Copies nothing.
+    /// Returns the payload, without a copy.
     pub(crate) fn finish(mut self) -> Bytes {
         let start = VARINT_BYTES_MAX - varint_bytes(self.entries);
         // In place, without a buffer of its own: seven bits a byte, the last one without the mark
@@ -178,7 +183,7 @@ impl BatchEncoder {
     }
 }
 
-/// A stored batch. Entries are checked one by one, while they are read.
+/// A stored batch, whose entries are checked while they are read.
 #[derive(Debug, Clone)]
 pub(crate) struct Batch {
     payload: Bytes,
@@ -187,11 +192,9 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Reads the number of entries.
-    ///
     /// # Errors
     ///
-    /// [`Corruption`] if the payload cannot hold that many.
+    /// [`Corruption`] if the payload cannot hold its number of entries.
     pub(crate) fn decode(payload: Bytes) -> Result<Self, Corruption> {
         let mut decoder = Decoder::new(&payload);
         let entries = decoder.varint("entries of a batch")?;
@@ -203,18 +206,17 @@ impl Batch {
         Ok(Self { payload, entries, start })
     }
 
-    /// Number of entries, at most half of the payload's bytes.
+    /// Returns the number of entries, at most half of the payload's bytes.
     pub(crate) const fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// The bytes.
     pub(crate) const fn payload(&self) -> &Bytes {
         &self.payload
     }
 
-    /// Reads the entries. Ends behind the last one or the first error; bytes that follow the last
-    /// entry are an error too.
+    /// Iterates over the entries up to the last one or the first error. Bytes after the last entry
+    /// are an error too.
     pub(crate) fn iter(&self) -> Entries<'_> {
         let mut decoder = Decoder::new(&self.payload);
         decoder.take("entries of a batch", self.start).expect("decode read as many bytes");
@@ -231,7 +233,6 @@ impl<'a> IntoIterator for &'a Batch {
     }
 }
 
-/// The entries of a [`Batch`], in order.
 #[derive(Debug)]
 pub(crate) struct Entries<'a> {
     payload: &'a Bytes,
@@ -241,7 +242,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Bytes of the payload read so far.
+    /// Returns the bytes of the payload read so far.
     pub(crate) const fn offset(&self) -> usize {
         self.decoder.offset()
     }

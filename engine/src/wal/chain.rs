@@ -1,9 +1,9 @@
-//! Which segments make up the log, and in which order.
+//! Finds the segments of the log and their order.
 //!
-//! The manifest names the segments that must exist. A segment that was begun since is durable
-//! before the first batch is placed in it, and its start record tells which segment it continues:
-//! so the chain goes on from the newest named one. What does not hang on the chain is an orphan: a
-//! segment whose creation did not end, or one that an interrupted recovery had begun.
+//! The manifest names the segments that must exist. A later segment is durable before the first
+//! batch is placed in it, and its start record names the segment that it continues, so the chain
+//! extends from the newest named one. Other segments are orphans: their creation did not end, or an
+//! interrupted recovery created them.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -16,35 +16,33 @@ use crate::{
     log::{Next, Position, Reader, Record, RecordType, Start},
 };
 
-/// Where the segments are, and which must be there.
+/// Location of the segments, and those that must exist.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segments<'a> {
     pub(crate) fs: &'a dyn Fs,
     pub(crate) folder: &'a Path,
-    /// Random number of the store.
     pub(crate) store_id: u128,
     /// Ids of the segments that the manifest names, ascending.
     pub(crate) named: &'a [u64],
-    /// The secrets in the headers of the segments that the manifest names. Others are not compared.
+    /// Header secrets of the segments that the manifest names. Others are not compared.
     pub(crate) secrets: &'a BTreeMap<u64, u64>,
     /// Segments below this id are obsolete. An unnamed segment that continues one of them is an
     /// orphan: it was never used, and a crash lost its unlink.
     pub(crate) floor: u64,
-    /// Ids of the segments in the folder, ascending.
+    /// Ids of the existing segments, ascending.
     pub(crate) on_disk: &'a [u64],
-    /// The newest of these segments and how much of it was written when somebody looked, while
-    /// others write on. `None` if nobody writes.
+    /// The newest of these segments and its written length, while writers append. `None` without
+    /// writers.
     pub(crate) written: Option<Position>,
 }
 
-/// One segment of the chain.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) id: u64,
     pub(super) start: Start,
-    /// Where its start record ends.
+    /// End of its start record.
     begin: u64,
-    /// Its logical end, if the segment behind it says where that is.
+    /// Logical end, if the next segment records it.
     limit: Option<u64>,
 }
 
@@ -53,8 +51,8 @@ impl Segment {
         Self { id: reader.file_id(), start, begin: reader.offset(), limit: None }
     }
 
-    /// Opens the segment behind its start record. Only the one that is being read is open: a log
-    /// may have more segments than a process has descriptors.
+    /// Opens the segment after its start record. Only the segment being read is open: a log may
+    /// have more segments than a process has descriptors.
     pub(super) fn open(&self, source: &Segments<'_>) -> Result<Reader> {
         let mut reader = source.open(self.id)?;
         source.check_header(&mut reader)?;
@@ -67,15 +65,15 @@ impl Segment {
     }
 }
 
-/// The log: segments, each of which continues the one before.
+/// Segments, each of which continues the one before.
 #[derive(Debug)]
 pub(super) struct Chain {
     pub(super) segments: Vec<Segment>,
-    /// Ids of the segments in the folder that are newer than the named ones and do not count.
+    /// Ids of segments newer than the named ones that do not count.
     pub(super) orphans: Vec<u64>,
     /// Those of them that continue no segment, or whose creation did not end.
     pub(super) aborted: Vec<u64>,
-    /// Why the chain ends before the log does, if that is so.
+    /// Error at which the chain ends before the log does.
     pub(super) broken: Option<Error>,
 }
 
@@ -83,7 +81,7 @@ impl Chain {
     /// Follows the chain, as far as the beginnings of the segments can be read.
     ///
     /// [`broken`](Self::broken) is [`Error::Io`] if a file cannot be read, and [`Error::Corrupt`]
-    /// if a segment that must exist is missing, or its beginning is not what it must be.
+    /// if a segment that must exist is missing, or has a wrong beginning.
     pub(super) fn find(source: &Segments<'_>) -> Self {
         let segments = Vec::with_capacity(source.named.len());
         let (orphans, aborted) = (Vec::new(), Vec::new());
@@ -93,7 +91,7 @@ impl Chain {
         chain
     }
 
-    /// Adds the segments that the manifest names, up to the first that is not what it must be.
+    /// Adds the segments that the manifest names, up to the first wrong one.
     fn add_named(&mut self, source: &Segments<'_>) -> Result<()> {
         for &id in source.named {
             let mut reader = source.open(id)?;
@@ -114,8 +112,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Adds those of the others that go on from there. What is wrong with one of them is told when
-    /// that is done.
+    /// Adds the other segments that continue from there. Errors of these are returned at the end.
     fn add_newer(&mut self, source: &Segments<'_>) -> Result<()> {
         let newest = source.named.last().copied().unwrap_or(0);
         let (mut newer, mut opened) = (Vec::new(), Ok(()));
@@ -130,7 +127,7 @@ impl Chain {
         opened.and(followed)
     }
 
-    /// Goes on from the newest named segment, through those that no manifest names yet.
+    /// Continues from the newest named segment, through unnamed ones.
     fn follow(
         &mut self,
         source: &Segments<'_>,
@@ -172,7 +169,7 @@ impl Chain {
         self.segments.iter().any(|segment| segment.id == id)
     }
 
-    /// Adds a segment, which tells where the one before it ends.
+    /// Adds a segment, which records the end of the one before it.
     fn push(&mut self, source: &Segments<'_>, segment: Segment) -> Result<()> {
         if let (Some(before), Some(end)) = (self.segments.last_mut(), segment.start.previous) {
             let (expected, found) = (before.begin, end.offset);
@@ -190,9 +187,9 @@ impl Chain {
 }
 
 impl Segments<'_> {
-    /// Returns the ids of the segments that may be the log, without a manifest: one log or several,
-    /// oldest first. Each reaches back as far as its start records do. A segment that cannot be
-    /// read is included: it is damage.
+    /// Returns the ids of the segments that may be the log, without a manifest: one or several
+    /// logs, oldest first. Each extends back as far as its start records do. Unreadable segments
+    /// are included, as damage.
     ///
     /// The newest of several logs may be an unfinished copy by a recovery. Segments below a lost
     /// floor may be included; their entries are in tables or in a newer log.
@@ -264,7 +261,7 @@ impl Segments<'_> {
         }
     }
 
-    /// Opens a segment that no manifest names. `None` if its creation did not end.
+    /// Opens a segment that no manifest names. Returns `None` if its creation did not end.
     fn open_unnamed(&self, id: u64) -> Result<Option<Segment>> {
         let mut reader = self.open(id)?;
         let begun = match reader.read_header()? {
@@ -292,7 +289,7 @@ fn continues(segment: Option<&Segment>, end: u64) -> bool {
     previous.is_some_and(|previous| previous.file_id == end)
 }
 
-/// Reads the start record, or why there is none.
+/// Returns the start record, or the reason for its lack.
 fn read_start(reader: &mut Reader) -> Result<Result<Start, Corruption>> {
     let offset = reader.offset();
     match reader.next()? {

@@ -1,14 +1,7 @@
-//! The write-ahead log: every write is in it before it is anywhere else.
+//! The write-ahead log: every write is logged before it is visible.
 //!
-//! The log is a row of segments, files of records ([`crate::log`]). A record's payload is a batch.
-//!
-//! | module      | answers                                                             |
-//! |-------------|---------------------------------------------------------------------|
-//! | [`batch`]   | the bytes of a batch                                                |
-//! | [`segment`] | how a segment begins                                                |
-//! | [`chain`]   | which segments make up the log, and in which order                  |
-//! | [`replay`]  | reads the log after a crash: what counts, what is torn, what is lost |
-//! | [`dump`]    | a segment's bytes and their meaning                                 |
+//! The log is a sequence of segments, files of records ([`crate::log`]). The payload of a record is
+//! a batch.
 pub(crate) mod batch;
 pub(crate) mod chain;
 pub(crate) mod dump;

@@ -1,13 +1,13 @@
-//! Reads the log after a crash: what counts, what is torn, what is lost.
+//! Replays the log after a crash.
 //!
-//! Batches are replayed in order up to the first place where none can be read: a bad record, or a
-//! segment that ends before its logical end. What lies behind that place never counts, whatever
-//! survived of it, because the history would have a hole.
+//! Batches are replayed in order up to the first place without a readable batch: a bad record, or a
+//! segment that ends before its logical end. Nothing after that place counts, because the history
+//! would have a hole.
 //!
-//! If anything vouches for that place it is damage and an error: a synced mark in the manifest, in
-//! a record behind it, or in a later segment. If nothing does, the tail is torn: a crash explains
-//! it, and no batch that was acknowledged as durable was there. Rot in a tail for which nothing
-//! vouches cannot be told from a torn one.
+//! If a synced mark vouches for that place, in the manifest, in a later record, or in a later
+//! segment, it is damage and an error. Otherwise the tail is torn: a crash explains it, and it had
+//! no batch that was acknowledged as durable. Bit rot in a tail without a mark cannot be
+//! distinguished from a torn tail.
 
 use std::{collections::VecDeque, path::Path};
 
@@ -24,77 +24,67 @@ use crate::{
     log::{Next, Position, Reader, Record, RecordType, record::RECORD_HEADER_BYTES},
 };
 
-/// A batch as it is replayed.
 #[derive(Debug)]
 pub(crate) struct ReplayedBatch<'a> {
-    /// The segment.
     pub(crate) path: &'a Path,
-    /// Where its record lies.
+    /// Of its record.
     pub(crate) position: Position,
-    /// Sequence number of the first entry.
+    /// Of the first entry.
     pub(crate) sequence: SequenceNumber,
-    /// The entries.
     pub(crate) batch: Batch,
 }
 
 impl ReplayedBatch<'_> {
-    /// An error for entries that cannot be read or applied.
     pub(crate) fn corrupt(&self, source: Corruption) -> Error {
         Error::corrupt(self.path, self.position.offset, source)
     }
 }
 
-/// Where and why the log was cut off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TornTail {
-    /// Everything from here on is gone.
+    /// The log is truncated here.
     pub(crate) position: Position,
-    /// Bytes that are cut off, without room for records that never came: of that segment, none if
-    /// it is only shorter than it should be, and of all segments behind it.
+    /// Truncated bytes, without space reserved and never written: of that segment, none if it is
+    /// only too short, and of all later segments.
     pub(crate) bytes: u64,
-    /// What is there instead of a record.
     pub(crate) reason: Corruption,
 }
 
-/// A segment that was replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayedSegment {
     pub(crate) id: u64,
-    /// Length up to where it ends, in bytes.
+    /// Length up to its end, in bytes.
     pub(crate) bytes: u64,
     /// Last sequence number in it, or before it if it has no batch.
     pub(crate) last_sequence: SequenceNumber,
 }
 
-/// What a replay found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Replayed {
-    /// The segments that were replayed, in order.
+    /// In order.
     pub(crate) segments: Vec<ReplayedSegment>,
-    /// Ids of newer segments that do not count: begun in vain, or behind a torn tail. To be deleted
-    /// once the recovered manifest is durable.
+    /// Ids of newer segments that do not count: unused, or after a torn tail. To be deleted once
+    /// the recovered manifest is durable.
     pub(crate) orphans: Vec<u64>,
-    /// Those of `orphans` that a recovery began and did not finish. No manifest can name them, so
-    /// they may be unlinked at once.
+    /// Those of `orphans` that an interrupted recovery created. No manifest can name them, so they
+    /// may be unlinked at once.
     pub(crate) aborted: Vec<u64>,
-    /// Where the history ends; a new segment continues from here. `None` without segments.
+    /// End of the history, which a new segment continues. `None` without segments.
     pub(crate) end: Option<Position>,
-    /// Whether the last segment was finished in good order.
+    /// `true` if the last segment has a seal.
     pub(crate) sealed: bool,
-    /// What was cut off, if anything.
     pub(crate) torn: Option<TornTail>,
-    /// Length of the segments that were replayed, up to where each of them ends, in bytes.
+    /// Length of the replayed segments up to their ends, in bytes.
     pub(crate) bytes: u64,
-    /// Number of batches.
     pub(crate) batches: u64,
     /// Sequence number of the last entry; 0 without batches.
     pub(crate) last_sequence: SequenceNumber,
-    /// The newest manifest that a segment saw, and up to where it must be whole.
+    /// The newest manifest named by a segment, and the length up to which it must be whole.
     pub(crate) manifest: Position,
 }
 
 impl Replayed {
-    /// Returns whether every byte of the log is durable: `mark`, of a durable manifest, lies at its
+    /// Returns `true` if every byte of the log is durable: `mark`, of a durable manifest, is its
     /// end. `named` are the segments that the manifest names.
     pub(crate) fn is_durable(&self, mark: Position, named: &[u64]) -> bool {
         let ids = self.segments.iter().map(|segment| segment.id);
@@ -102,17 +92,16 @@ impl Replayed {
     }
 }
 
-/// Replays the log and hands each batch to `apply`.
+/// Replays the log and passes each batch to `apply`.
 ///
-/// `mark` is the manifest's synced mark of the log; the default if it has none. Memory stays below
-/// a few MiB plus the largest batch; batches that `apply` keeps are its own allocation each.
-///
-/// After an error what was applied is of no use: damage may show only behind it.
+/// `mark` is the manifest's synced mark of the log; the default for none. Uses a few MiB of memory
+/// plus the largest batch. After an error the applied batches are of no use: damage may show only
+/// later.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if a file cannot be read: that is never taken for the end of the log.
-/// [`Error::Corrupt`] if a segment is missing or damaged. What `apply` returns.
+/// [`Error::Io`] if a file cannot be read, which is never taken for the end of the log.
+/// [`Error::Corrupt`] if a segment is missing or damaged. Errors of `apply`.
 pub(crate) fn replay(
     source: &Segments<'_>,
     mark: Position,
@@ -125,16 +114,16 @@ pub(crate) fn replay(
     }
 }
 
-/// As [`replay`], for whoever saves what can be read: what is applied before an error is of use. So
-/// if the beginning of a segment cannot be read, the segments before it are replayed first.
+/// As [`replay`], for repairs: batches before an error are of use. If the beginning of a segment
+/// cannot be read, the segments before it are replayed first.
 ///
-/// Where the last of these ends, only that beginning told: what an append that failed has left
-/// behind it is replayed, too. A segment may lack its seal: an obsolete one is not always synced
-/// that far, and without a manifest it may be among them.
+/// Only that beginning recorded the end of the last of these, so bytes left by a failed append are
+/// replayed too. A segment may lack its seal: an obsolete one is not always synced that far, and
+/// without a manifest it may be included.
 ///
 /// # Errors
 ///
-/// As [`replay`]; of several, the one for the place where the log ends.
+/// As [`replay`]; of several, the error at the end of the log.
 pub(crate) fn replay_readable(
     source: &Segments<'_>,
     mark: Position,
@@ -143,7 +132,7 @@ pub(crate) fn replay_readable(
     replay_chain(source, Chain::find(source), mark, RECORD_HEADER_BYTES as u64, apply)
 }
 
-/// A segment before the last may end `seal_bytes` before the next one says.
+/// A segment before the last may end `seal_bytes` before the end that the next one records.
 fn replay_chain(
     source: &Segments<'_>,
     chain: Chain,
@@ -190,7 +179,7 @@ fn replay_chain(
     broken.map_or(Ok(replayed), Err)
 }
 
-/// Replays the batches of one segment. Returns why it ends, unless it ends behind a record.
+/// Replays one segment. Returns the reason for its end, unless it ends after a record.
 fn replay_segment(
     reader: &mut Reader,
     replayed: &mut Replayed,
@@ -213,7 +202,7 @@ fn replay_segment(
     }
 }
 
-/// Checks that a batch takes its sequence numbers behind those of the batch before.
+/// Checks that the sequence numbers of a batch follow those of the batch before.
 fn check_batch(
     sequence: SequenceNumber,
     payload: Bytes,
@@ -230,9 +219,8 @@ fn check_batch(
     Ok(batch)
 }
 
-/// Refuses the log if a synced mark lies beyond the place where `reader` stopped. `rest` are the
-/// segments behind it. Returns how many bytes lie behind that place, without the zeros
-/// at the end of each file.
+/// Refuses the log if a synced mark lies after the end of `reader` or in `rest`, the later
+/// segments. Returns the number of bytes after that end, without trailing zeros of each file.
 fn check_vouched(
     source: &Segments<'_>,
     reader: &mut Reader,
@@ -261,7 +249,7 @@ fn check_vouched(
     Ok(bytes)
 }
 
-/// A segment that has lost its end.
+/// A segment that lost its end.
 const fn missing(need: u64, end: Position) -> Corruption {
     Corruption::Truncated { what: "segment of the log", need, have: end.offset }
 }

@@ -1,4 +1,4 @@
-//! How a segment of the write-ahead log begins.
+//! Creation of log segments.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     log::{Position, Start, Writer, draw_secret},
 };
 
-/// Ids of the segments among the files of a folder, ascending.
+/// Returns the ids of the segments among file names, ascending.
 pub(crate) fn segment_ids(names: &[String]) -> Vec<u64> {
     let id = |name: &String| match FileName::parse(name) {
         Some(FileName::Log(id)) => Some(id),
@@ -24,31 +24,29 @@ pub(crate) fn segment_ids(names: &[String]) -> Vec<u64> {
     ids
 }
 
-/// What is told to a new segment.
+/// Parameters of a new segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewSegment {
-    /// Random number of the store.
     pub(crate) store_id: u128,
-    /// A number that no file had before, above those of all segments.
+    /// A number above those of all segments, which no file had before.
     pub(crate) id: u64,
-    /// The manifest that counts (`CURRENT` names it durably) and the length up to which it is
-    /// durable.
+    /// The manifest that `CURRENT` durably names, and its durable length.
     pub(crate) manifest: Position,
-    /// The segment that this one continues and its logical end; `None` if the log begins anew: then
-    /// the segment counts only once the manifest names it.
+    /// The segment that this one continues and its logical end. `None` for a new log, which counts
+    /// only once the manifest names it.
     pub(crate) previous: Option<Position>,
-    /// What is known to be durable.
+    /// The synced mark.
     pub(crate) mark: Position,
 }
 
 impl NewSegment {
-    /// Creates the segment and makes it durable, entry in the folder included: before the first
-    /// batch is placed in it, and before a manifest names it.
+    /// Creates the segment, durable with its directory entry: before the first batch is placed in
+    /// it, and before a manifest names it.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the file system refuses. If the disk was full before anything was synced,
-    /// the file is removed again if that is possible, and a new attempt needs a new id.
+    /// [`Error::Io`]. If the disk was full before the first sync, the file is removed if possible,
+    /// and a new attempt needs a new id.
     pub(crate) fn create(&self, fs: &dyn Fs, folder: &Path) -> Result<Writer> {
         let path = FileName::Log(self.id).path(folder);
         let secret = draw_secret(fs, &path)?;
